@@ -1,0 +1,108 @@
+"""Errors of the worker, by what the caller would do differently.
+
+CompactorError                  every error a user can cause or meet; `exit_code` is the CLI's
+├── UsageError            (2)   wrong argument or option: correct the call
+│   └── ConfigError       (2)   a setting is out of range or contradicts another
+├── InputError            (3)   a user's file can't be read or does not fit the table
+├── DataError             (3)   stored data is damaged or breaks an invariant
+├── StoreError            (4)   the store refused or could not be reached
+│   ├── ObjectNotFoundError
+│   ├── ObjectExistsError       create-if-absent lost to an earlier object
+│   ├── ObjectChangedError      an object was replaced while it was read
+│   ├── PermissionDeniedError
+│   ├── StoreUnreachableError   nothing was done, or nothing is known to have been done
+│   └── UnknownOutcomeError     a write may or may not have happened: read back before retrying
+├── TableError            (5)
+│   ├── TableNotFoundError
+│   ├── TableExistsError
+│   ├── CommitConflictError     others kept winning the race for the next version
+│   └── CompactionVoidError     inputs of a compaction are no longer live; its outputs are garbage
+└── JobError              (1)   work was tried and did not finish; nothing of it is visible
+
+`format.errors.FormatError` (damaged or foreign fragments) is separate, since `format` never
+imports `compactor`; the CLI maps it to exit code 3.
+"""
+
+
+class CompactorError(Exception):
+    """Base of all errors with a message meant for the user."""
+
+    exit_code = 1
+
+
+class UsageError(CompactorError):
+    """The call itself is wrong."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A setting is out of range, or two settings contradict each other."""
+
+
+class InputError(CompactorError):
+    """A file given by the user cannot be read, or does not fit the table."""
+
+    exit_code = 3
+
+
+class DataError(CompactorError):
+    """Stored data is damaged or breaks an invariant of the table."""
+
+    exit_code = 3
+
+
+class StoreError(CompactorError):
+    """The store refused, failed, or was not reachable."""
+
+    exit_code = 4
+
+
+class ObjectNotFoundError(StoreError):
+    """No object has this key."""
+
+
+class ObjectExistsError(StoreError):
+    """Create-if-absent found an object with this key."""
+
+
+class ObjectChangedError(StoreError):
+    """The object's ETag is no longer the expected one: it was replaced."""
+
+
+class PermissionDeniedError(StoreError):
+    """The credentials in use do not allow the operation."""
+
+
+class StoreUnreachableError(StoreError):
+    """The endpoint did not answer, or the connection broke before an answer."""
+
+
+class UnknownOutcomeError(StoreError):
+    """A write was sent and its fate is unknown; read back before trying again."""
+
+
+class TableError(CompactorError):
+    """The table is not in the state the operation needs."""
+
+    exit_code = 5
+
+
+class TableNotFoundError(TableError):
+    """There is no table at this address."""
+
+
+class TableExistsError(TableError):
+    """A table is already at this address."""
+
+
+class CommitConflictError(TableError):
+    """Other writers kept winning the race for the next version."""
+
+
+class CompactionVoidError(TableError):
+    """Inputs of a compaction are no longer live, so its outputs must not be committed."""
+
+
+class JobError(CompactorError):
+    """Work was tried and did not finish; nothing of it became visible."""

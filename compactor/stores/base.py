@@ -1,0 +1,138 @@
+"""The one interface to object storage: a small Protocol that local folders and S3 both honour.
+
+Keys are relative, `/`-separated, never begin or end with `/`, and never contain `..`.
+Every method may raise `PermissionDeniedError` or `StoreUnreachableError`; further errors are
+listed with each. Stores are picklable, so that a Spark task can receive one, and thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a listing or a HEAD tells of an object."""
+
+    key: str
+    size_bytes: int
+    etag: str
+    """Changes whenever the content is replaced; opaque otherwise."""
+    modified_unix_seconds: float
+
+
+class ByteStream(Protocol):
+    """Forward-only bytes of one GET. Not seekable; use from one thread at a time."""
+
+    size_bytes: int
+    """Bytes this stream will deliver in all (from its start offset to the object's end)."""
+    etag: str
+
+    def read(self, max_bytes: int) -> bytes:
+        """Up to `max_bytes` (at least 1); b"" only at the end of the object.
+
+        Raises `StoreUnreachableError` if the connection broke, including when it closed before
+        `size_bytes` were delivered: the caller may reopen at the offset reached.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the connection at once, even before the end. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class Upload(Protocol):
+    """One streaming write. Nothing is visible under the key before `complete` returns.
+
+    As a context manager, leaving by an exception aborts. Memory held: at most
+    `max_buffered_bytes`, however much is written.
+    """
+
+    max_buffered_bytes: int
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append. May block while earlier parts are being sent: that is the back-pressure."""
+        ...
+
+    def complete(self) -> ObjectInfo:
+        """Send the rest, then make the object visible atomically, replacing none silently.
+
+        Raises `UnknownOutcomeError` if the final request's fate is unknown.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Drop all that was written. Idempotent, and harmless after `complete`."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+class Store(Protocol):
+    """Objects under one root (a folder, or a bucket and prefix)."""
+
+    @property
+    def url(self) -> str:
+        """Address of the root, such as `/data/t` or `s3://bucket/prefix`; `open_store` reads it."""
+        ...
+
+    def open_stream(
+        self, key: str, *, start: int = 0, if_match: str | None = None
+    ) -> ByteStream:
+        """One streamed GET from byte `start` to the end.
+
+        Raises `ObjectNotFoundError`; `ObjectChangedError` if `if_match` is given and is not the
+        object's ETag.
+        """
+        ...
+
+    def read_range(
+        self, key: str, start: int, length: int, *, if_match: str | None = None
+    ) -> bytes:
+        """Exactly bytes [start, start + length); shorter only where the object ends.
+
+        A range wholly past the end is b"". Raises as `open_stream` does.
+        """
+        ...
+
+    def read(self, key: str) -> bytes:
+        """The whole object, for small ones. Raises `ObjectNotFoundError`."""
+        ...
+
+    def head(self, key: str) -> ObjectInfo:
+        """Raises `ObjectNotFoundError`."""
+        ...
+
+    def create(self, key: str, data: bytes) -> ObjectInfo:
+        """Create-if-absent, atomic and durable when it returns; sent once, never retried inside.
+
+        Raises `ObjectExistsError` if the key exists, `UnknownOutcomeError` if the request was
+        sent and no answer (or a 5xx) came back.
+        """
+        ...
+
+    def start_upload(self, key: str) -> Upload:
+        """A streaming (multipart) write to a new key."""
+        ...
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Objects whose key begins with `prefix`, in UTF-8 byte order of key, lazily paged.
+
+        `start_after`: only keys greater than it. Unfinished uploads never appear.
+        """
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove; deleting an absent key is not an error."""
+        ...

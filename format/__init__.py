@@ -1,0 +1,1 @@
+"""Streamable row-group fragment format. `format/SPEC.md` is the byte-level contract."""
