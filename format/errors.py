@@ -1,0 +1,62 @@
+"""Errors of the fragment format.
+
+FormatError
+├── NotAFragmentError        the bytes do not begin (or end) as a fragment does
+├── UnsupportedVersionError  written by a newer version of the format
+├── CorruptFragmentError     truncated, flipped or inconsistent bytes; names object, offset, column
+├── SchemaError              unsupported type, unknown or duplicate column, bad sort schema
+└── OrderError               rows handed to a writer, or found by a reader, are not sorted
+"""
+
+from __future__ import annotations
+
+
+class FormatError(Exception):
+    """Base of all errors of the fragment format."""
+
+
+class NotAFragmentError(FormatError):
+    """The bytes are not a fragment at all."""
+
+
+class UnsupportedVersionError(FormatError):
+    """The fragment needs a newer reader."""
+
+
+class CorruptFragmentError(FormatError):
+    """The fragment is damaged.
+
+    `place` says where: the object's name, the byte offset of the block and the column, as far as known.
+    """
+
+    def __init__(
+        self, cause: str, *, name: str, offset: int | None = None, column: str | None = None
+    ) -> None:
+        self.cause = cause
+        self.name = name
+        self.offset = offset
+        self.column = column
+        place = name
+        if column is not None:
+            place += f", column {column!r}"
+        if offset is not None:
+            place += f", byte {offset}"
+        super().__init__(f"{place}: {cause}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments do not survive the default pickling of exceptions (Spark tasks).
+        return _rebuild, (self.cause, self.name, self.offset, self.column)
+
+
+def _rebuild(
+    cause: str, name: str, offset: int | None, column: str | None
+) -> CorruptFragmentError:
+    return CorruptFragmentError(cause, name=name, offset=offset, column=column)
+
+
+class SchemaError(FormatError):
+    """A schema, type or sort schema that the format cannot hold."""
+
+
+class OrderError(FormatError):
+    """Rows are not in the order of the sort schema."""

@@ -1,0 +1,154 @@
+"""Sort schema and fragment header (SPEC section 4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from format.errors import SchemaError
+from format.types import JsonObject, schema_from_json, schema_to_json, storage_type
+
+
+class Order(StrEnum):
+    ASC = "asc"
+    DESC = "desc"
+
+
+class Nulls(StrEnum):
+    FIRST = "first"
+    LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class SortColumn:
+    """One column of a sort schema. Null placement does not depend on the direction."""
+
+    column: str
+    order: Order = Order.ASC
+    nulls: Nulls = Nulls.LAST
+
+    def to_json(self) -> JsonObject:
+        return {"column": self.column, "order": str(self.order), "nulls": str(self.nulls)}
+
+    @classmethod
+    def from_json(cls, value: JsonObject) -> Self:
+        return cls(value["column"], Order(value["order"]), Nulls(value["nulls"]))
+
+    def __str__(self) -> str:
+        parts = [self.column]
+        if self.order is Order.DESC:
+            parts.append("desc")
+        if self.nulls is Nulls.FIRST:
+            parts.append("nulls_first")
+        return ":".join(parts)
+
+
+SortSchema = tuple[SortColumn, ...]
+
+
+def parse_sort_schema(text: str) -> SortSchema:
+    """`service,host,timestamp:desc:nulls_first` as a sort schema.
+
+    Raises `SchemaError` naming the part that is not understood.
+    """
+    return tuple(_parse_sort_column(part) for part in text.split(","))
+
+
+def _parse_sort_column(text: str) -> SortColumn:
+    name, *words = text.strip().split(":")
+    order, nulls = Order.ASC, Nulls.LAST
+    for word in words:
+        match word.strip().lower():
+            case "asc" | "desc" as direction:
+                order = Order(direction)
+            case "nulls_first" | "nulls_last" as placement:
+                nulls = Nulls(placement.removeprefix("nulls_"))
+            case other:
+                raise SchemaError(
+                    f"sort column {text.strip()!r}: {other!r} is not one of "
+                    "asc, desc, nulls_first, nulls_last"
+                )
+    if not name:
+        raise SchemaError(f"sort column {text!r} has no name")
+    return SortColumn(name, order, nulls)
+
+
+def check_sort_schema(schema: pa.Schema, sort: Sequence[SortColumn]) -> None:
+    """Raises `SchemaError` unless `sort` names distinct columns of `schema` that can be compared."""
+    if not sort:
+        raise SchemaError("the sort schema is empty: name at least one column to sort by")
+    names = [column.column for column in sort]
+    if len(set(names)) != len(names):
+        raise SchemaError(f"the sort schema names a column twice: {', '.join(names)}")
+    for name in names:
+        if name not in schema.names:
+            raise SchemaError(
+                f"sort column {name!r} is not in the schema; columns are: "
+                + ", ".join(schema.names[:50])
+            )
+        dtype = storage_type(schema.field(name).type)
+        extension = isinstance(schema.field(name).type, pa.BaseExtensionType)
+        if extension or pt.is_nested(dtype) or pt.is_interval(dtype):
+            raise SchemaError(f"sort column {name!r} of type {dtype} cannot be compared")
+
+
+def check_column_names(schema: pa.Schema) -> None:
+    """Raises `SchemaError` if two columns share a name or a name is not valid UTF-8 text."""
+    seen: set[str] = set()
+    for name in schema.names:
+        if name in seen:
+            raise SchemaError(f"column {name!r} appears twice in the schema")
+        seen.add(name)
+
+
+def column_order(schema: pa.Schema, sort: Sequence[SortColumn]) -> list[str]:
+    """Names of the columns outside the sort schema, in the order of the column section."""
+    keys = {column.column for column in sort}
+    return sorted((n for n in schema.names if n not in keys), key=lambda name: name.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentHeader:
+    """What a fragment says of itself before its first row."""
+
+    schema: pa.Schema
+    sort: SortSchema
+    max_rows: int
+    """Largest number of rows of any row group."""
+    writer: JsonObject = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_column_names(self.schema)
+        check_sort_schema(self.schema, self.sort)
+
+    def to_bytes(self) -> bytes:
+        document: dict[str, Any] = {
+            "schema": schema_to_json(self.schema),
+            "sort": [column.to_json() for column in self.sort],
+            "max_rows": self.max_rows,
+            "writer": self.writer,
+            "sources": list(self.sources),
+        }
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Raises `SchemaError` for anything that is not a header."""
+        try:
+            document = json.loads(data)
+            return cls(
+                schema=schema_from_json(document["schema"]),
+                sort=tuple(SortColumn.from_json(column) for column in document["sort"]),
+                max_rows=int(document["max_rows"]),
+                writer=document.get("writer", {}),
+                sources=tuple(document.get("sources", ())),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SchemaError(f"the header is not a fragment header: {error!r}") from error

@@ -1,0 +1,414 @@
+"""Arrow types as JSON (SPEC section 4), and their storage form.
+
+Views, dictionaries and extensions say how values are presented, not how they are stored. Readers
+and merges work on storage arrays and present the logical type only at the edge.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from format.errors import SchemaError
+
+JsonObject = dict[str, Any]
+
+_SIMPLE: Final[dict[str, pa.DataType]] = {
+    "null": pa.null(),
+    "bool": pa.bool_(),
+    **{f"{sign}int{bits}": getattr(pa, f"{sign}int{bits}")()
+       for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "float16": pa.float16(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "large_string": pa.large_string(),
+    "string_view": pa.string_view(),
+    "binary": pa.binary(),
+    "large_binary": pa.large_binary(),
+    "binary_view": pa.binary_view(),
+    "date32": pa.date32(),
+    "date64": pa.date64(),
+    "month_day_nano_interval": pa.month_day_nano_interval(),
+}  # fmt: skip
+_SIMPLE_KINDS: Final = {dtype: kind for kind, dtype in _SIMPLE.items()}
+
+_UNITS: Final = {"time32": pa.time32, "time64": pa.time64, "duration": pa.duration}
+_DECIMALS: Final = {
+    "decimal32": pa.decimal32,
+    "decimal64": pa.decimal64,
+    "decimal128": pa.decimal128,
+    "decimal256": pa.decimal256,
+}
+_LISTS: Final = {
+    "list": pa.list_,
+    "large_list": pa.large_list,
+    "list_view": pa.list_view,
+    "large_list_view": pa.large_list_view,
+}
+
+
+def type_to_json(dtype: pa.DataType) -> JsonObject:
+    """The TYPE object of SPEC section 4. Raises `SchemaError` for types the format has no form for."""
+    if dtype in _SIMPLE_KINDS:
+        return {"kind": _SIMPLE_KINDS[dtype]}
+    if isinstance(dtype, pa.BaseExtensionType):
+        return {
+            "kind": "extension",
+            "name": dtype.extension_name,
+            "serialized": _encode_bytes(_extension_metadata(dtype)),
+            "storage": type_to_json(dtype.storage_type),
+        }
+    if pt.is_fixed_size_binary(dtype):
+        return {"kind": "fixed_size_binary", "byte_width": dtype.byte_width}
+    if pt.is_decimal(dtype):
+        return {
+            "kind": f"decimal{dtype.bit_width}",
+            "precision": dtype.precision,
+            "scale": dtype.scale,
+        }
+    if pt.is_time(dtype) or pt.is_duration(dtype):
+        kind = "duration" if pt.is_duration(dtype) else f"time{dtype.bit_width}"
+        return {"kind": kind, "unit": dtype.unit}
+    if pt.is_timestamp(dtype):
+        return {"kind": "timestamp", "unit": dtype.unit, "timezone": dtype.tz}
+    return _nested_to_json(dtype)
+
+
+def _extension_metadata(dtype: pa.DataType) -> bytes:
+    if isinstance(dtype, pa.ExtensionType):
+        return bytes(dtype.__arrow_ext_serialize__())
+    if isinstance(dtype, pa.UuidType | pa.JsonType | pa.Bool8Type):
+        return b""
+    raise SchemaError(f"extension type {dtype} is not supported: cast it to its storage type first")
+
+
+def _nested_to_json(dtype: pa.DataType) -> JsonObject:
+    if pt.is_map(dtype):
+        return {
+            "kind": "map",
+            "key": field_to_json(dtype.key_field),
+            "value": field_to_json(dtype.item_field),
+            "keys_sorted": dtype.keys_sorted,
+        }
+    if pt.is_struct(dtype):
+        return {"kind": "struct", "fields": [field_to_json(field) for field in dtype.fields]}
+    if pt.is_fixed_size_list(dtype):
+        return {
+            "kind": "fixed_size_list",
+            "item": field_to_json(dtype.value_field),
+            "size": dtype.list_size,
+        }
+    if pt.is_dictionary(dtype):
+        return {
+            "kind": "dictionary",
+            "index": type_to_json(dtype.index_type),
+            "value": type_to_json(dtype.value_type),
+            "ordered": bool(dtype.ordered),
+        }
+    for kind, is_kind in (
+        ("list", pt.is_list),
+        ("large_list", pt.is_large_list),
+        ("list_view", pt.is_list_view),
+        ("large_list_view", pt.is_large_list_view),
+    ):
+        if is_kind(dtype):
+            return {"kind": kind, "item": field_to_json(dtype.value_field)}
+    raise SchemaError(
+        f"type {dtype} is not supported: cast it first (unions and run-end encodings have no form here)"
+    )
+
+
+def type_from_json(value: JsonObject) -> pa.DataType:
+    """Inverse of `type_to_json`. Raises `SchemaError` for what it does not know."""
+    try:
+        return _type_from_json(value)
+    except (KeyError, TypeError, ValueError, AttributeError, pa.ArrowException) as error:
+        raise SchemaError(f"not a type description: {value!r} ({error})") from error
+
+
+def _type_from_json(value: JsonObject) -> pa.DataType:
+    kind = value["kind"]
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    if kind in _UNITS:
+        return _UNITS[kind](value["unit"])
+    if kind in _DECIMALS:
+        return _DECIMALS[kind](value["precision"], value["scale"])
+    if kind in _LISTS:
+        return _LISTS[kind](field_from_json(value["item"]))
+    match kind:
+        case "fixed_size_binary":
+            return pa.binary(value["byte_width"])
+        case "timestamp":
+            return pa.timestamp(value["unit"], value["timezone"])
+        case "map":
+            return pa.map_(
+                field_from_json(value["key"]), field_from_json(value["value"]), value["keys_sorted"]
+            )
+        case "struct":
+            return pa.struct([field_from_json(field) for field in value["fields"]])
+        case "fixed_size_list":
+            return pa.list_(field_from_json(value["item"]), value["size"])
+        case "dictionary":
+            return pa.dictionary(
+                _type_from_json(value["index"]), _type_from_json(value["value"]), value["ordered"]
+            )
+        case "extension":
+            return _extension_type(value)
+    raise SchemaError(f"unknown type kind {kind!r}")
+
+
+def _extension_type(value: JsonObject) -> pa.DataType:
+    """The registered extension type, or its storage type where this process does not know it."""
+    storage = _type_from_json(value["storage"])
+    metadata = {
+        b"ARROW:extension:name": value["name"].encode(),
+        b"ARROW:extension:metadata": base64.b64decode(value["serialized"]),
+    }
+    # Arrow rebuilds registered extension types only on the way through IPC.
+    schema = pa.schema([pa.field("x", storage, metadata=metadata)])
+    return pa.ipc.read_schema(schema.serialize()).field(0).type
+
+
+def field_to_json(field: pa.Field) -> JsonObject:
+    """The FIELD object of SPEC section 4."""
+    result: JsonObject = {
+        "name": field.name,
+        "type": type_to_json(field.type),
+        "nullable": field.nullable,
+    }
+    if field.metadata:
+        result["metadata"] = metadata_to_json(field.metadata)
+    return result
+
+
+def field_from_json(value: JsonObject) -> pa.Field:
+    """Inverse of `field_to_json`."""
+    try:
+        return pa.field(
+            value["name"],
+            type_from_json(value["type"]),
+            value["nullable"],
+            metadata_from_json(value.get("metadata")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise SchemaError(f"not a field description: {value!r} ({error})") from error
+
+
+def schema_to_json(schema: pa.Schema) -> JsonObject:
+    """The schema object of SPEC section 4."""
+    result: JsonObject = {"fields": [field_to_json(field) for field in schema]}
+    if schema.metadata:
+        result["metadata"] = metadata_to_json(schema.metadata)
+    return result
+
+
+def schema_from_json(value: JsonObject) -> pa.Schema:
+    """Inverse of `schema_to_json`."""
+    return pa.schema(
+        [field_from_json(field) for field in value["fields"]],
+        metadata=metadata_from_json(value.get("metadata")),
+    )
+
+
+def metadata_to_json(metadata: dict[bytes, bytes]) -> dict[str, str]:
+    return {_encode_bytes(key): _encode_bytes(metadata[key]) for key in sorted(metadata)}
+
+
+def metadata_from_json(value: dict[str, str] | None) -> dict[bytes, bytes] | None:
+    if not value:
+        return None
+    return {base64.b64decode(key): base64.b64decode(item) for key, item in value.items()}
+
+
+def _encode_bytes(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def storage_type(dtype: pa.DataType) -> pa.DataType:
+    """The type under which values of `dtype` are stored, merged and hashed."""
+    if isinstance(dtype, pa.BaseExtensionType):
+        return storage_type(dtype.storage_type)
+    if pt.is_dictionary(dtype):
+        return storage_type(dtype.value_type)
+    if pt.is_string_view(dtype):
+        return pa.string()
+    if pt.is_binary_view(dtype):
+        return pa.binary()
+    if pt.is_struct(dtype):
+        return pa.struct([field.with_type(storage_type(field.type)) for field in dtype.fields])
+    if pt.is_map(dtype):
+        return pa.map_(
+            dtype.key_field.with_type(storage_type(dtype.key_type)),
+            dtype.item_field.with_type(storage_type(dtype.item_type)),
+            dtype.keys_sorted,
+        )
+    if pt.is_fixed_size_list(dtype):
+        return pa.list_(_storage_item(dtype), dtype.list_size)
+    if pt.is_list(dtype) or pt.is_list_view(dtype):
+        return pa.list_(_storage_item(dtype))
+    if pt.is_large_list(dtype) or pt.is_large_list_view(dtype):
+        return pa.large_list(_storage_item(dtype))
+    return dtype
+
+
+def _storage_item(dtype: pa.DataType) -> pa.Field:
+    return dtype.value_field.with_type(storage_type(dtype.value_type))
+
+
+def is_list_like(dtype: pa.DataType) -> bool:
+    """Lists of varying length other than maps."""
+    return bool(
+        pt.is_list(dtype) or pt.is_large_list(dtype)
+        or pt.is_list_view(dtype) or pt.is_large_list_view(dtype)
+    )  # fmt: skip
+
+
+def is_binary_like(dtype: pa.DataType) -> bool:
+    """Strings and binaries in their storage forms, small and large."""
+    return bool(
+        pt.is_string(dtype) or pt.is_large_string(dtype)
+        or pt.is_binary(dtype) or pt.is_large_binary(dtype)
+    )  # fmt: skip
+
+
+def is_large_offsets(dtype: pa.DataType) -> bool:
+    return bool(pt.is_large_string(dtype) or pt.is_large_binary(dtype) or pt.is_large_list(dtype))
+
+
+def to_storage(array: pa.Array) -> pa.Array:
+    """`array` in its storage form. Top-level dictionaries stay dictionary-coded over storage values."""
+    dtype = array.type
+    if pt.is_dictionary(dtype):
+        indices = array.indices.cast(pa.int32())
+        return pa.DictionaryArray.from_arrays(indices, _decoded_storage(array.dictionary))
+    return _decoded_storage(array)
+
+
+def _decoded_storage(array: pa.Array) -> pa.Array:
+    dtype = array.type
+    if dtype == storage_type(dtype):
+        return array
+    if isinstance(dtype, pa.BaseExtensionType):
+        return _decoded_storage(array.storage)
+    if pt.is_dictionary(dtype):
+        return _decoded_storage(array.dictionary_decode())
+    if pt.is_string_view(dtype) or pt.is_binary_view(dtype):
+        return array.cast(storage_type(dtype))
+    if pt.is_struct(dtype):
+        children = [_decoded_storage(child) for child in array.flatten()]
+        return pa.StructArray.from_arrays(
+            children, fields=storage_type(dtype).fields, mask=null_mask(array)
+        )
+    if pt.is_fixed_size_list(dtype):
+        items = array.values.slice(array.offset * dtype.list_size, len(array) * dtype.list_size)
+        return pa.FixedSizeListArray.from_arrays(
+            _decoded_storage(items), type=storage_type(dtype), mask=null_mask(array)
+        )
+    counts, items = list_parts(array)
+    return build_list(storage_type(dtype), counts, _decoded_storage(items), null_mask(array))
+
+
+def to_logical(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Inverse of `to_storage`: `array` presented as `dtype`.
+
+    Raises `SchemaError` if a dictionary has more values than its index type can count.
+    """
+    if array.type == dtype:
+        return array
+    if pt.is_dictionary(array.type) and not pt.is_dictionary(dtype):
+        return to_logical(array.dictionary_decode(), dtype)
+    if isinstance(dtype, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(dtype, to_logical(array, dtype.storage_type))
+    if pt.is_dictionary(dtype):
+        return _to_dictionary(array, dtype)
+    if pt.is_string_view(dtype) or pt.is_binary_view(dtype):
+        return array.cast(dtype)
+    if pt.is_struct(dtype):
+        children = [
+            to_logical(child, field.type)
+            for child, field in zip(array.flatten(), dtype.fields, strict=True)
+        ]
+        return pa.StructArray.from_arrays(children, fields=dtype.fields, mask=null_mask(array))
+    if pt.is_fixed_size_list(dtype):
+        items = array.values.slice(array.offset * dtype.list_size, len(array) * dtype.list_size)
+        return pa.FixedSizeListArray.from_arrays(
+            to_logical(items, dtype.value_type), type=dtype, mask=null_mask(array)
+        )
+    counts, items = list_parts(array)
+    if pt.is_map(dtype):
+        items = to_logical(items, pa.struct([dtype.key_field, dtype.item_field]))
+    else:
+        items = to_logical(items, dtype.value_type)
+    return build_list(dtype, counts, items, null_mask(array))
+
+
+def _to_dictionary(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    encoded = array if pt.is_dictionary(array.type) else array.dictionary_encode()
+    values = to_logical(encoded.dictionary, dtype.value_type)
+    try:
+        indices = encoded.indices.cast(dtype.index_type)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f"{len(values)} distinct values do not fit dictionary indices of type "
+            f"{dtype.index_type}: use a wider index type"
+        ) from error
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=dtype.ordered)
+
+
+def null_mask(array: pa.Array) -> pa.Array | None:
+    """Booleans, true where `array` is null; None when nothing is."""
+    return array.is_null() if array.null_count else None
+
+
+def list_parts(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:
+    """Element counts (0 for null lists) and the elements of all non-null lists, end to end.
+
+    Maps give their entries as structs of key and value.
+    """
+    if pt.is_map(array.type):
+        array = _map_as_list(array)
+    counts = pc.list_value_length(array)
+    if array.null_count:
+        counts = counts.fill_null(0)
+    return counts.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), array.flatten()
+
+
+def _map_as_list(array: pa.Array) -> pa.Array:
+    entries = pa.struct([array.type.key_field, array.type.item_field])
+    dtype = pa.list_(pa.field("entries", entries, nullable=False))
+    validity, offsets = array.buffers()[:2]
+    keys, items = array.keys, array.items
+    struct = pa.StructArray.from_arrays([keys, items], fields=entries.fields)
+    return pa.Array.from_buffers(
+        dtype, len(array), [validity, offsets], -1, array.offset, children=[struct]
+    )
+
+
+def build_list(
+    dtype: pa.DataType,
+    counts: np.ndarray[Any, np.dtype[np.int64]],
+    items: pa.Array,
+    mask: pa.Array | None,
+) -> pa.Array:
+    """A list, large list, list view or map array from element counts and elements."""
+    if pt.is_list_view(dtype) or pt.is_large_list_view(dtype):
+        width = np.int64 if pt.is_large_list_view(dtype) else np.int32
+        starts = (np.cumsum(counts) - counts).astype(width)
+        factory = pa.LargeListViewArray if pt.is_large_list_view(dtype) else pa.ListViewArray
+        return factory.from_arrays(
+            pa.array(starts), pa.array(counts.astype(width)), items, type=dtype, mask=mask
+        )
+    width = np.int64 if pt.is_large_list(dtype) else np.int32
+    offsets = np.zeros(len(counts) + 1, dtype=width)
+    np.cumsum(counts, out=offsets[1:])
+    validity = None if mask is None else pc.invert(mask).buffers()[1]
+    return pa.Array.from_buffers(
+        dtype, len(counts), [validity, pa.py_buffer(offsets)], -1, children=[items]
+    )
