@@ -1,3 +1,3 @@
 """LSM compaction worker for columnar fragments on object storage."""
 
-__version__ = "0.1.0"
+from format import __version__ as __version__

@@ -48,9 +48,7 @@ class CorruptFragmentError(FormatError):
         return _rebuild, (self.cause, self.name, self.offset, self.column)
 
 
-def _rebuild(
-    cause: str, name: str, offset: int | None, column: str | None
-) -> CorruptFragmentError:
+def _rebuild(cause: str, name: str, offset: int | None, column: str | None) -> CorruptFragmentError:
     return CorruptFragmentError(cause, name=name, offset=offset, column=column)
 
 

@@ -1,0 +1,193 @@
+"""Blocks as objects: reading them from a forward-only source, making them from arrays (SPEC section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from format import layout
+from format.compression import compress, decompress
+from format.decode import decode_array
+from format.encode import encode_array
+from format.errors import CorruptFragmentError
+from format.footer import ChunkStats
+from format.keys import Value, min_max
+from format.layout import BLOCK_HEADER_BYTES, BlockHeader, Codec, Kind
+from format.nodes import NODE_BYTES, unpack_nodes
+
+_STEP_BYTES: Final = 16 << 20
+_RAW_PAYLOAD_LEVEL: Final = 0
+
+
+class ByteSource(Protocol):
+    """Forward-only bytes: up to `max_bytes` (at least 1) a call, b"" only at the end."""
+
+    def read(self, max_bytes: int, /) -> bytes: ...
+
+
+class ByteSink(Protocol):
+    """Where a fragment's bytes go, in order; it need not be seekable."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block as read: header checked, payload checksum checked, payload still compressed."""
+
+    header: BlockHeader
+    meta: bytes
+    stored: bytes
+    offset: int
+    name: str
+    """The fragment's name, for errors."""
+    column: str | None = None
+
+    def raw(self) -> bytes:
+        """The payload, decompressed. Raises `CorruptFragmentError`."""
+        try:
+            return decompress(self.header.codec, self.stored, self.header.raw_bytes)
+        except ValueError as error:
+            raise self.fault(str(error)) from error
+
+    def decode(self, dtype: pa.DataType, *, keep_dictionary: bool = False) -> pa.Array:
+        """The chunk's values as a storage array of `dtype`. Raises `CorruptFragmentError`."""
+        raw = self.raw()
+        try:
+            return decode_array(
+                self.meta, raw, dtype, self.header.rows, keep_dictionary=keep_dictionary
+            )
+        except (ValueError, OverflowError, pa.ArrowException) as error:
+            raise self.fault(f"the chunk does not decode: {error}") from error
+
+    @property
+    def encoding(self) -> str:
+        """Name of the root node's encoding."""
+        try:
+            return unpack_nodes(self.meta[:NODE_BYTES])[0][0].encoding.name
+        except ValueError as error:
+            raise self.fault(f"the encoding tree is damaged: {error}") from error
+
+    def fault(self, cause: str) -> CorruptFragmentError:
+        return CorruptFragmentError(cause, name=self.name, offset=self.offset, column=self.column)
+
+
+class BlockReader:
+    """Reads blocks one after the other and knows its place."""
+
+    def __init__(self, source: ByteSource, name: str, *, offset: int = 0) -> None:
+        self._source = source
+        self.name = name
+        self.offset = offset
+
+    def read_prologue(self) -> None:
+        """Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError`."""
+        layout.unpack_prologue(self._read_up_to(layout.PROLOGUE_BYTES), name=self.name)
+
+    def read_block(self, column: str | None = None) -> Block:
+        """The next block. Raises `CorruptFragmentError`, also where the source ends."""
+        offset = self.offset
+        head = self.read_exactly(BLOCK_HEADER_BYTES, column)
+        header = layout.unpack_block_header(head, name=self.name, offset=offset)
+        meta = self.read_exactly(header.meta_bytes, column)
+        layout.check_block_header(header, head, meta, name=self.name, offset=offset)
+        stored = self.read_exactly(header.stored_bytes, column)
+        if layout.checksum64(stored) != header.payload_checksum:
+            raise CorruptFragmentError(
+                "the payload's checksum does not match",
+                name=self.name,
+                offset=offset,
+                column=column,
+            )
+        return Block(header, meta, stored, offset, self.name, column)
+
+    def read_exactly(self, size: int, column: str | None = None) -> bytes:
+        data = self._read_up_to(size)
+        if len(data) < size:
+            raise CorruptFragmentError(
+                f"truncated: {size} bytes expected, the object ends after {len(data)}",
+                name=self.name,
+                offset=self.offset - len(data),
+                column=column,
+            )
+        return data
+
+    def at_end(self) -> bool:
+        """Whether nothing follows; consumes a byte if something does."""
+        return not self._source.read(1)
+
+    def _read_up_to(self, size: int) -> bytes:
+        pieces: list[bytes] = []
+        left = size
+        while left and (piece := self._source.read(min(left, _STEP_BYTES))):
+            pieces.append(piece)
+            left -= len(piece)
+        self.offset += size - left
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk ready to be written under either kind ('K' or 'D'), with its statistics."""
+
+    meta: bytes
+    codec: Codec
+    stored: bytes
+    rows: int
+    raw_bytes: int
+    encoding: str
+    null_count: int
+    min: Value
+    max: Value
+
+    def block(self, kind: Kind) -> bytes:
+        head = layout.pack_block_header(
+            kind,
+            self.codec,
+            rows=self.rows,
+            meta=self.meta,
+            stored=self.stored,
+            raw_bytes=self.raw_bytes,
+        )
+        return b"".join((head, self.meta, self.stored))
+
+    def stats(self, *, offset: int, stored_bytes: int) -> ChunkStats:
+        """The footer's entry for this chunk, its block being at `offset` and of `stored_bytes`."""
+        return ChunkStats(
+            offset,
+            stored_bytes,
+            self.raw_bytes,
+            self.encoding,
+            self.null_count,
+            self.min,
+            self.max,
+        )
+
+
+def make_chunk(array: pa.Array, *, level: int) -> Chunk:
+    """Encodes and compresses a storage array (possibly dictionary-coded). level: zstd's; 0 for none."""
+    encoded = encode_array(array)
+    codec, stored = compress(encoded.raw, level)
+    low, high = min_max(array)
+    return Chunk(
+        encoded.meta,
+        codec,
+        stored,
+        len(array),
+        len(encoded.raw),
+        encoded.encoding.name,
+        array.null_count,
+        low,
+        high,
+    )
+
+
+def make_block(kind: Kind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:
+    """A block that is not a chunk: header, column start or footer."""
+    codec, stored = compress(payload, level)
+    head = layout.pack_block_header(
+        kind, codec, rows=0, meta=b"", stored=stored, raw_bytes=len(payload)
+    )
+    return head + stored

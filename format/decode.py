@@ -1,0 +1,297 @@
+"""Chunks to storage arrays: decompress, wrap, check that everything fits (SPEC section 5).
+
+Every fault is a ValueError with the cause; the caller knows the place and adds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from format.nodes import (
+    INT_ENCODINGS,
+    Encoding,
+    Node,
+    fixed_width_bytes,
+    int_dtype,
+    join_planes,
+    total,
+    unpack_nodes,
+    unsigned_dtype,
+)
+from format.types import is_binary_like, is_large_offsets, is_list_like
+
+_MAX_OFFSET_32: Final = 2**31 - 1
+_VALUES_PER_BYTE_BOUND: Final = 1 << 33
+"""No chunk has more values than this; a length above it is a lie and must not be allocated."""
+
+
+def decode_array(
+    meta: bytes, raw: bytes, dtype: pa.DataType, rows: int, *, keep_dictionary: bool = False
+) -> pa.Array:
+    """The storage array of type `dtype` behind a chunk.
+
+    keep_dictionary: dictionary-coded strings and binaries stay so (int32 codes over distinct values),
+    so that a merge can move codes instead of bytes.
+    Raises ValueError on any inconsistency.
+    """
+    cursor = _Cursor(unpack_nodes(meta), raw)
+    array = _decode(cursor, dtype, rows, keep_dictionary=keep_dictionary)
+    cursor.finish()
+    return array
+
+
+class _Cursor:
+    """Walks nodes and buffers in step."""
+
+    def __init__(self, nodes: list[tuple[Node, int]], raw: bytes) -> None:
+        self._nodes: Iterator[tuple[Node, int]] = iter(nodes)
+        self._raw = pa.py_buffer(raw)
+        self._position = 0
+
+    def node(self, length: int) -> tuple[Node, int]:
+        """The next node and its number of children. Raises ValueError unless it has `length` values."""
+        try:
+            node, children = next(self._nodes)
+        except StopIteration:
+            raise ValueError("the encoding tree ends early") from None
+        if node.length != length:
+            raise ValueError(f"{node.length} values where {length} belong")
+        if length > _VALUES_PER_BYTE_BOUND:
+            raise ValueError(f"an impossible number of values: {length}")
+        return node, children
+
+    def peek_length(self) -> int:
+        """The next node's length, for children whose length only they know."""
+        try:
+            node, children = next(self._nodes)
+        except StopIteration:
+            raise ValueError("the encoding tree ends early") from None
+        rest = self._nodes
+        self._nodes = _chain_one((node, children), rest)
+        return node.length
+
+    def buffer(self, size: int) -> pa.Buffer:
+        if size < 0 or self._position + size > self._raw.size:
+            raise ValueError("a buffer reaches past the end of the payload")
+        buffer = self._raw.slice(self._position, size)
+        self._position += size + -size % 8
+        return buffer
+
+    def finish(self) -> None:
+        if self._position != self._raw.size:
+            raise ValueError("the payload is not filled exactly by its buffers")
+        if next(self._nodes, None) is not None:
+            raise ValueError("the encoding tree has nodes left over")
+
+
+def _chain_one(
+    first: tuple[Node, int], rest: Iterator[tuple[Node, int]]
+) -> Iterator[tuple[Node, int]]:
+    yield first
+    yield from rest
+
+
+def _decode(
+    cursor: _Cursor, dtype: pa.DataType, length: int, *, keep_dictionary: bool = False
+) -> pa.Array:
+    node, children = cursor.node(length)
+    expected = _expected_children(node.encoding, dtype)
+    if children != expected:
+        raise ValueError(f"encoding {node.encoding.name} has {children} children")
+    if node.encoding is Encoding.NULL:
+        return pa.nulls(length, dtype)
+    validity = cursor.buffer((length + 7) // 8) if node.has_validity else None
+    if node.encoding is Encoding.DICTIONARY:
+        return _decode_dictionary(cursor, node, dtype, validity, keep=keep_dictionary)
+    if node.encoding in INT_ENCODINGS:
+        return _wrap_ints(_int_body(cursor, node), node, dtype, validity)
+    if node.encoding is Encoding.PLAIN:
+        return _decode_plain(cursor, node, dtype, validity)
+    if node.encoding is Encoding.VARLEN and is_binary_like(dtype):
+        return _decode_varlen(cursor, node, dtype, validity)
+    return _decode_nested(cursor, node, dtype, validity)
+
+
+def _expected_children(encoding: Encoding, dtype: pa.DataType) -> int:
+    match encoding:
+        case Encoding.NULL | Encoding.PLAIN | Encoding.FOR:
+            return 0
+        case Encoding.DELTA | Encoding.VARLEN | Encoding.FIXED_LIST:
+            return 1
+        case Encoding.STRUCT:
+            return int(dtype.num_fields) if pt.is_struct(dtype) else -1
+        case _:
+            return 2
+
+
+# --- integers -------------------------------------------------------------------------------
+
+
+def _decode_ints(cursor: _Cursor, length: int, *, allow_runs: bool = True) -> npt.NDArray[Any]:
+    """An integer child: 64-bit patterns as int64."""
+    node, children = cursor.node(length)
+    allowed = node.encoding in INT_ENCODINGS and not node.has_validity
+    if node.encoding is Encoding.RUN_LENGTH and not allow_runs:
+        allowed = False
+    if not allowed or children != _expected_children(node.encoding, pa.int64()):
+        raise ValueError("an integer child has an encoding that is not for integers")
+    return _int_body(cursor, node)
+
+
+def _int_body(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
+    match node.encoding:
+        case Encoding.FOR:
+            return _decode_for(cursor, node)
+        case Encoding.DELTA:
+            if node.length < 1 or node.has_validity:
+                raise ValueError("DELTA needs at least one value and no nulls")
+            steps = _decode_ints(cursor, node.length - 1, allow_runs=False)
+            values = np.empty(node.length, dtype=np.int64)
+            values[0] = node.param
+            np.cumsum(steps, out=values[1:])
+            values[1:] += values[0]
+            return values
+        case _:
+            if node.has_validity:
+                raise ValueError("RUN_LENGTH has no nulls")
+            return _decode_runs(cursor, node.length)
+
+
+def _decode_for(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
+    if node.width == 0:
+        return np.full(node.length, node.param, dtype=np.int64)
+    if node.width not in (1, 2, 4, 8):
+        raise ValueError(f"integers of {node.width} bytes")
+    stored = np.frombuffer(cursor.buffer(node.length * node.width), dtype=np.uint8)
+    if node.is_split:
+        stored = join_planes(stored, node.width)
+    values = stored.view(unsigned_dtype(node.width)).astype(np.int64)
+    if node.param:
+        values += np.int64(node.param)
+    return values
+
+
+def _decode_runs(cursor: _Cursor, length: int) -> npt.NDArray[np.int64]:
+    runs = cursor.peek_length()
+    if runs > length:
+        raise ValueError("more runs than values")
+    lengths = _decode_ints(cursor, runs, allow_runs=False)
+    values = _decode_ints(cursor, runs, allow_runs=False)
+    _check_lengths(lengths, length)
+    repeated: npt.NDArray[np.int64] = np.repeat(values, lengths)
+    return repeated
+
+
+def _check_lengths(lengths: npt.NDArray[np.int64], expected: int) -> None:
+    fits = len(lengths) == 0 or (int(lengths.min()) >= 0 and int(lengths.max()) <= expected)
+    if not fits or total(lengths) != expected:
+        raise ValueError(f"lengths do not add up to {expected}")
+
+
+def _wrap_ints(
+    values: npt.NDArray[np.int64], node: Node, dtype: pa.DataType, validity: pa.Buffer | None
+) -> pa.Array:
+    if pt.is_decimal128(dtype):
+        words = np.empty((len(values), 2), dtype=np.int64)
+        words[:, 0] = values
+        words[:, 1] = values >> 63
+        data = words.reshape(-1)
+    else:
+        target = int_dtype(dtype)
+        if target is None:
+            raise ValueError(f"encoding {node.encoding.name} does not go with type {dtype}")
+        data = values.astype(target, copy=False)
+    return pa.Array.from_buffers(
+        dtype, node.length, [validity, pa.py_buffer(data)], node.null_count
+    )
+
+
+# --- other leaves ---------------------------------------------------------------------------
+
+
+def _decode_plain(
+    cursor: _Cursor, node: Node, dtype: pa.DataType, validity: pa.Buffer | None
+) -> pa.Array:
+    if pt.is_boolean(dtype):
+        data = cursor.buffer((node.length + 7) // 8)
+    else:
+        width = fixed_width_bytes(dtype)
+        if width is None or node.param != width:
+            raise ValueError(f"PLAIN values of {node.param} bytes for type {dtype}")
+        data = cursor.buffer(node.length * width)
+        if node.is_split:
+            data = pa.py_buffer(join_planes(np.frombuffer(data, dtype=np.uint8), width))
+    return pa.Array.from_buffers(dtype, node.length, [validity, data], node.null_count)
+
+
+def _decode_varlen(
+    cursor: _Cursor, node: Node, dtype: pa.DataType, validity: pa.Buffer | None
+) -> pa.Array:
+    data = cursor.buffer(node.param)
+    lengths = _decode_ints(cursor, node.length)
+    _check_lengths(lengths, node.param)
+    offsets = _offsets(lengths, node.param, large=is_large_offsets(dtype))
+    return pa.Array.from_buffers(dtype, node.length, [validity, offsets, data], node.null_count)
+
+
+def _offsets(lengths: npt.NDArray[np.int64], size: int, *, large: bool) -> pa.Buffer:
+    if not large and size > _MAX_OFFSET_32:
+        raise ValueError(f"{size} bytes or elements in one chunk exceed 32-bit offsets")
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64 if large else np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.py_buffer(offsets)
+
+
+def _decode_dictionary(
+    cursor: _Cursor, node: Node, dtype: pa.DataType, validity: pa.Buffer | None, *, keep: bool
+) -> pa.Array:
+    codes = _decode_ints(cursor, node.length)
+    count = cursor.peek_length()
+    if count > node.length:
+        raise ValueError("a dictionary with more entries than values")
+    values = _decode(cursor, dtype, count)
+    if values.null_count:
+        raise ValueError("a null in a dictionary")
+    if node.length and (int(codes.min()) < 0 or int(codes.max()) >= count):
+        raise ValueError("a code points outside its dictionary")
+    indices = pa.Array.from_buffers(
+        pa.int32(), node.length, [validity, pa.py_buffer(codes.astype(np.int32))], node.null_count
+    )
+    if keep and is_binary_like(dtype):
+        return pa.DictionaryArray.from_arrays(indices, values, safe=False)
+    return pc.take(values, indices, boundscheck=False)
+
+
+def _decode_nested(
+    cursor: _Cursor, node: Node, dtype: pa.DataType, validity: pa.Buffer | None
+) -> pa.Array:
+    if node.encoding is Encoding.LIST and (is_list_like(dtype) or pt.is_map(dtype)):
+        counts = _decode_ints(cursor, node.length)
+        elements = cursor.peek_length()
+        _check_lengths(counts, elements)
+        offsets = _offsets(counts, elements, large=is_large_offsets(dtype))
+        entry = (
+            pa.struct([dtype.key_field, dtype.item_field]) if pt.is_map(dtype) else dtype.value_type
+        )
+        items = _decode(cursor, entry, elements)
+        return pa.Array.from_buffers(
+            dtype, node.length, [validity, offsets], node.null_count, children=[items]
+        )
+    if node.encoding is Encoding.FIXED_LIST and pt.is_fixed_size_list(dtype):
+        items = _decode(cursor, dtype.value_type, node.length * dtype.list_size)
+        return pa.Array.from_buffers(
+            dtype, node.length, [validity], node.null_count, children=[items]
+        )
+    if node.encoding is Encoding.STRUCT and pt.is_struct(dtype):
+        children = [_decode(cursor, field.type, node.length) for field in dtype.fields]
+        return pa.Array.from_buffers(
+            dtype, node.length, [validity], node.null_count, children=children
+        )
+    raise ValueError(f"encoding {node.encoding.name} does not go with type {dtype}")

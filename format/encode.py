@@ -1,0 +1,335 @@
+"""Storage arrays to chunks: picks a light encoding from the data (SPEC section 5).
+
+The choice looks at whole-chunk minima, maxima and counts, and at small samples compressed both ways,
+so it is deterministic. The idea of cascading light encodings before a general codec is BtrBlocks'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from format.compression import compress
+from format.nodes import (
+    Encoding,
+    Node,
+    binary_parts,
+    dictionary_codes,
+    fixed_width_bytes,
+    fixed_width_view,
+    int_dtype,
+    join_buffers,
+    pack_bits,
+    pack_nodes,
+    split_planes,
+    unsigned_dtype,
+    valid_mask,
+)
+from format.types import is_binary_like, is_list_like, list_parts
+
+_SAMPLE_VALUES: Final = 2048
+_MIN_RUN: Final = 16
+"""Average run length from which run lengths beat what zstd does with the repeats itself."""
+_MAX_SPLIT_WIDTH: Final = 16
+_DISTINCT_SHARE: Final = 3
+"""A dictionary pays if there are at least this many values to each distinct one."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedArray:
+    """A chunk before compression."""
+
+    encoding: Encoding
+    meta: bytes
+    raw: bytes
+
+
+def encode_array(array: pa.Array) -> EncodedArray:
+    """`array`: a storage array, possibly dictionary-coded at its top."""
+    root = _encode(array)
+    return EncodedArray(root.encoding, pack_nodes(root), join_buffers(root))
+
+
+def _encode(array: pa.Array) -> Node:
+    length = len(array)
+    if array.null_count == length:
+        return Node(Encoding.NULL, length, length)
+    dtype = array.type
+    if pt.is_dictionary(dtype):
+        return _encode_dictionary_array(array)
+    if is_binary_like(dtype):
+        return _encode_by_sampled_dictionary(array) or _encode_varlen(array)
+    if pt.is_boolean(dtype):
+        return _encode_bool(array)
+    if fixed_width_bytes(dtype) is not None:
+        return _encode_fixed_width(array)
+    return _encode_nested(array)
+
+
+# --- integers -------------------------------------------------------------------------------
+
+
+def encode_ints(values: npt.NDArray[Any], *, allow_runs: bool = True) -> Node:
+    """Non-null integers of any numpy integer type by FOR, DELTA or RUN_LENGTH."""
+    length = len(values)
+    if length == 0:
+        return Node(Encoding.FOR, 0)
+    low, high = int(values.min()), int(values.max())
+    width = _width_of(high - low)
+    if width == 0:
+        return Node(Encoding.FOR, length, param=low)
+    wide = values.astype(np.uint64)
+    steps = np.diff(wide).view(np.int64)
+    if allow_runs:
+        changes = np.flatnonzero(steps)
+        if (len(changes) + 1) * _MIN_RUN <= length:
+            return _encode_runs(values, changes)
+    step_low = int(steps.min())
+    if _width_of(int(steps.max()) - step_low) < width:
+        child = _encode_for(steps.view(np.uint64), step_low, _width_of(int(steps.max()) - step_low))
+        return Node(Encoding.DELTA, length, param=int(wide[0]), children=(child,))
+    return _encode_for(wide, low, width)
+
+
+def _encode_runs(values: npt.NDArray[Any], changes: npt.NDArray[np.intp]) -> Node:
+    starts = np.concatenate(([0], changes + 1))
+    lengths = np.diff(np.append(starts, len(values)))
+    children = (
+        encode_ints(lengths, allow_runs=False),
+        encode_ints(values[starts], allow_runs=False),
+    )
+    return Node(Encoding.RUN_LENGTH, len(values), children=children)
+
+
+def _encode_for(
+    wide: npt.NDArray[np.uint64],
+    base: int,
+    width: int,
+    valid: npt.NDArray[np.bool_] | None = None,
+) -> Node:
+    """`wide`: 64-bit patterns, all (where `valid`) within `width` bytes above `base`, mod 2^64."""
+    nulls = 0 if valid is None else len(valid) - int(np.count_nonzero(valid))
+    buffers: list[Any] = [] if valid is None else [pack_bits(valid)]
+    split = False
+    if width:
+        stored = (wide - np.uint64(base & (2**64 - 1))).astype(unsigned_dtype(width))
+        if valid is not None:
+            stored[~valid] = 0
+        split = width > 1 and _planes_pay(stored, width)
+        buffers.append(split_planes(stored, width) if split else stored)
+    return Node(
+        Encoding.FOR, len(wide), nulls, width, base, valid is not None, split, tuple(buffers)
+    )
+
+
+def _width_of(span: int) -> int:
+    """Bytes (0, 1, 2, 4 or 8) that hold every integer in [0, span]."""
+    if span == 0:
+        return 0
+    return next(width for width in (1, 2, 4, 8) if span < 1 << (8 * width))
+
+
+def _planes_pay(stored: npt.NDArray[Any], width: int) -> bool:
+    """Whether a sample from the middle gets smaller by splitting it into byte planes."""
+    flat = stored.reshape(-1).view(np.uint8)
+    count = len(flat) // width
+    take = min(count, _SAMPLE_VALUES)
+    start = (count - take) // 2 * width
+    sample = flat[start : start + take * width]
+    _, plain = compress(sample.tobytes(), 1)
+    _, planes = compress(split_planes(sample, width).tobytes(), 1)
+    return len(planes) * 20 < len(plain) * 19
+
+
+# --- fixed width ----------------------------------------------------------------------------
+
+
+def _encode_fixed_width(array: pa.Array) -> Node:
+    integers = _int_patterns(array)
+    if integers is None:
+        return _encode_by_sampled_dictionary(array) or _encode_plain(array)
+    valid = valid_mask(array)
+    if valid is None:
+        node = encode_ints(integers)
+        if node.encoding is not Encoding.FOR or node.width < 4:
+            return node
+        return _encode_by_sampled_dictionary(array) or node
+    present = integers[valid]
+    low, span = int(present.min()), int(present.max()) - int(present.min())
+    width = _width_of(span)
+    if width >= 4 and (node_or_none := _encode_by_sampled_dictionary(array)) is not None:
+        return node_or_none
+    return _encode_for(integers.astype(np.uint64), low, width, valid)
+
+
+def _int_patterns(array: pa.Array) -> npt.NDArray[Any] | None:
+    """Integer values (anything in null places), or None where the type or the values are wider."""
+    dtype = int_dtype(array.type)
+    if dtype is not None:
+        return fixed_width_view(array, dtype)
+    if pt.is_decimal128(array.type):
+        words = fixed_width_view(array, np.dtype((np.int64, 2))).reshape(-1, 2)
+        fits = words[:, 1] == words[:, 0] >> 63
+        valid = valid_mask(array)
+        if bool(np.all(fits if valid is None else fits[valid])):
+            return np.ascontiguousarray(words[:, 0])
+    return None
+
+
+def _encode_plain(array: pa.Array) -> Node:
+    width = fixed_width_bytes(array.type)
+    assert width is not None
+    valid = valid_mask(array)
+    if width == 0:
+        return _with_validity(Encoding.PLAIN, len(array), valid, [np.empty(0, np.uint8)])
+    data = fixed_width_view(array, np.dtype((np.uint8, width))).reshape(len(array), width)
+    if valid is not None:
+        data = np.where(valid[:, None], data, np.uint8(0))
+    data = np.ascontiguousarray(data)
+    split = 1 < width <= _MAX_SPLIT_WIDTH and _planes_pay(data, width)
+    flat = split_planes(data, width) if split else data.reshape(-1)
+    return _with_validity(Encoding.PLAIN, len(array), valid, [flat], param=width, split=split)
+
+
+def _encode_bool(array: pa.Array) -> Node:
+    valid = valid_mask(array)
+    values = array.fill_null(False) if valid is not None else array
+    bits = pack_bits(values.to_numpy(zero_copy_only=False))
+    return _with_validity(Encoding.PLAIN, len(array), valid, [bits])
+
+
+def _with_validity(
+    encoding: Encoding,
+    length: int,
+    valid: npt.NDArray[np.bool_] | None,
+    buffers: list[Any],
+    *,
+    param: int = 0,
+    split: bool = False,
+    children: tuple[Node, ...] = (),
+) -> Node:
+    nulls = 0 if valid is None else length - int(np.count_nonzero(valid))
+    if valid is not None:
+        buffers = [pack_bits(valid), *buffers]
+    return Node(
+        encoding,
+        length,
+        nulls,
+        param=param,
+        has_validity=valid is not None,
+        is_split=split,
+        buffers=tuple(buffers),
+        children=children,
+    )
+
+
+# --- dictionaries ---------------------------------------------------------------------------
+
+
+def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
+    """A DICTIONARY node if values repeat enough, else None. Samples before it hashes everything."""
+    present = len(array) - array.null_count
+    if present < 2:
+        return None
+    sample = array.slice((len(array) - min(len(array), _SAMPLE_VALUES)) // 2, _SAMPLE_VALUES)
+    distinct = len(sample.unique())
+    if distinct * 2 > len(sample) and len(sample) < len(array):
+        return None
+    encoded = array.dictionary_encode()
+    if len(encoded.dictionary) * _DISTINCT_SHARE > present:
+        return None
+    return _encode_sorted_dictionary(encoded)
+
+
+def _encode_dictionary_array(array: pa.Array) -> Node:
+    if array.dictionary.null_count or len(array.dictionary.unique()) != len(array.dictionary):
+        return _encode(array.dictionary_decode())
+    used = (
+        np.bincount(dictionary_codes(array)[_present(array)], minlength=len(array.dictionary)) > 0
+    )
+    if int(np.count_nonzero(used)) * _DISTINCT_SHARE > len(array) - array.null_count:
+        values = array.dictionary_decode()
+        return (
+            _encode_varlen(values) if is_binary_like(values.type) else _encode_fixed_width(values)
+        )
+    return _encode_sorted_dictionary(array, used)
+
+
+def _present(array: pa.Array) -> npt.NDArray[np.bool_] | slice:
+    valid = valid_mask(array)
+    return slice(None) if valid is None else valid
+
+
+def _encode_sorted_dictionary(array: pa.Array, used: npt.NDArray[np.bool_] | None = None) -> Node:
+    """`array`: dictionary-coded, its dictionary distinct and without nulls; only `used` values stay."""
+    values = array.dictionary
+    kept = np.arange(len(values)) if used is None else np.flatnonzero(used)
+    values = values.take(pa.array(kept))
+    order = _sort_values(values)
+    new_code = np.zeros(len(array.dictionary), dtype=np.int32)
+    new_code[kept[order]] = np.arange(len(order), dtype=np.int32)
+    valid = valid_mask(array)
+    codes = dictionary_codes(array)
+    codes = new_code[codes if valid is None else np.where(valid, codes, 0)]
+    if valid is not None:
+        codes[~valid] = 0
+    sorted_values = values.take(pa.array(order))
+    entries = (
+        _encode_varlen(sorted_values)
+        if is_binary_like(values.type)
+        else _encode_plain(sorted_values)
+    )
+    children = (encode_ints(codes), entries)
+    return _with_validity(Encoding.DICTIONARY, len(array), valid, [], children=children)
+
+
+def _sort_values(values: pa.Array) -> npt.NDArray[np.int64]:
+    if pt.is_fixed_size_binary(values.type):
+        values = values.cast(pa.binary())
+    if pt.is_interval(values.type):
+        return np.arange(len(values))
+    order: npt.NDArray[np.int64] = pc.sort_indices(values).to_numpy().astype(np.int64)
+    return order
+
+
+# --- strings and nested ---------------------------------------------------------------------
+
+
+def _encode_varlen(array: pa.Array) -> Node:
+    valid = valid_mask(array)
+    if valid is not None:
+        # Arrow allows bytes behind a null; the format does not.
+        array = pc.fill_null(array, pa.scalar(b"", pa.binary()).cast(array.type))
+    offsets, data = binary_parts(array)
+    start, stop = int(offsets[0]), int(offsets[-1])
+    lengths = encode_ints(np.diff(offsets))
+    return _with_validity(
+        Encoding.VARLEN,
+        len(array),
+        valid,
+        [data[start:stop]],
+        param=stop - start,
+        children=(lengths,),
+    )
+
+
+def _encode_nested(array: pa.Array) -> Node:
+    dtype, length, valid = array.type, len(array), valid_mask(array)
+    if is_list_like(dtype) or pt.is_map(dtype):
+        counts, items = list_parts(array)
+        children: tuple[Node, ...] = (encode_ints(counts), _encode(items))
+        return _with_validity(Encoding.LIST, length, valid, [], children=children)
+    if pt.is_fixed_size_list(dtype):
+        items = array.values.slice(array.offset * dtype.list_size, length * dtype.list_size)
+        return _with_validity(Encoding.FIXED_LIST, length, valid, [], children=(_encode(items),))
+    if pt.is_struct(dtype):
+        # flatten() pushes the struct's nulls into its fields, which normalises what is behind them.
+        children = tuple(_encode(child) for child in array.flatten())
+        return _with_validity(Encoding.STRUCT, length, valid, [], children=children)
+    raise AssertionError(f"not a storage type: {dtype}")

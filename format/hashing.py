@@ -1,0 +1,223 @@
+"""The commutative row hash (SPEC section 7): whole arrays at a time, one column at a time.
+
+`column_contributions` of every column, added up, make one number a row; `fold_rows` mixes and sums
+them. Addition commutes, so columns may come in any order, and so may rows. The hash of byte strings is
+a multilinear one (Dietzfelbinger; Lemire & Kaser, "Strongly universal string hashing is fast").
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+from pyarrow import types as pt
+
+from format.nodes import (
+    binary_parts,
+    dictionary_codes,
+    fixed_width_bytes,
+    fixed_width_view,
+    int_dtype,
+    valid_mask,
+)
+from format.types import is_binary_like, list_parts
+
+U64 = npt.NDArray[np.uint64]
+
+_MULTIPLIER: Final = np.uint64(0xD6E8FEB86659FD93)
+_LENGTH_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
+_POSITION_FACTOR: Final = np.uint64(0xC2B2AE3D27D4EB4F)
+_SHIFT: Final = np.uint64(32)
+_CANONICAL_NAN: Final = np.uint64(0x7FF8000000000000)
+_LONG_BYTES: Final = 256
+_MASK: Final = (1 << 64) - 1
+
+
+def mix(values: U64) -> U64:
+    """A bijective finaliser over u64; a new array."""
+    out = values ^ (values >> _SHIFT)
+    out *= _MULTIPLIER
+    out ^= out >> _SHIFT
+    out *= _MULTIPLIER
+    out ^= out >> _SHIFT
+    return out
+
+
+_WORD_KEYS: Final = mix(np.arange(1, _LONG_BYTES // 8 + 1, dtype=np.uint64)) | np.uint64(1)
+_TAIL_MASKS: Final = np.array([(1 << (8 * n)) - 1 for n in range(8)] + [_MASK], dtype=np.uint64)
+
+
+def column_contributions(name: str, array: pa.Array) -> U64:
+    """What column `name` adds to each row's number: u64 of shape (rows,). Nulls add 0."""
+    return _contributions(name, array)
+
+
+def fold_rows(row_numbers: U64) -> int:
+    """The hash of a set of rows from their per-row sums of contributions."""
+    return int(mix(row_numbers).sum(dtype=np.uint64))
+
+
+def combine(*hashes: int) -> int:
+    """The hash of the union of disjoint sets of rows."""
+    return sum(hashes) & _MASK
+
+
+def hash_batch(columns: dict[str, pa.Array], rows: int) -> int:
+    """The row hash of `rows` rows held as storage arrays by column name."""
+    numbers = np.zeros(rows, dtype=np.uint64)
+    for name, array in columns.items():
+        numbers += column_contributions(name, array)
+    return fold_rows(numbers)
+
+
+def _contributions(name: str, array: pa.Array) -> U64:
+    if array.null_count == len(array):
+        return np.zeros(len(array), dtype=np.uint64)
+    seed = np.uint64(xxhash.xxh3_64_intdigest(name.encode()))
+    if pt.is_dictionary(array.type):
+        return _dictionary_contributions(array, seed)
+    out = mix(_hash_values(array) ^ seed)
+    valid = valid_mask(array)
+    if valid is not None:
+        out[~valid] = 0
+    return out
+
+
+def _dictionary_contributions(array: pa.Array, seed: np.uint64) -> U64:
+    codes = dictionary_codes(array)
+    by_code = mix(_hash_values(array.dictionary) ^ seed)
+    valid = valid_mask(array)
+    if valid is None:
+        present: U64 = by_code[codes]
+        return present
+    out: U64 = by_code[np.where(valid, codes, 0)]
+    out[~valid] = 0
+    return out
+
+
+def _hash_values(array: pa.Array) -> U64:
+    """h(value) for each; anything in null places."""
+    dtype = array.type
+    if pt.is_null(dtype):
+        return np.zeros(len(array), dtype=np.uint64)
+    if pt.is_boolean(dtype):
+        bits = array.fill_null(False).to_numpy(zero_copy_only=False)
+        return mix(bits.astype(np.uint64))
+    if is_binary_like(dtype):
+        return _hash_bytes(*binary_parts(array))
+    if pt.is_decimal(dtype):
+        return _hash_decimals(array)
+    if (integer := int_dtype(dtype)) is not None:
+        return mix(fixed_width_view(array, integer).astype(np.uint64))
+    if pt.is_floating(dtype):
+        return _hash_floats(array)
+    width = fixed_width_bytes(dtype)
+    if width is not None:
+        return _hash_fixed_bytes(array, width)
+    return _hash_nested(array)
+
+
+def _hash_floats(array: pa.Array) -> U64:
+    source = {16: np.float16, 32: np.float32, 64: np.float64}[array.type.bit_width]
+    doubles = fixed_width_view(array, source).astype(np.float64)
+    bits: U64 = doubles.view(np.uint64)
+    bits[np.isnan(doubles)] = _CANONICAL_NAN
+    return mix(bits)
+
+
+def _hash_decimals(array: pa.Array) -> U64:
+    bits = array.type.bit_width
+    if bits <= 64:
+        source = np.int32 if bits == 32 else np.int64
+        words = [fixed_width_view(array, source).astype(np.int64)]
+    else:
+        count = bits // 64
+        table = fixed_width_view(array, np.dtype((np.int64, count))).reshape(-1, count)
+        words = [table[:, word] for word in range(count)]
+    words += [words[-1] >> 63] * (4 - len(words))
+    out = np.zeros(len(array), dtype=np.uint64)
+    for word in words:
+        out = mix(out ^ word.astype(np.uint64))
+    return out
+
+
+def _hash_fixed_bytes(array: pa.Array, width: int) -> U64:
+    offsets = (np.arange(len(array) + 1, dtype=np.int64) + array.offset) * width
+    data = array.buffers()[1]
+    return _hash_bytes(offsets, memoryview(b"") if data is None else memoryview(data))
+
+
+def _hash_bytes(offsets: npt.NDArray[Any], data: memoryview) -> U64:
+    first, last = int(offsets[0]), int(offsets[-1])
+    # Eight bytes of padding let every word be loaded whole; its excess is masked off.
+    padded = np.empty(last - first + 8, dtype=np.uint8)
+    padded[: last - first] = np.frombuffer(data, dtype=np.uint8, count=last - first, offset=first)
+    padded[last - first :] = 0
+    starts = offsets[:-1].astype(np.int64) - first
+    lengths = np.diff(offsets).astype(np.int64)
+    sums = lengths.astype(np.uint64) * _LENGTH_FACTOR
+    long = np.flatnonzero(lengths > _LONG_BYTES)
+    short = lengths if not len(long) else np.where(lengths > _LONG_BYTES, 0, lengths)
+    _add_words(sums, padded, starts, short)
+    out = mix(sums)
+    view = padded.data
+    for row in long:  # XXH3 of more than 256 bytes each: the loop's own cost is lost in the hashing
+        start = int(starts[row])
+        out[row] = xxhash.xxh3_64_intdigest(view[start : start + int(lengths[row])])
+    return out
+
+
+def _add_words(
+    sums: U64,
+    padded: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+) -> None:
+    """sums[i] += sum over j of word[i, j] * key[j]; one pass over the rows for each word index."""
+    words = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded.data, strides=(1,))
+    counts = (lengths + 7) // 8
+    rows = np.flatnonzero(counts)
+    at, left = starts[rows], lengths[rows]
+    for j in range(int(counts.max(initial=0))):
+        if j:
+            keep = left > 8 * j
+            if not keep.all():
+                rows, at, left = rows[keep], at[keep], left[keep]
+        loaded = words[at + 8 * j]
+        loaded &= _TAIL_MASKS[np.minimum(left - 8 * j, 8)]
+        loaded *= _WORD_KEYS[j]
+        sums[rows] += loaded
+
+
+def _hash_nested(array: pa.Array) -> U64:
+    dtype = array.type
+    if pt.is_struct(dtype):
+        out = np.ones(len(array), dtype=np.uint64)
+        for field, child in zip(dtype.fields, array.flatten(), strict=True):
+            out += _contributions(field.name, child)
+        return mix(out)
+    if pt.is_fixed_size_list(dtype):
+        size = dtype.list_size
+        items = array.values.slice(array.offset * size, len(array) * size)
+        return _hash_lists(np.full(len(array), size, dtype=np.int64), items)
+    counts, items = list_parts(array)
+    if pt.is_map(dtype):
+        items = pa.StructArray.from_arrays(items.flatten(), names=["key", "value"])
+    return _hash_lists(counts, items)
+
+
+def _hash_lists(counts: npt.NDArray[np.int64], items: pa.Array) -> U64:
+    stops = np.cumsum(counts)
+    starts = stops - counts
+    hashes = _hash_values(items) if len(items) else np.zeros(0, dtype=np.uint64)
+    valid = valid_mask(items)
+    if valid is not None:
+        hashes[~valid] = 0
+    positions = np.arange(len(items), dtype=np.int64) - np.repeat(starts, counts) + 1
+    terms = mix(hashes + positions.astype(np.uint64) * _POSITION_FACTOR)
+    sums = np.zeros(len(items) + 1, dtype=np.uint64)
+    np.cumsum(terms, out=sums[1:])
+    return mix(counts.astype(np.uint64) * _LENGTH_FACTOR + sums[stops] - sums[starts])

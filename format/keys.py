@@ -1,0 +1,227 @@
+"""Keys as values: JSON forms, bounds, and comparison of single keys (SPEC sections 6 and 7).
+
+For what is done once a row group or once a fragment. Whole columns are ordered by `format.ordering`.
+"""
+
+from __future__ import annotations
+
+import base64
+import decimal
+import math
+from collections.abc import Sequence
+from functools import total_ordering
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from format.nodes import int_dtype
+from format.schema import Nulls, Order, SortColumn, SortSchema
+from format.types import is_binary_like, storage_type
+
+Value = Any
+"""A VALUE of SPEC section 7: None, bool, int, float, str; what it means depends on the type."""
+Bound = tuple[Value, ...]
+"""A BOUND: values of the first so many sort columns."""
+
+MAX_VALUE_BYTES: Final = 64
+_MAX_CODE_POINT: Final = 0x10FFFF
+
+
+def value_at(array: pa.Array, row: int) -> Value:
+    """The VALUE of one row of a storage array, never shortened."""
+    scalar = array[row]
+    if not scalar.is_valid:
+        return None
+    dtype = array.type
+    if pt.is_dictionary(dtype):
+        return value_at(array.dictionary, array.indices[row].as_py())
+    if pt.is_decimal(dtype):
+        return str(scalar.as_py())
+    if (integer := int_dtype(dtype)) is not None:
+        return int(
+            np.frombuffer(
+                array.buffers()[1],
+                dtype=integer,
+                count=1,
+                offset=(array.offset + row) * np.dtype(integer).itemsize,
+            )[0]
+        )
+    return value_to_json(scalar.as_py())
+
+
+def value_to_json(value: Any) -> Value:
+    """A Python value (of type bool, int, float, str or bytes) as VALUE."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value
+
+
+def key_at(columns: Sequence[pa.Array], row: int) -> Bound:
+    """The whole key of one row; `columns` are the sort columns as storage arrays."""
+    return tuple(value_at(column, row) for column in columns)
+
+
+@total_ordering
+class _Reversed:
+    """Compares the other way round, for descending columns."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and self.value == other.value
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return bool(other.value < self.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+class KeyComparator:
+    """Turns keys and bounds into Python tuples that compare as SPEC section 6 says."""
+
+    def __init__(self, schema: pa.Schema, sort: SortSchema) -> None:
+        self._sort = sort
+        self._types = [storage_type(schema.field(column.column).type) for column in sort]
+
+    def key(self, key: Bound) -> tuple[Any, ...]:
+        """Comparable form of a whole key, or of a lower bound: what a bound leaves out counts as least."""
+        return tuple(
+            _comparable(value, dtype, column)
+            for value, dtype, column in zip(key, self._types, self._sort, strict=False)
+        )
+
+    def upper(self, bound: Bound) -> tuple[Any, ...]:
+        """Comparable form of an upper bound: what it leaves out counts as greatest."""
+        parts = self.key(bound)
+        return parts if len(parts) == len(self._sort) else (*parts, (3,))
+
+
+def _comparable(value: Value, dtype: pa.DataType, column: SortColumn) -> tuple[Any, ...]:
+    if value is None:
+        return (0,) if column.nulls is Nulls.FIRST else (2,)
+    plain = _plain_value(value, dtype)
+    return (1, _Reversed(plain) if column.order is Order.DESC else plain)
+
+
+def _plain_value(value: Value, dtype: pa.DataType) -> Any:
+    if pt.is_floating(dtype):
+        number = float(value)
+        return (1, 0.0) if math.isnan(number) else (0, number)
+    if pt.is_decimal(dtype):
+        return decimal.Decimal(value)
+    if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
+        return base64.b64decode(value)
+    return value
+
+
+def lower_bound(key: Bound, schema: pa.Schema, sort: SortSchema) -> Bound:
+    """A bound <= `key`, its values of at most `MAX_VALUE_BYTES` bytes."""
+    return _shorten_key(key, schema, sort, is_lower=True)
+
+
+def upper_bound(key: Bound, schema: pa.Schema, sort: SortSchema) -> Bound:
+    """A bound >= `key`, its values of at most `MAX_VALUE_BYTES` bytes."""
+    return _shorten_key(key, schema, sort, is_lower=False)
+
+
+def _shorten_key(key: Bound, schema: pa.Schema, sort: SortSchema, *, is_lower: bool) -> Bound:
+    result: list[Value] = []
+    for value, column in zip(key, sort, strict=True):
+        dtype = storage_type(schema.field(column.column).type)
+        down = is_lower == (column.order is Order.ASC)
+        short, exact = shorten(value, dtype, down=down)
+        if short is None and not exact:
+            break
+        result.append(short)
+        if not exact:
+            break
+    return tuple(result)
+
+
+def shorten(value: Value, dtype: pa.DataType, *, down: bool) -> tuple[Value, bool]:
+    """`value` in at most `MAX_VALUE_BYTES` bytes, as a bound from below (`down`) or from above.
+
+    Returns the value and whether it is exact; (None, False) if there is no such upper bound.
+    """
+    if value is None or not isinstance(value, str):
+        return value, True
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        return _shorten_text(value, down=down)
+    if is_binary_like(dtype) or pt.is_fixed_size_binary(dtype):
+        return _shorten_bytes(base64.b64decode(value), down=down)
+    return value, True
+
+
+def _shorten_text(text: str, *, down: bool) -> tuple[Value, bool]:
+    encoded = text.encode()
+    if len(encoded) <= MAX_VALUE_BYTES:
+        return text, True
+    prefix = encoded[:MAX_VALUE_BYTES].decode(errors="ignore")
+    if down:
+        return prefix, False
+    for end in range(len(prefix), 0, -1):
+        code = ord(prefix[end - 1]) + 1
+        if code == 0xD800:  # surrogates are no characters
+            code = 0xE000
+        if code <= _MAX_CODE_POINT:
+            return prefix[: end - 1] + chr(code), False
+    return None, False
+
+
+def _shorten_bytes(data: bytes, *, down: bool) -> tuple[Value, bool]:
+    if len(data) <= MAX_VALUE_BYTES:
+        return value_to_json(data), True
+    prefix = data[:MAX_VALUE_BYTES]
+    if down:
+        return value_to_json(prefix), False
+    stripped = prefix.rstrip(b"\xff")
+    if not stripped:
+        return None, False
+    return value_to_json(stripped[:-1] + bytes([stripped[-1] + 1])), False
+
+
+def min_max(array: pa.Array) -> tuple[Value, Value]:
+    """`min` and `max` of a chunk's footer entry: bounds, (None, None) where there is nothing to compare."""
+    dtype = array.type
+    if pt.is_dictionary(dtype):
+        return min_max(array.dictionary) if len(array) > array.null_count else (None, None)
+    if array.null_count == len(array) or pt.is_nested(dtype) or pt.is_interval(dtype):
+        return None, None
+    if pt.is_fixed_size_binary(dtype):
+        array = array.cast(pa.binary())
+    low, high = _extremes(array)
+    return shorten(low, dtype, down=True)[0], shorten(high, dtype, down=False)[0]
+
+
+def _extremes(array: pa.Array) -> tuple[Value, Value]:
+    dtype = array.type
+    if (integer := int_dtype(dtype)) is not None and not pt.is_decimal(dtype):
+        array = array.view(pa.from_numpy_dtype(integer))
+    elif pt.is_float16(dtype):
+        array = array.cast(pa.float32())
+    result = pc.min_max(array)
+    low, high = result["min"].as_py(), result["max"].as_py()
+    if pt.is_decimal(dtype):
+        return str(low), str(high)
+    if pt.is_floating(dtype):
+        return _float_extremes(array, low, high)
+    return value_to_json(low), value_to_json(high)
+
+
+def _float_extremes(array: pa.Array, low: float, high: float) -> tuple[Value, Value]:
+    # Arrow's min_max skips NaN, which the format counts as the greatest number.
+    has_nan = bool(pc.any(pc.is_nan(array)).as_py())
+    if has_nan:
+        high = math.nan
+        if bool(pc.all(pc.is_nan(array)).as_py()):
+            low = math.nan
+    return value_to_json(low), value_to_json(high)

@@ -1,0 +1,171 @@
+"""Byte layout of prologue, block headers and trailer (SPEC sections 2 and 3). Pure: bytes in, bytes out."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import xxhash
+
+from format.errors import CorruptFragmentError, NotAFragmentError, UnsupportedVersionError
+
+VERSION: Final = 1
+MAGIC: Final = b"\x89LSMF\r\n\x1a"
+TRAILER_MAGIC: Final = b"LSMF"
+
+_PROLOGUE: Final = struct.Struct("<8sHHI")
+_BLOCK: Final = struct.Struct("<BBHIIIQQQ")
+_TRAILER: Final = struct.Struct("<QQI4s")
+_CHECKSUM_SLICE: Final = slice(12, 16)
+
+PROLOGUE_BYTES: Final = _PROLOGUE.size
+BLOCK_HEADER_BYTES: Final = _BLOCK.size
+TRAILER_BYTES: Final = _TRAILER.size
+MAX_META_BYTES: Final = 64 << 20
+
+
+class Kind(IntEnum):
+    """What a block holds; the values spell H, K, C, D, F."""
+
+    HEADER = 0x48
+    KEY = 0x4B
+    COLUMN = 0x43
+    DATA = 0x44
+    FOOTER = 0x46
+
+
+class Codec(IntEnum):
+    NONE = 0
+    ZSTD = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHeader:
+    """Fixed part of a block; `meta` and payload follow it in the file."""
+
+    kind: Kind
+    codec: Codec
+    rows: int
+    meta_bytes: int
+    stored_bytes: int
+    raw_bytes: int
+    payload_checksum: int
+    header_checksum: int
+
+    @property
+    def block_bytes(self) -> int:
+        """Length of the whole block: header, meta and payload."""
+        return BLOCK_HEADER_BYTES + self.meta_bytes + self.stored_bytes
+
+
+def checksum64(data: bytes | memoryview) -> int:
+    return xxhash.xxh3_64_intdigest(data)
+
+
+def checksum32(data: bytes | memoryview) -> int:
+    return checksum64(data) & 0xFFFFFFFF
+
+
+def pack_prologue() -> bytes:
+    head = _PROLOGUE.pack(MAGIC, VERSION, 0, 0)[:12]
+    return head + checksum32(head).to_bytes(4, "little")
+
+
+def unpack_prologue(data: bytes, *, name: str) -> int:
+    """The version. Raises `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`."""
+    if len(data) == 0:
+        raise NotAFragmentError(f"{name}: not a fragment: the object is empty")
+    if len(data) < PROLOGUE_BYTES:
+        if MAGIC.startswith(data[:8]) or data.startswith(MAGIC):
+            raise CorruptFragmentError("truncated in the prologue", name=name, offset=len(data))
+        raise NotAFragmentError(f"{name}: not a fragment: it does not begin with the magic bytes")
+    magic, version, reserved, checksum = _PROLOGUE.unpack(data)
+    if magic != MAGIC:
+        raise NotAFragmentError(f"{name}: not a fragment: it does not begin with the magic bytes")
+    if checksum != checksum32(data[:12]) or reserved != 0:
+        raise CorruptFragmentError("the prologue is damaged", name=name, offset=0)
+    if version != VERSION:
+        raise UnsupportedVersionError(
+            f"{name}: fragment version {version}; this reader knows {VERSION}: upgrade it"
+        )
+    return int(version)
+
+
+def pack_block_header(
+    kind: Kind, codec: Codec, *, rows: int, meta: bytes, stored: bytes, raw_bytes: int
+) -> bytes:
+    """The 40 header bytes of a block with this meta and stored payload."""
+    head = bytearray(
+        _BLOCK.pack(
+            kind, codec, 0, rows, len(meta), 0, len(stored), raw_bytes, checksum64(stored)
+        )
+    )  # fmt: skip
+    head[_CHECKSUM_SLICE] = _header_checksum(head, meta).to_bytes(4, "little")
+    return bytes(head)
+
+
+def _header_checksum(head: bytes | bytearray, meta: bytes) -> int:
+    digest = xxhash.xxh3_64()
+    digest.update(head)
+    digest.update(meta)
+    return digest.intdigest() & 0xFFFFFFFF
+
+
+def unpack_block_header(data: bytes, *, name: str, offset: int) -> BlockHeader:
+    """Lengths in the result are not to be believed before `check_block_header`."""
+    kind, codec, reserved, rows, meta_bytes, checksum, stored, raw, payload = _BLOCK.unpack(data)
+    try:
+        header = BlockHeader(
+            Kind(kind), Codec(codec), rows, meta_bytes, stored, raw, payload, checksum
+        )
+    except ValueError:
+        raise CorruptFragmentError(
+            f"no block begins here (kind {kind}, codec {codec})", name=name, offset=offset
+        ) from None
+    if reserved != 0 or meta_bytes > MAX_META_BYTES:
+        raise CorruptFragmentError("the block header is damaged", name=name, offset=offset)
+    return header
+
+
+def check_block_header(
+    header: BlockHeader, data: bytes, meta: bytes, *, name: str, offset: int
+) -> None:
+    """Raises `CorruptFragmentError` unless the header checksum over `data` and `meta` agrees."""
+    head = bytearray(data)
+    head[_CHECKSUM_SLICE] = bytes(4)
+    if _header_checksum(head, meta) != header.header_checksum:
+        raise CorruptFragmentError(
+            "the block header's checksum does not match", name=name, offset=offset
+        )
+    if header.codec is Codec.NONE and header.stored_bytes != header.raw_bytes:
+        raise CorruptFragmentError(
+            "an uncompressed block with two different lengths", name=name, offset=offset
+        )
+
+
+def pack_trailer(footer_offset: int, total_bytes: int) -> bytes:
+    head = struct.pack("<QQ", footer_offset, total_bytes)
+    return head + checksum32(head).to_bytes(4, "little") + TRAILER_MAGIC
+
+
+def unpack_trailer(data: bytes, *, name: str, total_bytes: int) -> int:
+    """Offset of the footer block. `total_bytes`: the object's true length."""
+    offset = max(0, total_bytes - TRAILER_BYTES)
+    if len(data) < TRAILER_BYTES or data[-4:] != TRAILER_MAGIC:
+        raise CorruptFragmentError(
+            "no trailer at the end: truncated, or not a fragment", name=name, offset=offset
+        )
+    footer_offset, stated_bytes, checksum, _ = _TRAILER.unpack(data)
+    if checksum != checksum32(data[:16]):
+        raise CorruptFragmentError("the trailer is damaged", name=name, offset=offset)
+    if stated_bytes != total_bytes:
+        raise CorruptFragmentError(
+            f"the object has {total_bytes} bytes where {stated_bytes} were written",
+            name=name,
+            offset=offset,
+        )
+    if not PROLOGUE_BYTES <= footer_offset < offset:
+        raise CorruptFragmentError("the trailer points nowhere", name=name, offset=offset)
+    return int(footer_offset)

@@ -1,0 +1,209 @@
+"""The encoding tree of a chunk (SPEC section 5): nodes, their bytes, and what is shared by both ways.
+
+Encode and decode work on storage arrays (see `format.types`) and never on single values.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as pt
+
+IntArray = npt.NDArray[Any]
+Buffer = Any
+"""Anything with the buffer protocol: bytes, memoryview, numpy or Arrow buffer."""
+
+_NODE: Final = struct.Struct("<BBBBIQQq")
+NODE_BYTES: Final = _NODE.size
+_FLAG_VALIDITY: Final = 1
+_FLAG_SPLIT: Final = 2
+
+
+class Encoding(IntEnum):
+    NULL = 0
+    PLAIN = 1
+    FOR = 2
+    DELTA = 3
+    RUN_LENGTH = 4
+    DICTIONARY = 5
+    VARLEN = 6
+    LIST = 7
+    FIXED_LIST = 8
+    STRUCT = 9
+
+
+INT_ENCODINGS: Final = frozenset({Encoding.FOR, Encoding.DELTA, Encoding.RUN_LENGTH})
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node, with its buffers (when writing) and its children."""
+
+    encoding: Encoding
+    length: int
+    null_count: int = 0
+    width: int = 0
+    param: int = 0
+    has_validity: bool = False
+    is_split: bool = False
+    buffers: tuple[Buffer, ...] = ()
+    children: tuple[Node, ...] = ()
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, in pre-order."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def pack_nodes(root: Node) -> bytes:
+    """The chunk's meta."""
+    return b"".join(
+        _NODE.pack(
+            node.encoding,
+            node.has_validity * _FLAG_VALIDITY | node.is_split * _FLAG_SPLIT,
+            node.width,
+            0,
+            len(node.children),
+            node.length,
+            node.null_count,
+            _as_signed(node.param),
+        )
+        for node in root.walk()
+    )
+
+
+def unpack_nodes(meta: bytes) -> list[tuple[Node, int]]:
+    """Nodes in pre-order, each with its number of children. Raises ValueError."""
+    if not meta or len(meta) % NODE_BYTES:
+        raise ValueError("the encoding tree has a wrong length")
+    nodes = []
+    for encoding, flags, width, reserved, children, length, nulls, param in _NODE.iter_unpack(meta):
+        if flags & ~(_FLAG_VALIDITY | _FLAG_SPLIT) or reserved:
+            raise ValueError("an encoding node has unknown flags")
+        kind = Encoding(encoding)
+        validity = bool(flags & _FLAG_VALIDITY)
+        if nulls > length or (kind is not Encoding.NULL and validity != (nulls > 0)):
+            raise ValueError("an encoding node contradicts itself about nulls")
+        split = bool(flags & _FLAG_SPLIT)
+        nodes.append((Node(kind, length, nulls, width, param, validity, split), children))
+    return nodes
+
+
+def join_buffers(root: Node) -> bytes:
+    """The raw payload: buffers in node order, each padded with zeros to a multiple of 8 bytes."""
+    parts: list[Any] = []
+    for node in root.walk():
+        for buffer in node.buffers:
+            view = memoryview(buffer).cast("B")
+            parts.append(view)
+            if view.nbytes % 8:
+                parts.append(bytes(-view.nbytes % 8))
+    return b"".join(parts)
+
+
+def _as_signed(value: int) -> int:
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+_INT_DTYPES: Final[dict[int, tuple[type[Any], type[Any]]]] = {
+    1: (np.int8, np.uint8),
+    2: (np.int16, np.uint16),
+    4: (np.int32, np.uint32),
+    8: (np.int64, np.uint64),
+}
+
+
+def unsigned_dtype(width: int) -> type[Any]:
+    """numpy's unsigned type of `width` bytes (1, 2, 4, 8)."""
+    return _INT_DTYPES[width][1]
+
+
+def int_dtype(dtype: pa.DataType) -> type[Any] | None:
+    """numpy's type for the 64-bit pattern behind an integer-like Arrow type; None for all others.
+
+    decimal128 is not among them, since only some of its chunks fit.
+    """
+    if pt.is_unsigned_integer(dtype):
+        return _INT_DTYPES[dtype.bit_width // 8][1]
+    small_decimal = pt.is_decimal(dtype) and dtype.bit_width <= 64
+    if pt.is_signed_integer(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype)) or small_decimal:  # fmt: skip  # noqa: E501
+        return _INT_DTYPES[dtype.bit_width // 8][0]
+    return None
+
+
+def fixed_width_bytes(dtype: pa.DataType) -> int | None:
+    """Bytes per value of fixed-width types other than bool; None for all others."""
+    if pt.is_fixed_size_binary(dtype):
+        return int(dtype.byte_width)
+    if pt.is_boolean(dtype) or pt.is_null(dtype) or pt.is_nested(dtype) or pt.is_dictionary(dtype):
+        return None
+    try:
+        return int(dtype.bit_width) // 8
+    except ValueError:
+        return None
+
+
+def fixed_width_view(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """The values of a fixed-width array as `dtype`, without copying; null places hold anything."""
+    item = np.dtype(dtype)
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), dtype=item)
+    return np.frombuffer(buffer, dtype=item, count=len(array), offset=array.offset * item.itemsize)
+
+
+def dictionary_codes(array: pa.Array) -> npt.NDArray[Any]:
+    """The codes of a dictionary-coded array, without copying; null places hold anything."""
+    dtype = int_dtype(array.indices.type)
+    assert dtype is not None
+    return fixed_width_view(array.indices, dtype)
+
+
+def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """True where `array` has a value; None if it has no nulls."""
+    if array.null_count == 0:
+        return None
+    mask: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def pack_bits(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """Bitmap, least significant bit first, unused bits 0."""
+    return np.packbits(mask, bitorder="little")
+
+
+def split_planes(data: npt.NDArray[Any], width: int) -> npt.NDArray[np.uint8]:
+    """Byte 0 of every value, then byte 1 of every value, ..."""
+    return np.ascontiguousarray(data.view(np.uint8).reshape(-1, width).T).ravel()
+
+
+def join_planes(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint8]:
+    """Inverse of `split_planes`."""
+    return np.ascontiguousarray(data.reshape(width, -1).T).ravel()
+
+
+def binary_parts(array: pa.Array) -> tuple[npt.NDArray[Any], memoryview]:
+    """Offsets (length + 1, into the data) and the data of a string or binary array, without copying."""
+    large = pt.is_large_string(array.type) or pt.is_large_binary(array.type)
+    dtype = np.dtype(np.int64 if large else np.int32)
+    _, offsets_buffer, data = array.buffers()
+    if offsets_buffer is None or offsets_buffer.size == 0:
+        return np.zeros(1, dtype=dtype), memoryview(b"")
+    offsets = np.frombuffer(
+        offsets_buffer, dtype=dtype, count=len(array) + 1, offset=array.offset * dtype.itemsize
+    )
+    return offsets, memoryview(b"") if data is None else memoryview(data)
+
+
+def total(lengths: Sequence[int] | IntArray) -> int:
+    """Sum of non-negative lengths as a Python integer."""
+    return int(np.sum(lengths, dtype=np.int64))

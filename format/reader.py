@@ -1,0 +1,240 @@
+"""Random access by the footer: projection and pruning by key range (SPEC section 8)."""
+
+from __future__ import annotations
+
+import bisect
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from format import layout
+from format.blocks import Block, BlockReader
+from format.errors import SchemaError
+from format.footer import ChunkStats, Footer
+from format.keys import Bound, KeyComparator, key_at
+from format.layout import Kind
+from format.schema import FragmentHeader
+from format.types import storage_type, to_logical
+
+_TAIL_BYTES: Final = 64 << 10
+_HEAD_BYTES: Final = 16 << 10
+_WINDOW_BYTES: Final = 16 << 20
+
+
+class RangeSource(Protocol):
+    """Random access to one object: exactly the bytes asked for, fewer only at its end."""
+
+    def read_range(self, start: int, length: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Rows whose key is >= `lower` and <= `upper`, each given by its first so many sort columns.
+
+    None is no limit. A shorter bound takes in every key that begins with it.
+    """
+
+    lower: Bound | None = None
+    upper: Bound | None = None
+
+
+class FragmentReader:
+    """One fragment of `size_bytes`, read by ranges: two for header and footer, then what is wanted.
+
+    Raises `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`.
+    """
+
+    def __init__(self, source: RangeSource, size_bytes: int, name: str) -> None:
+        self._source = source
+        self.name = name
+        self.size_bytes = size_bytes
+        head = source.read_range(0, min(size_bytes, _HEAD_BYTES))
+        self.header = self._read_header(head)
+        self.footer = self._read_footer()
+        self._compare = KeyComparator(self.header.schema, self.header.sort)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.header.schema
+
+    @property
+    def row_groups(self) -> int:
+        return len(self.footer.row_groups)
+
+    def select_row_groups(self, keys: KeyRange) -> list[int]:
+        """Indices of the row groups that may hold rows of the range."""
+        groups = self.footer.row_groups
+        lower = None if keys.lower is None else self._compare.key(keys.lower)
+        upper = None if keys.upper is None else self._compare.upper(keys.upper)
+        return [
+            index
+            for index, group in enumerate(groups)
+            if (lower is None or self._compare.upper(group.last_key) >= lower)
+            and (upper is None or self._compare.key(group.first_key) <= upper)
+        ]
+
+    def read_storage(self, columns: Sequence[str], groups: Sequence[int]) -> list[list[pa.Array]]:
+        """Storage arrays [row group][column], dictionaries kept; one range request a column where
+        the row groups are neighbours."""
+        by_column = [self._read_column(name, groups) for name in columns]
+        return [list(arrays) for arrays in zip(*by_column, strict=True)] or [[] for _ in groups]
+
+    def scan(
+        self, columns: Sequence[str] | None = None, keys: KeyRange | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of the range in sort order, one batch a row group at most, all or some columns.
+
+        Raises `SchemaError` for a column the fragment does not have.
+        """
+        names = self.schema.names if columns is None else list(columns)
+        schema = self.project(names)
+        keys = keys or KeyRange()
+        sort_names = [column.column for column in self.header.sort]
+        for window in self._windows(self.select_row_groups(keys), names):
+            arrays = self.read_storage(names, window)
+            key_arrays = self.read_storage(sort_names, window) if keys != KeyRange() else arrays
+            for group, group_arrays, group_keys in zip(window, arrays, key_arrays, strict=True):
+                start, stop = 0, self.footer.row_groups[group].rows
+                if keys != KeyRange():
+                    start, stop = self._slice_of(group_keys, keys)
+                if start < stop:
+                    yield self._batch(schema, group_arrays, start, stop)
+
+    def project(self, names: Sequence[str]) -> pa.Schema:
+        """The schema of these columns. Raises `SchemaError` for one that is not there."""
+        for name in names:
+            if name not in self.schema.names:
+                raise SchemaError(
+                    f"{self.name}: no column {name!r}; columns are: "
+                    + ", ".join(self.schema.names[:50])
+                )
+        fields = [self.schema.field(name) for name in names]
+        return pa.schema(fields, metadata=self.schema.metadata)
+
+    def _batch(
+        self, schema: pa.Schema, arrays: Sequence[pa.Array], start: int, stop: int
+    ) -> pa.RecordBatch:
+        columns = [
+            to_logical(array.slice(start, stop - start), field.type)
+            for array, field in zip(arrays, schema, strict=True)
+        ]
+        if not columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * (stop - start), pa.struct([])))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _slice_of(self, keys: Sequence[pa.Array], wanted: KeyRange) -> tuple[int, int]:
+        rows = range(len(keys[0]))
+        start, stop = 0, len(rows)
+        if wanted.lower is not None:
+            width, lower = len(wanted.lower), self._compare.key(wanted.lower)
+            start = bisect.bisect_left(
+                rows, lower, key=lambda r: self._compare.key(key_at(keys, r))[:width]
+            )
+        if wanted.upper is not None:
+            width, upper = len(wanted.upper), self._compare.key(wanted.upper)
+            stop = bisect.bisect_right(
+                rows, upper, key=lambda r: self._compare.key(key_at(keys, r))[:width]
+            )
+        return start, stop
+
+    def _windows(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[list[int]]:
+        """Row groups to read together: neighbours, up to `_WINDOW_BYTES` of raw chunks."""
+        window: list[int] = []
+        size = 0
+        for group in groups:
+            raw = sum(
+                self.footer.columns[n][group].raw_bytes for n in names if n in self.footer.columns
+            )
+            if window and (size + raw > _WINDOW_BYTES or group != window[-1] + 1):
+                yield window
+                window, size = [], 0
+            window.append(group)
+            size += raw
+        if window:
+            yield window
+
+    def _read_column(self, name: str, groups: Sequence[int]) -> list[pa.Array]:
+        dtype = storage_type(self.schema.field(name).type)
+        if name not in self.footer.columns:
+            return [pa.nulls(self.footer.row_groups[group].rows, dtype) for group in groups]
+        return [
+            block.decode(dtype, keep_dictionary=True) for block in self.read_blocks(name, groups)
+        ]
+
+    def read_blocks(self, name: str, groups: Sequence[int]) -> Iterator[Block]:
+        """The chunks of one column for these row groups, checked but compressed."""
+        stats = [self.footer.columns[name][group] for group in groups]
+        is_key = name in {column.column for column in self.header.sort}
+        start = 0
+        while start < len(stats):
+            stop = start + 1
+            while stop < len(stats) and stats[stop].offset == _end(stats[stop - 1]):
+                stop += 1
+            offset = stats[start].offset
+            data = self._source.read_range(offset, _end(stats[stop - 1]) - offset)
+            reader = BlockReader(io.BytesIO(data), self.name, offset=offset)
+            for group in groups[start:stop]:
+                block = reader.read_block(name)
+                self._check_block(block, group, is_key=is_key)
+                yield block
+            start = stop
+
+    def _check_block(self, block: Block, group: int, *, is_key: bool) -> None:
+        if block.header.kind is not (Kind.KEY if is_key else Kind.DATA):
+            raise block.fault("the footer points at a block of another kind")
+        if block.header.rows != self.footer.row_groups[group].rows:
+            raise block.fault("the chunk's rows are not those of the footer")
+
+    def _read_header(self, head: bytes) -> FragmentHeader:
+        layout.unpack_prologue(head[: layout.PROLOGUE_BYTES], name=self.name)
+        start = layout.PROLOGUE_BYTES
+        source = _Continued(self._source, head[start:], len(head))
+        block = BlockReader(source, self.name, offset=start).read_block()
+        if block.header.kind is not Kind.HEADER:
+            raise block.fault("the fragment does not begin with its header")
+        try:
+            return FragmentHeader.from_bytes(block.raw())
+        except SchemaError as error:
+            raise block.fault(str(error)) from error
+
+    def _read_footer(self) -> Footer:
+        start = max(0, self.size_bytes - _TAIL_BYTES)
+        tail = self._source.read_range(start, self.size_bytes - start)
+        offset = layout.unpack_trailer(
+            tail[-layout.TRAILER_BYTES :], name=self.name, total_bytes=self.size_bytes
+        )
+        if offset < start:
+            tail = self._source.read_range(offset, self.size_bytes - offset)
+            start = offset
+        block = BlockReader(
+            io.BytesIO(tail[offset - start :]), self.name, offset=offset
+        ).read_block()
+        if block.header.kind is not Kind.FOOTER:
+            raise block.fault("the trailer does not point at the footer")
+        try:
+            return Footer.from_bytes(block.raw())
+        except SchemaError as error:
+            raise block.fault(str(error)) from error
+
+
+def _end(stats: ChunkStats) -> int:
+    return stats.offset + stats.stored_bytes
+
+
+class _Continued:
+    """A forward source: bytes at hand first, then ranges of the object."""
+
+    def __init__(self, source: RangeSource, first: bytes, position: int) -> None:
+        self._source = source
+        self._first = io.BytesIO(first)
+        self._position = position
+
+    def read(self, max_bytes: int) -> bytes:
+        data = self._first.read(max_bytes)
+        if not data:
+            data = self._source.read_range(self._position, max_bytes)
+            self._position += len(data)
+        return data

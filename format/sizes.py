@@ -1,0 +1,77 @@
+"""How many bytes rows take: the measure by which row groups are cut, independent of batching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as pt
+
+from format.nodes import binary_parts, dictionary_codes, fixed_width_bytes, valid_mask
+from format.types import is_binary_like, list_parts
+
+I64 = npt.NDArray[np.int64]
+
+
+def cumulative_bytes(array: pa.Array) -> I64:
+    """Bytes of the first i rows of a storage array, for i in 0..rows; shape (rows + 1,).
+
+    Counts values, 4 bytes a string or list for its length, nothing for validity. Dictionary-coded
+    arrays count as if decoded.
+    """
+    dtype, length = array.type, len(array)
+    if pt.is_dictionary(dtype):
+        return _running(_dictionary_sizes(array))
+    if is_binary_like(dtype):
+        offsets, _ = binary_parts(array)
+        return _with_lengths((offsets - offsets[0]).astype(np.int64))
+    width = fixed_width_bytes(dtype)
+    if width is not None:
+        return width * np.arange(length + 1, dtype=np.int64)
+    if pt.is_struct(dtype):
+        children = (cumulative_bytes(child) for child in array.flatten())
+        return sum(children, start=np.zeros(length + 1, dtype=np.int64))
+    if pt.is_fixed_size_list(dtype):
+        size = dtype.list_size
+        items = array.values.slice(array.offset * size, length * size)
+        return cumulative_bytes(items)[:: size or 1][: length + 1]
+    if pt.is_nested(dtype):
+        counts, items = list_parts(array)
+        stops = _running(counts)
+        return _with_lengths(cumulative_bytes(items)[stops])
+    return np.arange(length + 1, dtype=np.int64) // 8
+
+
+def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
+    """The most rows (at least 1) of which no array takes more than `limit_bytes`."""
+    counts = [
+        int(np.searchsorted(cumulative_bytes(array), limit_bytes, side="right")) - 1
+        for array in arrays
+    ]
+    return max(1, min(counts))
+
+
+def _dictionary_sizes(array: pa.Array) -> npt.NDArray[Any]:
+    by_code = np.diff(cumulative_bytes(array.dictionary))
+    codes = dictionary_codes(array)
+    valid = valid_mask(array)
+    if valid is None:
+        present: npt.NDArray[Any] = by_code[codes]
+        return present
+    sizes: npt.NDArray[Any] = (
+        by_code[np.where(valid, codes, 0)] if len(by_code) else np.zeros(len(array), np.int64)
+    )
+    sizes[~valid] = 4
+    return sizes
+
+
+def _with_lengths(totals: I64) -> I64:
+    return totals + 4 * np.arange(len(totals), dtype=np.int64)
+
+
+def _running(sizes: npt.NDArray[Any]) -> I64:
+    result = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=result[1:])
+    return result

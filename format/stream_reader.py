@@ -1,0 +1,151 @@
+"""Front-to-back reading from a non-seekable source, without the footer (SPEC section 8).
+
+The caller drives: all key groups, then column by column, chunk by chunk, then `finish`. Blocks are
+handed out checked but still compressed, so that a merge may decode them or pass them on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from format import layout
+from format.blocks import Block, BlockReader, ByteSource
+from format.errors import CorruptFragmentError, SchemaError
+from format.footer import Footer
+from format.layout import Kind
+from format.schema import FragmentHeader
+
+_AFTER_KEYS: Final = (Kind.COLUMN, Kind.FOOTER)
+
+
+class FragmentStream:
+    """One forward pass over a fragment.
+
+    Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError`, here and in
+    every method; after an error the stream is of no further use.
+    """
+
+    def __init__(self, source: ByteSource, name: str) -> None:
+        self._reader = BlockReader(source, name)
+        self._reader.read_prologue()
+        block = self._reader.read_block()
+        if block.header.kind is not Kind.HEADER:
+            raise block.fault("the fragment does not begin with its header")
+        try:
+            self.header = FragmentHeader.from_bytes(block.raw())
+        except SchemaError as error:
+            raise block.fault(str(error)) from error
+        self._keys = [column.column for column in self.header.sort]
+        self._names = set(self.header.schema.names).difference(self._keys)
+        self.row_group_rows: list[int] = []
+        """Rows of each row group seen so far; complete once `next_key_group` has returned None."""
+        self._ahead: Block | None = None
+        self._column: str | None = None
+        self._chunk_index = 0
+        self._keys_done = False
+
+    @property
+    def name(self) -> str:
+        return self._reader.name
+
+    @property
+    def bytes_read(self) -> int:
+        return self._reader.offset
+
+    def next_key_group(self) -> list[Block] | None:
+        """The next row group's sort columns, in sort-schema order; None after the last."""
+        if self._keys_done:
+            return None
+        first = self._peek(self._keys[0])
+        if first.header.kind in _AFTER_KEYS:
+            self._keys_done = True
+            return None
+        blocks = []
+        for name in self._keys:
+            block = self._take(name)
+            if block.header.kind is not Kind.KEY:
+                raise block.fault(f"a key chunk of column {name!r} belongs here")
+            blocks.append(block)
+        rows = {block.header.rows for block in blocks}
+        if len(rows) != 1 or not 1 <= blocks[0].header.rows <= self.header.max_rows:
+            raise blocks[0].fault(f"a row group of {sorted(rows)} rows")
+        self.row_group_rows.append(blocks[0].header.rows)
+        return blocks
+
+    def next_column(self) -> str | None:
+        """Name of the next column of the column section; None at the footer.
+
+        All key groups, and all chunks of the column before, must have been taken.
+        """
+        assert self._keys_done, "key groups come first"
+        self._check_column_complete()
+        block = self._peek(None)
+        if block.header.kind is Kind.FOOTER:
+            self._column = None
+            return None
+        if block.header.kind is not Kind.COLUMN:
+            raise block.fault("a column or the footer belongs here")
+        name = self._column_name(self._take(None))
+        self._column, self._chunk_index = name, 0
+        return name
+
+    def next_chunk(self) -> Block:
+        """The current column's chunk of the next row group."""
+        block = self._take(self._column)
+        if block.header.kind is not Kind.DATA:
+            raise block.fault("a chunk belongs here")
+        if block.header.rows != self.row_group_rows[self._chunk_index]:
+            raise block.fault(
+                f"{block.header.rows} rows in a row group of "
+                f"{self.row_group_rows[self._chunk_index]}"
+            )
+        self._chunk_index += 1
+        return block
+
+    def skip_column(self) -> None:
+        """Reads over what is left of the current column."""
+        while self._chunk_index < len(self.row_group_rows):
+            self.next_chunk()
+
+    def finish(self) -> Footer:
+        """Reads footer and trailer, and checks them against what went by."""
+        block = self._take(None)
+        if block.header.kind is not Kind.FOOTER:
+            raise block.fault("the footer belongs here")
+        try:
+            footer = Footer.from_bytes(block.raw())
+        except SchemaError as error:
+            raise block.fault(str(error)) from error
+        if [group.rows for group in footer.row_groups] != self.row_group_rows:
+            raise block.fault("the footer's row groups are not those of the key section")
+        trailer = self._reader.read_exactly(layout.TRAILER_BYTES)
+        offset = layout.unpack_trailer(trailer, name=self.name, total_bytes=self._reader.offset)
+        if offset != block.offset or not self._reader.at_end():
+            raise CorruptFragmentError(
+                "the trailer does not match the footer, or bytes follow it",
+                name=self.name,
+                offset=self._reader.offset,
+            )
+        return footer
+
+    def _check_column_complete(self) -> None:
+        assert self._column is None or self._chunk_index == len(self.row_group_rows), (
+            "chunks of the column before were not taken"
+        )
+
+    def _column_name(self, block: Block) -> str:
+        name = block.raw().decode(errors="replace")
+        if name not in self._names:
+            raise block.fault(f"column {name!r} is not in the schema, or comes twice")
+        if self._column is not None and name.encode() <= self._column.encode():
+            raise block.fault(f"column {name!r} comes after {self._column!r}")
+        return name
+
+    def _peek(self, column: str | None) -> Block:
+        if self._ahead is None:
+            self._ahead = self._reader.read_block(column)
+        return self._ahead
+
+    def _take(self, column: str | None) -> Block:
+        block, self._ahead = self._peek(column), None
+        return block

@@ -1,0 +1,243 @@
+"""Rows to a fragment: sorted batches in, a stream of bytes out, in bounded memory.
+
+Chunks of the columns outside the sort schema go through a spool (memory, then a temporary file)
+because the file wants each column whole while rows come in with all columns at once. Row groups are
+cut by the heaviest column, at the same rows however the rows were batched.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
+
+from format import __version__
+from format.arrays import concat_storage
+from format.blocks import ByteSink, Chunk, make_chunk
+from format.emitter import FragmentEmitter
+from format.errors import OrderError, SchemaError
+from format.footer import ChunkStats, Footer
+from format.hashing import hash_batch
+from format.keys import Bound, KeyComparator, key_at, lower_bound, upper_bound
+from format.layout import Kind
+from format.ordering import first_disorder, order_words
+from format.schema import FragmentHeader, SortSchema, column_order
+from format.sizes import cumulative_bytes, rows_within
+from format.types import JsonObject, to_storage
+
+_SPOOL_MEMORY_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WriterOptions:
+    """How a fragment is cut and compressed. Raises ValueError for what makes no sense."""
+
+    max_rows: int = 65_536
+    """Rows of a row group at most. Fewer bound memory more tightly; more compress better."""
+    target_row_group_bytes: int = 4 << 20
+    """Raw bytes of a row group's heaviest column. A merge holds about two such chunks per input."""
+    compression_level: int = 1
+    """zstd level; 0 stores as it is. 1 for short-lived level-0 fragments, 3 and up below."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_rows < 2**31:
+            raise ValueError(f"max_rows must be in 1..2147483647, not {self.max_rows}")
+        if self.target_row_group_bytes < 1:
+            raise ValueError("target_row_group_bytes must be at least 1")
+        if not 0 <= self.compression_level <= 22:
+            raise ValueError(f"compression_level must be in 0..22, not {self.compression_level}")
+
+    def writer_json(self) -> JsonObject:
+        """The header's `writer` object."""
+        options = {
+            "target_row_group_bytes": self.target_row_group_bytes,
+            "compression_level": self.compression_level,
+        }
+        return {"name": "lsm-compactor", "version": __version__, "options": options}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFragment:
+    """What a finished writer knows of its fragment."""
+
+    bytes_written: int
+    footer: Footer
+
+
+class FragmentWriter:
+    """Writes one fragment. Use as a context manager; leaving by an exception drops the spool.
+
+    The caller owns the sink: nothing may become visible there before `finish` has returned.
+    """
+
+    def __init__(
+        self,
+        sink: ByteSink,
+        schema: pa.Schema,
+        sort: SortSchema,
+        options: WriterOptions | None = None,
+        *,
+        spool_directory: str | None = None,
+    ) -> None:
+        self._options = options or WriterOptions()
+        header = FragmentHeader(schema, sort, self._options.max_rows, self._options.writer_json())
+        self._emitter = FragmentEmitter(sink, header)
+        self._compare = KeyComparator(schema, sort)
+        self._keys = [column.column for column in sort]
+        self._others = column_order(schema, sort)
+        self._pending = _Pending(schema.names)
+        self._last_key: Bound | None = None
+        self._row_hashes: list[int] = []
+        self._spool = _ColumnSpool(spool_directory)
+
+    @property
+    def rows_written(self) -> int:
+        return self._emitter.rows + self._pending.rows
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows; they must continue the sort order.
+
+        Raises `OrderError` if they do not, `SchemaError` for a schema other than the writer's.
+        """
+        if not batch.schema.equals(self._emitter.header.schema):
+            raise SchemaError("the batch's schema is not the writer's")
+        if batch.num_rows == 0:
+            return
+        columns = {n: to_storage(a) for n, a in zip(batch.schema.names, batch.columns, strict=True)}
+        self._check_order(columns)
+        self._pending.append(columns, batch.num_rows)
+        full = self._pending.rows >= self._options.max_rows
+        if full or self._pending.heaviest_bytes > self._options.target_row_group_bytes:
+            self._cut(final=False)
+
+    def finish(self) -> WrittenFragment:
+        """Writes what is pending, the other columns and the footer."""
+        if self._pending.rows:
+            self._cut(final=True)
+        for name in self._others:
+            self._copy_column(name)
+        footer = self._emitter.finish(self._row_hashes)
+        self._spool.close()
+        return WrittenFragment(self._emitter.bytes_written, footer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._spool.close()
+
+    def _check_order(self, columns: dict[str, pa.Array]) -> None:
+        keys = [columns[name] for name in self._keys]
+        first, last = key_at(keys, 0), self._last_key
+        if last is not None and self._compare.key(first) < self._compare.key(last):
+            raise OrderError(f"rows are not sorted: {first!r} comes after {last!r}")
+        row = first_disorder(order_words(keys, self._emitter.header.sort))
+        if row is not None:
+            raise OrderError(
+                f"rows are not sorted: {key_at(keys, row)!r} comes after {key_at(keys, row - 1)!r}"
+            )
+        self._last_key = key_at(keys, len(keys[0]) - 1)
+
+    def _cut(self, *, final: bool) -> None:
+        """Emits the row groups whose end is known: the full ones, and with `final` the rest."""
+        columns, rows = self._pending.drain()
+        start = 0
+        while start < rows:
+            window = {n: a.slice(start, self._options.max_rows) for n, a in columns.items()}
+            seen = len(window[self._keys[0]])
+            take = min(
+                seen, rows_within(list(window.values()), self._options.target_row_group_bytes)
+            )
+            if take == seen < self._options.max_rows and not final:
+                break
+            self._emit_group({name: array.slice(0, take) for name, array in window.items()}, take)
+            start += take
+        if start < rows:
+            self._pending.append({n: a.slice(start) for n, a in columns.items()}, rows - start)
+
+    def _emit_group(self, columns: dict[str, pa.Array], rows: int) -> None:
+        level, header = self._options.compression_level, self._emitter.header
+        keys = [columns[name] for name in self._keys]
+        self._emitter.key_group(
+            [make_chunk(array, level=level) for array in keys],
+            lower_bound(key_at(keys, 0), header.schema, header.sort),
+            upper_bound(key_at(keys, rows - 1), header.schema, header.sort),
+        )
+        for name in self._others:
+            self._spool.append(name, make_chunk(columns[name], level=level))
+        self._row_hashes.append(hash_batch(columns, rows))
+
+    def _copy_column(self, name: str) -> None:
+        if not self._spool.has_values(name):
+            return
+        self._emitter.begin_column(name)
+        for block, stats in self._spool.blocks(name):
+            self._emitter.copy_block(block, stats)
+
+
+class _Pending:
+    """Rows that do not fill a row group yet."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._pieces: list[dict[str, pa.Array]] = []
+        self._bytes = dict.fromkeys(names, 0)
+        self.rows = 0
+
+    @property
+    def heaviest_bytes(self) -> int:
+        return max(self._bytes.values())
+
+    def append(self, columns: dict[str, pa.Array], rows: int) -> None:
+        self._pieces.append(columns)
+        self.rows += rows
+        for name, array in columns.items():
+            self._bytes[name] += int(cumulative_bytes(array)[-1])
+
+    def drain(self) -> tuple[dict[str, pa.Array], int]:
+        """All rows as one array a column, and their number; nothing is pending afterwards."""
+        pieces, rows = self._pieces, self.rows
+        self._pieces, self.rows, self._bytes = [], 0, dict.fromkeys(self._names, 0)
+        return {n: concat_storage([piece[n] for piece in pieces]) for n in self._names}, rows
+
+
+class _ColumnSpool:
+    """Finished blocks by column: statistics in memory, bytes in memory and then on disk."""
+
+    def __init__(self, directory: str | None) -> None:
+        self._file = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - closed by close()
+            max_size=_SPOOL_MEMORY_BYTES, dir=directory
+        )
+        self._stats: dict[str, list[ChunkStats]] = {}
+        self._has_values: set[str] = set()
+        self._position = 0
+
+    def append(self, name: str, chunk: Chunk) -> None:
+        block = chunk.block(Kind.DATA)
+        self._file.write(block)
+        stats = chunk.stats(offset=self._position, stored_bytes=len(block))
+        self._stats.setdefault(name, []).append(stats)
+        self._position += len(block)
+        if chunk.null_count < chunk.rows:
+            self._has_values.add(name)
+
+    def has_values(self, name: str) -> bool:
+        return name in self._has_values
+
+    def blocks(self, name: str) -> Iterator[tuple[bytes, ChunkStats]]:
+        """The column's blocks in row-group order; offsets in their statistics are the spool's."""
+        for stats in self._stats[name]:
+            self._file.seek(stats.offset)
+            yield self._file.read(stats.stored_bytes), stats
+
+    def close(self) -> None:
+        self._file.close()
