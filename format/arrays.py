@@ -1,32 +1,38 @@
-"""Joining storage arrays, plain and dictionary-coded."""
+"""Joining and reordering storage arrays, plain and dictionary-coded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pyarrow as pa
+from pyarrow import types as pt
 
 
 def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
     """Storage arrays of one type end to end; dictionary-coded ones come out over one dictionary.
 
-    Where only some are dictionary-coded, the result is plain. Raises `pa.ArrowInvalid` where the
-    bytes exceed what 32-bit offsets reach.
+    Arrays of nothing but nulls adapt to the others; where otherwise only some are dictionary-coded,
+    the result is plain. Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
     """
     if len(arrays) == 1:
         return arrays[0]
-    coded = [pa.types.is_dictionary(array.type) for array in arrays]
-    if not any(coded):
+    coded = [array for array in arrays if pt.is_dictionary(array.type)]
+    if not coded:
         return pa.concat_arrays(arrays)
-    if not all(coded):
-        return pa.concat_arrays(
-            [
-                array.dictionary_decode() if is_coded else array
-                for array, is_coded in zip(arrays, coded, strict=True)
-            ]
-        )
-    first = arrays[0].dictionary
-    if all(array.dictionary.equals(first) for array in arrays[1:]):
+    if any(not pt.is_dictionary(a.type) and a.null_count < len(a) for a in arrays):
+        return pa.concat_arrays([_plain(array) for array in arrays])
+    arrays = [a if pt.is_dictionary(a.type) else _coded_nulls(len(a), a.type) for a in arrays]
+    first = coded[0].dictionary
+    if all(array.dictionary.equals(first) or not len(array.dictionary) for array in arrays):
         indices = pa.concat_arrays([array.indices for array in arrays])
         return pa.DictionaryArray.from_arrays(indices, first, safe=False)
     return pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pt.is_dictionary(array.type) else array
+
+
+def _coded_nulls(length: int, dtype: pa.DataType) -> pa.Array:
+    empty = pa.array([], dtype)
+    return pa.DictionaryArray.from_arrays(pa.nulls(length, pa.int32()), empty, safe=False)

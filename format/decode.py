@@ -153,7 +153,7 @@ def _int_body(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
             if node.length < 1 or node.has_validity:
                 raise ValueError("DELTA needs at least one value and no nulls")
             steps = _decode_ints(cursor, node.length - 1, allow_runs=False)
-            values = np.empty(node.length, dtype=np.int64)
+            values: npt.NDArray[np.int64] = np.empty(node.length, dtype=np.int64)
             values[0] = node.param
             np.cumsum(steps, out=values[1:])
             values[1:] += values[0]
@@ -172,7 +172,7 @@ def _decode_for(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
     stored = np.frombuffer(cursor.buffer(node.length * node.width), dtype=np.uint8)
     if node.is_split:
         stored = join_planes(stored, node.width)
-    values = stored.view(unsigned_dtype(node.width)).astype(np.int64)
+    values: npt.NDArray[np.int64] = stored.view(unsigned_dtype(node.width)).astype(np.int64)
     if node.param:
         values += np.int64(node.param)
     return values

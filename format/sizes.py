@@ -60,9 +60,9 @@ def _dictionary_sizes(array: pa.Array) -> npt.NDArray[Any]:
     if valid is None:
         present: npt.NDArray[Any] = by_code[codes]
         return present
-    sizes: npt.NDArray[Any] = (
-        by_code[np.where(valid, codes, 0)] if len(by_code) else np.zeros(len(array), np.int64)
-    )
+    if not len(by_code):
+        return np.full(len(array), 4, dtype=np.int64)
+    sizes: npt.NDArray[Any] = by_code[np.where(valid, codes, 0)]
     sizes[~valid] = 4
     return sizes
 
