@@ -32,7 +32,7 @@ _LENGTH_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 _POSITION_FACTOR: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 _SHIFT: Final = np.uint64(32)
 _CANONICAL_NAN: Final = np.uint64(0x7FF8000000000000)
-_LONG_BYTES: Final = 256
+_LONG_BYTES: Final = 1024
 _MASK: Final = (1 << 64) - 1
 
 
@@ -164,7 +164,7 @@ def _hash_bytes(offsets: npt.NDArray[Any], data: memoryview) -> U64:
     _add_words(sums, padded, starts, short)
     out = mix(sums)
     view = padded.data
-    for row in long:  # XXH3 of more than 256 bytes each: the loop's own cost is lost in the hashing
+    for row in long:  # XXH3 of more than 1 KiB each: the loop's own cost is lost in the hashing
         start = int(starts[row])
         out[row] = xxhash.xxh3_64_intdigest(view[start : start + int(lengths[row])])
     return out

@@ -87,9 +87,7 @@ class Store(Protocol):
         """Address of the root, such as `/data/t` or `s3://bucket/prefix`; `open_store` reads it."""
         ...
 
-    def open_stream(
-        self, key: str, *, start: int = 0, if_match: str | None = None
-    ) -> ByteStream:
+    def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> ByteStream:
         """One streamed GET from byte `start` to the end.
 
         Raises `ObjectNotFoundError`; `ObjectChangedError` if `if_match` is given and is not the

@@ -1,0 +1,34 @@
+"""Time and identity, injected so that tests can hold them still."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time, and waiting."""
+
+    def now_unix_ms(self) -> int: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class Ids(Protocol):
+    """Makes names nobody else makes."""
+
+    def __call__(self) -> str: ...
+
+
+class SystemClock:
+    def now_unix_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def random_id() -> str:
+    """32 hex digits."""
+    return uuid.uuid4().hex

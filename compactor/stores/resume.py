@@ -1,0 +1,65 @@
+"""Going on after a dropped connection, on the same object and nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from compactor.errors import StoreUnreachableError
+from compactor.stores.base import ByteStream, Store
+
+
+class ResumingStream:
+    """A streamed GET that continues at the offset reached, pinned to the ETag of its beginning.
+
+    max_resumes: in a row without a byte in between; progress starts the count afresh.
+    Raises `ObjectChangedError` if the object was replaced meanwhile, `StoreUnreachableError` once
+    the resumes are used up.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        key: str,
+        *,
+        max_resumes: int = 5,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._max_resumes = max_resumes
+        self._sleep = sleep
+        self._stream: ByteStream | None = store.open_stream(key)
+        self.size_bytes = self._stream.size_bytes
+        self.etag = self._stream.etag
+        self._position = 0
+
+    def read(self, max_bytes: int) -> bytes:
+        retrying = Retrying(
+            retry=retry_if_exception_type(StoreUnreachableError),
+            wait=wait_random_exponential(multiplier=0.1, max=5.0),
+            stop=stop_after_attempt(self._max_resumes + 1),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        data: bytes = retrying(self._read_once, max_bytes)
+        self._position += len(data)
+        return data
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def _read_once(self, max_bytes: int) -> bytes:
+        if self._stream is None:
+            self._stream = self._store.open_stream(
+                self._key, start=self._position, if_match=self.etag
+            )
+        try:
+            return self._stream.read(max_bytes)
+        except StoreUnreachableError:
+            self._stream.close()
+            self._stream = None
+            raise
