@@ -207,7 +207,7 @@ class _Attempt:
             open_source=lambda: ResumingStream(self._store, entry.key),
         )
 
-    def _open_output(self, index: int) -> Upload:
+    def _open_output(self) -> Upload:
         # Counted through all restarts, so that no two uploads of an attempt share a name.
         key = fragment_key(self._attempt_id, self._opened)
         self._opened += 1

@@ -86,9 +86,9 @@ class MergeResult:
 def merge_fragments(
     inputs: Sequence[InputFragment],
     settings: MergeSettings,
-    open_output: Callable[[int], OutputSink],
+    open_output: Callable[[], OutputSink],
 ) -> MergeResult:
-    """Merges sorted fragments into disjoint sorted ones; `open_output(n)` gives the n-th's sink.
+    """Merges sorted fragments into disjoint sorted ones; `open_output` gives each next one a sink.
 
     Equal keys keep the order of `inputs`, then of position. One `open_source` call an input.
     Raises `FormatError` for damaged inputs, `InputMismatchError`, `MergeCheckError`, and
@@ -117,7 +117,7 @@ class _Merge:
         self,
         inputs: Sequence[InputFragment],
         settings: MergeSettings,
-        open_output: Callable[[int], OutputSink],
+        open_output: Callable[[], OutputSink],
     ) -> None:
         self._settings = settings
         self._open_output = open_output
@@ -176,7 +176,7 @@ class _Merge:
         )
 
     def _start_output(self) -> _Output:
-        sink = self._open_output(len(self._outputs))
+        sink = self._open_output()
         present = {n for source in self._inputs for n in source.stream.header.schema.names}
         schema = pa.schema(
             [column for column in self._settings.schema if column.name in present],
