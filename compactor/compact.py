@@ -65,8 +65,10 @@ def compact(
         plan = _plan(snapshot, settings, full=full)
         if not plan:
             break
+        job_id = ids()
         compactions = [
-            Compaction(ids(), store.url, snapshot.table, spec, settings) for spec in plan.specs
+            Compaction(ids(), f"{job_id}-{spec.part}", store.url, snapshot.table, spec, settings)
+            for spec in plan.specs
         ]
         on_pass(compactions)
         finished = _run(runner, compactions)

@@ -36,6 +36,8 @@ class Compaction:
     """A decided compaction with all that a task needs to run it."""
 
     compaction_id: str
+    run: str
+    """Id of the sorted run that the outputs belong to."""
     table_url: str
     metadata: TableMetadata
     spec: CompactionSpec
@@ -45,6 +47,7 @@ class Compaction:
         return json.dumps(
             {
                 "compaction_id": self.compaction_id,
+                "run": self.run,
                 "table_url": self.table_url,
                 "metadata": self.metadata.to_json(),
                 "inputs": [entry.to_json() for entry in self.spec.inputs],
@@ -59,6 +62,7 @@ class Compaction:
         inputs = tuple(FragmentEntry.from_json(entry) for entry in document["inputs"])
         return cls(
             document["compaction_id"],
+            document["run"],
             document["table_url"],
             TableMetadata.from_json(document["metadata"]),
             CompactionSpec(inputs, document["output_level"]),
@@ -222,7 +226,7 @@ class _Attempt:
                 output.footer,
                 size_bytes=output.size_bytes,
                 level=compaction.spec.output_level,
-                run=compaction.compaction_id,
+                run=compaction.run,
             )
             for key, output in zip(self._keys, result.outputs, strict=True)
         ]

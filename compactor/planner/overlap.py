@@ -93,9 +93,9 @@ def join_small_neighbours(groups: Sequence[Group], target_bytes: int) -> list[Gr
 
 def _plan(groups: Iterable[Group], limits: PlanLimits) -> CompactionPlan:
     specs = [
-        CompactionSpec(tuple(part), OUTPUT_LEVEL)
+        CompactionSpec(tuple(part), OUTPUT_LEVEL, index)
         for group in groups
-        for part in _passes(group, limits)
+        for index, part in enumerate(_passes(group, limits))
         if len(part) > 1
     ]
     return CompactionPlan(tuple(specs))

@@ -15,6 +15,8 @@ class CompactionSpec:
     inputs: tuple[FragmentEntry, ...]
     """Oldest first: the order among equal keys."""
     output_level: int
+    part: int = 0
+    """Specs of one plan with the same part give disjoint outputs: one sorted run."""
 
     @property
     def rows(self) -> int:

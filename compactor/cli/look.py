@@ -1,0 +1,227 @@
+"""`inspect` and `verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from compactor.cli.output import echo_json, human_bytes, print_table, progress
+from compactor.commit_log import CommitLog
+from compactor.errors import ObjectNotFoundError, TableNotFoundError
+from compactor.planner.overlap import overlapping_pairs
+from compactor.scan import open_fragment
+from compactor.snapshot import FragmentEntry, Snapshot
+from compactor.stores.base import Store
+from compactor.stores.open import open_store, split_object_url
+from compactor.verify import verify
+from format.keys import Bound
+from format.reader import FragmentReader
+
+_MOST_FRAGMENTS = 40
+_KEY_CHARACTERS = 60
+
+
+@click.command(
+    "inspect",
+    epilog="""\b
+Examples:
+  compactor inspect ./logs
+  compactor inspect s3://bucket/logs --json
+  compactor inspect ./logs/data/5f0c...-00000.frag""",
+)
+@click.argument("target", metavar="TABLE|FRAGMENT")
+@click.option(
+    "--all", "show_all", is_flag=True, help=f"More than the first {_MOST_FRAGMENTS} fragments."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def inspect_command(target: str, show_all: bool, as_json: bool) -> None:
+    """Show what is in a TABLE (fragments by level, key ranges, sizes) or in one FRAGMENT."""
+    found = _open(target)
+    if isinstance(found, FragmentReader):
+        document = _fragment_json(found)
+        echo_json(document) if as_json else _print_fragment(document)
+        return
+    store, snapshot = found
+    if as_json:
+        echo_json(_table_json(store, snapshot))
+    else:
+        _print_snapshot(store, snapshot, show_all=show_all)
+
+
+def _open(target: str) -> FragmentReader | tuple[Store, Snapshot]:
+    if "://" not in target and not Path(target).is_dir():
+        return _open_fragment(target)
+    store = open_store(target)
+    try:
+        return store, CommitLog(store).current()
+    except TableNotFoundError:
+        if "://" not in target:
+            raise
+        try:
+            return _open_fragment(target)
+        except ObjectNotFoundError:
+            raise TableNotFoundError(f"{target}: neither a table nor a fragment") from None
+
+
+def _open_fragment(target: str) -> FragmentReader:
+    root, key = split_object_url(target)
+    store = open_store(root)
+    return open_fragment(store, key, store.head(key).size_bytes)
+
+
+def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
+    entries = snapshot.by_age()
+    return {
+        "table": store.url,
+        "version": snapshot.version,
+        **snapshot.table.to_json(),
+        "rows": sum(entry.rows for entry in entries),
+        "size_bytes": sum(entry.size_bytes for entry in entries),
+        "overlapping_pairs": overlapping_pairs(entries, snapshot.table.comparator()),
+        "fragments": [entry.to_json() for entry in entries],
+    }
+
+
+def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None:
+    entries, table = snapshot.by_age(), snapshot.table
+    raw = sum(column.raw for entry in entries for column in entry.columns.values())
+    stored = sum(entry.size_bytes for entry in entries)
+    click.echo(f"{store.url}, version {snapshot.version}")
+    click.echo(f"sorted by {', '.join(map(str, table.sort))}")
+    click.echo(
+        f"{len(entries)} fragments, {sum(e.rows for e in entries):,} rows, {human_bytes(stored)} "
+        f"({human_bytes(raw)} raw), {overlapping_pairs(entries, table.comparator())} overlapping pairs"
+    )
+    click.echo("")
+    print_table("columns", [("name", False), ("type", False), ("stored", True), ("raw", True)], [
+        [
+            field.name,
+            str(field.type),
+            human_bytes(sum(e.columns[field.name].stored for e in entries if field.name in e.columns)),
+            human_bytes(sum(e.columns[field.name].raw for e in entries if field.name in e.columns)),
+        ]
+        for field in table.schema
+    ])  # fmt: skip
+    click.echo("")
+    compare = table.comparator()
+    ordered = sorted(entries, key=lambda e: (e.level, compare.key(e.first_key), e.sequence))
+    shown = ordered if show_all else ordered[:_MOST_FRAGMENTS]
+    columns = [("level", True), ("rows", True), ("bytes", True), ("row groups", True),
+               ("fragment", False), ("first key", False), ("last key", False)]  # fmt: skip
+    print_table("fragments", columns, [_fragment_row(entry) for entry in shown])
+    if len(shown) < len(ordered):
+        click.echo(f"... and {len(ordered) - len(shown)} more (--all shows them)")
+
+
+def _fragment_row(entry: FragmentEntry) -> list[str]:
+    return [
+        str(entry.level),
+        f"{entry.rows:,}",
+        human_bytes(entry.size_bytes),
+        str(entry.row_groups),
+        entry.key,
+        _key_text(entry.first_key),
+        _key_text(entry.last_key),
+    ]
+
+
+def _key_text(bound: Bound) -> str:
+    text = " ".join("null" if value is None else str(value) for value in bound)
+    return text if len(text) <= _KEY_CHARACTERS else text[: _KEY_CHARACTERS - 1] + "…"
+
+
+def _fragment_json(reader: FragmentReader) -> dict[str, Any]:
+    footer, header = reader.footer, reader.header
+    return {
+        "fragment": reader.name,
+        "size_bytes": reader.size_bytes,
+        "rows": footer.rows,
+        "row_hash": f"{footer.row_hash:016x}",
+        "max_rows": header.max_rows,
+        "sort": [column.to_json() for column in header.sort],
+        "writer": header.writer,
+        "sources": list(header.sources),
+        "row_groups": [
+            {"rows": g.rows, "first_key": list(g.first_key), "last_key": list(g.last_key)}
+            for g in footer.row_groups
+        ],
+        "columns": [
+            {
+                "name": name,
+                "type": str(header.schema.field(name).type),
+                "stored_bytes": sum(chunk.stored_bytes for chunk in chunks),
+                "raw_bytes": sum(chunk.raw_bytes for chunk in chunks),
+                "null_count": sum(chunk.null_count for chunk in chunks),
+                "encodings": sorted({chunk.encoding for chunk in chunks}),
+            }
+            for name, chunks in footer.columns.items()
+        ],
+    }
+
+
+def _print_fragment(document: dict[str, Any]) -> None:
+    sort = ", ".join(f"{c['column']} {c['order']} nulls {c['nulls']}" for c in document["sort"])
+    click.echo(f"{document['fragment']}, {human_bytes(document['size_bytes'])}")
+    click.echo(
+        f"{document['rows']:,} rows in {len(document['row_groups'])} row groups, sorted by {sort}"
+    )
+    click.echo(
+        f"row hash {document['row_hash']}, merged from {len(document['sources'])} fragments\n"
+    )
+    columns = [("column", False), ("type", False), ("stored", True), ("raw", True), ("nulls", True),
+               ("encodings", False)]  # fmt: skip
+    print_table("columns, in file order", columns, [
+        [c["name"], c["type"], human_bytes(c["stored_bytes"]), human_bytes(c["raw_bytes"]),
+         f"{c['null_count']:,}", " ".join(c["encodings"])]
+        for c in document["columns"]
+    ])  # fmt: skip
+    groups = document["row_groups"]
+    click.echo("")
+    columns = [("row group", True), ("rows", True), ("first key", False), ("last key", False)]
+    print_table(None, columns, [
+        [str(index), f"{g['rows']:,}", _key_text(g["first_key"]), _key_text(g["last_key"])]
+        for index, g in enumerate(groups[:_MOST_FRAGMENTS])
+    ])  # fmt: skip
+    if len(groups) > _MOST_FRAGMENTS:
+        click.echo(f"... and {len(groups) - _MOST_FRAGMENTS} more (--json shows them)")
+
+
+@click.command(
+    "verify",
+    epilog="""\b
+Examples:
+  compactor verify ./logs
+  compactor verify s3://bucket/logs --json""",
+)
+@click.argument("table")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def verify_command(table: str, as_json: bool) -> None:
+    """Read all of TABLE and check checksums, order, statistics, counts and disjointness.
+
+    Exits with 1 and the place of each fault if there are any.
+    """
+    store = open_store(table)
+    snapshot = CommitLog(store).current()
+    done = 0
+    with progress("verify", len(snapshot.fragments)) as advance:
+
+        def count(_: FragmentEntry) -> None:
+            nonlocal done
+            done += 1
+            advance(done)
+
+        report = verify(store, snapshot, on_fragment=count)
+    if as_json:
+        echo_json(report.to_json())
+    else:
+        for fault in report.faults:
+            click.echo(fault)
+        verdict = "ok" if not report.faults else f"{len(report.faults)} FAULTS"
+        click.echo(
+            f"{verdict}: {report.fragments} fragments, {report.rows:,} rows, "
+            f"{human_bytes(report.bytes_read)} read at version {report.version}"
+        )
+    if report.faults:
+        raise click.exceptions.Exit(1)

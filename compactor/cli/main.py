@@ -1,0 +1,99 @@
+"""Entry point of the `compactor` command: the group of commands, and errors as one clear line.
+
+Exit codes: 0 done; 1 faults found, or the job failed; 2 wrong call; 3 bad file or damaged data;
+4 store; 5 table missing or changed by others; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from compactor import __version__
+from compactor.cli.look import inspect_command, verify_command
+from compactor.cli.read import export_command, head_command
+from compactor.cli.write import compact_command, ingest_command
+from compactor.errors import CompactorError
+from format.errors import FormatError
+
+_EPILOG = """\b
+Examples:
+  compactor ingest ./logs app.ndjson.zst --sort-by service,host,timestamp:desc
+  compactor inspect ./logs
+  compactor compact ./logs --full
+  compactor verify ./logs
+  compactor export ./logs all.parquet
+
+\b
+TABLE is a folder or s3://bucket/prefix (credentials and AWS_ENDPOINT_URL as for every AWS tool).
+Exit codes: 0 done, 1 faults found or job failed, 2 wrong call, 3 bad file or damaged data,
+4 store, 5 table missing or changed by others, 130 interrupted."""
+
+
+@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="compactor")
+def cli() -> None:
+    """LSM compaction for columnar fragments on object storage.
+
+    Ingest files as sorted fragments, compact them by a streaming k-way merge (one GET per input,
+    bounded memory, Spark tasks), and read the result.
+    """
+
+
+for _command in (
+    ingest_command,
+    compact_command,
+    export_command,
+    head_command,
+    inspect_command,
+    verify_command,
+):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits."""
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the command line; the exit code."""
+    try:
+        cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted; nothing unfinished is visible", 130)
+    except CompactorError as error:
+        return _fail(str(error), error.exit_code)
+    except FormatError as error:
+        return _fail(str(error), 3)
+    except BrokenPipeError:
+        # The reader of our output has gone, as after `| head`; say nothing, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("COMPACTOR_DEBUG"):
+            raise
+        cause = " ".join(str(error).split())[:400]
+        return _fail(
+            f"internal error: {type(error).__name__}: {cause} (COMPACTOR_DEBUG=1 shows where; please "
+            "report it)",
+            1,
+        )
+    return 0
+
+
+def _fail(message: str, exit_code: int) -> int:
+    click.echo(f"compactor: error: {message}", err=True)
+    return exit_code
+
+
+if __name__ == "__main__":
+    main()

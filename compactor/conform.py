@@ -1,0 +1,141 @@
+"""Fitting a file's rows to a table: schema of the two together, and the batches cast to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.errors import InputError
+from format.errors import SchemaError
+from format.types import type_to_json
+
+
+def merged_schema(table: pa.Schema | None, file: pa.Schema, path: str) -> pa.Schema:
+    """The table's schema after taking in the file's: its types stay, new columns come last.
+
+    Raises `InputError` naming file, column and both types where the file's values cannot become the
+    table's without loss, or where the format has no form for a type.
+    """
+    fields = {} if table is None else {field.name: field for field in table}
+    if len(set(file.names)) != len(file.names):
+        raise InputError(f"{path}: a column name comes twice: rename one")
+    for field in file:
+        try:
+            type_to_json(field.type)
+        except SchemaError as error:
+            raise InputError(f"{path}: column {field.name!r}: {error}") from error
+        known = fields.get(field.name)
+        if known is None:
+            fields[field.name] = pa.field(field.name, _table_type(field.type))
+        elif not can_widen(field.type, known.type):
+            raise InputError(
+                f"{path}: column {field.name!r} is {field.type}, the table's is {known.type}: "
+                "convert the file, or ingest it into another table"
+            )
+    return pa.schema(list(fields.values()))
+
+
+def _table_type(dtype: pa.DataType) -> pa.DataType:
+    """As it is, but for narrow dictionary indices: a merge unites the values of many fragments."""
+    if pt.is_dictionary(dtype):
+        return pa.dictionary(pa.int32(), dtype.value_type, dtype.ordered)
+    return dtype
+
+
+def can_widen(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether every value of `source` is a value of `target`."""
+    if source == target or pt.is_null(source):
+        return True
+    if pt.is_dictionary(source):
+        return can_widen(source.value_type, target)
+    if pt.is_dictionary(target):
+        return can_widen(source, target.value_type)
+    if pt.is_integer(source) and pt.is_integer(target):
+        signed_to_unsigned = pt.is_signed_integer(source) and pt.is_unsigned_integer(target)
+        same_sign = pt.is_signed_integer(source) == pt.is_signed_integer(target)
+        enough = target.bit_width > source.bit_width or (
+            same_sign and target.bit_width == source.bit_width
+        )
+        return enough and not signed_to_unsigned
+    if pt.is_integer(source) and pt.is_floating(target):
+        return bool(source.bit_width < {16: 11, 32: 24, 64: 53}[target.bit_width])
+    if pt.is_floating(source) and pt.is_floating(target):
+        return bool(source.bit_width <= target.bit_width)
+    for kind in (_is_text, _is_bytes):
+        if kind(source) and kind(target):
+            return True
+    if pt.is_timestamp(source) and pt.is_timestamp(target):
+        units = ("s", "ms", "us", "ns")
+        same_zone = (source.tz is None) == (target.tz is None)
+        return same_zone and units.index(source.unit) <= units.index(target.unit)
+    return _can_widen_nested(source, target)
+
+
+def _can_widen_nested(source: pa.DataType, target: pa.DataType) -> bool:
+    if pt.is_map(source) and pt.is_map(target):
+        keys = can_widen(source.key_type, target.key_type)
+        return keys and can_widen(source.item_type, target.item_type)
+    if _is_list(source) and _is_list(target):
+        return can_widen(source.value_type, target.value_type)
+    if pt.is_struct(source) and pt.is_struct(target):
+        known = {field.name: field.type for field in target.fields}
+        return all(f.name in known and can_widen(f.type, known[f.name]) for f in source.fields)
+    return False
+
+
+def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
+    """`batch` in the table's schema: columns cast and put in order, missing ones null.
+
+    Raises `InputError` where a value cannot be cast.
+    """
+    columns = []
+    for field in schema:
+        index = batch.schema.get_field_index(field.name)
+        if index < 0:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        column = batch.column(index)
+        try:
+            columns.append(column if column.type == field.type else _cast(column, field.type))
+        except pa.ArrowException as error:
+            cause = str(error).splitlines()[0]
+            raise InputError(
+                f"{path}: column {field.name!r} of type {column.type} cannot become {field.type}: "
+                f"{cause}"
+            ) from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, dtype: pa.DataType) -> pa.Array:
+    if pt.is_dictionary(dtype) and not pt.is_dictionary(column.type):
+        return column.cast(dtype.value_type).dictionary_encode().cast(dtype)
+    if pt.is_dictionary(column.type) and not pt.is_dictionary(dtype):
+        return column.dictionary_decode().cast(dtype)
+    return column.cast(dtype)
+
+
+def _is_text(dtype: pa.DataType) -> bool:
+    return bool(pt.is_string(dtype) or pt.is_large_string(dtype) or pt.is_string_view(dtype))
+
+
+def _is_bytes(dtype: pa.DataType) -> bool:
+    fixed = pt.is_fixed_size_binary(dtype)
+    return bool(
+        fixed or pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_binary_view(dtype)
+    )
+
+
+def _is_list(dtype: pa.DataType) -> bool:
+    return bool(pt.is_list(dtype) or pt.is_large_list(dtype))
+
+
+def require_columns(schema: pa.Schema, names: Sequence[str], path: str) -> None:
+    """Raises `InputError` unless the file has all these columns."""
+    missing = [name for name in names if name not in schema.names]
+    if missing:
+        raise InputError(
+            f"{path}: sort column {missing[0]!r} is not in the file; its columns are: "
+            + ", ".join(schema.names[:50])
+        )

@@ -1,0 +1,202 @@
+"""Files to level-0 fragments: read, conform, sort, write, commit. One commit a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from compactor.clock import Ids, random_id
+from compactor.commit_log import Changes, CommitLog
+from compactor.conform import conform_batch, merged_schema, require_columns
+from compactor.errors import InputError, TableExistsError, TableNotFoundError, UsageError
+from compactor.files.read import open_table_file
+from compactor.files.source import FileBatches
+from compactor.names import fragment_key
+from compactor.snapshot import FragmentEntry, Operation, Snapshot, TableMetadata
+from compactor.stores.base import Store
+from format.arrays import concat_storage
+from format.errors import SchemaError
+from format.ordering import order_words, stable_order
+from format.schema import SortSchema, check_sort_schema
+from format.types import to_logical, to_storage
+from format.writer import FragmentWriter, WriterOptions
+
+BUFFER_BYTES = 256 << 20
+"""Rows held for sorting take no more than this: a fragment ends earlier if its rows are heavy."""
+_SORTED_BATCH_ROWS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    rows_per_fragment: int = 1_000_000
+    writer: WriterOptions = field(default_factory=WriterOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What became of one file."""
+
+    path: str
+    version: int
+    rows: int
+    fragments: int
+    bytes_written: int
+
+
+Progress = Callable[[int, int], None]
+"""Called with bytes of the file consumed, and in all."""
+
+
+def ingest_file(
+    store: Store,
+    log: CommitLog,
+    path: str,
+    sort: SortSchema | None,
+    options: IngestOptions,
+    *,
+    ids: Ids = random_id,
+    on_progress: Progress = lambda _done, _total: None,
+) -> IngestReport:
+    """Adds a file's rows to the table, creating the table if there is none and `sort` is given.
+
+    Nothing is visible before the file's one commit. Raises `InputError` for what is wrong with the
+    file, `TableNotFoundError` without `sort` and table, `UsageError` for a sort other than the table's.
+    """
+    snapshot = log.refresh()
+    known = snapshot.metadata.schema if snapshot.metadata else None
+    with open_table_file(path, known) as file:
+        metadata = _metadata(snapshot, file.schema, sort, store, path)
+        writer = _FragmentsOfFile(store, metadata, options, ids())
+        entries = list(writer.write(file, on_progress))
+    after = log.commit(lambda latest: _changes(latest, snapshot, metadata, entries, path))
+    return IngestReport(
+        path,
+        after.version,
+        sum(entry.rows for entry in entries),
+        len(entries),
+        sum(entry.size_bytes for entry in entries),
+    )
+
+
+def _metadata(
+    snapshot: Snapshot, file: pa.Schema, sort: SortSchema | None, store: Store, path: str
+) -> TableMetadata:
+    if snapshot.metadata is None:
+        if sort is None:
+            raise TableNotFoundError(
+                f"{store.url}: no table here yet: name its sort schema to create it, such as "
+                "--sort-by service,host,timestamp:desc"
+            )
+        schema = merged_schema(None, file, path)
+        require_columns(schema, [column.column for column in sort], path)
+        try:
+            check_sort_schema(schema, sort)
+        except SchemaError as error:
+            raise UsageError(f"--sort-by: {error}") from error
+        return TableMetadata(schema, sort)
+    if sort is not None and sort != snapshot.metadata.sort:
+        raise UsageError(
+            f"--sort-by: the table is sorted by {', '.join(map(str, snapshot.metadata.sort))}; "
+            "leave the option out, or create another table"
+        )
+    return TableMetadata(
+        merged_schema(snapshot.metadata.schema, file, path), snapshot.metadata.sort
+    )
+
+
+def _changes(
+    latest: Snapshot,
+    planned_on: Snapshot,
+    metadata: TableMetadata,
+    entries: list[FragmentEntry],
+    path: str,
+) -> Changes:
+    if latest.metadata is None or planned_on.metadata is None:
+        if latest.version != planned_on.version:
+            if latest.table.sort != metadata.sort:
+                raise TableExistsError(
+                    f"{path}: the table was created meanwhile with another sort schema; nothing was "
+                    "added"
+                )
+            metadata = _united(latest.table, metadata, path)
+    else:
+        metadata = _united(latest.table, metadata, path)
+    number = latest.version + 1
+    aged = tuple(replace(e, sequence=(number, index)) for index, e in enumerate(entries))
+    changed = latest.metadata is None or latest.metadata != metadata
+    return Changes(Operation.INGEST, aged, metadata=metadata if changed else None)
+
+
+def _united(latest: TableMetadata, ours: TableMetadata, path: str) -> TableMetadata:
+    """The latest metadata with our new columns, if another writer has not typed them otherwise."""
+    schema = merged_schema(latest.schema, ours.schema, path)
+    for column in ours.schema:
+        if schema.field(column.name).type != column.type:
+            raise InputError(
+                f"{path}: column {column.name!r} was added meanwhile as "
+                f"{schema.field(column.name).type}, here it is {column.type}; nothing was added: ingest "
+                "the file again"
+            )
+    return TableMetadata(schema, latest.sort)
+
+
+class _FragmentsOfFile:
+    def __init__(
+        self, store: Store, metadata: TableMetadata, options: IngestOptions, attempt_id: str
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._options = options
+        self._attempt_id = attempt_id
+        self._written = 0
+
+    def write(self, file: FileBatches, on_progress: Progress) -> Iterator[FragmentEntry]:
+        pending: list[pa.RecordBatch] = []
+        rows = size = 0
+        for raw in file:
+            batch = conform_batch(raw, self._metadata.schema, file.path)
+            while batch.num_rows:
+                head = batch.slice(0, self._options.rows_per_fragment - rows)
+                batch = batch.slice(head.num_rows)
+                pending.append(head)
+                rows += head.num_rows
+                size += head.nbytes
+                if rows >= self._options.rows_per_fragment or size >= BUFFER_BYTES:
+                    yield self._write_fragment(pending)
+                    pending, rows, size = [], 0, 0
+            on_progress(file.bytes_consumed, file.bytes_total)
+        if pending:
+            yield self._write_fragment(pending)
+
+    def _write_fragment(self, batches: list[pa.RecordBatch]) -> FragmentEntry:
+        schema, sort = self._metadata.schema, self._metadata.sort
+        key = fragment_key(self._attempt_id, self._written)
+        with (
+            self._store.start_upload(key) as upload,
+            FragmentWriter(upload, schema, sort, self._options.writer) as writer,
+        ):
+            for batch in sorted_batches(batches, schema, sort):
+                writer.write(batch)
+            written = writer.finish()
+            upload.complete()
+        self._written += 1
+        return FragmentEntry.from_footer(
+            key, written.footer, size_bytes=written.bytes_written, level=0, run=key
+        )
+
+
+def sorted_batches(
+    batches: list[pa.RecordBatch], schema: pa.Schema, sort: SortSchema
+) -> Iterator[pa.RecordBatch]:
+    """All rows of the batches in sort order, stably, a few thousand at a time."""
+    arrays = {
+        name: concat_storage([to_storage(batch.column(name)) for batch in batches])
+        for name in schema.names
+    }
+    order = stable_order(order_words([arrays[column.column] for column in sort], sort))
+    for start in range(0, len(order), _SORTED_BATCH_ROWS):
+        positions = pa.array(order[start : start + _SORTED_BATCH_ROWS])
+        columns = [to_logical(arrays[f.name].take(positions), f.type) for f in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
