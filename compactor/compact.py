@@ -62,7 +62,7 @@ def compact(
     report = CompactReport(snapshot.version)
     outcomes: list[Outcome] = []
     for _ in range(_MAX_PASSES):
-        plan = _plan(snapshot, settings, full=full)
+        plan = plan_compactions(snapshot, settings, full=full)
         if not plan:
             break
         job_id = ids()
@@ -83,7 +83,10 @@ def compact(
     return report
 
 
-def _plan(snapshot: Snapshot, settings: CompactionSettings, *, full: bool) -> CompactionPlan:
+def plan_compactions(
+    snapshot: Snapshot, settings: CompactionSettings, *, full: bool
+) -> CompactionPlan:
+    """What `compact` would run next on this snapshot; falsy if nothing."""
     limits = PlanLimits(
         settings.target_fragment_bytes, settings.max_fan_in, settings.merge_memory_bytes
     )

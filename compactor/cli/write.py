@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ import click
 
 from compactor.cli.output import echo_json, human_bytes, progress, stderr
 from compactor.commit_log import CommitLog
-from compactor.compact import CompactReport, compact
+from compactor.compact import CompactReport, compact, plan_compactions
 from compactor.config import compaction_settings
 from compactor.errors import UsageError
 from compactor.ingest import IngestOptions, IngestReport, ingest_file
 from compactor.job import Compaction, Runner, run_in_process
-from compactor.spark.runner import SparkRunner, open_session
+from compactor.spark.runner import SparkRunner, is_submitted, open_session
 from compactor.stores.open import open_store
 from format.errors import SchemaError
 from format.schema import SortSchema, parse_sort_schema
@@ -135,35 +134,32 @@ def compact_command(
     chosen = compaction_settings(**settings)
     store = open_store(table)
     log = CommitLog(store)
-    log.current()  # a missing table is said before Spark takes its seconds to start
-    with progress("compact", None) as _:
+    # A missing table, or nothing to do, is said before Spark takes its seconds to start.
+    if not plan_compactions(log.current(), chosen, full=full):
+        _print_result(CompactReport(log.current().version), as_json=as_json)
+        return
+    runner = _runner(master)
+    with progress("compact", None):
 
         def announce(compactions: Sequence[Compaction]) -> None:
             inputs = sum(len(c.spec.inputs) for c in compactions)
             if stderr.is_terminal:
                 stderr.print(f"{len(compactions)} tasks over {inputs} fragments")
 
-        report = compact(store, log, _runner(master), chosen, full=full, on_pass=announce)
-    if as_json:
-        echo_json(report.to_json())
-    else:
-        _print_report(report)
+        report = compact(store, log, runner, chosen, full=full, on_pass=announce)
+    _print_result(report, as_json=as_json)
 
 
 def _runner(master: str | None) -> Runner:
     if master == IN_PROCESS:
         return run_in_process
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-
-    def run(compactions: Sequence[Compaction]) -> list[Any]:
-        # Started only once there is something to do.
-        session = open_session(master or (None if submitted else "local[*]"))
-        return SparkRunner(session)(compactions)
-
-    return run
+    return SparkRunner(open_session(master or (None if is_submitted() else "local[*]")))
 
 
-def _print_report(report: CompactReport) -> None:
+def _print_result(report: CompactReport, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(report.to_json())
+        return
     if report.tasks == 0:
         click.echo(f"nothing to compact at version {report.version}: no fragments overlap")
         return

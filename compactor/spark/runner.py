@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -53,6 +54,11 @@ class SparkRunner:
         return [Outcome.from_json(row["outcome"]) for row in rows]
 
 
+def is_submitted() -> bool:
+    """Whether spark-submit started this process, and so chose master and settings."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def open_session(master: str | None) -> SparkSession:
     """The session of this process: that of `spark-submit`, else a new one on `master`.
 
@@ -71,12 +77,12 @@ def open_session(master: str | None) -> SparkSession:
     builder = SparkSession.builder.appName("lsm-compactor")
     if master is not None:
         builder = builder.master(master)
-    if os.environ.get("SPARK_ENV_LOADED") is None:
-        builder = (
-            builder.config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.log.level", "ERROR")
+    if not is_submitted():
+        builder = builder.config("spark.ui.enabled", "false").config(
+            "spark.ui.showConsoleProgress", "false"
         )
+        if "SPARK_CONF_DIR" not in os.environ:
+            os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
     try:
         return builder.getOrCreate()
     except PySparkException as error:
