@@ -45,6 +45,7 @@ _BLOCK_ROWS: Final = 1 << 19
 _TAGS_NULL_SHARE: Final = 0.12
 _TAGS_EMPTY_SHARE: Final = 0.02
 _ROWS_PER_TRACE: Final = 6
+_SAME_TRACE_SHARE: Final = 0.6
 _HOST_SHARE_PER_AGENT: Final = 0.25
 
 
@@ -163,7 +164,7 @@ def _make_block(
         pa.array(log_messages.LEVELS).take(pa.array(level)),
         status,
         pa.array(duration_us),
-        _trace_ids(world.traced_share[service], rng),
+        _trace_ids(placement, world.traced_share[service], rng),
         log_messages.render(chosen, placement, row_values, rng),
         _tags(world, placement, rng),
         pa.array(_cpu_ratios(host, rng)),
@@ -204,12 +205,26 @@ def _statuses(
     return pa.array(code, pa.int64(), mask=~is_http)
 
 
-def _trace_ids(traced_share: npt.NDArray[np.float64], rng: np.random.Generator) -> pa.StringArray:
-    """16-byte trace ids as 32 hex digits, shared by rows that arrive within a few hundred rows."""
-    rows = len(traced_share)
+def _trace_ids(
+    placement: npt.NDArray[np.int64],
+    traced_share: npt.NDArray[np.float64],
+    rng: np.random.Generator,
+) -> pa.StringArray:
+    """16-byte trace ids as 32 hex digits: often that of the process's row before, else a recent one.
+
+    So a trace shows up in runs of a few rows in one process, and in several processes.
+    """
+    rows = len(placement)
     births = random_hex(rng, rows // _ROWS_PER_TRACE + 1, 16)
-    origin = np.maximum(np.arange(rows) - rng.exponential(120.0, rows).astype(np.int64), 0)
-    return births.take(pa.array(origin // _ROWS_PER_TRACE, mask=rng.random(rows) >= traced_share))
+    recent = np.maximum(np.arange(rows) - rng.exponential(120.0, rows).astype(np.int64), 0)
+    by_process = np.argsort(placement, kind="stable")
+    begins = rng.random(rows) >= _SAME_TRACE_SHARE
+    begins |= np.diff(placement[by_process], prepend=-1) != 0
+    latest = np.maximum.accumulate(np.where(begins, np.arange(rows), 0))
+    origin = np.empty_like(recent)
+    origin[by_process] = recent[by_process][latest]
+    untraced = rng.random(rows) >= traced_share
+    return births.take(pa.array(origin // _ROWS_PER_TRACE, mask=untraced))
 
 
 def _tags(world: Fleet, placement: npt.NDArray[np.int64], rng: np.random.Generator) -> pa.ListArray:
