@@ -1,0 +1,38 @@
+# `make` alone lists the targets. Every target makes the environment it needs, in .venv.
+PYTHON ?=
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help setup environment java demo test lint workload clean distclean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: environment java  ## .venv with everything, and Java for Spark
+
+environment:
+	@PYTHON="$(PYTHON)" sh deploy/setup/python.sh
+
+java:
+	@sh deploy/setup/java.sh
+
+demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 1000000 --keep")
+	@$(BIN)/python -m deploy.demo.demo $(DEMO)
+
+test: setup  ## all tests (TESTS="-k name" for some)
+	$(BIN)/python -m pytest $(TESTS)
+
+lint: environment  ## ruff check, ruff format, mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+workload: environment  ## realistic log files in .demo/logs (WORKLOAD="--rows 4000000 --files 16")
+	$(BIN)/python -m bench.workload --out .demo/logs $(WORKLOAD)
+
+clean:  ## remove caches and build products
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf .demo spark-warehouse metastore_db derby.log
+	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +
+
+distclean: clean  ## the same, and remove .venv
+	rm -rf .venv
