@@ -18,8 +18,8 @@ from format.layout import Kind
 from format.schema import FragmentHeader
 
 _JSON_LEVEL: Final = 3
-_RAW_HEADER_BYTES: Final = 16 << 10
-"""Headers up to this size stay readable in a hex dump; wide schemas are compressed."""
+_PLAIN_JSON_BYTES: Final = 4 << 10
+"""Headers and footers up to this size stay readable in a hex dump; larger ones are compressed."""
 
 
 @dataclass(slots=True)
@@ -41,9 +41,8 @@ class FragmentEmitter:
         self._current: list[ChunkStats] = []
         self.bytes_written = 0
         payload = header.to_bytes()
-        level = _JSON_LEVEL if len(payload) > _RAW_HEADER_BYTES else 0
         self._write(layout.pack_prologue())
-        self._write(make_block(Kind.HEADER, payload, level=level))
+        self._write(_json_block(Kind.HEADER, payload))
 
     @property
     def header(self) -> FragmentHeader:
@@ -77,7 +76,7 @@ class FragmentEmitter:
             self._columns,
         )
         offset = self.bytes_written
-        self._write(make_block(Kind.FOOTER, footer.to_bytes(), level=_JSON_LEVEL))
+        self._write(_json_block(Kind.FOOTER, footer.to_bytes()))
         self._write(layout.pack_trailer(offset, self.bytes_written + layout.TRAILER_BYTES))
         return footer
 
@@ -95,3 +94,8 @@ class FragmentEmitter:
     def _write(self, data: bytes) -> None:
         self._sink.write(data)
         self.bytes_written += len(data)
+
+
+def _json_block(kind: Kind, payload: bytes) -> bytes:
+    level = _JSON_LEVEL if len(payload) > _PLAIN_JSON_BYTES else 0
+    return make_block(kind, payload, level=level)

@@ -235,7 +235,8 @@ def _with_validity(
 def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
     """A DICTIONARY node if values repeat enough, else None. Samples before it hashes everything."""
     present = len(array) - array.null_count
-    if present < 2:
+    small_decimal = pt.is_decimal(array.type) and array.type.bit_width <= 64
+    if present < 2 or small_decimal:  # Arrow cannot hash these decimals; FOR packs them anyway
         return None
     sample = array.slice((len(array) - min(len(array), _SAMPLE_VALUES)) // 2, _SAMPLE_VALUES)
     distinct = len(sample.unique())
@@ -292,6 +293,8 @@ def _encode_sorted_dictionary(array: pa.Array, used: npt.NDArray[np.bool_] | Non
 def _sort_values(values: pa.Array) -> npt.NDArray[np.int64]:
     if pt.is_fixed_size_binary(values.type):
         values = values.cast(pa.binary())
+    if pt.is_float16(values.type):
+        values = values.cast(pa.float32())
     if pt.is_interval(values.type):
         return np.arange(len(values))
     order: npt.NDArray[np.int64] = pc.sort_indices(values).to_numpy().astype(np.int64)

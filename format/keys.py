@@ -208,6 +208,8 @@ def _extremes(array: pa.Array) -> tuple[Value, Value]:
         array = array.view(pa.from_numpy_dtype(integer))
     elif pt.is_float16(dtype):
         array = array.cast(pa.float32())
+    elif pt.is_decimal(dtype) and dtype.bit_width <= 64:
+        array = array.cast(pa.decimal128(dtype.precision, dtype.scale))
     result = pc.min_max(array)
     low, high = result["min"].as_py(), result["max"].as_py()
     if pt.is_decimal(dtype):

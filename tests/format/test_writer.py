@@ -1,0 +1,154 @@
+"""How rows become row groups and bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from format.errors import OrderError, SchemaError
+from format.reader import FragmentReader
+from format.writer import FragmentWriter, WriterOptions
+from tests.support.fragments import (
+    BytesSource,
+    NonSeekableSink,
+    read_random,
+    rows_of,
+    sort_schema,
+    write_fragment,
+)
+from tests.support.strategies import AWKWARD_SIZES
+
+
+def numbers(rows: int) -> pa.Table:
+    texts = [f"text {n} " * (n % 13) for n in range(rows)]
+    return pa.table({"k": pa.array(range(rows)), "t": texts, "f": np.sqrt(np.arange(rows))})
+
+
+def reader_of(data: bytes) -> FragmentReader:
+    return FragmentReader(BytesSource(data), len(data), "mem")
+
+
+def group_rows(data: bytes) -> list[int]:
+    return [group.rows for group in reader_of(data).footer.row_groups]
+
+
+@pytest.mark.parametrize("batch_rows", [*AWKWARD_SIZES, 1000])
+def test_bytes_do_not_depend_on_how_rows_are_batched(batch_rows: int) -> None:
+    options = WriterOptions(max_rows=100, target_row_group_bytes=3000)
+    table = numbers(1000)
+    expected = write_fragment(table, "k", options)
+    assert write_fragment(table, "k", options, batch_rows=batch_rows) == expected
+
+
+@pytest.mark.parametrize("max_rows", AWKWARD_SIZES)
+def test_row_groups_are_full_but_for_the_last(max_rows: int) -> None:
+    rows = group_rows(write_fragment(numbers(230), "k", WriterOptions(max_rows=max_rows)))
+    assert sum(rows) == 230
+    assert all(count == max_rows for count in rows[:-1])
+
+
+def test_the_heaviest_column_decides_where_a_row_group_ends() -> None:
+    heavy = ["x" * 75_000] * 8 + ["y"] * 1000
+    table = pa.table({"k": pa.array(range(len(heavy))), "m": heavy})
+    data = write_fragment(table, "k", WriterOptions(target_row_group_bytes=200_000))
+    assert group_rows(data) == [2, 2, 2, 1002]
+    assert rows_of(read_random(data)) == rows_of(table)
+
+
+def test_a_value_heavier_than_the_target_gets_a_row_group_of_its_own() -> None:
+    table = pa.table({"k": [1, 2, 3], "m": ["a" * 50, "b" * 5000, "c" * 50]})
+    data = write_fragment(table, "k", WriterOptions(target_row_group_bytes=1000))
+    assert group_rows(data) == [1, 1, 1]
+
+
+def test_a_column_without_values_takes_no_bytes_outside_the_header() -> None:
+    table = pa.table({"k": [1, 2], "n": pa.nulls(2, pa.string()), "v": [1, None]})
+    data = write_fragment(table, "k")
+    assert list(reader_of(data).footer.columns) == ["k", "v"]
+    assert rows_of(read_random(data)) == rows_of(table)
+
+
+def test_sort_columns_come_first_and_others_in_byte_order_of_their_names() -> None:
+    table = pa.table({"b": [1], "z": [2], "ä": [3], "B": [4], "a": [5]})
+    assert list(reader_of(write_fragment(table, "z,b")).footer.columns) == ["z", "b", "B", "a", "ä"]
+
+
+def test_rows_out_of_order_within_a_batch_are_refused() -> None:
+    with pytest.raises(OrderError, match=r"\(1,\) comes after \(2,\)"):
+        write_fragment(pa.table({"k": [2, 1]}), "k")
+
+
+def test_rows_out_of_order_across_batches_are_refused() -> None:
+    with FragmentWriter(
+        NonSeekableSink(), pa.schema([("k", pa.int64())]), sort_schema("k")
+    ) as writer:
+        writer.write(pa.record_batch({"k": [5, 6]}))
+        with pytest.raises(OrderError, match="not sorted"):
+            writer.write(pa.record_batch({"k": [5]}))
+
+
+def test_a_batch_of_another_schema_is_refused() -> None:
+    writer = FragmentWriter(NonSeekableSink(), pa.schema([("k", pa.int64())]), sort_schema("k"))
+    with writer, pytest.raises(SchemaError, match="not the writer's"):
+        writer.write(pa.record_batch({"k": [1.5]}))
+
+
+@pytest.mark.parametrize(
+    ("sort", "message"),
+    [
+        ("nope", "not in the schema"),
+        ("k,k", "twice"),
+        ("", "has no name"),
+        ("k:up", "'up' is not one of"),
+    ],
+)
+def test_bad_sort_schemas_are_named(sort: str, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        write_fragment(numbers(1), sort)
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    schema = pa.schema([("k", pa.int64()), ("k", pa.int64())])
+    with pytest.raises(SchemaError, match="twice"):
+        FragmentWriter(NonSeekableSink(), schema, sort_schema("k"))
+
+
+def test_nothing_is_held_back_but_a_row_group_and_the_spool() -> None:
+    """The key section streams out while rows come in."""
+    sink = NonSeekableSink()
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    with FragmentWriter(sink, schema, sort_schema("k"), WriterOptions(max_rows=10)) as writer:
+        sizes = []
+        for start in range(0, 100, 10):
+            values = list(range(start, start + 10))
+            writer.write(pa.record_batch({"k": values, "v": values}))
+            sizes.append(len(sink.getvalue()))
+        writer.finish()
+    assert sizes == sorted(set(sizes))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 400), max_size=60),
+    target=st.integers(1, 2000),
+    max_rows=st.integers(1, 20),
+)
+def test_no_row_group_exceeds_rows_or_target_unless_it_is_one_row(
+    lengths: list[int], target: int, max_rows: int
+) -> None:
+    table = pa.table(
+        {"k": pa.array(range(len(lengths)), pa.int8()), "t": ["x" * n for n in lengths]}
+    )
+    data = write_fragment(
+        table, "k", WriterOptions(max_rows=max_rows, target_row_group_bytes=target)
+    )
+    start = 0
+    for rows in group_rows(data):
+        size = sum(4 + n for n in lengths[start : start + rows])
+        assert rows <= max_rows
+        assert rows == 1 or size <= target
+        start += rows
+    assert start == len(lengths)

@@ -1,0 +1,56 @@
+"""Order by plain Python: what all vectorised ordering is held against."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from format.schema import Nulls, Order, SortSchema
+
+
+def compare_values(a: Any, b: Any) -> int:
+    """-1, 0, 1 by SPEC section 6, for values that are not null."""
+    if isinstance(a, float) and isinstance(b, float) and (math.isnan(a) or math.isnan(b)):
+        return int(math.isnan(a)) - int(math.isnan(b))
+    if isinstance(a, str):
+        a, b = a.encode(), b.encode()
+    return int(a > b) - int(a < b)
+
+
+def compare_keys(a: Sequence[Any], b: Sequence[Any], sort: SortSchema) -> int:
+    for x, y, column in zip(a, b, sort, strict=True):
+        if x is None or y is None:
+            if (x is None) != (y is None):
+                null_sign = -1 if column.nulls is Nulls.FIRST else 1
+                return null_sign if x is None else -null_sign
+            continue
+        result = compare_values(x, y)
+        if result:
+            return -result if column.order is Order.DESC else result
+    return 0
+
+
+def stable_sorted(table: pa.Table, sort: SortSchema) -> pa.Table:
+    """The table in sort order, rows of equal keys as they were."""
+    keys = list(zip(*(table[c.column].to_pylist() for c in sort), strict=True))
+    by_key = functools.cmp_to_key(lambda i, j: compare_keys(keys[i], keys[j], sort))
+    order = sorted(range(len(keys)), key=by_key)
+    return pa.Table.from_batches(
+        [pa.RecordBatch.from_arrays([_take(c, order) for c in table.columns], schema=table.schema)]
+    )
+
+
+def _take(column: pa.ChunkedArray, order: list[int]) -> pa.Array:
+    values = column.to_pylist()
+    return pa.array([values[i] for i in order], column.type)
+
+
+def assert_sorted(table: pa.Table, sort: SortSchema) -> None:
+    keys = list(zip(*(table[c.column].to_pylist() for c in sort), strict=True))
+    for previous, current in itertools.pairwise(keys):
+        assert compare_keys(previous, current, sort) <= 0, (previous, current)

@@ -1,0 +1,306 @@
+"""A second reader of the format, made from SPEC.md alone.
+
+Plain Python, one value at a time, sharing no code with `format`: if it agrees with the real
+reader, the specification says enough. Covers the types whose values have an obvious Python form.
+"""
+
+from __future__ import annotations
+
+import decimal
+import json
+import struct
+from typing import Any
+
+import xxhash
+import zstandard
+
+MASK = (1 << 64) - 1
+INT_KINDS = {
+    **{f"int{b}": (b, True) for b in (8, 16, 32, 64)},
+    **{f"uint{b}": (b, False) for b in (8, 16, 32, 64)},
+    "date32": (32, True), "date64": (64, True), "time32": (32, True), "time64": (64, True),
+    "timestamp": (64, True), "duration": (64, True), "decimal32": (32, True), "decimal64": (64, True),
+}  # fmt: skip
+STORED_AS = {"string_view": "string", "binary_view": "binary", "list_view": "list",
+             "large_list_view": "large_list"}  # fmt: skip
+
+
+def xxh3(data: bytes) -> int:
+    return xxhash.xxh3_64_intdigest(data)
+
+
+class Block:
+    def __init__(self, data: bytes, at: int) -> None:
+        head = data[at : at + 40]
+        (kind, codec, reserved, self.rows, meta_bytes, check, stored, raw, payload_check) = (
+            struct.unpack("<BBHIIIQQQ", head)
+        )
+        self.kind = chr(kind)
+        self.meta = data[at + 40 : at + 40 + meta_bytes]
+        assert reserved == 0
+        assert xxh3(head[:12] + bytes(4) + head[16:] + self.meta) & 0xFFFFFFFF == check
+        payload = data[at + 40 + meta_bytes : at + 40 + meta_bytes + stored]
+        assert xxh3(payload) == payload_check
+        self.raw = zstandard.decompress(payload) if codec == 1 else payload
+        assert len(self.raw) == raw
+        self.end = at + 40 + meta_bytes + stored
+
+
+class Fragment:
+    """All rows of a fragment as lists by column name; integers for temporal types."""
+
+    def __init__(self, data: bytes) -> None:
+        assert data[:8] == b"\x89LSMF\r\n\x1a"
+        assert struct.unpack("<HHI", data[8:16]) == (1, 0, xxh3(data[:12]) & 0xFFFFFFFF)
+        header = Block(data, 16)
+        assert header.kind == "H"
+        self.header = json.loads(header.raw)
+        types = {f["name"]: storage(f["type"]) for f in self.header["schema"]["fields"]}
+        sort = [column["column"] for column in self.header["sort"]]
+        self.columns: dict[str, list[Any]] = {name: [] for name in types}
+        groups: list[int] = []
+        block = Block(data, header.end)
+        while block.kind == "K":
+            for name in sort:
+                self.columns[name] += decode(block, types[name])
+                rows, block = block.rows, Block(data, block.end)
+            groups.append(rows)
+        while block.kind == "C":
+            name = block.raw.decode()
+            for rows in groups:
+                block = Block(data, block.end)
+                assert (block.kind, block.rows) == ("D", rows)
+                self.columns[name] += decode(block, types[name])
+            block = Block(data, block.end)
+        assert block.kind == "F"
+        self.footer = json.loads(block.raw)
+        trailer = data[block.end :]
+        assert len(trailer) == 24
+        footer_offset, total, check = struct.unpack("<QQI", trailer[:20])
+        assert trailer[20:] == b"LSMF"
+        assert check == xxh3(trailer[:16]) & 0xFFFFFFFF
+        assert total == len(data)
+        assert Block(data, footer_offset).kind == "F"
+        self.rows = sum(groups)
+        for name, values in self.columns.items():
+            if not values:
+                self.columns[name] = [None] * self.rows
+        self.types = types
+
+    def row_hash(self) -> int:
+        total = 0
+        for row in range(self.rows):
+            number = 0
+            for name, values in self.columns.items():
+                if values[row] is not None:
+                    number += mix(hash_value(values[row], self.types[name]) ^ xxh3(name.encode()))
+            total += mix(number & MASK)
+        return total & MASK
+
+
+def storage(dtype: dict[str, Any]) -> dict[str, Any]:
+    if dtype["kind"] == "dictionary":
+        return storage(dtype["value"])
+    if dtype["kind"] == "extension":
+        return storage(dtype["storage"])
+    return {**dtype, "kind": STORED_AS.get(dtype["kind"], dtype["kind"])}
+
+
+class Cursor:
+    def __init__(self, block: Block) -> None:
+        self.nodes = list(struct.iter_unpack("<BBBBIQQq", block.meta))
+        self.raw, self.at = block.raw, 0
+
+    def node(self) -> tuple[int, int, int, int, int, int]:
+        encoding, flags, width, reserved, _, length, nulls, param = self.nodes.pop(0)
+        assert reserved == 0
+        return encoding, flags, width, length, nulls, param
+
+    def buffer(self, size: int) -> bytes:
+        data = self.raw[self.at : self.at + size]
+        assert len(data) == size
+        self.at += size + -size % 8
+        return data
+
+
+def decode(block: Block, dtype: dict[str, Any]) -> list[Any]:
+    cursor = Cursor(block)
+    values = node_values(cursor, dtype)
+    assert cursor.at == len(block.raw)
+    assert not cursor.nodes
+    assert len(values) == block.rows
+    return values
+
+
+def bits(data: bytes, length: int) -> list[bool]:
+    return [bool(data[i // 8] >> (i % 8) & 1) for i in range(length)]
+
+
+def planes(data: bytes, width: int, split: bool) -> list[bytes]:
+    count = len(data) // width
+    if split:
+        return [bytes(data[plane * count + i] for plane in range(width)) for i in range(count)]
+    return [data[i * width : (i + 1) * width] for i in range(count)]
+
+
+def integers(cursor: Cursor) -> list[int]:
+    encoding, flags, width, length, _, param = cursor.node()
+    return signed_list(int_body(cursor, encoding, flags, width, length, param))
+
+
+def signed_list(values: list[int]) -> list[int]:
+    return [v - (1 << 64) if v >> 63 else v for v in values]
+
+
+def int_body(
+    cursor: Cursor, encoding: int, flags: int, width: int, length: int, param: int
+) -> list[int]:
+    """64-bit patterns."""
+    if encoding == 2:
+        if width == 0:
+            return [param & MASK] * length
+        stored = planes(cursor.buffer(length * width), width, bool(flags & 2))
+        return [(param + int.from_bytes(value, "little")) & MASK for value in stored]
+    if encoding == 3:
+        values = [param]
+        for step in integers(cursor):
+            values.append(values[-1] + step)
+        return [value & MASK for value in values]
+    assert encoding == 4
+    lengths, values = integers(cursor), integers(cursor)
+    return [value & MASK for n, value in zip(lengths, values, strict=True) for _ in range(n)]
+
+
+def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
+    encoding, flags, width, length, nulls, param = cursor.node()
+    if encoding == 0:
+        assert nulls == length
+        return [None] * length
+    valid = bits(cursor.buffer((length + 7) // 8), length) if flags & 1 else [True] * length
+    assert valid.count(False) == nulls
+    kind = dtype["kind"]
+    if encoding == 5:
+        codes, entries = integers(cursor), node_values(cursor, dtype)
+        values = [entries[code] if ok else None for code, ok in zip(codes, valid, strict=True)]
+    elif encoding in (2, 3, 4):
+        values = [
+            from_pattern(v, dtype) for v in int_body(cursor, encoding, flags, width, length, param)
+        ]
+    elif encoding == 1:
+        values = plain(cursor, kind, dtype, length, param, bool(flags & 2))
+    elif encoding == 6:
+        data, lengths = cursor.buffer(param), integers(cursor)
+        values = [text(piece, kind) for piece in pieces(data, lengths)]
+    elif encoding == 7:
+        counts = integers(cursor)
+        fields = [dtype["key"], dtype["value"]] if kind == "map" else None
+        entry = {"kind": "struct", "fields": fields} if fields else storage(dtype["item"]["type"])
+        values = list(pieces(node_values(cursor, entry), counts))
+    elif encoding == 8:
+        items = node_values(cursor, storage(dtype["item"]["type"]))
+        values = list(pieces(items, [dtype["size"]] * length))
+    else:
+        assert encoding == 9
+        columns = [node_values(cursor, storage(f["type"])) for f in dtype["fields"]]
+        values = [tuple(row) for row in zip(*columns, strict=True)]
+    return [value if ok else None for value, ok in zip(values, valid, strict=True)]
+
+
+def pieces(data: Any, lengths: list[int]) -> Any:
+    at = 0
+    for length in lengths:
+        yield data[at : at + length]
+        at += length
+    assert at == len(data)
+
+
+def text(data: bytes, kind: str) -> str | bytes:
+    return data.decode() if kind in ("string", "large_string") else data
+
+
+def from_pattern(pattern: int, dtype: dict[str, Any]) -> Any:
+    kind = dtype["kind"]
+    if kind == "decimal128":
+        return scaled(pattern - (1 << 64) if pattern >> 63 else pattern, dtype)
+    width, is_signed = INT_KINDS[kind]
+    value = pattern & ((1 << width) - 1)
+    value = value - (1 << width) if is_signed and value >> (width - 1) else value
+    return scaled(value, dtype) if kind.startswith("decimal") else value
+
+
+def scaled(unscaled: int, dtype: dict[str, Any]) -> decimal.Decimal:
+    return decimal.Decimal(unscaled).scaleb(-dtype["scale"], decimal.Context(prec=100))
+
+
+def plain(
+    cursor: Cursor, kind: str, dtype: dict[str, Any], length: int, width: int, split: bool
+) -> list[Any]:
+    if kind == "bool":
+        return list(bits(cursor.buffer((length + 7) // 8), length))
+    if width == 0:
+        return [b""] * length
+    stored = planes(cursor.buffer(length * width), width, split)
+    formats = {"float16": "<e", "float32": "<f", "float64": "<d"}
+    if kind in formats:
+        return [struct.unpack(formats[kind], value)[0] for value in stored]
+    if kind in INT_KINDS and not kind.startswith("decimal"):
+        return [int.from_bytes(value, "little", signed=INT_KINDS[kind][1]) for value in stored]
+    if kind.startswith("decimal"):
+        return [scaled(int.from_bytes(value, "little", signed=True), dtype) for value in stored]
+    return list(stored)
+
+
+def mix(x: int) -> int:
+    for _ in range(2):
+        x ^= x >> 32
+        x = x * 0xD6E8FEB86659FD93 & MASK
+    return x ^ x >> 32
+
+
+def hash_value(value: Any, dtype: dict[str, Any]) -> int:
+    kind = dtype["kind"]
+    if value is None:
+        return 0
+    if kind in ("list", "large_list", "fixed_size_list", "map"):
+        item = (
+            {
+                "kind": "struct",
+                "fields": [{**dtype["key"], "name": "key"}, {**dtype["value"], "name": "value"}],
+            }
+            if kind == "map"
+            else storage(dtype["item"]["type"])
+        )
+        total = len(value) * 0x9E3779B97F4A7C15
+        for j, element in enumerate(value):
+            total += mix((hash_value(element, item) + (j + 1) * 0xC2B2AE3D27D4EB4F) & MASK)
+        return mix(total & MASK)
+    if kind == "struct":
+        total = 1
+        for field, element in zip(dtype["fields"], value, strict=True):
+            if element is not None:
+                total += mix(
+                    hash_value(element, storage(field["type"])) ^ xxh3(field["name"].encode())
+                )
+        return mix(total & MASK)
+    if isinstance(value, float):
+        pattern = (
+            0x7FF8000000000000
+            if value != value
+            else struct.unpack("<Q", struct.pack("<d", value))[0]
+        )
+        return mix(pattern)
+    if isinstance(value, decimal.Decimal):
+        unscaled = int(value.scaleb(dtype["scale"], decimal.Context(prec=100)))
+        x = 0
+        for word in struct.unpack("<4Q", unscaled.to_bytes(32, "little", signed=True)):
+            x = mix(x ^ word)
+        return x
+    if isinstance(value, str | bytes):
+        data = value.encode() if isinstance(value, str) else value
+        if len(data) > 1024:
+            return xxh3(data)
+        total = len(data) * 0x9E3779B97F4A7C15
+        for j in range(0, len(data), 8):
+            total += int.from_bytes(data[j : j + 8], "little") * (mix(j // 8 + 1) | 1)
+        return mix(total & MASK)
+    return mix(int(value) & MASK)
