@@ -1,0 +1,297 @@
+"""The merge against concatenating and sorting, with awkward sizes of everything."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.merge.errors import InputMismatchError, MergeCheckError, RowGroupOvershootError
+from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
+from compactor.merge.merge_input import InputFragment
+from format.errors import CorruptFragmentError, OrderError
+from format.keys import KeyComparator
+from format.reader import FragmentReader
+from format.schema import SortSchema
+from format.writer import WriterOptions
+from tests.support.fragments import (
+    BytesSource,
+    NonSeekableSource,
+    read_random,
+    read_stream,
+    rows_of,
+    sort_schema,
+    write_fragment,
+)
+from tests.support.oracle import stable_sorted
+from tests.support.samples import SAMPLES, sample_array
+from tests.support.strategies import AWKWARD_SIZES, keyed_tables
+
+
+@dataclass
+class MemoryOutput:
+    data: bytearray = field(default_factory=bytearray)
+    state: str = "open"
+
+    def write(self, data: bytes) -> None:
+        assert self.state == "open"
+        self.data += data
+
+    def complete(self) -> None:
+        assert self.state == "open"
+        self.state = "complete"
+
+    def abort(self) -> None:
+        self.state = "aborted"
+
+
+class Merged:
+    """One run of the merge over fragments in memory."""
+
+    def __init__(
+        self, fragments: Sequence[bytes], schema: pa.Schema, sort: SortSchema, **knobs
+    ) -> None:
+        self.outputs: list[MemoryOutput] = []
+        self.opened: list[int] = []
+        options = WriterOptions(
+            knobs.pop("max_rows", 50), knobs.pop("target_row_group_bytes", 1 << 20)
+        )
+        self.settings = MergeSettings(
+            schema,
+            sort,
+            options,
+            **{"target_fragment_bytes": 1 << 30, "scratch_bytes": 1 << 20} | knobs,
+        )
+        self.inputs = [self._input(i, data) for i, data in enumerate(fragments)]
+
+    def run(self) -> MergeResult:
+        return merge_fragments(self.inputs, self.settings, self._open_output)
+
+    def tables(self) -> list[pa.Table]:
+        assert all(output.state == "complete" for output in self.outputs)
+        return [read_random(bytes(output.data)) for output in self.outputs]
+
+    def rows(self) -> list[dict[str, object]]:
+        return [row for table in self.tables() for row in rows_of(table)]
+
+    def _input(self, index: int, data: bytes) -> InputFragment:
+        footer = FragmentReader(BytesSource(data), len(data), "mem").footer
+
+        def open_source() -> NonSeekableSource:
+            self.opened.append(index)
+            return NonSeekableSource(data, 97)
+
+        return InputFragment(f"input {index}", footer.rows, len(data), footer.row_hash, open_source)
+
+    def _open_output(self) -> MemoryOutput:
+        self.outputs.append(MemoryOutput())
+        return self.outputs[-1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    keyed_tables(max_tables=6, max_rows=60),
+    st.sampled_from(AWKWARD_SIZES),
+    st.sampled_from(AWKWARD_SIZES),
+    st.sampled_from([0, 1 << 20]),
+    st.sampled_from([1, 500, 2000, 1 << 30]),
+)
+def test_merging_is_concatenating_and_sorting_stably(
+    case, rows_in: int, rows_out: int, scratch_bytes: int, fragment_bytes: int
+) -> None:
+    tables, sort = case
+    fragments = [
+        write_fragment(stable_sorted(table, sort), sort, WriterOptions(max_rows=rows_in))
+        for table in tables
+    ]
+    merged = Merged(
+        fragments,
+        tables[0].schema,
+        sort,
+        max_rows=rows_out,
+        scratch_bytes=scratch_bytes,
+        target_fragment_bytes=fragment_bytes,
+    )
+    result = merged.run()
+    expected = stable_sorted(pa.concat_tables(tables), sort)
+    assert repr(merged.rows()) == repr(rows_of(expected))
+    assert sorted(merged.opened) == list(range(len(tables)))
+    assert result.rows_in == result.rows_out == expected.num_rows
+    assert_disjoint(result, tables[0].schema, sort, merged.tables())
+    for output in merged.outputs:
+        assert repr(rows_of(read_stream(bytes(output.data)))) == repr(
+            rows_of(read_random(bytes(output.data)))
+        )
+
+
+def assert_disjoint(
+    result: MergeResult, schema: pa.Schema, sort: SortSchema, tables: list[pa.Table]
+) -> None:
+    compare = KeyComparator(schema, sort)
+    keys = []
+    for output, table in zip(result.outputs, tables, strict=True):
+        assert output.footer.rows == table.num_rows > 0
+        keys.append([tuple(repr(row[c.column]) for c in sort) for row in table.to_pylist()])
+        groups = output.footer.row_groups
+        assert compare.key(groups[0].first_key) <= compare.upper(groups[-1].last_key)
+    for before, after in itertools.pairwise(keys):
+        equal_floats = {("-0.0",), ("0.0",)}
+        assert before[-1] != after[0] or before[-1] in equal_floats
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_values_of_every_type_are_carried(name: str) -> None:
+    array = sample_array(name, 6)
+    rows = len(array)
+    whole = pa.table(
+        {"k": pa.array([n * 7 % 5 for n in range(rows)]), "i": pa.array(range(rows)), "v": array}
+    )
+    sort = sort_schema("k,i")
+    size = rows // 3 + 1
+    parts = [whole.slice(start, size) for start in range(0, rows, size)]
+    fragments = []
+    for part in parts:
+        order = sorted(
+            range(part.num_rows), key=lambda r, p=part: (p["k"][r].as_py(), p["i"][r].as_py())
+        )
+        ordered = pa.concat_tables([part.slice(r, 1) for r in order])
+        fragments.append(write_fragment(ordered, sort, WriterOptions(max_rows=3)))
+    merged = Merged(fragments, whole.schema, sort, max_rows=4)
+    merged.run()
+    expected = sorted(rows_of(whole), key=lambda row: (row["k"], row["i"]))
+    assert repr(merged.rows()) == repr(expected)
+
+
+def numbered(start: int, stop: int, step: int = 1, **columns) -> pa.Table:
+    values = list(range(start, stop, step))
+    return pa.table({"k": values} | {n: make(values) for n, make in columns.items()})
+
+
+def test_columns_that_inputs_lack_come_out_null() -> None:
+    parts = [
+        numbered(0, 100, 3, b=lambda v: [f"b{n % 4}" for n in v]),
+        numbered(1, 100, 3, a=lambda v: v, c=lambda v: [None] * len(v)),
+        numbered(2, 100, 3),
+    ]
+    schema = pa.schema(
+        [("k", pa.int64()), ("a", pa.int64()), ("b", pa.string()), ("never", pa.int8())]
+    )
+    parts[1] = parts[1].drop_columns(["c"])
+    merged = Merged(
+        [write_fragment(part, "k", WriterOptions(max_rows=7)) for part in parts],
+        schema,
+        sort_schema("k"),
+    )
+    merged.run()
+    (table,) = merged.tables()
+    assert table.schema.names == ["k", "a", "b"]
+    assert table["a"].to_pylist() == [n if n % 3 == 1 else None for n in range(100)]
+    assert table["b"].to_pylist() == [f"b{n % 4}" if n % 3 == 0 else None for n in range(100)]
+
+
+@pytest.mark.parametrize("inputs", [1, 2, 200])
+def test_all_keys_equal_keeps_input_order_and_makes_one_fragment(inputs: int) -> None:
+    tables = [pa.table({"k": [7] * 5, "n": [i * 5 + j for j in range(5)]}) for i in range(inputs)]
+    merged = Merged(
+        [write_fragment(t, "k", WriterOptions(max_rows=2)) for t in tables],
+        tables[0].schema, sort_schema("k"), target_fragment_bytes=1, max_rows=3,
+    )  # fmt: skip
+    merged.run()
+    assert len(merged.outputs) == 1
+    assert [row["n"] for row in merged.rows()] == list(range(inputs * 5))
+
+
+def test_bytes_do_not_depend_on_window_scratch_or_timing() -> None:
+    tables = [
+        numbered(i, 3000, 5, t=lambda v: [f"text {n}" * (n % 4) for n in v]) for i in range(5)
+    ]
+    fragments = [write_fragment(t, "k", WriterOptions(max_rows=100)) for t in tables]
+    results = []
+    for prefetch_bytes, scratch_bytes in ((1, 0), (1 << 30, 1 << 30), (1 << 20, 4096)):
+        merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=128,
+                        prefetch_bytes=prefetch_bytes, scratch_bytes=scratch_bytes)  # fmt: skip
+        merged.run()
+        results.append([bytes(output.data) for output in merged.outputs])
+    assert results[0] == results[1] == results[2]
+
+
+def test_a_damaged_input_aborts_every_output() -> None:
+    tables = [numbered(i, 1000, 2, t=lambda v: [str(n) for n in v]) for i in range(2)]
+    fragments = [write_fragment(t, "k", WriterOptions(max_rows=50)) for t in tables]
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), target_fragment_bytes=2000)
+    damaged = bytearray(fragments[1])
+    damaged[len(damaged) // 2] ^= 1
+    merged.inputs[1] = InputFragment(
+        "broken one", 500, len(damaged), merged.inputs[1].row_hash,
+        lambda: NonSeekableSource(bytes(damaged)),
+    )  # fmt: skip
+    with pytest.raises(CorruptFragmentError, match="broken one"):
+        merged.run()
+    assert merged.outputs
+    assert {output.state for output in merged.outputs} == {"aborted"}
+
+
+def test_an_input_that_is_not_the_logs_is_refused() -> None:
+    table = numbered(0, 10)
+    merged = Merged([write_fragment(table, "k")], table.schema, sort_schema("k"))
+    original = merged.inputs[0]
+    merged.inputs[0] = InputFragment(
+        "i", 10, original.size_bytes, original.row_hash ^ 1, original.open_source
+    )
+    with pytest.raises(InputMismatchError, match="table's log"):
+        merged.run()
+    assert merged.outputs[0].state == "aborted"
+
+
+def test_rows_lost_on_the_way_are_noticed_before_anything_is_complete(monkeypatch) -> None:
+    tables = [numbered(i, 100, 2, v=lambda v: v) for i in range(2)]
+    merged = Merged([write_fragment(t, "k") for t in tables], tables[0].schema, sort_schema("k"))
+    from compactor.merge import merge as module
+
+    honest = module._Merge._gather
+
+    def swapping(self, name, dtype, order):
+        array = honest(self, name, dtype, order)
+        return array.take(pa.array([1, 0, *range(2, len(array))]))
+
+    monkeypatch.setattr(module._Merge, "_gather", swapping)
+    with pytest.raises(MergeCheckError, match="the inputs are untouched"):
+        merged.run()
+    assert merged.outputs[0].state == "aborted"
+
+
+def test_an_unsorted_input_is_refused(monkeypatch) -> None:
+    from format import writer
+
+    monkeypatch.setattr(writer.FragmentWriter, "_check_order", lambda self, columns: None)
+    bad = write_fragment(pa.table({"k": [1, 3, 2]}), "k")
+    worse = write_fragment(pa.table({"k": [1, 3, 2]}), "k", WriterOptions(max_rows=2))
+    for data in (bad, worse):
+        merged = Merged([data], pa.schema([("k", pa.int64())]), sort_schema("k"))
+        with pytest.raises(OrderError, match="not sorted"):
+            merged.run()
+
+
+def test_inputs_of_another_sort_schema_or_type_are_refused() -> None:
+    table = numbered(0, 10)
+    with pytest.raises(InputMismatchError, match="sorted by"):
+        Merged([write_fragment(table, "k")], table.schema, sort_schema("k:nulls_first")).run()
+    other = pa.schema([("k", pa.int32())])
+    with pytest.raises(InputMismatchError, match="'k' is of type int64"):
+        Merged([write_fragment(table, "k")], other, sort_schema("k")).run()
+
+
+def test_heavy_rows_that_become_neighbours_overshoot() -> None:
+    light = numbered(0, 1000, v=lambda v: ["x"] * len(v))
+    parts = [light, numbered(1000, 1010, v=lambda v: ["y" * 1000] * len(v))]
+    options = WriterOptions(max_rows=50, target_row_group_bytes=5000)
+    merged = Merged([write_fragment(p, "k", options) for p in parts], light.schema, sort_schema("k"),
+                    target_row_group_bytes=1000, max_rows=50)  # fmt: skip
+    with pytest.raises(RowGroupOvershootError):
+        merged.run()
+    assert {output.state for output in merged.outputs} == {"aborted"}
