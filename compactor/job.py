@@ -172,6 +172,7 @@ class _Attempt:
         rows = rows_per_group(
             inputs,
             target_bytes=settings.target_row_group_bytes,
+            target_fragment_bytes=settings.target_fragment_bytes,
             max_rows=settings.max_rows_per_row_group,
             overshoot_factor=OVERSHOOT_FACTOR,
         )

@@ -36,12 +36,18 @@ class CompactionPlan:
 
 
 def rows_per_group(
-    entries: Sequence[FragmentEntry], *, target_bytes: int, max_rows: int, overshoot_factor: int
+    entries: Sequence[FragmentEntry],
+    *,
+    target_bytes: int,
+    target_fragment_bytes: int,
+    max_rows: int,
+    overshoot_factor: int,
 ) -> int:
     """Rows per output row group that keep the heaviest column's chunk near `target_bytes`.
 
     By the inputs' statistics: the average of each column over all inputs, but no more than the
-    densest chunk of any input allows without an overshoot.
+    densest chunk of any input allows without an overshoot; and no more than a fragment of
+    `target_fragment_bytes` has, since fragments end where row groups do.
     """
     rows = max(1, sum(entry.rows for entry in entries))
     names = {name for entry in entries for name in entry.columns}
@@ -52,4 +58,6 @@ def rows_per_group(
     peak = max((entry.peak_row_bytes for entry in entries), default=0)
     by_average = int(target_bytes / average)
     by_peak = overshoot_factor * target_bytes // max(1, peak)
-    return max(1, min(max_rows, by_average, by_peak))
+    stored = max(1, sum(entry.size_bytes for entry in entries))
+    by_fragment = -(-target_fragment_bytes * rows // stored)
+    return max(1, min(max_rows, by_average, by_peak, by_fragment))

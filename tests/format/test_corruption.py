@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import tracemalloc
 from collections.abc import Callable
@@ -204,7 +205,5 @@ def test_random_damage_never_gives_wrong_rows(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 8))):
         at = data.draw(st.integers(0, len(damaged) - 1))
         damaged[at] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(FormatError):
         assert rows_of(read_stream(bytes(damaged))) == rows_of(small_table())
-    except FormatError:
-        pass

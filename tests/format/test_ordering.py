@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
@@ -63,7 +65,7 @@ def test_disorder_and_equal_neighbours_are_found(case) -> None:
     (table,), sort = case
     words = order_words(key_arrays(table, sort), sort)
     values = list(zip(*(table[c.column].to_pylist() for c in sort), strict=True))
-    signs = [compare_keys(a, b, sort) for a, b in zip(values, values[1:], strict=False)]
+    signs = [compare_keys(a, b, sort) for a, b in itertools.pairwise(values)]
     falls = [row + 1 for row, sign in enumerate(signs) if sign > 0]
     assert first_disorder(words) == (falls[0] if falls else None)
     if len(table):

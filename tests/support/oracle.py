@@ -38,15 +38,18 @@ def compare_keys(a: Sequence[Any], b: Sequence[Any], sort: SortSchema) -> int:
 def stable_sorted(table: pa.Table, sort: SortSchema) -> pa.Table:
     """The table in sort order, rows of equal keys as they were."""
     keys = list(zip(*(table[c.column].to_pylist() for c in sort), strict=True))
-    by_key = functools.cmp_to_key(lambda i, j: compare_keys(keys[i], keys[j], sort))
-    order = sorted(range(len(keys)), key=by_key)
+
+    def compare_rows(i: int, j: int) -> int:
+        return compare_keys(keys[i], keys[j], sort)
+
+    order: list[int] = sorted(range(len(keys)), key=functools.cmp_to_key(compare_rows))
     return pa.Table.from_batches(
         [pa.RecordBatch.from_arrays([_take(c, order) for c in table.columns], schema=table.schema)]
     )
 
 
 def _take(column: pa.ChunkedArray, order: list[int]) -> pa.Array:
-    values = column.to_pylist()
+    values: list[Any] = column.to_pylist()
     return pa.array([values[i] for i in order], column.type)
 
 

@@ -1,0 +1,41 @@
+"""Fixtures shared by the whole suite."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.s3_server import S3Server
+
+_buckets = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """One S3 server for the suite; subprocesses and Spark workers find it by the environment."""
+    with S3Server() as server, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AWS_ENDPOINT_URL", server.endpoint_url)
+        environment.setenv("AWS_ACCESS_KEY_ID", "test")
+        environment.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        yield server
+
+
+@pytest.fixture
+def s3_bucket(s3_server: S3Server) -> Iterator[str]:
+    """A fresh bucket; the server's request log begins empty."""
+    name = s3_server.create_bucket(f"bucket-{next(_buckets)}")
+    s3_server.reset()
+    yield name
+    s3_server.reset()
+
+
+@pytest.fixture(params=["local", "s3"])
+def table_url(request: pytest.FixtureRequest, tmp_path) -> str:
+    """The address of a table that does not exist yet, on each kind of store."""
+    if request.param == "local":
+        return str(tmp_path / "table")
+    return f"s3://{request.getfixturevalue('s3_bucket')}/some/table"

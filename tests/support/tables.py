@@ -1,0 +1,60 @@
+"""Tables for tests: rows, files of them, and what the table says afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from compactor.commit_log import CommitLog
+from compactor.ingest import IngestOptions, ingest_file
+from compactor.scan import scan
+from compactor.stores.base import Store
+from format.schema import SortSchema
+from format.writer import WriterOptions
+from tests.support.fragments import sort_schema
+
+SORT = sort_schema("service,ts:desc")
+
+
+def log_rows(rows: int, seed: int) -> pa.Table:
+    """Rows whose keys collide often, within a table and between seeds."""
+    rng = np.random.default_rng(seed)
+    services = [f"service-{n}" for n in rng.integers(0, 4, rows)]
+    return pa.table(
+        {
+            "service": pa.array(services, mask=rng.random(rows) < 0.05),
+            "ts": pa.array(rng.integers(0, 50, rows), pa.timestamp("ms", "UTC")),
+            "id": pa.array([f"{seed}-{n}" for n in range(rows)]),
+            "value": pa.array(rng.random(rows), mask=rng.random(rows) < 0.3),
+        }
+    )
+
+
+def ingest_tables(
+    store: Store,
+    tables: Sequence[pa.Table],
+    folder: Path,
+    *,
+    sort: SortSchema = SORT,
+    rows_per_fragment: int = 1_000_000,
+    max_rows: int = 64,
+) -> CommitLog:
+    """Each table as one file and one commit."""
+    log = CommitLog(store)
+    options = IngestOptions(rows_per_fragment, WriterOptions(max_rows))
+    for index, table in enumerate(tables):
+        path = folder / f"in-{index}.parquet"
+        pq.write_table(table, path)
+        ingest_file(store, log, str(path), sort, options)
+    return log
+
+
+def table_rows(store: Store) -> list[dict[str, Any]]:
+    """All rows in sort order, as a fresh reader sees them."""
+    snapshot = CommitLog(store).current()
+    return [row for batch in scan(store, snapshot) for row in batch.to_pylist()]

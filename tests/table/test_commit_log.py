@@ -1,0 +1,264 @@
+"""Commits: all or nothing, one winner a version, unknown outcomes resolved, inputs revalidated."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from compactor.commit_log import Changes, CommitLog, Prepare
+from compactor.errors import (
+    CommitConflictError,
+    CompactionVoidError,
+    DataError,
+    StoreUnreachableError,
+    TableNotFoundError,
+    UnknownOutcomeError,
+)
+from compactor.names import parse_version, version_key
+from compactor.snapshot import FragmentEntry, Operation, Snapshot, TableMetadata, Version
+from compactor.stores.local import LocalStore
+from tests.support.fragments import sort_schema
+from tests.support.memory_store import MemoryStore
+
+METADATA = TableMetadata(pa.schema([("k", pa.int64())]), sort_schema("k"))
+
+
+class StillClock:
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def now_unix_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def entry(key: str) -> FragmentEntry:
+    return FragmentEntry(key, 0, key, (1, 0), 1, 10, 7, (1,), (2,), 1, 8, 8)
+
+
+def add(*keys: str) -> Prepare:
+    def prepare(snapshot: Snapshot) -> Changes:
+        metadata = METADATA if snapshot.version == 0 else None
+        return Changes(Operation.INGEST, tuple(map(entry, keys)), metadata=metadata)
+
+    return prepare
+
+
+def swap(old: str, new: str) -> Prepare:
+    def prepare(snapshot: Snapshot) -> Changes:
+        if old not in snapshot.fragments:
+            raise CompactionVoidError(old)
+        return Changes(Operation.COMPACT, (entry(new),), (old,))
+
+    return prepare
+
+
+def log_on(store) -> CommitLog:
+    return CommitLog(store, StillClock())
+
+
+def test_versions_are_numbered_from_one_and_replayed_by_others() -> None:
+    store = MemoryStore()
+    log = log_on(store)
+    assert log.refresh().version == 0
+    log.commit(add("a"))
+    assert log.commit(add("b")).version == 2
+    seen = log_on(MemoryStore(store.objects)).current()
+    assert (seen.version, sorted(seen.fragments)) == (2, ["a", "b"])
+    assert seen.metadata == METADATA
+
+
+def test_a_missing_table_is_said_with_what_to_do() -> None:
+    with pytest.raises(TableNotFoundError, match="compactor ingest"):
+        log_on(MemoryStore()).current()
+
+
+def test_a_swap_removes_and_adds_in_one_version() -> None:
+    store = MemoryStore()
+    log = log_on(store)
+    log.commit(add("a", "b"))
+    snapshot = log.commit(swap("a", "c"))
+    assert sorted(snapshot.fragments) == ["b", "c"]
+
+
+def test_a_commit_that_loses_the_race_is_prepared_again_on_the_new_version() -> None:
+    store = MemoryStore()
+    ours, theirs = log_on(store), log_on(MemoryStore(store.objects))
+    ours.commit(add("a"))
+    seen: list[int] = []
+
+    def prepare(snapshot: Snapshot) -> Changes:
+        seen.append(snapshot.version)
+        if len(seen) == 1:
+            theirs.commit(add("b"))
+        return add("c")(snapshot)
+
+    assert sorted(ours.commit(prepare).fragments) == ["a", "b", "c"]
+    assert seen == [1, 2]
+
+
+def test_inputs_are_revalidated_inside_each_retry() -> None:
+    store = MemoryStore()
+    ours, theirs = log_on(store), log_on(MemoryStore(store.objects))
+    ours.commit(add("a"))
+    tries: list[int] = []
+
+    def prepare(snapshot: Snapshot) -> Changes:
+        changes = swap("a", "ours")(snapshot)
+        tries.append(snapshot.version)
+        if len(tries) == 1:
+            theirs.commit(swap("a", "theirs"))
+        return changes
+
+    with pytest.raises(CompactionVoidError):
+        ours.commit(prepare)
+    assert sorted(log_on(store).current().fragments) == ["theirs"]
+
+
+def test_an_unknown_outcome_that_did_land_is_success() -> None:
+    store = MemoryStore()
+    log = log_on(store)
+    log.commit(add("a"))
+    lost = iter([True])
+
+    def lose_the_answer(operation: str, key: str) -> None:
+        if operation == "create:after" and next(lost, False):
+            raise UnknownOutcomeError("no answer")
+
+    store.fault = lose_the_answer
+    assert log.commit(add("b")).version == 2
+    assert log_on(MemoryStore(store.objects)).current().version == 2
+
+
+def test_an_unknown_outcome_that_did_not_land_is_tried_again() -> None:
+    store = MemoryStore()
+    log = log_on(store)
+    lost = iter([True, True])
+
+    def lose_the_request(operation: str, key: str) -> None:
+        if operation == "create:before" and next(lost, False):
+            raise UnknownOutcomeError("no answer")
+
+    store.fault = lose_the_request
+    assert sorted(log.commit(add("a")).fragments) == ["a"]
+
+
+def test_an_unknown_outcome_taken_by_another_writer_is_a_conflict_and_retried() -> None:
+    store = MemoryStore()
+    ours, theirs = log_on(store), log_on(MemoryStore(store.objects))
+    ours.commit(add("a"))
+    lost = iter([True])
+
+    def lose_to_another(operation: str, key: str) -> None:
+        if operation == "create:before" and next(lost, False):
+            theirs.commit(add("b"))
+            raise UnknownOutcomeError("no answer")
+
+    store.fault = lose_to_another
+    snapshot = ours.commit(add("c"))
+    assert snapshot.version == 3
+    assert sorted(snapshot.fragments) == ["a", "b", "c"]
+
+
+def test_a_store_that_stays_silent_is_reported_as_unknown() -> None:
+    store = MemoryStore()
+
+    def silent(operation: str, key: str) -> None:
+        if operation.startswith("create"):
+            raise UnknownOutcomeError("no answer")
+
+    store.fault = silent
+    with pytest.raises(UnknownOutcomeError):
+        log_on(store).commit(add("a"))
+
+
+def test_a_store_that_is_not_reached_changes_nothing() -> None:
+    store = MemoryStore()
+    log_on(store).commit(add("a"))
+    before = dict(store.objects)
+
+    def down(operation: str, key: str) -> None:
+        raise StoreUnreachableError("down")
+
+    store.fault = down
+    with pytest.raises(StoreUnreachableError):
+        log_on(store).commit(add("b"))
+    assert store.objects == before
+
+
+def test_a_writer_that_never_wins_gives_up_with_a_conflict() -> None:
+    store = MemoryStore()
+    ours, theirs = log_on(store), log_on(MemoryStore(store.objects))
+    numbers = iter(range(1000))
+
+    def always_late(snapshot: Snapshot) -> Changes:
+        theirs.commit(add(f"t{next(numbers)}"))
+        return add("o")(snapshot)
+
+    with pytest.raises(CommitConflictError, match="nothing was changed"):
+        ours.commit(always_late)
+
+
+@pytest.mark.parametrize("kind", ["memory", "local"])
+def test_many_writers_at_once_all_get_in_exactly_once(kind: str, tmp_path) -> None:
+    objects: dict[str, bytes] = {}
+    make = (lambda: MemoryStore(objects)) if kind == "memory" else (lambda: LocalStore(tmp_path))
+
+    def write(writer: int) -> None:
+        log = CommitLog(make())
+        for number in range(5):
+            log.commit(add(f"{writer}-{number}"))
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    snapshot = CommitLog(make()).current()
+    assert snapshot.version == 30
+    assert len(snapshot.fragments) == 30
+
+
+def test_a_damaged_log_file_is_named() -> None:
+    store = MemoryStore()
+    log_on(store).commit(add("a"))
+    for data in (b"", b"{}", b"[]", b'{"protocol": 1, "version"', b"\xff\xfe"):
+        store.objects[version_key(1)] = data
+        with pytest.raises(DataError, match=r"_log/00000000000000000001\.json"):
+            log_on(store).current()
+
+
+def test_a_gap_in_the_log_is_an_error_not_a_shorter_table() -> None:
+    store = MemoryStore()
+    log = log_on(store)
+    for name in "abc":
+        log.commit(add(name))
+    del store.objects[version_key(2)]
+    with pytest.raises(DataError, match="version 3 follows version 1"):
+        log_on(store).current()
+
+
+def test_a_log_of_a_newer_protocol_is_refused() -> None:
+    store = MemoryStore()
+    log_on(store).commit(add("a"))
+    data = store.objects[version_key(1)]
+    store.objects[version_key(1)] = data.replace(b'"protocol":1', b'"protocol":99')
+    with pytest.raises(DataError, match="upgrade"):
+        log_on(store).current()
+
+
+def test_a_version_survives_its_own_bytes() -> None:
+    version = Version(3, "id", 5, Operation.COMPACT, (entry("a"),), ("b",), METADATA)
+    assert Version.from_bytes(version.to_bytes(), name="x") == version
+    assert Version.from_bytes(replace(version, metadata=None).to_bytes(), name="x").metadata is None
+
+
+def test_names_are_parsed_as_they_are_built() -> None:
+    assert parse_version(version_key(12)) == 12
+    assert parse_version("_log/12.json") is None
+    assert parse_version("_log/00000000000000000012.json.tmp") is None
