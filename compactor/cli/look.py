@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 
 from compactor.cli.output import echo_json, human_bytes, print_table, progress
 from compactor.commit_log import CommitLog
@@ -18,6 +20,8 @@ from compactor.stores.open import open_store, split_object_url
 from compactor.verify import verify
 from format.keys import Bound
 from format.reader import FragmentReader
+from format.schema import FragmentHeader, SortSchema
+from format.types import storage_type
 
 _MOST_FRAGMENTS = 40
 _KEY_CHARACTERS = 60
@@ -41,7 +45,7 @@ def inspect_command(target: str, show_all: bool, as_json: bool) -> None:
     found = _open(target)
     if isinstance(found, FragmentReader):
         document = _fragment_json(found)
-        echo_json(document) if as_json else _print_fragment(document)
+        echo_json(document) if as_json else _print_fragment(document, found.header)
         return
     store, snapshot = found
     if as_json:
@@ -110,25 +114,47 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     shown = ordered if show_all else ordered[:_MOST_FRAGMENTS]
     columns = [("level", True), ("rows", True), ("bytes", True), ("row groups", True),
                ("fragment", False), ("first key", False), ("last key", False)]  # fmt: skip
-    print_table("fragments", columns, [_fragment_row(entry) for entry in shown])
+    print_table(
+        "fragments",
+        columns,
+        [_fragment_row(e, _key_types(table.schema, table.sort)) for e in shown],
+    )
     if len(shown) < len(ordered):
         click.echo(f"... and {len(ordered) - len(shown)} more (--all shows them)")
 
 
-def _fragment_row(entry: FragmentEntry) -> list[str]:
+def _value_text(value: Any, dtype: pa.DataType) -> str:
+    """Keys hold times as integers; people read dates."""
+    if value is None:
+        return "null"
+    if pa.types.is_temporal(dtype) and isinstance(value, int):
+        integer = pa.int32() if dtype.bit_width == 32 else pa.int64()
+        try:
+            return str(pa.scalar(value, integer).cast(dtype)).replace(" ", "T")
+        except (ValueError, OverflowError):
+            return str(value)  # outside the years that Python has
+    return str(value)
+
+
+def _key_types(schema: pa.Schema, sort: SortSchema) -> list[pa.DataType]:
+    return [storage_type(schema.field(column.column).type) for column in sort]
+
+
+def _fragment_row(entry: FragmentEntry, types: Sequence[pa.DataType]) -> list[str]:
     return [
         str(entry.level),
         f"{entry.rows:,}",
         human_bytes(entry.size_bytes),
         str(entry.row_groups),
         entry.key,
-        _key_text(entry.first_key),
-        _key_text(entry.last_key),
+        _key_text(entry.first_key, types),
+        _key_text(entry.last_key, types),
     ]
 
 
-def _key_text(bound: Bound) -> str:
-    text = " ".join("null" if value is None else str(value) for value in bound)
+def _key_text(bound: Bound, types: Sequence[pa.DataType]) -> str:
+    parts = [_value_text(value, dtype) for value, dtype in zip(bound, types, strict=False)]
+    text = " ".join(parts)
     return text if len(text) <= _KEY_CHARACTERS else text[: _KEY_CHARACTERS - 1] + "…"
 
 
@@ -161,7 +187,8 @@ def _fragment_json(reader: FragmentReader) -> dict[str, Any]:
     }
 
 
-def _print_fragment(document: dict[str, Any]) -> None:
+def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
+    types = _key_types(header.schema, header.sort)
     sort = ", ".join(f"{c['column']} {c['order']} nulls {c['nulls']}" for c in document["sort"])
     click.echo(f"{document['fragment']}, {human_bytes(document['size_bytes'])}")
     click.echo(
@@ -181,7 +208,7 @@ def _print_fragment(document: dict[str, Any]) -> None:
     click.echo("")
     columns = [("row group", True), ("rows", True), ("first key", False), ("last key", False)]
     print_table(None, columns, [
-        [str(index), f"{g['rows']:,}", _key_text(g["first_key"]), _key_text(g["last_key"])]
+        [str(index), f"{g['rows']:,}", _key_text(g["first_key"], types), _key_text(g["last_key"], types)]
         for index, g in enumerate(groups[:_MOST_FRAGMENTS])
     ])  # fmt: skip
     if len(groups) > _MOST_FRAGMENTS:

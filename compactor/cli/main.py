@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 faults found, or the job failed; 2 wrong call; 3 bad file 
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -56,15 +57,15 @@ for _command in (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits."""
+    # Py4J logs tracebacks of what we say in one line ourselves.
+    logging.getLogger().addHandler(logging.NullHandler())
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command line; the exit code."""
     try:
-        cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
+        result = cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -87,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
             "report it)",
             1,
         )
-    return 0
+    return result if isinstance(result, int) else 0  # an int where a command called for an exit
 
 
 def _fail(message: str, exit_code: int) -> int:

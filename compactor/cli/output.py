@@ -34,7 +34,10 @@ def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[l
     for row in rows:
         table.add_row(*row)
     # Files and pipes get whole lines: only a terminal has a width to fold to.
-    Console(highlight=False, width=None if sys.stdout.isatty() else 200, markup=False).print(table)
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
+    with console.capture() as capture:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 @contextmanager

@@ -7,10 +7,11 @@ they write under names of their own, and only the driver commits.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -19,6 +20,11 @@ from compactor.job import Compaction, Outcome, run_compaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_MASTER: Final = re.compile(
+    r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
+)
 
 
 class SparkRunner:
@@ -64,6 +70,11 @@ def open_session(master: str | None) -> SparkSession:
 
     Raises `UsageError` where PySpark or Java is missing, or the master is not understood.
     """
+    if master is not None and not _MASTER.fullmatch(master):
+        raise UsageError(
+            f"--master {master}: not a Spark master; use local[2], local[*], yarn, "
+            "spark://host:port or k8s://https://host:port"
+        )
     try:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession

@@ -1,0 +1,329 @@
+"""The command line as a user meets it: results, errors as one line, exit codes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from compactor.cli.main import run
+from compactor.files.read import open_table_file
+from tests.support.oracle import stable_sorted
+from tests.support.tables import SORT, log_rows
+
+SORT_BY = ["--sort-by", "service,ts:desc"]
+
+
+class Cli:
+    """Runs commands in this process; the last one's output."""
+
+    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
+        self._capfd = capfd
+        self.out = self.err = ""
+
+    def __call__(self, *arguments: object, code: int = 0) -> str:
+        self._capfd.readouterr()
+        exit_code = run([str(argument) for argument in arguments])
+        self.out, self.err = self._capfd.readouterr()
+        assert exit_code == code, (self.out, self.err)
+        assert "Traceback" not in self.err
+        return self.out
+
+    def fails(self, code: int, *arguments: object) -> str:
+        """The one line on stderr."""
+        self(*arguments, code=code)
+        assert self.out == ""
+        lines = self.err.splitlines()
+        assert len(lines) == 1, lines
+        assert lines[0].startswith("compactor: error: ")
+        return lines[0]
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(capfd)
+
+
+def write_parquet(folder: Path, name: str, table: pa.Table) -> Path:
+    path = folder / name
+    pq.write_table(table, path)
+    return path
+
+
+@pytest.fixture
+def table_path(cli: Cli, tmp_path: Path) -> Path:
+    """A table of three overlapping fragments."""
+    files = [write_parquet(tmp_path, f"{n}.parquet", log_rows(100, n)) for n in range(3)]
+    cli("ingest", tmp_path / "t", *files, *SORT_BY)
+    return tmp_path / "t"
+
+
+def test_ingest_compact_verify_export_and_head_agree(
+    cli: Cli, table_url: str, tmp_path: Path
+) -> None:
+    tables = [log_rows(200, n) for n in range(4)]
+    files = [write_parquet(tmp_path, f"{n}.parquet", table) for n, table in enumerate(tables)]
+    report = json.loads(
+        cli("ingest", table_url, *files, *SORT_BY, "--rows-per-fragment", 80, "--json")
+    )
+    assert report == {"version": 4, "files": 4, "rows": 800, "fragments": 12,
+                      "bytes_written": report["bytes_written"]}  # fmt: skip
+    report = json.loads(cli("compact", table_url, "--full", "--master", "in-process", "--json"))
+    assert list(report) == [
+        "version", "tasks", "input_fragments", "output_fragments", "rows_in", "rows_out", "bytes_in",
+        "bytes_out", "gets", "resumed_gets", "restarts", "peak_rss_bytes", "seconds",
+    ]  # fmt: skip
+    figures = (
+        "version",
+        "tasks",
+        "input_fragments",
+        "output_fragments",
+        "rows_in",
+        "rows_out",
+        "gets",
+    )
+    assert [report[name] for name in figures] == [5, 1, 12, 1, 800, 800, 12]
+    verdict = json.loads(cli("verify", table_url, "--json"))
+    assert (verdict["ok"], verdict["rows"], verdict["faults"]) == (True, 800, [])
+    expected = stable_sorted(pa.concat_tables(tables), SORT)
+    cli("export", table_url, tmp_path / "all.parquet")
+    assert pq.read_table(tmp_path / "all.parquet").to_pylist() == expected.to_pylist()
+    head = [json.loads(line) for line in cli("head", table_url, "-n", 7).splitlines()]
+    assert [row["id"] for row in head] == expected["id"].to_pylist()[:7]
+
+
+@pytest.mark.parametrize(
+    "ending", ["parquet", "arrow", "ndjson", "ndjson.zst", "ndjson.gz", "csv", "csv.gz"]
+)
+def test_export_and_ingest_again_in_every_format(
+    cli: Cli, table_path: Path, tmp_path: Path, ending: str
+) -> None:
+    out = tmp_path / f"out.{ending}"
+    cli("export", table_path, out)
+    again = tmp_path / "again"
+    cli("ingest", again, out, *SORT_BY)
+    assert json_rows(cli("head", again, "-n", 1000)) == json_rows(
+        cli("head", table_path, "-n", 1000)
+    )
+
+
+def json_rows(text: str) -> list[dict[str, object]]:
+    """Rows with their times as times: text files have no milliseconds type."""
+    rows = [json.loads(line) for line in text.splitlines()]
+    return [row | {"ts": dt.datetime.fromisoformat(row["ts"])} for row in rows]
+
+
+def test_export_of_an_uncompacted_table_is_sorted_and_may_project(
+    cli: Cli, table_path: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.arrow"
+    cli("export", table_path, out, "--columns", "id,service")
+    expected = stable_sorted(pa.concat_tables([log_rows(100, n) for n in range(3)]), SORT)
+    with open_table_file(str(out)) as file:
+        actual = pa.Table.from_batches(file)
+    assert actual.column_names == ["id", "service"]
+    assert actual["id"].to_pylist() == expected["id"].to_pylist()
+
+
+def test_exported_parquet_says_how_it_is_sorted(cli: Cli, table_path: Path, tmp_path: Path) -> None:
+    cli("export", table_path, tmp_path / "o.parquet")
+    sorting = pq.ParquetFile(tmp_path / "o.parquet").metadata.row_group(0).sorting_columns
+    found = [(s.column_index, s.descending, s.nulls_first) for s in sorting]
+    assert found == [(0, False, False), (1, True, False)]
+
+
+def test_inspect_shows_a_table_and_a_fragment(cli: Cli, table_path: Path) -> None:
+    shown = cli("inspect", table_path)
+    assert "sorted by service, ts:desc" in shown
+    assert "3 fragments, 300 rows" in shown
+    assert "3 overlapping pairs" in shown
+    document = json.loads(cli("inspect", table_path, "--json"))
+    assert (document["rows"], len(document["fragments"])) == (300, 3)
+    fragment = table_path / document["fragments"][0]["key"]
+    assert "columns, in file order" in cli("inspect", fragment)
+    detail = json.loads(cli("inspect", fragment, "--json"))
+    assert [column["name"] for column in detail["columns"]] == ["service", "ts", "id", "value"]
+
+
+def test_compacting_a_disjoint_table_says_there_is_nothing_to_do(
+    cli: Cli, table_path: Path
+) -> None:
+    cli("compact", table_path, "--master", "in-process")
+    assert "nothing to compact" in cli("compact", table_path, "--master", "in-process")
+
+
+def test_files_of_other_columns_join_the_table(cli: Cli, table_path: Path, tmp_path: Path) -> None:
+    extra = (
+        log_rows(50, 9).drop_columns(["value"]).append_column("new", pa.array(range(50), pa.int8()))
+    )
+    cli("ingest", table_path, write_parquet(tmp_path, "extra.parquet", extra))
+    cli("compact", table_path, "--master", "in-process")
+    rows = [json.loads(line) for line in cli("head", table_path, "-n", 1000).splitlines()]
+    assert len(rows) == 350
+    assert sum(row["new"] is not None for row in rows) == 50
+    assert all((row["value"] is None) or (row["new"] is None) for row in rows)
+    assert json.loads(cli("verify", table_path, "--json"))["ok"]
+
+
+def test_ndjson_types_come_from_the_whole_file_and_fit_the_tables(cli: Cli, tmp_path: Path) -> None:
+    first = tmp_path / "a.ndjson"
+    first.write_text(
+        '{"k":1,"v":null}\n{"k":2,"v":3}\n\n{"k":3,"v":0.5,"t":"2024-01-01T00:00:00.5Z"}\n'
+    )
+    cli("ingest", tmp_path / "t", first, "--sort-by", "k")
+    second = tmp_path / "b.ndjson.zst"
+    second.write_bytes(zstandard.compress(b'{"k":0,"v":7,"t":"2023-01-01T00:00:00+01:00"}\n'))
+    cli("ingest", tmp_path / "t", second)
+    rows = [json.loads(line) for line in cli("head", tmp_path / "t").splitlines()]
+    assert rows[0] == {"k": 0, "v": 7.0, "t": "2022-12-31T23:00:00.000000Z"}
+    assert [row["v"] for row in rows] == [7.0, None, 3.0, 0.5]
+
+
+# --- errors ---------------------------------------------------------------------------------
+
+
+def test_a_missing_table_file_or_column_is_one_clear_line(
+    cli: Cli, table_path: Path, tmp_path: Path
+) -> None:
+    assert "no table here" in cli.fails(5, "compact", tmp_path / "none", "--master", "in-process")
+    assert "no such file" in cli.fails(3, "ingest", table_path, tmp_path / "none.csv")
+    assert "'nope'" in cli.fails(2, "head", table_path, "--columns", "nope")
+    assert "known endings" in cli.fails(2, "export", table_path, tmp_path / "out.xls")
+    assert "folder does not exist" in cli.fails(3, "export", table_path, tmp_path / "no" / "o.csv")
+
+
+def test_creating_a_table_needs_its_sort_schema(cli: Cli, tmp_path: Path) -> None:
+    file = write_parquet(tmp_path, "a.parquet", log_rows(3, 0))
+    assert "--sort-by" in cli.fails(5, "ingest", tmp_path / "t", file)
+    assert "'nope' is not in the file" in cli.fails(
+        3, "ingest", tmp_path / "t", file, "--sort-by", "nope"
+    )
+    assert "'up' is not one of" in cli.fails(
+        2, "ingest", tmp_path / "t", file, "--sort-by", "id:up"
+    )
+    assert not (tmp_path / "t" / "_log").exists()
+
+
+def test_another_sort_schema_than_the_tables_is_refused(
+    cli: Cli, table_path: Path, tmp_path: Path
+) -> None:
+    file = write_parquet(tmp_path, "a.parquet", log_rows(3, 0))
+    assert "sorted by service, ts:desc" in cli.fails(
+        2, "ingest", table_path, file, "--sort-by", "ts"
+    )
+
+
+def test_a_type_conflict_names_file_column_and_both_types(
+    cli: Cli, table_path: Path, tmp_path: Path
+) -> None:
+    file = write_parquet(
+        tmp_path, "bad.parquet", log_rows(3, 0).set_column(3, "value", pa.array(["x"] * 3))
+    )
+    line = cli.fails(3, "ingest", table_path, file)
+    assert all(word in line for word in ("bad.parquet", "'value'", "string", "double"))
+    assert json.loads(cli("verify", table_path, "--json"))["version"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.ndjson", b'{"k":1}\n{"k":\n', "line 2"),
+        ("a.ndjson", b'{"k":1}\n{"k":"x"}\n', "line 2"),
+        ("a.ndjson", b'{"k":"\xff"}\n', "UTF"),
+        ("a.ndjson", b"", "no rows"),
+        ("a.csv", b"", "empty"),
+        ("a.csv", b"k,k\n1,2\n", "unique"),
+        ("a.csv", b"k,v\n1\n", "2 columns"),
+        ("a.csv.gz", gzip.compress(b"k\n1\n" * 999)[:-10], "cut off"),
+        ("a.csv.zst", zstandard.compress(b"k\n1\n" * 999)[:-10], "cut off"),
+        ("a.parquet", b"PAR1 not really", "cannot be read"),
+        ("a.arrow", b"nonsense", "cannot be read"),
+        ("a.txt", b"hello", "known endings"),
+    ],
+)
+def test_bad_files_are_named_and_leave_nothing(
+    cli: Cli, tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    line = cli.fails(3, "ingest", tmp_path / "t", tmp_path / name, "--sort-by", "k")
+    assert name in line
+    assert message in line
+    assert not (tmp_path / "t" / "_log").exists()
+
+
+def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Path) -> None:
+    fragments = sorted((table_path / "data").iterdir())
+    flipped, cut, gone = fragments
+    data = bytearray(flipped.read_bytes())
+    data[len(data) // 2] ^= 1
+    flipped.write_bytes(data)
+    cut.write_bytes(cut.read_bytes()[:-100])
+    gone.unlink()
+    verdict = json.loads(cli("verify", table_path, "--json", code=1))
+    assert len(verdict["faults"]) == 3
+    for path, cause in ((flipped, "checksum"), (cut, "truncated"), (gone, "no such file")):
+        assert any(str(path) in fault and cause in fault for fault in verdict["faults"]), cause
+    assert "FAULTS" in cli("verify", table_path, code=1)
+    line = cli.fails(1, "compact", table_path, "--master", "in-process")
+    assert "the table is as it was" in line
+    cli.fails(3, "export", table_path, table_path.parent / "out.csv")
+    assert not (table_path.parent / "out.csv").exists()
+    assert "truncated" in cli.fails(3, "inspect", cut)
+
+
+def test_not_a_fragment_is_said(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "x.frag").write_text("hello")
+    assert "not a fragment" in cli.fails(3, "inspect", tmp_path / "x.frag")
+    assert "no such file" in cli.fails(4, "inspect", tmp_path / "none.frag")
+
+
+@pytest.mark.parametrize("address", ["gs://bucket/x", "s3://", "s3:/bucket/x", "http://host/x"])
+def test_addresses_of_other_kinds_are_refused(cli: Cli, address: str) -> None:
+    assert address in cli.fails(2, "compact", address)
+
+
+def test_an_unreachable_or_missing_store_is_one_clear_line(
+    cli: Cli, s3_bucket: str, monkeypatch
+) -> None:
+    assert "no such bucket" in cli.fails(4, "inspect", "s3://not-there/t")
+    assert "neither a table nor a fragment" in cli.fails(5, "inspect", f"s3://{s3_bucket}/t")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert "cannot connect to http://127.0.0.1:9" in cli.fails(4, "verify", f"s3://{s3_bucket}/t")
+
+
+def test_settings_out_of_range_are_named(cli: Cli, table_path: Path) -> None:
+    assert "compression_level" in cli.fails(2, "compact", table_path, "--compression-level", 99)
+    assert "target_fragment_bytes" in cli.fails(
+        2, "compact", table_path, "--target-fragment-bytes", 0
+    )
+    assert "not a Spark master" in cli.fails(2, "compact", table_path, "--master", "nonsense")
+
+
+def test_wrong_calls_show_usage_and_exit_with_2(cli: Cli) -> None:
+    cli("compact", code=2)
+    assert "Missing argument 'TABLE'" in cli.err
+    cli("ingest", "t", "f", "--bogus", code=2)
+    assert "No such option" in cli.err
+
+
+@pytest.mark.parametrize("command", ["ingest", "compact", "export", "head", "inspect", "verify"])
+def test_every_command_teaches_by_examples(cli: Cli, command: str) -> None:
+    shown = cli(command, "--help")
+    assert "Examples:" in shown
+    assert f"compactor {command}" in shown
+
+
+def test_a_reader_that_stops_early_is_no_error(table_path: Path) -> None:
+    command = f"{sys.executable} -m compactor.cli.main head {table_path} -n 300 | head -n 1"
+    shell = ["bash", "-o", "pipefail", "-c", command]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 1

@@ -1,0 +1,121 @@
+"""Compactions as Spark tasks, on local folders and S3; the session starts once for the suite."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from compactor.commit_log import CommitLog
+from compactor.compact import compact
+from compactor.config import CompactionSettings
+from compactor.errors import JobError
+from compactor.spark.runner import SparkRunner, open_session
+from compactor.stores.local import LocalStore
+from compactor.stores.open import open_store
+from compactor.verify import verify
+from tests.support.oracle import stable_sorted
+from tests.support.tables import SORT, ingest_tables, log_rows, table_rows
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def runner(s3_server) -> Iterator[SparkRunner]:
+    session = open_session("local[2]")
+    yield SparkRunner(session)
+    session.stop()
+
+
+def split_by_service(seed: int) -> list[pa.Table]:
+    """Two tables whose key ranges do not meet, so that a plan has two groups."""
+    rows = log_rows(400, seed).to_pylist()
+    schema = log_rows(1, 0).schema
+    low = [row for row in rows if row["service"] in ("service-0", "service-1")]
+    high = [row for row in rows if row["service"] in ("service-2", "service-3")]
+    return [pa.Table.from_pylist(part, schema) for part in (low, high)]
+
+
+def test_groups_of_overlapping_fragments_run_as_tasks_with_one_get_an_input(
+    runner: SparkRunner, s3_server, s3_bucket: str, tmp_path: Path
+) -> None:
+    store = open_store(f"s3://{s3_bucket}/t")
+    tables = [part for seed in range(8) for part in split_by_service(seed)]
+    log = ingest_tables(store, tables, tmp_path)
+    inputs = sorted(f"t/{key}" for key in log.current().fragments)
+    s3_server.reset()
+    report = compact(store, log, runner, CompactionSettings())
+    assert (report.tasks, report.input_fragments, report.output_fragments) == (2, 16, 2)
+    assert sorted(r.key for r in s3_server.requests("GET", "t/data/")) == inputs
+    assert report.totals["gets"] == 16
+    assert report.totals["peak_rss_bytes"] > 0
+    assert table_rows(store) == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
+    assert verify(store, CommitLog(store).current()).faults == []
+
+
+def test_a_damaged_input_fails_the_job_with_its_place_and_changes_nothing(
+    runner: SparkRunner, tmp_path: Path
+) -> None:
+    store = LocalStore(tmp_path / "t")
+    log = ingest_tables(store, [log_rows(60, seed) for seed in range(3)], tmp_path)
+    before = log.current()
+    victim = tmp_path / "t" / sorted(before.fragments)[0]
+    victim.write_bytes(victim.read_bytes()[:-5])
+    with pytest.raises(JobError, match=victim.name) as caught:
+        compact(store, log, runner, CompactionSettings())
+    assert "\n" not in str(caught.value)
+    assert CommitLog(store).current() == before
+
+
+def test_a_compaction_killed_at_any_time_leaves_the_table_as_it_was_or_done(tmp_path: Path) -> None:
+    """SIGKILL of the whole process group, in process so that moments are many and cheap."""
+    store = LocalStore(tmp_path / "t")
+    tables = [log_rows(20_000, seed) for seed in range(4)]
+    log = ingest_tables(store, tables, tmp_path)
+    ids = sorted(row_id for table in tables for row_id in table["id"].to_pylist())
+    fragments = set(log.current().fragments)
+    command = [sys.executable, "-m", "compactor.cli.main", "compact", str(tmp_path / "t"),
+               "--full", "--master", "in-process"]  # fmt: skip
+    killed = 0
+    for delay in (0.45, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9):
+        process = subprocess.Popen(
+            command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL
+        )
+        time.sleep(delay)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            killed += 1
+        process.wait()
+        snapshot = CommitLog(store).current()
+        done = snapshot.version > len(tables)
+        assert done != (set(snapshot.fragments) == fragments)
+        assert verify(store, snapshot).faults == []
+        if done:
+            break
+    assert killed
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    assert sorted(row["id"] for row in table_rows(store)) == ids
+
+
+def test_spark_submit_runs_the_same_command(s3_server, s3_bucket: str, tmp_path: Path) -> None:
+    url = f"s3://{s3_bucket}/t"
+    store = open_store(url)
+    tables = [log_rows(50, seed) for seed in range(3)]
+    ingest_tables(store, tables, tmp_path)
+    script = ROOT / "deploy" / "spark-submit" / "submit.sh"
+    environment = os.environ | {"PYTHON": sys.executable}
+    done = subprocess.run(
+        [str(script), "--master", "local[2]", "--", "compact", url, "--full", "--json"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert '"rows_out": 150' in done.stdout
+    assert table_rows(store) == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
