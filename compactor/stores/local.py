@@ -95,6 +95,8 @@ class LocalStore:
         # Only the folder that the prefix names can hold matches.
         folder = prefix.rpartition("/")[0]
         top = self._root / folder if folder else self._root
+        if folder and not top.is_dir():
+            return
         yield from _walk(top, f"{folder}/" if folder else "", prefix, start_after)
 
     def delete(self, key: str) -> None:

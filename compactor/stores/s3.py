@@ -134,7 +134,7 @@ class S3Store:
         return ObjectInfo(key, len(data), response["ETag"], 0.0)
 
     def start_upload(self, key: str) -> S3Upload:
-        return S3Upload(self, key, self._part_bytes)
+        return S3Upload(self, check_key(key), self._part_bytes)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         arguments: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}

@@ -1,0 +1,235 @@
+"""One contract, run on every store: the local folder, S3, and the store in memory tests use."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import (
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    UsageError,
+)
+from compactor.stores.base import Store
+from compactor.stores.local import LocalStore
+from compactor.stores.metered import MeteredStore, StoreMetrics
+from compactor.stores.open import open_store
+from compactor.stores.s3 import S3Store
+from tests.support.memory_store import MemoryStore
+
+DATA = bytes(range(256)) * 40
+
+
+@pytest.fixture(params=["local", "s3", "metered", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "local":
+        yield LocalStore(tmp_path / "root")
+    elif request.param == "s3":
+        yield S3Store(request.getfixturevalue("s3_bucket"), "a prefix/ü")
+    elif request.param == "metered":
+        yield MeteredStore(LocalStore(tmp_path / "root"), StoreMetrics())
+    else:
+        yield MemoryStore()
+
+
+def put(store: Store, key: str, data: bytes = b"x") -> None:
+    with store.start_upload(key) as upload:
+        upload.write(data)
+        upload.complete()
+
+
+def read_all(stream, piece: int = 1000) -> bytes:
+    pieces = []
+    while data := stream.read(piece):
+        assert len(data) <= piece
+        pieces.append(data)
+    assert stream.read(piece) == b""
+    stream.close()
+    return b"".join(pieces)
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, len(DATA)])
+def test_what_is_uploaded_is_streamed_back(store: Store, size: int) -> None:
+    put(store, "data/k", DATA[:size])
+    stream = store.open_stream("data/k")
+    assert stream.size_bytes == size
+    assert read_all(stream) == DATA[:size]
+    assert store.read("data/k") == DATA[:size]
+    assert store.head("data/k").size_bytes == size
+
+
+@pytest.mark.parametrize("start", [0, 1, 5000, len(DATA) - 1, len(DATA), len(DATA) + 10])
+def test_a_stream_may_start_anywhere(store: Store, start: int) -> None:
+    put(store, "k", DATA)
+    stream = store.open_stream("k", start=start)
+    assert stream.size_bytes == max(0, len(DATA) - start)
+    assert read_all(stream) == DATA[start:]
+
+
+@pytest.mark.parametrize(
+    ("start", "length"),
+    [(0, 0), (0, 1), (0, 10**9), (100, 50), (10239, 1), (10239, 9), (10240, 1), (10**6, 5)],
+)
+def test_ranges_give_exactly_their_bytes_and_fewer_only_at_the_end(
+    store: Store, start: int, length: int
+) -> None:
+    put(store, "k", DATA)
+    assert store.read_range("k", start, length) == DATA[start : start + length]
+
+
+def test_uploads_of_many_writes_and_parts_round_trip(store: Store) -> None:
+    pieces = [bytes([n]) * (700_001 + n) for n in range(30)]
+    with store.start_upload("big") as upload:
+        for piece in pieces:
+            upload.write(memoryview(piece))
+        info = upload.complete()
+    assert info.size_bytes == sum(map(len, pieces))
+    assert store.read("big") == b"".join(pieces)
+
+
+@pytest.mark.parametrize("size", [10, 20 << 20])
+def test_an_upload_is_invisible_until_complete_and_gone_after_abort(
+    store: Store, size: int
+) -> None:
+    upload = store.start_upload("k")
+    upload.write(bytes(size))
+    assert list(store.list("")) == []
+    with pytest.raises(ObjectNotFoundError):
+        store.head("k")
+    upload.abort()
+    upload.abort()
+    assert list(store.list("")) == []
+
+
+def test_leaving_an_upload_by_an_exception_aborts_it(store: Store) -> None:
+    with pytest.raises(RuntimeError), store.start_upload("k") as upload:
+        upload.write(b"x")
+        raise RuntimeError
+    assert list(store.list("")) == []
+
+
+def test_abort_after_complete_is_harmless(store: Store) -> None:
+    upload = store.start_upload("k")
+    upload.write(b"x")
+    upload.complete()
+    upload.abort()
+    assert store.read("k") == b"x"
+
+
+def test_create_makes_what_is_absent_and_refuses_what_exists(store: Store) -> None:
+    assert store.create("_log/1.json", b"one").size_bytes == 3
+    with pytest.raises(ObjectExistsError):
+        store.create("_log/1.json", b"two")
+    assert store.read("_log/1.json") == b"one"
+
+
+def test_of_many_creators_exactly_one_wins(store: Store) -> None:
+    winners: list[int] = []
+    barrier = threading.Barrier(12)
+
+    def create(number: int) -> None:
+        barrier.wait()
+        try:
+            store.create("_log/1.json", str(number).encode())
+        except ObjectExistsError:
+            return
+        winners.append(number)
+
+    threads = [threading.Thread(target=create, args=(n,)) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if isinstance(store, MemoryStore):
+        assert winners  # not atomic between threads; only protocols are tested on it
+    else:
+        assert [str(n).encode() for n in winners] == [store.read("_log/1.json")]
+
+
+def test_listing_is_in_byte_order_by_prefix_and_after_a_key(store: Store) -> None:
+    keys = ["a.b", "a/b", "a/b.c", "a0", "b/c/d", "b/c0", "b/é", "b/z", "c", "ü", "日"]
+    for key in reversed(keys):
+        put(store, key)
+
+    def listed(prefix: str, start_after: str | None = None) -> list[str]:
+        return [info.key for info in store.list(prefix, start_after=start_after)]
+
+    expected = sorted(keys, key=str.encode)
+    assert listed("") == expected
+    for prefix in ("a", "a/", "a/b", "b/c", "b/", "zzz", "b/c/d/e"):
+        assert listed(prefix) == [key for key in expected if key.startswith(prefix)]
+    for after in (*keys, "a/", "a1", "b/c/", "b/d", "0", "zz"):
+        rest = [key for key in expected if key.encode() > after.encode()]
+        assert listed("", after) == rest
+        assert listed("b/", after) == [key for key in rest if key.startswith("b/")]
+
+
+def test_a_long_listing_is_complete(store: Store) -> None:
+    keys = [f"_log/{n:020d}.json" for n in range(1, 1203 if isinstance(store, S3Store) else 300)]
+    for key in keys:
+        store.create(key, b"{}")
+    assert [info.key for info in store.list("_log/")] == keys
+    assert [info.key for info in store.list("_log/", start_after=keys[-3])] == keys[-2:]
+
+
+def test_deleting_twice_is_no_error(store: Store) -> None:
+    put(store, "a/k")
+    store.delete("a/k")
+    store.delete("a/k")
+    store.delete("never/was")
+    assert list(store.list("")) == []
+
+
+def test_absent_objects_are_said_to_be_absent(store: Store) -> None:
+    put(store, "there")
+    for call in (
+        store.read,
+        store.head,
+        store.open_stream,
+        lambda key: store.read_range(key, 0, 1),
+    ):
+        with pytest.raises(ObjectNotFoundError):
+            call("not/there")
+
+
+def test_a_replaced_object_has_another_etag_and_pinned_reads_notice(store: Store) -> None:
+    put(store, "k", b"one")
+    before = store.head("k").etag
+    assert read_all(store.open_stream("k", if_match=before)) == b"one"
+    put(store, "k", b"other")
+    assert store.head("k").etag != before
+    for start in (0, 1):
+        with pytest.raises(ObjectChangedError):
+            store.open_stream("k", start=start, if_match=before)
+
+
+@pytest.mark.parametrize(
+    "key", ["", "/abs", "a//b", "../up", "a/../b", "a/", ".", "a/./b", "nul\0"]
+)
+def test_keys_that_lead_astray_are_refused(store: Store, key: str) -> None:
+    if isinstance(store, MemoryStore):
+        pytest.skip("a dictionary has no paths")
+    for call in (store.read, store.delete, store.start_upload):
+        with pytest.raises(UsageError):
+            call(key)
+
+
+def test_stores_survive_pickling(store: Store) -> None:
+    if isinstance(store, MemoryStore | MeteredStore):
+        pytest.skip("not sent to tasks")
+    put(store, "k", b"v")
+    twin = pickle.loads(pickle.dumps(store))
+    assert twin.url == store.url
+    assert twin.read("k") == b"v"
+
+
+def test_an_address_leads_to_its_store(store: Store) -> None:
+    if isinstance(store, MemoryStore | MeteredStore):
+        pytest.skip("has no address")
+    put(store, "k", b"v")
+    assert open_store(store.url).read("k") == b"v"
