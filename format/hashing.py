@@ -46,8 +46,8 @@ def mix(values: U64) -> U64:
     return out
 
 
-_WORD_KEYS: Final = mix(np.arange(1, _LONG_BYTES // 8 + 1, dtype=np.uint64)) | np.uint64(1)
-_TAIL_MASKS: Final = np.array([(1 << (8 * n)) - 1 for n in range(8)] + [_MASK], dtype=np.uint64)
+_WORD_KEYS: Final = mix(np.arange(1, _LONG_BYTES // 8 + 2, dtype=np.uint64)) | np.uint64(1)
+_TAIL_MASKS: Final = np.array([(1 << (8 * n)) - 1 for n in range(8)], dtype=np.uint64)
 
 
 def column_contributions(name: str, array: pa.Array) -> U64:
@@ -178,18 +178,22 @@ def _add_words(
 ) -> None:
     """sums[i] += sum over j of word[i, j] * key[j]; one pass over the rows for each word index."""
     words = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded.data, strides=(1,))
-    counts = (lengths + 7) // 8
-    rows = np.flatnonzero(counts)
-    at, left = starts[rows], lengths[rows]
-    for j in range(int(counts.max(initial=0))):
-        if j:
-            keep = left > 8 * j
-            if not keep.all():
-                rows, at, left = rows[keep], at[keep], left[keep]
-        loaded = words[at + 8 * j]
-        loaded &= _TAIL_MASKS[np.minimum(left - 8 * j, 8)]
+    whole = lengths >> 3
+    # Rows by falling number of words: those that still have a j-th word are the first ones.
+    order = np.argsort(whole.astype(np.uint8), kind="stable")[::-1]
+    at, whole = starts[order], whole[order]
+    with_more = len(whole) - np.cumsum(np.bincount(whole))
+    totals = np.zeros(len(whole), dtype=np.uint64)
+    for j, rows in enumerate(with_more[:-1]):
+        loaded = words[at[:rows]]
         loaded *= _WORD_KEYS[j]
-        sums[rows] += loaded
+        totals[:rows] += loaded
+        at[:rows] += 8
+    tails = words[at]
+    tails &= _TAIL_MASKS[lengths[order] & 7]
+    tails *= _WORD_KEYS[whole]
+    totals += tails
+    sums[order] += totals
 
 
 def _hash_nested(array: pa.Array) -> U64:
