@@ -2,7 +2,7 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java demo test lint workload clean distclean
+.PHONY: help setup environment java demo test lint bench workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ lint: environment  ## ruff check, ruff format, mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: setup  ## 4 million rows, 16 fragments, one Spark task: rows/s and peak RSS
+	$(BIN)/python -m bench.bench_compaction $(BENCH)
 
 workload: environment  ## realistic log files in .demo/logs (WORKLOAD="--rows 4000000 --files 16")
 	$(BIN)/python -m bench.workload --out .demo/logs $(WORKLOAD)

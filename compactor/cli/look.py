@@ -130,7 +130,9 @@ def _value_text(value: Any, dtype: pa.DataType) -> str:
     if pa.types.is_temporal(dtype) and isinstance(value, int):
         integer = pa.int32() if dtype.bit_width == 32 else pa.int64()
         try:
-            return str(pa.scalar(value, integer).cast(dtype)).replace(" ", "T")
+            return (
+                str(pa.scalar(value, integer).cast(dtype)).replace(" ", "T").replace("+00:00", "Z")
+            )
         except (ValueError, OverflowError):
             return str(value)  # outside the years that Python has
     return str(value)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from compactor.snapshot import FragmentEntry
+
+_ROW_GROUPS_PER_FRAGMENT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,8 @@ def rows_per_group(
     """Rows per output row group that keep the heaviest column's chunk near `target_bytes`.
 
     By the inputs' statistics: the average of each column over all inputs, but no more than the
-    densest chunk of any input allows without an overshoot; and no more than a fragment of
-    `target_fragment_bytes` has, since fragments end where row groups do.
+    densest chunk of any input allows without an overshoot; and no more than a quarter
+    of a fragment of `target_fragment_bytes`, since fragments end where row groups do.
     """
     rows = max(1, sum(entry.rows for entry in entries))
     names = {name for entry in entries for name in entry.columns}
@@ -59,5 +62,5 @@ def rows_per_group(
     by_average = int(target_bytes / average)
     by_peak = overshoot_factor * target_bytes // max(1, peak)
     stored = max(1, sum(entry.size_bytes for entry in entries))
-    by_fragment = -(-target_fragment_bytes * rows // stored)
+    by_fragment = target_fragment_bytes * rows // (stored * _ROW_GROUPS_PER_FRAGMENT)
     return max(1, min(max_rows, by_average, by_peak, by_fragment))
