@@ -15,6 +15,8 @@ from format.types import type_to_json
 def merged_schema(table: pa.Schema | None, file: pa.Schema, path: str) -> pa.Schema:
     """The table's schema after taking in the file's: its types stay, new columns come last.
 
+    A column that had no values in any file so far takes the file's type.
+
     Raises `InputError` naming file, column and both types where the file's values cannot become the
     table's without loss, or where the format has no form for a type.
     """
@@ -27,7 +29,7 @@ def merged_schema(table: pa.Schema | None, file: pa.Schema, path: str) -> pa.Sch
         except SchemaError as error:
             raise InputError(f"{path}: column {field.name!r}: {error}") from error
         known = fields.get(field.name)
-        if known is None:
+        if known is None or pt.is_null(known.type):
             fields[field.name] = pa.field(field.name, _table_type(field.type))
         elif not can_widen(field.type, known.type):
             raise InputError(

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from compactor.clock import Ids, random_id
 from compactor.config import CompactionSettings
-from compactor.errors import CompactorError, JobError
+from compactor.errors import CompactorError, JobError, StoreUnreachableError, UnknownOutcomeError
 from compactor.merge.errors import RowGroupOvershootError
 from compactor.merge.merge import OVERSHOOT_FACTOR, MergeResult, MergeSettings, merge_fragments
 from compactor.merge.merge_input import InputFragment
@@ -131,11 +131,14 @@ def run_in_process(compactions: Sequence[Compaction]) -> list[Outcome]:
 def run_compaction(compaction: Compaction) -> Outcome:
     """One attempt at a compaction.
 
-    Damaged inputs and refusals of the store end in `failure`; they would fail again. Anything
-    unforeseen is raised, for the engine to try again elsewhere.
+    Damaged inputs and refusals of the store end in `failure`; they would fail again. What may pass
+    (`StoreUnreachableError`, `UnknownOutcomeError`) and what is unforeseen is raised, for the engine to
+    try again.
     """
     try:
         return _Attempt(compaction, open_store(compaction.table_url)).run()
+    except (StoreUnreachableError, UnknownOutcomeError):
+        raise
     except (CompactorError, FormatError) as error:
         return Outcome(compaction.compaction_id, failure=f"{type(error).__name__}: {error}")
 

@@ -92,6 +92,7 @@ class _ScanInput:
     ) -> None:
         self._reader = open_fragment(store, entry.key, entry.size_bytes)
         self._sort_names = [column.column for column in table.sort]
+        self._sort_types = [table.schema.field(name).type for name in self._sort_names]
         self._schema = schema
         self._next_group = 0
         self._rows: list[list[pa.Array]] = []
@@ -109,10 +110,11 @@ class _ScanInput:
         present = [n for n in dict.fromkeys(wanted) if n in self._reader.schema.names]
         arrays = dict(zip(present, self._reader.read_storage(present, [group])[0], strict=True))
         rows = self._reader.footer.row_groups[group].rows
-        self._rows.append(
-            [arrays.get(f.name, pa.nulls(rows, storage_type(f.type))) for f in self._schema]
-        )
-        return [arrays[name] for name in self._sort_names]
+        self._rows.append([_typed(arrays.get(f.name), rows, f.type) for f in self._schema])
+        return [
+            _typed(arrays[name], rows, dtype)
+            for name, dtype in zip(self._sort_names, self._sort_types, strict=True)
+        ]
 
     def take(self, rows: int) -> list[list[pa.Array]]:
         """Pieces [column][piece] of the next `rows` rows."""
@@ -129,3 +131,10 @@ class _ScanInput:
                 self._rows[0] = rest
             rows -= count
         return taken
+
+
+def _typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
+    """`array`, or nulls of the table's type where the fragment has no values of the column."""
+    if array is None or pa.types.is_null(array.type):
+        return pa.nulls(rows, storage_type(dtype))
+    return array

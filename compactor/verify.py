@@ -20,7 +20,7 @@ from format.hashing import column_contributions, fold_rows
 from format.keys import Bound, KeyComparator, key_at
 from format.ordering import first_disorder, order_words
 from format.stream_reader import FragmentStream
-from format.types import storage_type
+from format.types import is_stored_as, storage_type
 
 
 @dataclass(slots=True)
@@ -139,9 +139,9 @@ class _FragmentCheck:
             self._fault("its sort schema is not the table's")
         for column in stream.header.schema:
             known = self._table.schema
-            if column.name not in known.names or storage_type(
-                known.field(column.name).type
-            ) != storage_type(column.type):
+            if column.name not in known.names or not is_stored_as(
+                column.type, known.field(column.name).type
+            ):
                 self._fault(f"column {column.name!r} of type {column.type} is not the table's")
 
     def _check_keys(self, stream: FragmentStream) -> None:

@@ -53,7 +53,10 @@ class Block:
             raise self.fault(str(error)) from error
 
     def decode(self, dtype: pa.DataType, *, keep_dictionary: bool = False) -> pa.Array:
-        """The chunk's values as a storage array of `dtype`. Raises `CorruptFragmentError`."""
+        """The chunk's values as a storage array of `dtype`. Raises `CorruptFragmentError`.
+
+        Chunks of nothing but nulls decode as any type.
+        """
         raw = self.raw()
         try:
             return decode_array(

@@ -262,6 +262,11 @@ def _storage_item(dtype: pa.DataType) -> pa.Field:
     return dtype.value_field.with_type(storage_type(dtype.value_type))
 
 
+def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a fragment's column of type `stored` can be read as `wanted`: stored alike, or all null."""
+    return bool(storage_type(stored) == storage_type(wanted) or pt.is_null(stored))
+
+
 def is_list_like(dtype: pa.DataType) -> bool:
     """Lists of varying length other than maps."""
     return bool(

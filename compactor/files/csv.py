@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from compactor.errors import InputError
@@ -17,6 +18,8 @@ from compactor.files.infer import first_uncastable, timestamp_type_of
 from compactor.files.source import BLOCK_BYTES, CountedFile
 
 _MAX_HEADER_BYTES: Final = 4 << 20
+_LONG_INTEGER: Final = r"^[+-]?\d{17,}$"
+"""More digits than a double holds: such a column is text unless it fits int64."""
 
 
 class CsvBatches:
@@ -101,6 +104,8 @@ class CsvBatches:
         )
 
     def _cast(self, column: pa.Array, field: pa.Field, row: int) -> pa.Array:
+        if pa.types.is_null(field.type):
+            return pa.nulls(len(column))
         try:
             return column.cast(field.type)
         except pa.ArrowException as error:
@@ -143,6 +148,11 @@ def _narrow(current: pa.DataType, column: pa.Array) -> pa.DataType:
 
 
 def _casts(column: pa.Array, dtype: pa.DataType) -> bool:
+    if (
+        pa.types.is_floating(dtype)
+        and pc.any(pc.match_substring_regex(column, _LONG_INTEGER)).as_py()
+    ):
+        return False
     if pa.types.is_timestamp(dtype) and timestamp_type_of(column) != dtype:
         return False
     try:

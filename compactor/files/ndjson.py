@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyarrow import types as pt
 
@@ -26,6 +27,7 @@ from compactor.files.source import BATCH_ROWS, BLOCK_BYTES, CountedFile
 
 _MAX_LINE_BYTES: Final = 1 << 30
 _BOM: Final = b"\xef\xbb\xbf"
+_BIG_INTEGER: Final = re.compile(rb":\s*-?\d{19,}\s*[,}]")
 
 
 class NdjsonBatches:
@@ -101,6 +103,8 @@ class NdjsonBatches:
                 column = texts.column(name)
                 index = table.schema.get_field_index(name)
                 table = table.set_column(index, name, column)
+        if _BIG_INTEGER.search(block):
+            self._refuse_big_integers(table, block, line)
         for name in names:
             dtype = table.schema.field(name).type
             if name not in self._known and pt.is_string(dtype):
@@ -112,6 +116,17 @@ class NdjsonBatches:
                     f"{self.path}: lines {line} to {line + block.count(10) - 1}: {error}: make the "
                     "field one type"
                 ) from error
+
+    def _refuse_big_integers(self, table: pa.Table, block: bytes, line: int) -> None:
+        """Arrow reads integers past 64 bits as doubles, without a word."""
+        for name, column in zip(table.schema.names, table.columns, strict=True):
+            if pt.is_floating(column.type) and self._known.get(name) is None:
+                greatest = pc.max(pc.abs(column)).as_py()
+                if greatest is not None and greatest >= 2.0**63:
+                    raise InputError(
+                        f"{self.path}: lines {line} to {line + block.count(10) - 1}: field {name!r} has "
+                        "integers beyond 64 bits: write them as strings"
+                    )
 
     def _learn_time(self, name: str, strings: pa.Array) -> None:
         if strings.null_count == len(strings):

@@ -28,6 +28,9 @@ def open_table_file(path: str, known_schema: pa.Schema | None = None) -> FileBat
         if Path(path).is_dir():
             raise IsADirectoryError
         Path(path).stat()
+    if known_schema is not None:
+        # A column that never had a value says nothing of its type.
+        known_schema = pa.schema([f for f in known_schema if not pa.types.is_null(f.type)])
     name = path.lower()
     if name.endswith(".parquet"):
         return ParquetBatches(path)

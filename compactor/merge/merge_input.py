@@ -12,7 +12,7 @@ from compactor.merge.prefetch import ClosableSource, PrefetchedSource
 from format.footer import Footer
 from format.schema import SortSchema
 from format.stream_reader import FragmentStream
-from format.types import storage_type
+from format.types import is_stored_as, storage_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,12 @@ class MergeInput:
             )
         for field in header.schema:
             expected = schema.field(field.name).type if field.name in schema.names else None
-            if expected is None or storage_type(expected) != storage_type(field.type):
+            if expected is None or not is_stored_as(field.type, expected):
                 raise InputMismatchError(
                     f"{self.name}: column {field.name!r} is of type {field.type}, "
                     f"the table's is {expected}"
                 )
-        self._types = {f.name: storage_type(f.type) for f in header.schema}
-        self._key_types = [self._types[column.column] for column in sort]
+        self._key_types = [storage_type(schema.field(column.column).type) for column in sort]
 
     @property
     def stream(self) -> FragmentStream:

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from format.blocks import ByteSource
 
 _PIECE_BYTES: Final = 256 << 10
+_CLOSE_SECONDS: Final = 5.0
 
 
 class ClosableSource(ByteSource, Protocol):
@@ -64,13 +65,13 @@ class PrefetchedSource:
             return piece
 
     def close(self) -> None:
-        """Stops fetching and releases the connection. Idempotent."""
+        """Stops fetching and releases the connection. Idempotent; waits for a stuck read only a while."""
         with self._changed:
             self._closed = True
             self._pieces.clear()
             self._held_bytes = 0
             self._changed.notify_all()
-        self._thread.join()
+        self._thread.join(timeout=_CLOSE_SECONDS)
 
     def _fetch(self) -> None:
         try:

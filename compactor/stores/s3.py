@@ -212,6 +212,11 @@ class S3Store:
             return _EmptyRangeError()
         if code == "PreconditionFailed" or status == 412:
             return _PreconditionError(f"{address}: the object was replaced while it was read")
+        if code == "NotImplemented" or status == 501:
+            return StoreError(
+                f"{address}: {self._clients.endpoint()} does not know this request ({error}); a table "
+                "needs a store with conditional writes (If-None-Match)"
+            )
         # 409 ConditionalRequestConflict: a concurrent request on the key was in progress; S3 asks
         # to send the request again, so nothing is known of who will have won.
         if status >= 500 or status == 409 or code in ("SlowDown", "RequestTimeout"):

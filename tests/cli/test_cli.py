@@ -187,6 +187,55 @@ def test_ndjson_types_come_from_the_whole_file_and_fit_the_tables(cli: Cli, tmp_
     assert [row["v"] for row in rows] == [7.0, None, 3.0, 0.5]
 
 
+def test_a_column_without_values_takes_the_type_of_its_first_ones(cli: Cli, tmp_path: Path) -> None:
+    for n, text in enumerate(("k,s,v\n1,,\n", "k,s,v\n2,b,0.5\n", "k,s,v\n0,a,\n")):
+        (tmp_path / f"{n}.csv").write_text(text)
+        cli("ingest", tmp_path / "t", tmp_path / f"{n}.csv", "--sort-by", "s:nulls_first,k")
+    expected = [
+        {"k": 1, "s": None, "v": None},
+        {"k": 0, "s": "a", "v": None},
+        {"k": 2, "s": "b", "v": 0.5},
+    ]
+    assert [json.loads(line) for line in cli("head", tmp_path / "t").splitlines()] == expected
+    assert json.loads(cli("verify", tmp_path / "t", "--json"))["ok"]
+    cli("compact", tmp_path / "t", "--full", "--master", "in-process")
+    assert [json.loads(line) for line in cli("head", tmp_path / "t").splitlines()] == expected
+    assert json.loads(cli("verify", tmp_path / "t", "--json"))["ok"]
+
+
+def test_integers_too_long_for_64_bits_are_never_rounded(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k,id\n1,18446744073709551617\n2,5\n")
+    cli("ingest", tmp_path / "c", tmp_path / "a.csv", "--sort-by", "k")
+    assert json.loads(cli("head", tmp_path / "c", "-n", 1))["id"] == "18446744073709551617"
+    (tmp_path / "a.ndjson").write_text('{"k":1,"id":18446744073709551617}\n')
+    line = cli.fails(3, "ingest", tmp_path / "n", tmp_path / "a.ndjson", "--sort-by", "k")
+    assert "'id' has integers beyond 64 bits" in line
+
+
+def test_maps_and_lists_come_back_through_parquet_into_the_same_table(
+    cli: Cli, tmp_path: Path
+) -> None:
+    rows = [{"k": 1, "m": [("a", "b")], "l": [1, None]}, {"k": 2, "m": None, "l": []}]
+    types = [
+        ("k", pa.int64()),
+        ("m", pa.map_(pa.string(), pa.string())),
+        ("l", pa.list_(pa.int8())),
+    ]
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file:
+        table = pa.Table.from_pylist(rows, pa.schema(types))
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    cli("ingest", tmp_path / "t", tmp_path / "a.arrow", "--sort-by", "k")
+    cli("export", tmp_path / "t", tmp_path / "o.parquet")
+    cli("ingest", tmp_path / "t", tmp_path / "o.parquet")
+    cli("compact", tmp_path / "t", "--master", "in-process")
+    shown = [json.loads(line) for line in cli("head", tmp_path / "t").splitlines()]
+    assert (
+        shown
+        == [{"k": 1, "m": {"a": "b"}, "l": [1, None]}] * 2 + [{"k": 2, "m": None, "l": []}] * 2
+    )
+
+
 # --- errors ---------------------------------------------------------------------------------
 
 
