@@ -79,6 +79,25 @@ class Upload(Protocol):
     ) -> None: ...
 
 
+class AbortOnError:
+    """The context manager all uploads are: leaving by an exception aborts."""
+
+    def abort(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc_type is not None:
+            self.abort()
+
+
 class Store(Protocol):
     """Objects under one root (a folder, or a bucket and prefix)."""
 

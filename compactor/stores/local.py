@@ -12,8 +12,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from compactor.errors import (
     ObjectChangedError,
@@ -23,7 +22,7 @@ from compactor.errors import (
     StoreError,
     StoreUnreachableError,
 )
-from compactor.stores.base import ObjectInfo
+from compactor.stores.base import AbortOnError, ObjectInfo
 from compactor.stores.keys import check_key
 
 _TEMPORARY: Final = ".tmp"
@@ -149,7 +148,7 @@ class LocalStream:
         self._file.close()
 
 
-class LocalUpload:
+class LocalUpload(AbortOnError):
     """A temporary file that becomes the object by renaming."""
 
     max_buffered_bytes = _WRITE_BUFFER_BYTES
@@ -175,18 +174,6 @@ class LocalUpload:
         with contextlib.suppress(OSError):
             self._file.close()
         self._temporary.unlink(missing_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if exc_type is not None:
-            self.abort()
 
 
 def _walk(folder: Path, base: str, prefix: str, start_after: str | None) -> Iterator[ObjectInfo]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from compactor.stores.base import ByteStream, ObjectInfo, Store, Upload
+from compactor.stores.base import AbortOnError, ByteStream, ObjectInfo, Store, Upload
 
 
 @dataclass(slots=True)
@@ -94,7 +93,7 @@ class _MeteredStream:
         self._stream.close()
 
 
-class _MeteredUpload:
+class _MeteredUpload(AbortOnError):
     def __init__(self, upload: Upload, metrics: StoreMetrics) -> None:
         self._upload = upload
         self._metrics = metrics
@@ -109,14 +108,3 @@ class _MeteredUpload:
 
     def abort(self) -> None:
         self._upload.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._upload.__exit__(exc_type, exc, traceback)

@@ -8,8 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 from botocore.config import Config
@@ -33,7 +32,7 @@ from compactor.errors import (
     StoreUnreachableError,
     UnknownOutcomeError,
 )
-from compactor.stores.base import ObjectInfo
+from compactor.stores.base import AbortOnError, ObjectInfo
 from compactor.stores.keys import check_key
 
 if TYPE_CHECKING:
@@ -268,7 +267,7 @@ class S3Stream:
             self._body.close()
 
 
-class S3Upload:
+class S3Upload(AbortOnError):
     """One PUT if all fits into a part, else a multipart upload with two parts in flight.
 
     Part sizes double every 1,000 parts, up to 512 MiB, so that 10,000 parts hold S3's 5 TiB.
@@ -333,18 +332,6 @@ class S3Upload:
                 self._store._clients.reads().abort_multipart_upload(
                     **self._store._object(self._key), UploadId=self._upload_id
                 )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if exc_type is not None:
-            self.abort()
 
     def _send_part(self) -> None:
         if self._upload_id is None:
