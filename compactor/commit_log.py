@@ -12,7 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
 from compactor.clock import Clock, Ids, SystemClock, random_id
 from compactor.errors import (
@@ -20,6 +26,8 @@ from compactor.errors import (
     DataError,
     ObjectExistsError,
     ObjectNotFoundError,
+    StoreError,
+    StoreUnreachableError,
     TableNotFoundError,
     UnknownOutcomeError,
 )
@@ -119,20 +127,48 @@ class CommitLog:
         return after
 
     def _publish(self, version: Version) -> bool:
-        """Whether the version is ours now. False: somebody else's."""
+        """Whether the version is ours now. False: somebody else's.
+
+        Raises `UnknownOutcomeError` if a request was sent and neither its answer nor the log could be
+        read: whatever failed last, the commit may stand.
+        """
         key, data = version_key(version.number), version.to_bytes()
+        unknown = False
+
+        def create() -> None:
+            nonlocal unknown
+            try:
+                self._store.create(key, data)
+            except UnknownOutcomeError:
+                unknown = True
+                raise
+
+        def is_worth_another_try(error: BaseException) -> bool:
+            return isinstance(error, UnknownOutcomeError) or (
+                unknown and isinstance(error, StoreUnreachableError)
+            )
+
         retrying = Retrying(
-            retry=retry_if_exception_type(UnknownOutcomeError),
+            retry=retry_if_exception(is_worth_another_try),
             wait=wait_random_exponential(multiplier=0.1, max=_MAX_WAIT_SECONDS),
             stop=stop_after_attempt(8),
             sleep=self._clock.sleep,
             reraise=True,
         )
         try:
-            retrying(self._store.create, key, data)
-        except ObjectExistsError:
-            # An earlier try of ours may have landed although its answer was lost.
-            return self._read(key).commit_id == version.commit_id
+            try:
+                retrying(create)
+            except ObjectExistsError:
+                # An earlier try of ours may have landed although its answer was lost.
+                return unknown and self._read(key).commit_id == version.commit_id
+        except (StoreError, DataError) as error:
+            if not unknown:
+                raise
+            raise UnknownOutcomeError(
+                f"{self._store.url}: version {version.number} may be committed (commit id "
+                f"{version.commit_id}), its answer was lost and then: {error}. Look at the table "
+                "(`compactor inspect`) before you try again"
+            ) from error
         return True
 
     def _replay(self, snapshot: Snapshot, keys: list[str]) -> Snapshot:

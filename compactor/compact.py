@@ -61,7 +61,7 @@ def compact(
     snapshot = log.current()
     report = CompactReport(snapshot.version)
     outcomes: list[Outcome] = []
-    for _ in range(_MAX_PASSES):
+    for number in range(_MAX_PASSES):
         plan = plan_compactions(snapshot, settings, full=full)
         if not plan:
             break
@@ -71,10 +71,15 @@ def compact(
             for spec in plan.specs
         ]
         on_pass(compactions)
-        finished = _run(runner, compactions)
+        finished = _run(runner, compactions, passes_done=number)
         snapshot = _install(log, compactions, finished)
         outcomes += finished
         report.input_fragments += sum(len(c.spec.inputs) for c in compactions)
+    else:
+        raise JobError(
+            f"still not done after {_MAX_PASSES} passes, all of them committed: run it again with a "
+            "larger max_fan_in"
+        )
     report.version = snapshot.version
     report.tasks = len(outcomes)
     report.output_fragments = sum(len(outcome.outputs) for outcome in outcomes)
@@ -93,16 +98,17 @@ def plan_compactions(
     return (plan_full if full else plan_overlapping)(snapshot, limits)
 
 
-def _run(runner: Runner, compactions: Sequence[Compaction]) -> list[Outcome]:
+def _run(runner: Runner, compactions: Sequence[Compaction], *, passes_done: int) -> list[Outcome]:
     # A speculative twin may report too: one outcome a compaction counts, its objects are its own.
     outcomes = {outcome.compaction_id: outcome for outcome in runner(compactions)}
     failures = [outcome.failure for outcome in outcomes.values() if outcome.failure]
     missing = len(compactions) - len(outcomes)
     if failures or missing:
         reason = failures[0] if failures else "the engine returned no result"
+        state = f"keeps the {passes_done} passes before" if passes_done else "is as it was"
         raise JobError(
-            f"{len(failures) + missing} of {len(compactions)} compactions failed, the table is as "
-            f"it was. {reason}"
+            f"{len(failures) + missing} of {len(compactions)} compactions failed, the table {state}. "
+            f"{reason}"
         )
     return list(outcomes.values())
 

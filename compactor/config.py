@@ -25,7 +25,7 @@ class CompactionSettings(BaseModel):
     compression_level: int = Field(default=1, ge=0, le=22)
     """zstd level of outputs."""
     max_fan_in: int = Field(default=1_000, ge=2, le=60_000)
-    """Fragments merged by one task; more are merged in passes."""
+    """Sorted runs merged by one task; more are merged in passes. A level-0 fragment is a run."""
     merge_memory_bytes: int = Field(default=512 * MIB, ge=MIB)
     """Bound on the decoded chunks of a task's inputs together; limits the fan-in of heavy inputs."""
     prefetch_bytes: int = Field(default=64 * MIB, ge=MIB)

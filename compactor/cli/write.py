@@ -122,7 +122,7 @@ the commit; a failed or killed run leaves the table as it was."""
 @click.option(
     "--compression-level", type=int, help="zstd level of outputs, 0 for none.  [default: 1]"
 )
-@click.option("--max-fan-in", type=int, help="Fragments merged by one task.  [default: 1000]")
+@click.option("--max-fan-in", type=int, help="Sorted runs merged by one task.  [default: 1000]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def compact_command(
     table: str, full: bool, master: str | None, as_json: bool, **settings: Any

@@ -55,8 +55,9 @@ class MergeInput:
                 f"{self.name}: sorted by {', '.join(map(str, header.sort))} where the table sorts by "
                 + ", ".join(map(str, sort))
             )
+        types = {column.name: column.type for column in schema}
         for field in header.schema:
-            expected = schema.field(field.name).type if field.name in schema.names else None
+            expected = types.get(field.name)
             if expected is None or not is_stored_as(field.type, expected):
                 raise InputMismatchError(
                     f"{self.name}: column {field.name!r} is of type {field.type}, "
@@ -97,6 +98,8 @@ class MergeInput:
             self._position += len(piece)
             rows -= len(piece)
             pieces.append(piece)
+        if self._chunk is not None and self._position == len(self._chunk):
+            self._chunk = None  # a run's next fragment takes over: only one chunk a run stays
         return pieces
 
     def end_column(self, name: str) -> None:

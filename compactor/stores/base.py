@@ -48,18 +48,21 @@ class ByteStream(Protocol):
 class Upload(Protocol):
     """One streaming write. Nothing is visible under the key before `complete` returns.
 
-    As a context manager, leaving by an exception aborts. Memory held: at most
-    `max_buffered_bytes`, however much is written.
+    As a context manager, leaving by an exception aborts.
     """
 
-    max_buffered_bytes: int
+    @property
+    def max_buffered_bytes(self) -> int:
+        """Bound on the memory held now. It may rise in steps as gigabytes are written."""
+        ...
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append. May block while earlier parts are being sent: that is the back-pressure."""
         ...
 
     def complete(self) -> ObjectInfo:
-        """Send the rest, then make the object visible atomically, replacing none silently.
+        """Send the rest, then make the object visible atomically, in place of any
+        earlier one. Writers use keys nobody else does.
 
         Raises `UnknownOutcomeError` if the final request's fate is unknown.
         """
@@ -79,7 +82,7 @@ class Upload(Protocol):
     ) -> None: ...
 
 
-class AbortOnError:
+class UploadScope:
     """The context manager all uploads are: leaving by an exception aborts."""
 
     def abort(self) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from compactor.stores.base import AbortOnError, ByteStream, ObjectInfo, Store, Upload
+from compactor.stores.base import ByteStream, ObjectInfo, Store, Upload, UploadScope
 
 
 @dataclass(slots=True)
@@ -15,16 +14,21 @@ class StoreMetrics:
     """Thread-safe counters."""
 
     gets: int = 0
-    """Streamed GETs of whole objects."""
+    """GETs of whole objects."""
     resumed_gets: int = 0
     """Streamed GETs that continue a broken one."""
     range_gets: int = 0
+    """GETs of a given byte range."""
     uploads: int = 0
+    """Objects written: creations that won, and streaming uploads begun."""
     bytes_read: int = 0
     bytes_written: int = 0
-    _lock: Any = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.Lock = field(
+        default_factory=threading.Lock, init=False, repr=False, compare=False
+    )
 
     def add(self, **amounts: int) -> None:
+        """Adds to the counters named."""
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
@@ -42,10 +46,10 @@ class MeteredStore:
         return self._store.url
 
     def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> ByteStream:
-        self.metrics.add(**{"resumed_gets" if start else "gets": 1})
-        return _MeteredStream(
-            self._store.open_stream(key, start=start, if_match=if_match), self.metrics
-        )
+        stream = self._store.open_stream(key, start=start, if_match=if_match)
+        # Only who continues knows the ETag; the offset may be 0, if nothing had come through.
+        self.metrics.add(**{"gets" if if_match is None else "resumed_gets": 1})
+        return _MeteredStream(stream, self.metrics)
 
     def read_range(
         self, key: str, start: int, length: int, *, if_match: str | None = None
@@ -63,12 +67,14 @@ class MeteredStore:
         return self._store.head(key)
 
     def create(self, key: str, data: bytes) -> ObjectInfo:
+        info = self._store.create(key, data)
         self.metrics.add(uploads=1, bytes_written=len(data))
-        return self._store.create(key, data)
+        return info
 
     def start_upload(self, key: str) -> Upload:
+        upload = self._store.start_upload(key)
         self.metrics.add(uploads=1)
-        return _MeteredUpload(self._store.start_upload(key), self.metrics)
+        return _MeteredUpload(upload, self.metrics)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         return self._store.list(prefix, start_after=start_after)
@@ -93,15 +99,18 @@ class _MeteredStream:
         self._stream.close()
 
 
-class _MeteredUpload(AbortOnError):
+class _MeteredUpload(UploadScope):
     def __init__(self, upload: Upload, metrics: StoreMetrics) -> None:
         self._upload = upload
         self._metrics = metrics
-        self.max_buffered_bytes = upload.max_buffered_bytes
+
+    @property
+    def max_buffered_bytes(self) -> int:
+        return self._upload.max_buffered_bytes
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._upload.write(data)
-        self._metrics.add(bytes_written=len(data))
+        self._metrics.add(bytes_written=memoryview(data).nbytes)
 
     def complete(self) -> ObjectInfo:
         return self._upload.complete()

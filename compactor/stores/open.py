@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from compactor.errors import UsageError
 from compactor.stores.base import Store
+from compactor.stores.keys import check_key
 from compactor.stores.local import LocalStore
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""Two letters at least, so that a drive is not taken for a scheme."""
 
 
 def open_store(url: str) -> Store:
@@ -14,31 +20,39 @@ def open_store(url: str) -> Store:
 
     Nothing is contacted yet. Raises `UsageError` for other addresses.
     """
-    scheme, separator, rest = url.partition(":")
-    if scheme == "s3":
-        return _open_s3(url)
-    if scheme == "file" and separator:
-        parts = urlsplit(url)
-        if parts.netloc not in ("", "localhost") or not parts.path:
-            raise UsageError(f"{url}: not a local file address; write file:///path/to/folder")
-        return LocalStore(unquote(parts.path))
-    if separator and rest.startswith("//"):
-        raise UsageError(
-            f"{url}: no store for {scheme}:// addresses; use a folder or s3://bucket/prefix"
-        )
     if not url:
         raise UsageError("an empty address; use a folder or s3://bucket/prefix")
-    return LocalStore(url)
+    match = _SCHEME.match(url)
+    if match is None:
+        return LocalStore(url)
+    if match[1] == "s3":
+        return _open_s3(url)
+    if match[1] == "file":
+        return _open_file(url)
+    advice = (
+        "s3://" if match[1].lower() in ("s3", "s3a", "s3n") else "a folder or s3://bucket/prefix"
+    )
+    raise UsageError(f"{url}: no store for {match[1]}: addresses; use {advice}")
+
+
+def _open_file(url: str) -> Store:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or not parts.path:
+        raise UsageError(f"{url}: not a local file address; write file:///path/to/folder")
+    return LocalStore(unquote(parts.path))
 
 
 def _open_s3(url: str) -> Store:
     from compactor.stores.s3 import S3Store  # boto3 takes a while to import; local use spares it
 
-    parts = urlsplit(url)
-    prefix = parts.path.strip("/")
-    if not parts.netloc or parts.query or parts.fragment or "//" in prefix:
+    bucket, _, prefix = url.removeprefix("s3://").partition("/")
+    prefix = prefix.removesuffix("/")
+    if not url.startswith("s3://") or not re.fullmatch(r"[A-Za-z0-9._-]+", bucket):
         raise UsageError(f"{url}: not an S3 address; write s3://bucket/prefix")
-    return S3Store(parts.netloc, prefix)
+    # Both are legal in a key, but in an address they come from a console's link.
+    if "?" in prefix or "#" in prefix:
+        raise UsageError(f"{url}: '?' and '#' have no meaning here; write s3://bucket/prefix")
+    return S3Store(bucket, check_key(prefix) if prefix else "")
 
 
 def split_object_url(url: str) -> tuple[str, str]:

@@ -32,7 +32,7 @@ from compactor.errors import (
     StoreUnreachableError,
     UnknownOutcomeError,
 )
-from compactor.stores.base import AbortOnError, ObjectInfo
+from compactor.stores.base import ObjectInfo, UploadScope
 from compactor.stores.keys import check_key
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class S3Stream:
             self._body.close()
 
 
-class S3Upload(AbortOnError):
+class S3Upload(UploadScope):
     """One PUT if all fits into a part, else a multipart upload with two parts in flight.
 
     Part sizes double every 1,000 parts, up to 512 MiB, so that 10,000 parts hold S3's 5 TiB.

@@ -13,6 +13,8 @@ from compactor.errors import (
     CommitConflictError,
     CompactionVoidError,
     DataError,
+    PermissionDeniedError,
+    StoreError,
     StoreUnreachableError,
     TableNotFoundError,
     UnknownOutcomeError,
@@ -175,6 +177,29 @@ def test_a_store_that_stays_silent_is_reported_as_unknown() -> None:
     store.fault = silent
     with pytest.raises(UnknownOutcomeError):
         log_on(store).commit(add("a"))
+
+
+@pytest.mark.parametrize("later", [StoreUnreachableError, PermissionDeniedError])
+def test_after_a_lost_answer_no_later_failure_is_taken_for_a_plain_one(
+    later: type[StoreError],
+) -> None:
+    store = MemoryStore()
+    log = log_on(store)
+    log.commit(add("a"))
+    tries: list[str] = []
+
+    def lose_then_refuse(operation: str, key: str) -> None:
+        if operation == "create:before":
+            tries.append(key)
+            if len(tries) > 1:
+                raise later("later failure")
+        if operation == "create:after":
+            raise UnknownOutcomeError("no answer")
+
+    store.fault = lose_then_refuse
+    with pytest.raises(UnknownOutcomeError, match="may be committed.*later failure"):
+        log.commit(add("b"))
+    assert sorted(log_on(MemoryStore(store.objects)).current().fragments) == ["a", "b"]
 
 
 def test_a_store_that_is_not_reached_changes_nothing() -> None:

@@ -90,6 +90,47 @@ def test_equal_keys_keep_their_order_through_passes(tmp_path: Path) -> None:
     assert len(CommitLog(store).current().fragments) == 1
 
 
+def test_passes_over_runs_of_many_fragments_end_and_keep_equal_keys_in_order(
+    tmp_path: Path,
+) -> None:
+    store = LocalStore(tmp_path / "t")
+    tables = [log_rows(1_000, seed) for seed in range(7)]
+    log = ingest_tables(store, tables, tmp_path)
+    settings = CompactionSettings(max_fan_in=2, target_fragment_bytes=6_000)
+    report = compact(store, log, run_in_process, settings)
+    snapshot = CommitLog(store).current()
+    # 7 runs, then 4, 2 and 1: three passes, each over all rows but those of an odd one out.
+    assert snapshot.version == 7 + 3
+    assert report.totals["rows_in"] <= 3 * 7_000
+    assert len(snapshot.fragments) > 4
+    assert len({entry.run for entry in snapshot.fragments.values()}) == 1
+    assert table_rows(store) == expected_rows(tables)
+    assert compact(store, log, run_in_process, settings).tasks == 0
+
+
+def test_keys_that_differ_only_past_what_bounds_keep_are_compacted_once(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "t")
+    prefix = "https://example.net/" + "x" * 100
+    tables = [
+        pa.table({"service": [f"{prefix}/{n:06d}" for n in range(seed, 4_000, 2)],
+                  "ts": pa.array([0] * 2_000, pa.timestamp("ms", "UTC"))})
+        for seed in range(2)
+    ]  # fmt: skip
+    log = ingest_tables(store, tables, tmp_path)
+    settings = CompactionSettings(target_fragment_bytes=5_000)
+    for full in (False, True):
+        compact(store, log, run_in_process, settings, full=full)
+        snapshot = CommitLog(store).current()
+        assert snapshot.version == 3
+        assert len(snapshot.fragments) > 2
+        assert overlapping_pairs(snapshot.fragments.values(), snapshot.table.comparator()) == 0
+        assert table_rows(store) == expected_rows(tables)
+    log = ingest_tables(store, [tables[0].slice(10, 20)], tmp_path)
+    compact(store, log, run_in_process, settings)
+    assert table_rows(store) == expected_rows([*tables, tables[0].slice(10, 20)])
+    assert CommitLog(store).current().version == 5
+
+
 def test_later_rows_come_after_compacted_ones_of_equal_keys(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     tables = [log_rows(40, seed) for seed in range(6)]

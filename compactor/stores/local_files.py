@@ -1,0 +1,143 @@
+"""What the local store needs of a file system: durable names, sorted walks, errors that explain."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from compactor.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PermissionDeniedError,
+    StoreError,
+    UnknownOutcomeError,
+)
+from compactor.stores.keys import HIDDEN_FOLDER
+
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV})
+
+
+def make_folder(folder: Path) -> None:
+    """Creates `folder` and those above it, durably: each is synced into the one above."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync(folder.parent)
+
+
+def publish(temporary: Path, path: Path) -> None:
+    """Makes a finished, synced file appear as `path`, durably and only if nothing is there.
+
+    Raises `ObjectExistsError`, and `UnknownOutcomeError` if it appeared but may not last.
+    """
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # On NFS a link whose answer was lost is sent again, and meets itself.
+        if temporary.stat().st_nlink != 2:
+            raise ObjectExistsError(f"{path}: it exists already") from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise StoreError(
+            f"{path}: its folder allows no hard links ({error.strerror}), by which objects are created "
+            "atomically: choose a folder on another file system"
+        ) from error
+    try:
+        temporary.unlink()
+        _sync(path.parent)
+    except OSError as error:
+        raise UnknownOutcomeError(
+            f"{path}: it was written, but may not outlast a power cut ({error.strerror}): check the disk"
+        ) from error
+
+
+def walk(
+    folder: Path, base: str, prefix: str, start_after: str
+) -> Iterator[tuple[str, os.stat_result]]:
+    """Files below `folder`, whose keys begin with `base`, in UTF-8 byte order of key.
+
+    Folders are read when their turn comes, files looked at when they are yielded. What vanishes
+    meanwhile is left out.
+    """
+    for key in _keys_in(folder, base, prefix, start_after):
+        path = folder / key[len(base) :]
+        if key.endswith("/"):
+            yield from walk(path, key, prefix, start_after)
+            continue
+        with explained(path), contextlib.suppress(FileNotFoundError):
+            yield key, path.stat()
+
+
+def _keys_in(folder: Path, base: str, prefix: str, start_after: str) -> list[str]:
+    # A folder sorts as its name with a slash, which is how its keys go on. Python compares str by
+    # code points, and that is UTF-8 byte order. Leaving out before sorting keeps the tail of a long
+    # log cheap.
+    keys = []
+    with (
+        explained(folder),
+        contextlib.suppress(FileNotFoundError, NotADirectoryError),
+        os.scandir(folder) as entries,
+    ):
+        for entry in entries:
+            key = f"{base}{entry.name}"
+            if entry.is_dir():
+                key += "/"
+                begun = key.startswith(prefix) or prefix.startswith(key)
+                later = key > start_after or start_after.startswith(key)
+            else:
+                begun, later = key.startswith(prefix), key > start_after
+            if begun and later and key != f"{HIDDEN_FOLDER}/" and _is_text(entry.name):
+                keys.append(key)
+    keys.sort()
+    return keys
+
+
+def _is_text(name: str) -> bool:
+    """Whether it can be part of a key. `os.scandir` shows foreign bytes as lone surrogates."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def explained(
+    path: Path, *, absent: tuple[type[OSError], ...] = (FileNotFoundError,)
+) -> Iterator[None]:
+    """Turns `OSError`s into store errors that name the path, the cause and what to do.
+
+    absent: those that mean there is no such object.
+    """
+    try:
+        yield
+    except absent:
+        raise ObjectNotFoundError(f"{path}: no such object") from None
+    except PermissionError as error:
+        raise PermissionDeniedError(
+            f"{path}: permission denied: check owner and mode of the file and its folders"
+        ) from error
+    except (IsADirectoryError, NotADirectoryError, FileExistsError) as error:
+        raise StoreError(
+            f"{path}: a file is where a folder belongs, or the other way round: choose another folder"
+        ) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(
+                f"{path}: no space left on the device: free some, and try again"
+            ) from error
+        if error.errno == errno.EROFS:
+            raise PermissionDeniedError(
+                f"{path}: the file system is read-only: choose another folder"
+            ) from error
+        raise StoreError(f"{path}: {error.strerror or error}") from error
