@@ -197,7 +197,7 @@ def test_after_a_lost_answer_no_later_failure_is_taken_for_a_plain_one(
             raise UnknownOutcomeError("no answer")
 
     store.fault = lose_then_refuse
-    with pytest.raises(UnknownOutcomeError, match="may be committed.*later failure"):
+    with pytest.raises(UnknownOutcomeError, match=r"may be committed.*later failure"):
         log.commit(add("b"))
     assert sorted(log_on(MemoryStore(store.objects)).current().fragments) == ["a", "b"]
 
