@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -10,23 +12,34 @@ import pyarrow as pa
 from compactor.errors import InputError
 from compactor.files.columnar import ArrowBatches, ParquetBatches
 from compactor.files.csv import CsvBatches
+from compactor.files.names import KNOWN_ENDINGS, FileFormat, kind_of
 from compactor.files.ndjson import NdjsonBatches
-from compactor.files.source import FileBatches, readable, strip_compression
+from compactor.files.problems import reading
+from compactor.files.source import FileBatches
 
-KNOWN_ENDINGS: Final = (
-    ".parquet .arrow .feather .ipc .ndjson .jsonl .json .csv (text also .gz .zst)"
-)
+DEFAULT_BATCH_BYTES: Final = 8 << 20
 
 
-def open_table_file(path: str, known_schema: pa.Schema | None = None) -> FileBatches:
-    """Opens a file by its name's ending; text files are read once here for their types.
+def open_table_file(
+    path: str,
+    known_schema: pa.Schema | None = None,
+    *,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    on_scan: Callable[[int], None] | None = None,
+) -> FileBatches:
+    """Opens a file of the format its name says; a text file is read through once for its types.
 
-    known_schema: the table's; its types win for the columns of text files it names.
-    Raises `InputError` naming file, place and cause, here and while iterating.
+    known_schema: the table's; its types win for the columns of text files that it names. A file with
+        values that don't fit is refused here, before the first batch.
+    batch_bytes: Arrow bytes per batch, about; memory is a small multiple of it, and of the largest
+        line of a text file (of JSON 16 MiB, of CSV 4 MiB at most) or batch of an IPC file.
+    on_scan: called while a text file is read for its types, with the bytes of it read so far.
+    Raises `InputError`, here and while iterating.
     """
-    with readable(path):
-        if Path(path).is_dir():
+    with reading(path):
+        if stat.S_ISDIR(Path(path).stat().st_mode):
             raise IsADirectoryError
+<<<<<<< HEAD
         Path(path).stat()
     if known_schema is not None:
         # A column that never had a value says nothing of its type.
@@ -42,3 +55,18 @@ def open_table_file(path: str, known_schema: pa.Schema | None = None) -> FileBat
     if text.endswith(".csv"):
         return CsvBatches(path, known_schema)
     raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
+=======
+    kind = kind_of(path)
+    if kind is None:
+        raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
+    if kind.format is FileFormat.PARQUET:
+        return ParquetBatches(path, batch_bytes)
+    if kind.format is FileFormat.ARROW:
+        return ArrowBatches(path, batch_bytes)
+    reader = NdjsonBatches if kind.format is FileFormat.NDJSON else CsvBatches
+    return reader(path, kind.compression, batch_bytes, known_schema, on_scan or _unheard)
+
+
+def _unheard(_bytes_read: int) -> None:
+    return
+>>>>>>> 4a0db39 (Files: read and write again from the ground: exact places, whole-file types, atomic sinks)
