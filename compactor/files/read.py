@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.columnar import ArrowBatches, ParquetBatches
@@ -29,8 +30,8 @@ def open_table_file(
 ) -> FileBatches:
     """Opens a file of the format its name says; a text file is read through once for its types.
 
-    known_schema: the table's; its types win for the columns of text files that it names. A file with
-        values that don't fit is refused here, before the first batch.
+    known_schema: the table's; its types, other than null, win for the columns of text files that it
+        names. A file with values that don't fit is refused here, before the first batch.
     batch_bytes: Arrow bytes per batch, about; memory is a small multiple of it, and of the largest
         line of a text file (of JSON 16 MiB, of CSV 4 MiB at most) or batch of an IPC file.
     on_scan: called while a text file is read for its types, with the bytes of it read so far.
@@ -63,6 +64,8 @@ def open_table_file(
         return ParquetBatches(path, batch_bytes)
     if kind.format is FileFormat.ARROW:
         return ArrowBatches(path, batch_bytes)
+    if known_schema is not None:
+        known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
     reader = NdjsonBatches if kind.format is FileFormat.NDJSON else CsvBatches
     return reader(path, kind.compression, batch_bytes, known_schema, on_scan or _unheard)
 

@@ -27,8 +27,10 @@ TIME_READINGS: Final = (
 ALL_READINGS: Final = (pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), *TIME_READINGS)
 """Of the cells of a CSV file."""
 
-# Arrow reads 007 as 7 and 0x1F as 31, and rounds digits beyond 64 bits: such texts are identifiers.
-_IDENTIFIER: Final = r"^[-+]?(0[0-9xX]|[0-9]{21})"
+# Arrow reads 007 as 7, 0x1F as 31, and as a double rounds integers of so many digits: such texts are
+# more likely identifiers, and as text they lose nothing.
+_IDENTIFIER: Final = r"^[-+]?0[0-9xX]"
+_ROUNDED: Final = r"^[-+]?(0[0-9xX]|[0-9]{17,}$)"
 
 
 class Readings:
@@ -60,5 +62,7 @@ def _can_read(texts: pa.Array, dtype: pa.DataType) -> bool:
         texts.cast(dtype)
     except pa.ArrowInvalid:
         return False
-    number = pt.is_integer(dtype) or pt.is_floating(dtype)
-    return not (number and pc.any(pc.match_substring_regex(texts, _IDENTIFIER)).as_py())
+    if pt.is_integer(dtype) or pt.is_floating(dtype):
+        pattern = _ROUNDED if pt.is_floating(dtype) else _IDENTIFIER
+        return pc.any(pc.match_substring_regex(texts, pattern)).as_py() is False
+    return True

@@ -113,6 +113,17 @@ def test_columns_of_the_table_that_the_file_never_fills_are_left_out(tmp_path: P
     assert table_of(path, known).schema == schema(c=pa.float64())
 
 
+def test_a_column_without_a_type_in_the_table_takes_the_files(tmp_path: Path) -> None:
+    known = schema(a=pa.null(), b=pa.float64())
+    for path in (
+        put(tmp_path, "a.ndjson", '{"a":"x","b":1}\n'),
+        put(tmp_path, "a.csv", "a,b\nx,1\n"),
+    ):
+        assert table_of(path, known).select(["a", "b"]).schema == schema(
+            a=pa.string(), b=pa.float64()
+        )
+
+
 def test_a_null_where_the_table_takes_none_is_refused(tmp_path: Path) -> None:
     known = pa.schema([pa.field("a", pa.int64(), nullable=False)])
     assert "line 2: column 'a'" in refusal(put(tmp_path, "a.ndjson", '{"a":1}\n{}\n'), known)
