@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
+from typing import Final
 
 import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.json_blocks import parse_block
 from compactor.files.problems import PROBLEMS, ColumnError, one_line
-from compactor.files.shapes import Shape, exact_instead_of_rounded, text_instead_of_times
+from compactor.files.shapes import (
+    RoundedError,
+    Shape,
+    exact_instead_of_rounded,
+    text_instead_of_times,
+)
 from compactor.files.text_values import UnreadableTypeError, from_wire, wire_type
+
+_LONG_INTEGER: Final = re.compile(rb"[0-9]{19}")
 
 
 class JsonColumns:
@@ -96,4 +106,18 @@ def _exact(lines: bytes, name: str, column: pa.Array) -> pa.Array:
         types = pa.schema([(name, dtype)])
         return parse_block(lines, types, other_fields="ignore").column(name)
     except PROBLEMS:
+        if any(_beyond_int64(json.loads(line).get(name)) for line in _with_long_integers(lines)):
+            raise RoundedError(name) from None
         return column
+
+
+def _with_long_integers(lines: bytes) -> list[bytes]:
+    return [line for line in lines.split(b"\n") if _LONG_INTEGER.search(line)]
+
+
+def _beyond_int64(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_beyond_int64, value))
+    if isinstance(value, dict):
+        return any(map(_beyond_int64, value.values()))
+    return isinstance(value, int) and not -(2**63) <= value < 2**63

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from compactor.files.json_blocks import parse_block
 from compactor.files.problems import PROBLEMS, ColumnError, one_line
-from compactor.files.shapes import ShapeConflictError
+from compactor.files.shapes import RoundedError, ShapeConflictError
 from compactor.files.text_values import wire_type
 
 _CHANGED: Final = re.compile(r"Column\(/?(.*)\) changed from (\w+) to (\w+)")
@@ -24,6 +24,8 @@ def explained(error: Exception, line: bytes, types: pa.Schema) -> str:
     text = one_line(error)
     if isinstance(error, ShapeConflictError):
         return f"{text}: make it one type throughout"
+    if isinstance(error, RoundedError):
+        return text
     if isinstance(error, ColumnError):
         return _unfit(line, error.column, error.dtype, error.cause)
     if changed := _CHANGED.search(text):

@@ -2,8 +2,9 @@
 
 Dates, times and timestamps are ISO 8601 strings (with Z where the type has a zone), decimals
 strings (a number would be read back as a rounded double), binaries base64, durations integers in
-the type's unit, maps lists of {"key": ..., "value": ...}. Integers are exact; NaN and the
-infinities, which JSON lacks, are null.
+the type's unit. Integers are exact; NaN and the infinities, which JSON lacks, are null. Maps are
+objects if their keys are strings, or else, and wherever they are to be read back, lists of
+{"key": ..., "value": ...}.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ _CONTROL: Final = r"[\x00-\x1f]"
 _CONTROLS: Final = tuple(map(chr, range(0x20)))
 
 
-def json_lines(batch: pa.RecordBatch) -> bytes:
-    """One object per row, each line ended. Raises `ValueError` if a column has no JSON form."""
+def json_lines(batch: pa.RecordBatch, *, map_objects: bool = True) -> bytes:
+    """One object per row, each line ended. Raises `ValueError` if a column has no JSON form.
+
+    map_objects: whether maps with string keys are objects, which no reader takes for maps.
+    """
     if batch.num_rows == 0:
         return b""
-    objects = json_values(batch.to_struct_array())
+    objects = json_values(batch.to_struct_array(), map_objects=map_objects)
     return text_bytes(joined(objects, text_scalar("\n")))
 
 
@@ -38,7 +42,7 @@ def text_bytes(lines: pa.Array) -> bytes:
     return bytes(data[int(offsets[0]) : int(offsets[-1])])
 
 
-def json_values(array: pa.Array) -> pa.Array:
+def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
     """Each value as JSON text, "null" where `array` is null; large strings.
 
     Raises `ValueError` (`UnwritableTypeError` for the type as such).
@@ -46,11 +50,11 @@ def json_values(array: pa.Array) -> pa.Array:
     array = to_storage(array)
     dtype = array.type
     if pt.is_dictionary(dtype):
-        text = json_values(array.dictionary).take(array.indices)
+        text = json_values(array.dictionary, map_objects=map_objects).take(array.indices)
     elif pt.is_struct(dtype):
-        text = _object_text(array)
+        text = _object_text(array, map_objects)
     elif pt.is_nested(dtype) and not pt.is_union(dtype) and not pt.is_run_end_encoded(dtype):
-        text = _array_text(array)
+        text = _array_text(array, map_objects)
     elif pt.is_floating(dtype):
         text = pc.if_else(pc.is_finite(array), plain_text(array), None)
     elif pt.is_string(dtype) or pt.is_large_string(dtype):
@@ -62,23 +66,34 @@ def json_values(array: pa.Array) -> pa.Array:
     return pc.if_else(array.is_valid(), text, "null").fill_null("null")
 
 
-def _object_text(array: pa.Array) -> pa.Array:
+def _object_text(array: pa.Array, map_objects: bool) -> pa.Array:
     parts: list[pa.Array | pa.Scalar] = []
     for name, child in zip(array.type.names, array.flatten(), strict=True):
         separator = "," if parts else "{"
         parts.append(text_scalar(f"{separator}{json.dumps(name, ensure_ascii=False)}:"))
-        parts.append(json_values(child))
+        parts.append(json_values(child, map_objects=map_objects))
     if not parts:
         return pa.repeat(text_scalar("{}"), len(array))
     return joined(*parts, text_scalar("}"))
 
 
-def _array_text(array: pa.Array) -> pa.Array:
+def _array_text(array: pa.Array, map_objects: bool) -> pa.Array:
     counts, items = list_parts(array)
+    brackets = "[]"
     if pt.is_map(array.type):
-        items = pa.StructArray.from_arrays(items.flatten(), names=["key", "value"])
-    texts = build_list(pa.large_list(pa.large_string()), counts, json_values(items), None)
-    return joined(text_scalar("["), pc.binary_join(texts, text_scalar(",")), text_scalar("]"))
+        keys, values = items.flatten()
+        if map_objects and (pt.is_string(keys.type) or pt.is_large_string(keys.type)):
+            brackets = "{}"
+            values = json_values(values, map_objects=True)
+            texts = joined(json_values(keys), text_scalar(":"), values)
+        else:
+            pairs = pa.StructArray.from_arrays([keys, values], names=["key", "value"])
+            texts = json_values(pairs, map_objects=map_objects)
+    else:
+        texts = json_values(items, map_objects=map_objects)
+    lists = build_list(pa.large_list(pa.large_string()), counts, texts, None)
+    inside = pc.binary_join(lists, text_scalar(","))
+    return joined(text_scalar(brackets[0]), inside, text_scalar(brackets[1]))
 
 
 def _quoted(text: pa.Array) -> pa.Array:

@@ -40,23 +40,6 @@ def open_table_file(
     with reading(path):
         if stat.S_ISDIR(Path(path).stat().st_mode):
             raise IsADirectoryError
-<<<<<<< HEAD
-        Path(path).stat()
-    if known_schema is not None:
-        # A column that never had a value says nothing of its type.
-        known_schema = pa.schema([f for f in known_schema if not pa.types.is_null(f.type)])
-    name = path.lower()
-    if name.endswith(".parquet"):
-        return ParquetBatches(path)
-    if name.endswith((".arrow", ".feather", ".ipc")):
-        return ArrowBatches(path)
-    text = strip_compression(name)
-    if text.endswith((".ndjson", ".jsonl", ".json")):
-        return NdjsonBatches(path, known_schema)
-    if text.endswith(".csv"):
-        return CsvBatches(path, known_schema)
-    raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
-=======
     kind = kind_of(path)
     if kind is None:
         raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
@@ -65,6 +48,7 @@ def open_table_file(
     if kind.format is FileFormat.ARROW:
         return ArrowBatches(path, batch_bytes)
     if known_schema is not None:
+        # A column that never had a value says nothing of its type.
         known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
     reader = NdjsonBatches if kind.format is FileFormat.NDJSON else CsvBatches
     return reader(path, kind.compression, batch_bytes, known_schema, on_scan or _unheard)
@@ -72,4 +56,3 @@ def open_table_file(
 
 def _unheard(_bytes_read: int) -> None:
     return
->>>>>>> 4a0db39 (Files: read and write again from the ground: exact places, whole-file types, atomic sinks)

@@ -1,7 +1,8 @@
 """What the rows of a JSON file have shown of one field so far, merged over the whole file.
 
-Null is less than anything, and integers are less than doubles. Everything else is told apart by
-JSON itself, so two kinds in one field are a mistake in the file, not a third kind.
+Null is less than anything, and int64 is less than uint64 and double. Everything else is told apart
+by JSON itself, so two kinds in one field are a mistake in the file, not a third kind. Integers above
+int64 are not doubles, which would round them: a field that has them has nothing but integers from 0.
 """
 
 from __future__ import annotations
@@ -25,6 +26,16 @@ class ShapeConflictError(ValueError):
         super().__init__(f"field {field!r} is {here} here and {earlier} in the lines before")
 
 
+class RoundedError(ValueError):
+    """An integer would become a double that is not equal to it."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(
+            f"field {field!r} has integers beyond 64 bits, or beyond int64 among negative numbers or "
+            "fractions: write them as strings"
+        )
+
+
 class Kind(Enum):
     NULL = auto()
     BOOL = auto()
@@ -41,7 +52,6 @@ _NUMBERS: Final = {
     Kind.UINT64: pa.uint64(),
     Kind.DOUBLE: pa.float64(),
 }
-"""In the order of unification: of two numbers, the later one holds both."""
 
 
 class Shape:
@@ -57,11 +67,13 @@ class Shape:
     def absorb(self, array: pa.Array, path: str) -> None:
         """Merges in what `array` shows. `path` names the field. Raises `ShapeConflictError`."""
         kind = _kind_of(array.type)
+        if kind is Kind.INT64:
+            self._negative = self._negative or pc.any(pc.less(array, 0)).as_py() is True
         self._kind = _merged(self._kind, kind, path)
+        if self._kind is Kind.UINT64 and self._negative:
+            raise RoundedError(path)
         if kind is Kind.TEXT:
             self._texts.narrow(array)
-        elif kind is Kind.INT64:
-            self._negative = self._negative or pc.any(pc.less(array, 0)).as_py() is True
         elif kind is Kind.LIST:
             self._item = self._item or Shape()
             self._item.absorb(array.flatten(), f"{path}[]")
@@ -90,8 +102,6 @@ class Shape:
             return pa.struct([(name, shape.outcome) for name, shape in self._fields.items()])
         if self._kind is Kind.BOOL:
             return pa.bool_()
-        if self._kind is Kind.UINT64 and self._negative:
-            return pa.float64()
         return _NUMBERS.get(self._kind, pa.null())
 
 
@@ -109,7 +119,7 @@ def text_instead_of_times(dtype: pa.DataType) -> pa.DataType:
 def exact_instead_of_rounded(array: pa.Array) -> pa.DataType:
     """`array.type` with uint64 where Arrow made doubles of what may be integers above int64."""
     if pt.is_float64(array.type):
-        largest = pc.max(array).as_py()
+        largest = pc.max(pc.abs(array)).as_py()
         return pa.uint64() if largest is not None and largest >= _FIRST_BEYOND_INT64 else array.type
     if pt.is_list(array.type):
         return pa.list_(exact_instead_of_rounded(array.flatten()))
@@ -146,6 +156,8 @@ def _merged(earlier: Kind, here: Kind, path: str) -> Kind:
         return earlier
     if earlier is Kind.NULL:
         return here
+    if {earlier, here} == {Kind.UINT64, Kind.DOUBLE}:
+        raise RoundedError(path)
     if earlier in _NUMBERS and here in _NUMBERS:
-        return max(earlier, here, key=list(_NUMBERS).index)
+        return here if earlier is Kind.INT64 else earlier
     raise ShapeConflictError(path, _NAMES.get(earlier, "a number"), _NAMES.get(here, "a number"))

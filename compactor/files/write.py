@@ -8,6 +8,7 @@ import io
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -114,7 +115,7 @@ def _sink(
         return ArrowSink(output, schema)
     if kind.format is FileFormat.CSV:
         return TextSink(output, csv_header(schema.names), csv_lines)
-    return TextSink(output, b"", json_lines)
+    return TextSink(output, b"", partial(json_lines, map_objects=False))
 
 
 def _compressed(file: IO[bytes], compression: Compression) -> Any:

@@ -90,6 +90,16 @@ def test_nulls_are_null_in_json_and_empty_in_csv_at_any_offset(tmp_path: Path) -
     assert text.splitlines()[1:] == ['1,"","","[null]","{""x"":null}",,', ',,,,,"r",']
 
 
+def test_maps_are_objects_for_eyes_and_lists_for_reading_back(tmp_path: Path) -> None:
+    entries: list[object] = [[("k", [("x", 1)])], [], None]
+    strings = pa.map_(pa.string(), pa.map_(pa.string(), pa.int8()))
+    batch = one(strings, *entries).to_batches()[0]
+    shown = [json.loads(line)["a"] for line in json_lines(batch).splitlines()]
+    assert shown == [{"k": {"x": 1}}, {}, None]
+    numbers = one(pa.map_(pa.int8(), pa.int8()), [(1, 2)]).to_batches()[0]
+    assert json_lines(numbers) == b'{"a":[{"key":1,"value":2}]}\n'
+
+
 def test_no_rows_make_a_file_with_a_header_or_schema(tmp_path: Path) -> None:
     table = one(pa.int64())
     assert write(tmp_path / "a.csv", table) == b'"a"\n'
