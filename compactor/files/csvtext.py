@@ -22,7 +22,7 @@ def csv_header(names: list[str]) -> bytes:
 
 
 def csv_lines(batch: pa.RecordBatch) -> bytes:
-    """One line per row. Raises `ValueError` if a column has no text form."""
+    """One line per row. Raises `UnwritableError` if a column has no text form."""
     if batch.num_rows == 0:
         return b""
     parts: list[pa.Array | pa.Scalar] = []

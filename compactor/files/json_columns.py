@@ -46,7 +46,7 @@ class JsonColumns:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if name in self._known_wire:
                 fitted(column, self.known.field(name))
-                if column.null_count < len(column):
+                if column.null_count < len(column) or json.dumps(name).encode() in lines:
                     self._given.add(name)
             else:
                 shape = self._shapes.setdefault(name, Shape())

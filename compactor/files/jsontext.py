@@ -2,9 +2,9 @@
 
 Dates, times and timestamps are ISO 8601 strings (with Z where the type has a zone), decimals
 strings (a number would be read back as a rounded double), binaries base64, durations integers in
-the type's unit. Integers are exact; NaN and the infinities, which JSON lacks, are null. Maps are
-objects if their keys are strings, or else, and wherever they are to be read back, lists of
-{"key": ..., "value": ...}.
+the type's unit, intervals ISO 8601 durations. Integers are exact; NaN and the infinities, which
+JSON lacks, are null. Maps are objects if their keys are strings, or else, and wherever they are to
+be read back, lists of {"key": ..., "value": ...}.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CONTROLS: Final = tuple(map(chr, range(0x20)))
 
 
 def json_lines(batch: pa.RecordBatch, *, map_objects: bool = True) -> bytes:
-    """One object per row, each line ended. Raises `ValueError` if a column has no JSON form.
+    """One object per row, each line ended. Raises `UnwritableError` if a column has no form.
 
     map_objects: whether maps with string keys are objects, which no reader takes for maps.
     """
@@ -45,7 +45,7 @@ def text_bytes(lines: pa.Array) -> bytes:
 def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
     """Each value as JSON text, "null" where `array` is null; large strings.
 
-    Raises `ValueError` (`UnwritableTypeError` for the type as such).
+    Raises `UnwritableError`.
     """
     array = to_storage(array)
     dtype = array.type

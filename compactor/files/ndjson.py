@@ -4,7 +4,7 @@ Types come from the whole file, so that a column that is null or integer at firs
 million lines later. Objects become structs, arrays lists, and ISO 8601 strings dates or timestamps
 (see `readings`), at any level. Integers above int64 make the column uint64; beyond 64 bits, or among
 fractions or negative numbers, they are refused. A column that the table has gets the table's type,
-and is left out if no row has a value for it.
+and is left out if no row names it.
 """
 
 from __future__ import annotations

@@ -46,6 +46,11 @@ def one(dtype: pa.DataType, *values: object) -> pa.Table:
         (pa.array([0], pa.date64()), '"1970-01-01"', "1970-01-01"),
         (pa.array([1], pa.time32("ms")), '"00:00:00.001"', "00:00:00.001"),
         (pa.array([5], pa.duration("ms")), "5", "5"),
+        (
+            pa.array([None, (-1, 2, -3_000_000_004)], pa.month_day_nano_interval()).slice(1),
+            '"P-1M2DT-3.000000004S"',
+            "P-1M2DT-3.000000004S",
+        ),
         (pa.array([Decimal("1.50")], pa.decimal32(5, 2)), '"1.50"', "1.50"),
         (pa.array([b"a"]), '"YQ=="', '"YQ=="'),
         (pa.array(['q"\\\n\t\x01é😀']), '"q\\"\\\\\\n\\t\\u0001é😀"', '"q""\\\n\t\x01é😀"'),
@@ -162,8 +167,8 @@ def test_batches_with_dictionaries_of_their_own_fit_one_arrow_file(tmp_path: Pat
     [
         ("a.parquet", pa.month_day_nano_interval()),
         ("a.parquet", pa.struct([])),
-        ("a.csv", pa.month_day_nano_interval()),
-        ("a.ndjson", pa.list_(pa.month_day_nano_interval())),
+        ("a.csv", pa.dense_union([pa.field("x", pa.int8())])),
+        ("a.ndjson", pa.list_(pa.dense_union([pa.field("x", pa.int8())]))),
     ],
 )
 def test_a_type_that_the_format_cannot_hold_is_refused_by_column(
@@ -182,6 +187,8 @@ def test_a_value_that_the_format_cannot_hold_is_refused_and_nothing_left(tmp_pat
     with pytest.raises(InputError, match=r"a\.ndjson: column 'a': .*outside the years"):
         write(tmp_path / "a.ndjson", table)
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match="outside the years"):
+        json_lines(table.to_batches()[0])
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.csv.gz", "a.ndjson.zst"])
