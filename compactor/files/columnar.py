@@ -1,82 +1,103 @@
-"""Parquet and Arrow IPC files: they carry their own types."""
+"""Parquet and Arrow IPC files, which bring their own types: no table's schema changes them here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compactor.files.source import BATCH_ROWS, readable
+from compactor.errors import InputError
+from compactor.files.problems import reading
+from compactor.files.source import FileBatches
+
+_READ_BYTES: Final = 1 << 20
+_IPC_FILE_MAGIC: Final = b"ARROW1"
+_IPC_STREAM_START: Final = b"\xff\xff\xff\xff"
 
 
-class ParquetBatches:
-    """A Parquet file, by batches of up to 65,536 rows."""
+class ParquetBatches(FileBatches):
+    """See `compactor.files.read.open_table_file`. Decodes about `batch_bytes` at a time."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        with readable(path):
-            self.bytes_total = Path(path).stat().st_size
-            self._file = pq.ParquetFile(path)
-            self.schema: pa.Schema = self._file.schema_arrow.remove_metadata()
-            self._rows_total: int = self._file.metadata.num_rows
-        self._rows = 0
+    def __init__(self, path: str, batch_bytes: int) -> None:
+        super().__init__(path, batch_bytes)
+        with reading(path):
+            # Pre-buffering would hold the compressed bytes of every row group asked for.
+            self._file = pq.ParquetFile(path, buffer_size=_READ_BYTES, pre_buffer=False)
+        self.schema = _plain_schema(path, self._file.schema_arrow)
+        self._rows_read = 0
 
     @property
     def bytes_consumed(self) -> int:
-        return self.bytes_total * self._rows // max(1, self._rows_total)
+        rows = max(1, int(self._file.metadata.num_rows))
+        return self.bytes_total * self._rows_read // rows
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        batches = self._file.iter_batches(batch_size=BATCH_ROWS, use_threads=False)
-        while (batch := _next(batches, self.path)) is not None:
-            self._rows += batch.num_rows
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
         self._file.close()
 
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        metadata = self._file.metadata
+        for index in range(metadata.num_row_groups):
+            group = metadata.row_group(index)
+            rows = self._batch_bytes * group.num_rows // max(1, group.total_byte_size)
+            for batch in self._file.iter_batches(
+                batch_size=max(1, min(rows, group.num_rows)), row_groups=[index]
+            ):
+                self._rows_read += batch.num_rows
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
 
-class ArrowBatches:
-    """An Arrow IPC file or stream, told apart by its first bytes."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        with readable(path):
-            self.bytes_total = Path(path).stat().st_size
+class ArrowBatches(FileBatches):
+    """See `compactor.files.read.open_table_file`. Reads one batch of the file at a time."""
+
+    def __init__(self, path: str, batch_bytes: int) -> None:
+        super().__init__(path, batch_bytes)
+        with reading(path):
             self._source = pa.OSFile(path)
-            is_file = self._source.read(6) == b"ARROW1"
-            self._source.seek(0)
-            self._file: Any = pa.ipc.open_file(self._source) if is_file else None
-            self._stream: Any = None if is_file else pa.ipc.open_stream(self._source)
-            opened: Any = self._file if is_file else self._stream
-            self.schema: pa.Schema = opened.schema.remove_metadata()
+            self._reader = _ipc_reader(self._source)
+        self._consumed = 0
+        self.schema = _plain_schema(path, self._reader.schema)
 
     @property
     def bytes_consumed(self) -> int:
-        return 0 if self._source.closed else int(self._source.tell())
+        return self._consumed
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        if self._file is not None:
-            batches: Iterator[Any] = (
-                self._file.get_batch(index) for index in range(self._file.num_record_batches)
-            )
-        else:
-            batches = iter(self._stream)
-        while (batch := _next(batches, self.path)) is not None:
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
         self._source.close()
 
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for batch, consumed in self._stored_batches():
+            self._consumed = consumed
+            # Arrow trusts the offsets it reads; a damaged file must not crash the process.
+            batch.validate(full=True)
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+        self._consumed = self.bytes_total
 
-def _next(batches: Iterator[Any], path: str) -> Any:
-    with readable(path):
-        return next(batches, None)
+    def _stored_batches(self) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Batches, and how far into the file each brings the reader."""
+        if isinstance(self._reader, pa.ipc.RecordBatchFileReader):
+            count = self._reader.num_record_batches
+            for index in range(count):
+                yield self._reader.get_batch(index), self.bytes_total * (index + 1) // count
+        else:
+            for batch in self._reader:
+                yield batch, int(self._source.tell())
+
+
+def _ipc_reader(source: Any) -> Any:
+    start = source.read(len(_IPC_FILE_MAGIC))
+    source.seek(0)
+    if start == _IPC_FILE_MAGIC:
+        return pa.ipc.open_file(source)
+    if start.startswith(_IPC_STREAM_START):
+        return pa.ipc.open_stream(source)
+    raise ValueError("neither an Arrow IPC file nor an IPC stream")
+
+
+def _plain_schema(path: str, stored: pa.Schema) -> pa.Schema:
+    """Without metadata. Raises `InputError` if a name comes twice."""
+    repeated = sorted({name for name in stored.names if stored.names.count(name) > 1})
+    if repeated:
+        raise InputError(f"{path}: two columns are named {repeated[0]!r}: rename one of them")
+    return pa.schema([field.remove_metadata() for field in stored])

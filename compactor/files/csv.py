@@ -1,166 +1,235 @@
-"""CSV with a header line: read as text, typed by the whole file, then cast column by column.
+"""CSV with a header: one pass over the file for its types, one for its rows.
 
-An empty cell is null, a quoted empty one the empty string.
+Cells are UTF-8 text between commas, quoted as in RFC 4180. An empty cell is null, a quoted empty one
+the empty string. A column has the table's type, or else the first type all its cells can be read as
+(see `readings`): in CSV everything is text, so cells that agree on nothing else make a text column.
+Blank lines are skipped, except in a file of one column, where a blank line is a null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final, Self
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from compactor.errors import InputError
-from compactor.files.infer import first_uncastable, timestamp_type_of
-from compactor.files.source import BLOCK_BYTES, CountedFile
+from compactor.files.byte_source import ByteSource
+from compactor.files.names import Compression
+from compactor.files.problems import PROBLEMS, first_failing, one_line
+from compactor.files.readings import ALL_READINGS, Readings
+from compactor.files.source import FileBatches
+from compactor.files.text_values import UnreadableTypeError, from_cells, wire_type
 
-_MAX_HEADER_BYTES: Final = 4 << 20
-_LONG_INTEGER: Final = r"^[+-]?\d{17,}$"
-"""More digits than a double holds: such a column is text unless it fits int64."""
+MAX_ROW_BYTES: Final = 4 << 20
+_HEADER_BYTES: Final = 1 << 20
+_ROW_NUMBER: Final = re.compile(r"^CSV parse error: Row #(\d+): ")
 
 
-class CsvBatches:
+class CsvBatches(FileBatches):
     """See `compactor.files.read.open_table_file`."""
 
-    def __init__(self, path: str, known_schema: pa.Schema | None) -> None:
-        self.path = path
-        self._known = {f.name: f.type for f in known_schema} if known_schema is not None else {}
-        self._file = CountedFile(path)
-        self.bytes_total = Path(path).stat().st_size
-        self._names = self._read_names()
-        self.schema = self._infer()
+    def __init__(
+        self,
+        path: str,
+        compression: Compression,
+        batch_bytes: int,
+        known_schema: pa.Schema | None,
+        on_scan: Callable[[int], None],
+    ) -> None:
+        super().__init__(path, batch_bytes)
+        self._compression = compression
+        self._source = ByteSource(path, compression)
+        try:
+            self._header = _read_header(path, self._source)
+            self.schema = self._learn(known_schema, on_scan)
+        finally:
+            self._source.close()
 
     @property
     def bytes_consumed(self) -> int:
-        return self._file.position
+        return self._source.bytes_consumed
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        row = 1
-        for batch in self._text_batches():
-            columns = [
-                self._cast(column, field, row)
-                for column, field in zip(batch.columns, self.schema, strict=True)
-            ]
-            row += batch.num_rows
+    def close(self) -> None:
+        self._source.close()
+
+    def _learn(self, known: pa.Schema | None, on_scan: Callable[[int], None]) -> pa.Schema:
+        given = {} if known is None else {field.name: field for field in known}
+        self._check_types(given)
+        readings = {
+            name: Readings(ALL_READINGS) for name in self._header.names if name not in given
+        }
+        if not self._header.has_rows and readings:
+            raise InputError(
+                f"{self.path}: has no rows, so the types of its columns are unknown: name another file"
+            )
+        for row, cells in self._cell_batches():
+            for name, column in zip(self._header.names, cells, strict=True):
+                if name in given:
+                    self._fitted(column, given[name], row)
+                else:
+                    readings[name].narrow(column)
+            on_scan(self._source.bytes_consumed)
+        found = {name: pa.field(name, column.outcome) for name, column in readings.items()}
+        return pa.schema([(given | found)[name] for name in self._header.names])
+
+    def _check_types(self, given: dict[str, pa.Field]) -> None:
+        try:
+            for name in self._header.names:
+                if name in given:
+                    wire_type(given[name].type)
+        except UnreadableTypeError as error:
+            raise InputError(f"{self.path}: column {name!r}: {error}: use Parquet") from None
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for row, cells in self._cell_batches():
+            pairs = zip(cells, self.schema, strict=True)
+            columns = [self._fitted(column, field, row) for column, field in pairs]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._file.close()
-
-    def _infer(self) -> pa.Schema:
-        types: dict[str, pa.DataType] = {}
-        for batch in self._text_batches():
-            for name, column in zip(self._names, batch.columns, strict=True):
-                if name not in self._known:
-                    types[name] = _narrow(types.get(name, pa.null()), column)
-        return pa.schema([(n, self._known.get(n, types.get(n, pa.null()))) for n in self._names])
-
-    def _read_names(self) -> list[str]:
-        header = self._file.read(_MAX_HEADER_BYTES)
-        if not header.strip():
+    def _fitted(self, cells: pa.Array, field: pa.Field, first_row: int) -> pa.Array:
+        try:
+            return _checked(cells, field)
+        except PROBLEMS:
+            count, error = first_failing(len(cells), lambda n: _checked(cells.slice(0, n), field))
+            value = cells[count - 1].as_py()
+            shown = "an empty cell" if value is None else repr(value[:60])
             raise InputError(
-                f"{self.path}: the file is empty; a CSV file begins with a header line"
+                f"{self.path}, row {first_row + count - 1:,}: column {field.name!r}: {shown} can't be "
+                f"read as {field.type} ({one_line(error)}): correct the value or leave the cell empty"
+            ) from None
+
+    def _cell_batches(self) -> Iterator[tuple[int, list[pa.Array]]]:
+        """Row number of the first row (the header is row 1), and the columns, as strings."""
+        if not self._header.has_rows:
+            return
+        self._source.close()
+        self._source = ByteSource(self.path, self._compression)
+        row = 2
+        tail = _Tail(self._source)
+        try:
+            for batch in _open(tail, self._header.names):
+                names = zip(batch.columns, self._header.names, strict=True)
+                cells = [self._decoded(column, name, row) for column, name in names]
+                yield row, cells
+                row += batch.num_rows
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{self.path}{_explained(one_line(error), row)}") from None
+        if tail.ends_inside_quotes(cells[-1]):
+            raise InputError(
+                f"{self.path}, row {row - 1:,}: its quoted last cell never ends: close the quotes, or "
+                "fetch the file again if it is cut off"
             )
-        try:
-            reader = pcsv.open_csv(
-                pa.BufferReader(header.removeprefix(b"\xef\xbb\xbf").split(b"\n")[0] + b"\n"),
-                read_options=pcsv.ReadOptions(use_threads=False),
-            )
-            names: list[str] = reader.schema.names
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            raise InputError(f"{self.path}: line 1: not a CSV header: {_line(error)}") from error
-        if len(set(names)) != len(names) or "" in names:
-            raise InputError(f"{self.path}: line 1: column names must be unique and not empty")
-        return names
 
-    def _text_batches(self) -> Iterator[pa.RecordBatch]:
-        self._file.close()
-        self._file = CountedFile(self.path)
+    def _decoded(self, column: pa.Array, name: str, row: int) -> pa.Array:
         try:
-            yield from self._open()
-        except (pa.ArrowException, UnicodeDecodeError) as error:
+            return column.cast(pa.string())
+        except pa.ArrowInvalid:
+            bad, _ = first_failing(len(column), lambda n: column.slice(0, n).cast(pa.string()))
             raise InputError(
-                f"{self.path}: {_line(error)}: every line needs {len(self._names)} valid UTF-8 cells"
-            ) from error
-
-    def _open(self) -> Iterator[pa.RecordBatch]:
-        source: Any = pa.PythonFile(_Readable(self._file), mode="r")
-        yield from pcsv.open_csv(
-            source,
-            read_options=pcsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
-            parse_options=pcsv.ParseOptions(newlines_in_values=True),
-            convert_options=pcsv.ConvertOptions(
-                column_types={name: pa.string() for name in self._names},
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-
-    def _cast(self, column: pa.Array, field: pa.Field, row: int) -> pa.Array:
-        if pa.types.is_null(field.type):
-            return pa.nulls(len(column))
-        try:
-            return column.cast(field.type)
-        except pa.ArrowException as error:
-            bad = first_uncastable(column, field.type)
-            raise InputError(
-                f"{self.path}: row {row + bad}: column {field.name!r}: {column[bad].as_py()!r} is "
-                f"not a value of type {field.type}"
-            ) from error
+                f"{self.path}, row {row + bad - 1:,}: column {name!r} is not valid UTF-8: save the file "
+                "as UTF-8"
+            ) from None
 
 
-class _Readable:
-    """The little of a file object that Arrow needs."""
+@dataclass(frozen=True, slots=True)
+class _Header:
+    names: list[str]
+    has_rows: bool
+
+
+class _Tail:
+    """A source that remembers its end: Arrow takes the end of the file for a missing end quote."""
 
     closed = False
 
-    def __init__(self, file: CountedFile) -> None:
-        self._file = file
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+        self._tail = b""
 
-    def read(self, size: int = -1) -> bytes:
-        return self._file.read(size)
+    def read(self, size: int) -> bytes:
+        data = self._source.read(size)
+        self._tail = (self._tail + data if len(data) < 4096 else data)[-65_536:]
+        return data
 
     def close(self) -> None:
         self.closed = True
 
-
-def _narrow(current: pa.DataType, column: pa.Array) -> pa.DataType:
-    """The narrowest type, no narrower than `current`, that takes in these texts too."""
-    if column.null_count == len(column) or pa.types.is_string(current):
-        return current
-    if pa.types.is_null(current):
-        candidates = [pa.int64(), pa.float64(), pa.bool_(), timestamp_type_of(column)]
-    elif pa.types.is_int64(current):
-        candidates = [pa.int64(), pa.float64()]
-    else:
-        candidates = [current]
-    for dtype in candidates:
-        if dtype is not None and _casts(column, dtype):
-            return dtype
-    return pa.string()
+    def ends_inside_quotes(self, last_column: pa.Array) -> bool:
+        """Whether the last cell, the last of `last_column`, is opened by a quote and not closed."""
+        value = last_column[-1].as_py()
+        if not value:
+            return False
+        opened = b'"' + value.encode().replace(b'"', b'""')
+        return self._tail.endswith(opened) or opened.endswith(self._tail)
 
 
-def _casts(column: pa.Array, dtype: pa.DataType) -> bool:
-    if (
-        pa.types.is_floating(dtype)
-        and pc.any(pc.match_substring_regex(column, _LONG_INTEGER)).as_py()
-    ):
-        return False
-    if pa.types.is_timestamp(dtype) and timestamp_type_of(column) != dtype:
-        return False
+def _open(tail: _Tail, names: list[str]) -> Any:
+    return pcsv.open_csv(
+        pa.PythonFile(tail, mode="r"),
+        # Threads would lose the row numbers of errors.
+        read_options=pcsv.ReadOptions(use_threads=False, block_size=MAX_ROW_BYTES),
+        parse_options=pcsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1),
+        convert_options=pcsv.ConvertOptions(
+            # Bytes, so that a cell that is not UTF-8 can be named.
+            column_types=dict.fromkeys(names, pa.binary()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _checked(cells: pa.Array, field: pa.Field) -> pa.Array:
+    column = from_cells(cells, field.type)
+    if column.null_count and not field.nullable:
+        raise ValueError("the table's column takes no nulls")
+    return column
+
+
+def _read_header(path: str, source: ByteSource) -> _Header:
+    text = source.read(_HEADER_BYTES).decode("utf-8-sig", errors="surrogateescape")
+    rows = csv.reader(io.StringIO(text, newline=""))
     try:
-        column.cast(dtype)
-    except pa.ArrowException:
-        return False
-    return True
+        names = next(filter(None, rows), [])
+    except csv.Error as error:
+        raise InputError(f"{path}, row 1: not a header of column names: {error}") from None
+    place = f"{path}, row 1"
+    if not names:
+        raise InputError(f"{path}: is empty: the first line must name the columns")
+    if any(not name.isprintable() for name in names):
+        raise InputError(
+            f"{place}: a column name is not printable UTF-8 text: save the file as UTF-8"
+        )
+    if "" in names:
+        raise InputError(f"{place}: column {names.index('') + 1} has no name: name every column")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"{place}: the name {repeated[0]!r} is given twice: names must be unique")
+    if len(names) == 1 and re.search("[;\t|]", names[0]):
+        raise InputError(f"{place}: one column, {names[0]!r}: separate the cells by commas")
+    return _Header(names, has_rows=_has_another(rows, blank_counts=len(names) == 1))
 
 
-def _line(error: Exception) -> str:
-    return str(error).splitlines()[0]
+def _has_another(rows: Iterator[list[str]], *, blank_counts: bool) -> bool:
+    try:
+        return any(row or blank_counts for row in rows)
+    except csv.Error:
+        return True
+
+
+def _explained(cause: str, row: int) -> str:
+    if "straddling" in cause:
+        return (
+            f", row {row:,} or later: is longer than {MAX_ROW_BYTES >> 20} MiB: look for a quote that is "
+            "never closed"
+        )
+    if found := _ROW_NUMBER.match(cause):
+        rest = cause[found.end() :][:120]
+        return f", row {int(found[1]):,}: {rest}: give every row one cell per column"
+    return f", row {row:,} or later: {cause}: correct it"

@@ -1,123 +1,115 @@
-"""Arrow arrays as JSON text, by whole columns."""
+"""Arrow arrays as JSON text, whole columns at a time; nested ones, too, level by level.
+
+Dates, times and timestamps are ISO 8601 strings (with Z where the type has a zone), decimals
+strings (a number would be read back as a rounded double), binaries base64, durations integers in
+the type's unit, intervals ISO 8601 durations. Integers are exact; NaN and the infinities, which
+JSON lacks, are null. Maps are objects if their keys are strings, or else, and wherever they are to
+be read back, lists of {"key": ..., "value": ...}.
+"""
 
 from __future__ import annotations
 
-import base64
-import datetime
-import decimal
 import json
-import math
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from compactor.files.plain_text import joined, plain_text, text_scalar
 from format.nodes import binary_parts
-from format.types import storage_type, to_storage
+from format.types import build_list, list_parts, to_storage
 
-_ESCAPES: Final = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
-_SPECIAL: Final = r'[\\"\x00-\x1f]'
-_CONTROL: Final = r"[\x00-\x08\x0b\x0c\x0e-\x1f]"
+_MUST_ESCAPE: Final = r'[\\"\x00-\x1f]'
+_CONTROL: Final = r"[\x00-\x1f]"
+_CONTROLS: Final = tuple(map(chr, range(0x20)))
 
 
-def json_lines(batch: pa.RecordBatch) -> bytes:
-    """One JSON object a row, each ending in a newline. Nulls are written as null."""
+def json_lines(batch: pa.RecordBatch, *, map_objects: bool = True) -> bytes:
+    """One object per row, each line ended. Raises `UnwritableError` if a column has no form.
+
+    map_objects: whether maps with string keys are objects, which no reader takes for maps.
+    """
     if batch.num_rows == 0:
         return b""
-    parts: list[Any] = []
-    for index, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
-        start = "{" if index == 0 else ","
-        parts.append(_text(f"{start}{json.dumps(name, ensure_ascii=False)}:"))
-        parts.append(json_values(column))
-    lines = pc.binary_join_element_wise(*parts, _text("}\n"), _text(""))
+    objects = json_values(batch.to_struct_array(), map_objects=map_objects)
+    return text_bytes(joined(objects, text_scalar("\n")))
+
+
+def text_bytes(lines: pa.Array) -> bytes:
+    """The texts (strings, no nulls) end to end."""
     offsets, data = binary_parts(lines)
     return bytes(data[int(offsets[0]) : int(offsets[-1])])
 
 
-def json_values(array: pa.Array) -> pa.Array:
-    """Each value as JSON text; large strings.
+def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
+    """Each value as JSON text, "null" where `array` is null; large strings.
 
-    Times are ISO 8601, decimals numbers, binaries base64, NaN and infinities null.
+    Raises `UnwritableError`.
     """
-    dtype = storage_type(array.type)
     array = to_storage(array)
-    if pt.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if pt.is_nested(dtype) or pt.is_interval(dtype) or pt.is_duration(dtype):
-        text = _nested_values(array)
-    elif pt.is_string(dtype) or pt.is_large_string(dtype):
-        text = _quoted(_escaped(array.cast(pa.large_string())))
-    elif pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
-        text = _nested_values(array)
+    dtype = array.type
+    if pt.is_dictionary(dtype):
+        text = json_values(array.dictionary, map_objects=map_objects).take(array.indices)
+    elif pt.is_struct(dtype):
+        text = _object_text(array, map_objects)
+    elif pt.is_nested(dtype) and not pt.is_union(dtype) and not pt.is_run_end_encoded(dtype):
+        text = _array_text(array, map_objects)
     elif pt.is_floating(dtype):
-        finite = pc.is_finite(array.cast(pa.float64()))
-        text = pc.if_else(finite, array.cast(pa.large_string()), None)
-    elif pt.is_timestamp(dtype) or pt.is_time(dtype) or pt.is_date(dtype):
-        text = _quoted(_iso(array))
+        text = pc.if_else(pc.is_finite(array), plain_text(array), None)
+    elif pt.is_string(dtype) or pt.is_large_string(dtype):
+        text = _quoted(_escaped(plain_text(array)))
+    elif pt.is_integer(dtype) or pt.is_boolean(dtype) or pt.is_duration(dtype):
+        text = plain_text(array)
     else:
-        text = array.cast(pa.large_string())
-    return pc.fill_null(text, "null")
+        text = _quoted(plain_text(array))
+    return pc.if_else(array.is_valid(), text, "null").fill_null("null")
+
+
+def _object_text(array: pa.Array, map_objects: bool) -> pa.Array:
+    parts: list[pa.Array | pa.Scalar] = []
+    for name, child in zip(array.type.names, array.flatten(), strict=True):
+        separator = "," if parts else "{"
+        parts.append(text_scalar(f"{separator}{json.dumps(name, ensure_ascii=False)}:"))
+        parts.append(json_values(child, map_objects=map_objects))
+    if not parts:
+        return pa.repeat(text_scalar("{}"), len(array))
+    return joined(*parts, text_scalar("}"))
+
+
+def _array_text(array: pa.Array, map_objects: bool) -> pa.Array:
+    counts, items = list_parts(array)
+    brackets = "[]"
+    if pt.is_map(array.type):
+        keys, values = items.flatten()
+        if map_objects and (pt.is_string(keys.type) or pt.is_large_string(keys.type)):
+            brackets = "{}"
+            values = json_values(values, map_objects=True)
+            texts = joined(json_values(keys), text_scalar(":"), values)
+        else:
+            pairs = pa.StructArray.from_arrays([keys, values], names=["key", "value"])
+            texts = json_values(pairs, map_objects=map_objects)
+    else:
+        texts = json_values(items, map_objects=map_objects)
+    lists = build_list(pa.large_list(pa.large_string()), counts, texts, None)
+    inside = pc.binary_join(lists, text_scalar(","))
+    return joined(text_scalar(brackets[0]), inside, text_scalar(brackets[1]))
 
 
 def _quoted(text: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(_text('"'), text, _text('"'), _text(""))
-
-
-def _text(value: str) -> pa.Scalar:
-    return pa.scalar(value, pa.large_string())
+    return joined(text_scalar('"'), text, text_scalar('"'))
 
 
 def _escaped(text: pa.Array) -> pa.Array:
-    if not pc.any(pc.match_substring_regex(text, _SPECIAL)).as_py():
+    if not _any_match(text, _MUST_ESCAPE):
         return text
-    if pc.any(pc.match_substring_regex(text, _CONTROL)).as_py():
-        # Rare control characters need \u escapes, which no kernel makes.
-        values = [
-            None if v is None else json.dumps(v, ensure_ascii=False)[1:-1] for v in text.to_pylist()
-        ]
-        return pa.array(values, pa.large_string())
-    for plain, escape in _ESCAPES:
-        text = pc.replace_substring(text, plain, escape)
+    text = pc.replace_substring(text, "\\", "\\\\")
+    text = pc.replace_substring(text, '"', '\\"')
+    if _any_match(text, _CONTROL):
+        for control in _CONTROLS:
+            text = pc.replace_substring(text, control, json.dumps(control)[1:-1])
     return text
 
 
-def _iso(array: pa.Array) -> pa.Array:
-    if not pt.is_timestamp(array.type):
-        return array.cast(pa.large_string())
-    utc = array.type.tz is not None
-    naive = array.cast(pa.timestamp(array.type.unit)) if utc else array
-    text = pc.replace_substring(naive.cast(pa.large_string()), " ", "T", max_replacements=1)
-    if not utc:
-        return text
-    return pc.binary_join_element_wise(text, _text("Z"), _text(""))
-
-
-def _nested_values(array: pa.Array) -> pa.Array:
-    # Arrow has no kernel for nested JSON: this goes value by value.
-    is_map = pt.is_map(array.type)
-    texts = [
-        None
-        if value is None
-        else json.dumps(_plain(dict(value) if is_map else value), ensure_ascii=False)
-        for value in array.to_pylist()
-    ]
-    return pa.array(texts, pa.large_string())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
-        return value.isoformat()
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+def _any_match(text: pa.Array, pattern: str) -> bool:
+    return pc.any(pc.match_substring_regex(text, pattern)).as_py() is True

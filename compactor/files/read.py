@@ -2,43 +2,57 @@
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.columnar import ArrowBatches, ParquetBatches
 from compactor.files.csv import CsvBatches
+from compactor.files.names import KNOWN_ENDINGS, FileFormat, kind_of
 from compactor.files.ndjson import NdjsonBatches
-from compactor.files.source import FileBatches, readable, strip_compression
+from compactor.files.problems import reading
+from compactor.files.source import FileBatches
 
-KNOWN_ENDINGS: Final = (
-    ".parquet .arrow .feather .ipc .ndjson .jsonl .json .csv (text also .gz .zst)"
-)
+DEFAULT_BATCH_BYTES: Final = 8 << 20
 
 
-def open_table_file(path: str, known_schema: pa.Schema | None = None) -> FileBatches:
-    """Opens a file by its name's ending; text files are read once here for their types.
+def open_table_file(
+    path: str,
+    known_schema: pa.Schema | None = None,
+    *,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    on_scan: Callable[[int], None] | None = None,
+) -> FileBatches:
+    """Opens a file of the format its name says; a text file is read through once for its types.
 
-    known_schema: the table's; its types win for the columns of text files it names.
-    Raises `InputError` naming file, place and cause, here and while iterating.
+    known_schema: the table's; its types, other than null, win for the columns of text files that it
+        names. A file with values that don't fit is refused here, before the first batch.
+    batch_bytes: Arrow bytes per batch, about; memory is a small multiple of it, and of the largest
+        line of a text file (of JSON 16 MiB, of CSV 4 MiB at most) or batch of an IPC file.
+    on_scan: called while a text file is read for its types, with the bytes of it read so far.
+    Raises `InputError`, here and while iterating.
     """
-    with readable(path):
-        if Path(path).is_dir():
+    with reading(path):
+        if stat.S_ISDIR(Path(path).stat().st_mode):
             raise IsADirectoryError
-        Path(path).stat()
+    kind = kind_of(path)
+    if kind is None:
+        raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
+    if kind.format is FileFormat.PARQUET:
+        return ParquetBatches(path, batch_bytes)
+    if kind.format is FileFormat.ARROW:
+        return ArrowBatches(path, batch_bytes)
     if known_schema is not None:
         # A column that never had a value says nothing of its type.
-        known_schema = pa.schema([f for f in known_schema if not pa.types.is_null(f.type)])
-    name = path.lower()
-    if name.endswith(".parquet"):
-        return ParquetBatches(path)
-    if name.endswith((".arrow", ".feather", ".ipc")):
-        return ArrowBatches(path)
-    text = strip_compression(name)
-    if text.endswith((".ndjson", ".jsonl", ".json")):
-        return NdjsonBatches(path, known_schema)
-    if text.endswith(".csv"):
-        return CsvBatches(path, known_schema)
-    raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
+        known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
+    reader = NdjsonBatches if kind.format is FileFormat.NDJSON else CsvBatches
+    return reader(path, kind.compression, batch_bytes, known_schema, on_scan or _unheard)
+
+
+def _unheard(_bytes_read: int) -> None:
+    return

@@ -1,130 +1,61 @@
-"""What reading a user's file gives: a schema, batches, and progress."""
+"""The one shape that files of every format take once open: a schema and a stream of batches."""
 
 from __future__ import annotations
 
-import contextlib
-import gzip
-import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final, Protocol, Self
+from typing import Self
 
 import pyarrow as pa
-import zstandard
 
-from compactor.errors import InputError
-
-BATCH_ROWS: Final = 65_536
-BLOCK_BYTES: Final = 8 << 20
-_ZSTD_INPUT_BYTES: Final = 256 << 10
-COMPRESSIONS: Final = (".gz", ".zst")
+from compactor.files.problems import reading
 
 
-class FileBatches(Protocol):
-    """An open file of rows; a context manager."""
+class FileBatches(ABC):
+    """An open file of rows: a context manager, iterable once, memory bounded by `batch_bytes`.
 
-    path: str
+    Iterating raises `InputError`, of one line naming the file, the place and the cause.
+    """
+
     schema: pa.Schema
-    bytes_total: int
+    """Of every batch."""
 
-    @property
-    def bytes_consumed(self) -> int:
-        """How far reading has come, in bytes of the file, for progress."""
-        ...
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exc: object) -> None: ...
-
-
-class CountedFile:
-    """A file opened for reading, decompressed by its name's ending, its compressed bytes counted."""
-
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, batch_bytes: int) -> None:
+        """Raises `InputError` if the file is not there."""
         self.path = path
-        with readable(path):
-            self._raw = Path(path).open("rb")  # noqa: SIM115 - closed by close()
-        self._stream = self._decompressed()
+        self._batch_bytes = batch_bytes
+        with reading(path):
+            self.bytes_total = Path(path).stat().st_size
+            """Size of the file as stored."""
 
     @property
-    def position(self) -> int:
-        return 0 if self._raw.closed else self._raw.tell()
+    @abstractmethod
+    def bytes_consumed(self) -> int:
+        """How far iteration has come, in bytes of the file as stored, at most `bytes_total`."""
 
-    def read(self, size: int) -> bytes:
-        """Raises `InputError` where the compressed data is damaged or ends early."""
-        try:
-            return self._stream.read(size)
-        except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
-            raise InputError(
-                f"{self.path}: the compressed data is damaged or cut off ({error}): "
-                "make or fetch the file again"
-            ) from error
-
+    @abstractmethod
     def close(self) -> None:
-        self._raw.close()
+        """Releases the file. May be called twice."""
 
-    def _decompressed(self) -> _Readable:
-        if self.path.endswith(".gz"):
-            return gzip.GzipFile(fileobj=self._raw, mode="rb")
-        if self.path.endswith(".zst"):
-            return _ZstdFrames(self._raw)
-        return self._raw
+    @abstractmethod
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        """Batches of `schema` of any size."""
 
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        with reading(self.path):
+            for batch in self._batches():
+                yield from sliced(batch, self._batch_bytes)
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
+    def __enter__(self) -> Self:
+        return self
 
-
-class _ZstdFrames:
-    """Frames end to end. zstandard's own stream reader takes a cut-off frame for the end of data."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw = raw
-        self._frame: Any = None
-        self._input = b""
-
-    def read(self, size: int) -> bytes:
-        """About `size` bytes; b"" at the end. Raises EOFError where the last frame is cut off."""
-        pieces: list[bytes] = []
-        total = 0
-        while total < size:
-            self._input = self._input or self._raw.read(_ZSTD_INPUT_BYTES)
-            if not self._input:
-                if self._frame is not None:
-                    raise EOFError("the last zstd frame is cut off")
-                break
-            if self._frame is None:
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
-            piece = self._frame.decompress(self._input)
-            self._input = b""
-            if self._frame.eof:
-                self._input, self._frame = self._frame.unused_data, None
-            pieces.append(piece)
-            total += len(piece)
-        return b"".join(pieces)
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
 
-@contextlib.contextmanager
-def readable(path: str) -> Iterator[None]:
-    """Turns what can be wrong with a path into an `InputError`."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: it is a folder; name the files in it") from None
-    except PermissionError:
-        raise InputError(f"{path}: permission denied: check the file's owner and mode") from None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path}: it cannot be read: {text}") from error
-
-
-def strip_compression(name: str) -> str:
-    """`name` without .gz or .zst."""
-    for ending in COMPRESSIONS:
-        if name.endswith(ending):
-            return name.removesuffix(ending)
-    return name
+def sliced(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Slices of even row counts, of about `batch_bytes` or less if rows are of similar size."""
+    rows = max(1, batch.num_rows * batch_bytes // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

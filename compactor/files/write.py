@@ -1,226 +1,200 @@
-"""Writing query results to files, atomically: the file appears whole, or not at all."""
+"""Query results as files of the user's, each of which appears whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import os
+import uuid
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import zstandard
-from pyarrow import types as pt
 
-from compactor.errors import InputError, UsageError
-from compactor.files.jsontext import json_lines, json_values
-from compactor.files.source import strip_compression
+from compactor.errors import InputError, JobError, UsageError
+from compactor.files.csvtext import csv_header, csv_lines
+from compactor.files.jsontext import json_lines
+from compactor.files.names import KNOWN_ENDINGS, Compression, FileFormat, FileKind, kind_of
+from compactor.files.problems import PROBLEMS, one_line
+from compactor.files.sinks import ArrowSink, Output, ParquetSink, TableSink, TextSink
 
-KNOWN_ENDINGS: Final = ".parquet .arrow .ndjson .csv (text also .gz .zst)"
-_ROW_GROUP_ROWS: Final = 122_880
-_ROW_GROUP_BYTES: Final = 64 << 20
-
-
-class TableSink(Protocol):
-    """Where batches go."""
-
-    def write(self, batch: pa.RecordBatch) -> None: ...
+_GZIP_LEVEL = 6
+_ZSTD_LEVEL = 3
 
 
 @contextlib.contextmanager
 def open_table_sink(
     path: str, schema: pa.Schema, sorting_columns: Sequence[pq.SortingColumn] | None = None
 ) -> Iterator[TableSink]:
-    """A sink for batches of `schema`, by the ending of `path`; an existing file is replaced at the end.
+    """A sink for batches of `schema`, in the format that the ending of `path` names.
 
-    Raises `UsageError` for unknown endings, `InputError` where the file cannot be written or cannot
-    hold a type. Leaving by an exception leaves nothing behind.
+    The rows go to a file beside `path`, which takes its place once all are on disk; until then, and
+    after any exception, whatever was at `path` is untouched, and nothing is left beside it.
+    sorting_columns: noted in the metadata of Parquet files; other formats have no place for it.
+    Raises `UsageError` for an unknown ending, `InputError` for a place that can't be written or a type
+    or value that the format can't hold, `JobError` if writing fails half way.
     """
-    maker = _maker(path)
-    temporary = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.tmp")
+    kind = _kind_of_sink(path)
+    _check_types(path, schema, kind)
+    target = _checked_target(path)
+    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.part")
     try:
-        with _writable(path), temporary.open("xb") as file:
-            sink = maker(file, schema, sorting_columns)
-            yield sink
-            sink.close()
-            file.flush()
-            os.fsync(file.fileno())
-        with _writable(path):
-            temporary.replace(path)
+        with _creating(path):
+            file = beside.open("xb")
+        with file:
+            sink = _Guarded(path, schema, file, kind, sorting_columns)
+            try:
+                yield sink
+                sink.finish()
+            finally:
+                sink.close()
+        with _writing(path):
+            beside.replace(target)
     finally:
-        temporary.unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
 
 
 def check_sink_path(path: str) -> None:
-    """Raises `UsageError` unless the ending of `path` is known."""
-    _maker(path)
+    """Raises `UsageError` for an unknown ending, `InputError` where there can be no file."""
+    _kind_of_sink(path)
+    _checked_target(path)
 
 
-def _maker(path: str) -> Any:
-    name = path.lower()
-    if name.endswith(".parquet"):
-        return _ParquetSink
-    if name.endswith((".arrow", ".feather", ".ipc")):
-        return _ArrowSink
-    text, compression = strip_compression(name), Path(name).suffix
-    if text.endswith((".ndjson", ".jsonl", ".json")):
-        return lambda file, _schema, _: _NdjsonSink(_compressed(file, compression))
-    if text.endswith(".csv"):
-        return lambda file, schema, _: _CsvSink(_compressed(file, compression), schema)
-    raise UsageError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
+class _Guarded(TableSink):
+    """A sink whose errors name the file, and the column if it is one column's fault."""
+
+    def __init__(
+        self,
+        path: str,
+        schema: pa.Schema,
+        file: IO[bytes],
+        kind: FileKind,
+        sorting: Sequence[pq.SortingColumn] | None,
+    ) -> None:
+        self._path = path
+        self._schema = schema
+        self._kind = kind
+        self._file = file
+        with _writing(path):
+            self._output = _compressed(file, kind.compression)
+            self._sink = _sink(self._output, schema, kind, sorting)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        with _writing(self._path):
+            try:
+                self._sink.write(batch)
+            except PROBLEMS as error:
+                raise _unfit(self._path, batch, self._kind, error) from error
+
+    def finish(self) -> None:
+        with _writing(self._path):
+            self._sink.finish()
+            if self._output is not self._file:
+                self._output.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        # Libraries that write their trailer when collected must do so while the file is open.
+        with contextlib.suppress(OSError, *PROBLEMS):
+            self._sink.close()
+            self._output.close()
+
+
+def _sink(
+    output: Output, schema: pa.Schema, kind: FileKind, sorting: Sequence[pq.SortingColumn] | None
+) -> TableSink:
+    if kind.format is FileFormat.PARQUET:
+        return ParquetSink(output, schema, sorting)
+    if kind.format is FileFormat.ARROW:
+        return ArrowSink(output, schema)
+    if kind.format is FileFormat.CSV:
+        return TextSink(output, csv_header(schema.names), csv_lines)
+    return TextSink(output, b"", partial(json_lines, map_objects=False))
+
+
+def _compressed(file: IO[bytes], compression: Compression) -> Any:
+    if compression is Compression.GZIP:
+        # No name and no time, so that equal rows make equal files.
+        return gzip.GzipFile(
+            filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=file, mtime=0
+        )
+    if compression is Compression.ZSTD:
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).stream_writer(file, closefd=False)
+    return file
+
+
+def _kind_of_sink(path: str) -> FileKind:
+    kind = kind_of(path)
+    if kind is None:
+        raise UsageError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
+    return kind
+
+
+def _checked_target(path: str) -> Path:
+    """Follows links, so that the link stays and the file it names is replaced."""
+    try:
+        target = Path(path).resolve()
+        if target.exists() and not target.is_file():
+            raise InputError(f"{path}: is not a file: name a file to create or replace")
+        if not target.parent.is_dir():
+            raise InputError(f"{path}: its folder does not exist: create it first")
+    except OSError as error:
+        raise InputError(f"{path}: can't be written: {error.strerror or one_line(error)}") from None
+    return target
+
+
+def _check_types(path: str, schema: pa.Schema, kind: FileKind) -> None:
+    """Raises `InputError` for the first column whose type the format can't hold."""
+    for field in schema:
+        alone = pa.schema([field])
+        try:
+            _sink(io.BytesIO(), alone, FileKind(kind.format, Compression.NONE), None).finish()
+            if kind.format in (FileFormat.CSV, FileFormat.NDJSON):
+                json_lines(_one_null(alone))
+        except PROBLEMS as error:
+            raise InputError(
+                f"{path}: column {field.name!r} is {field.type}, which {kind.format.value} can't hold "
+                f"({one_line(error)}): leave the column out, or choose another format"
+            ) from error
+
+
+def _one_null(schema: pa.Schema) -> pa.RecordBatch:
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    return pa.RecordBatch.from_arrays([pa.nulls(1, f.type) for f in schema], schema=nullable)
+
+
+def _unfit(path: str, batch: pa.RecordBatch, kind: FileKind, error: Exception) -> InputError:
+    place = ""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            json_lines(pa.RecordBatch.from_arrays([column], names=[name]))
+        except PROBLEMS:
+            place = f"column {name!r}: "
+            break
+    return InputError(f"{path}: {place}{kind.format.value} can't hold a value: {one_line(error)}")
 
 
 @contextlib.contextmanager
-def _writable(path: str) -> Iterator[None]:
+def _creating(path: str) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:
-        raise InputError(f"{path}: its folder does not exist") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: it is a folder") from None
-    except PermissionError:
-        raise InputError(f"{path}: permission denied") from None
-    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
-        cause = str(error).splitlines()[0]
-        raise InputError(f"{path}: this kind of file cannot hold the data: {cause}") from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise InputError(
+            f"{path}: can't be written: {error.strerror or one_line(error)}: choose another place"
+        ) from None
 
 
-class _Closer(Protocol):
-    def write(self, data: Any, /) -> Any: ...
-    def close(self) -> None: ...
-
-
-class _NoClose:
-    """The plain file, which its owner closes."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.write = file.write
-
-    def close(self) -> None:
-        return
-
-
-def _compressed(file: IO[bytes], ending: str) -> _Closer:
-    if ending == ".gz":
-        return gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6)
-    if ending == ".zst":
-        return zstandard.ZstdCompressor(level=3).stream_writer(file, closefd=False)
-    return _NoClose(file)
-
-
-class _ParquetSink:
-    def __init__(
-        self, file: IO[bytes], schema: pa.Schema, sorting: Sequence[pq.SortingColumn] | None
-    ) -> None:
-        self._schema = _parquet_schema(schema)
-        self._writer = pq.ParquetWriter(
-            file, self._schema, compression="zstd", sorting_columns=sorting
-        )
-        self._pending: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        # Small batches must not become small row groups.
-        self._pending.append(pa.Table.from_batches([batch]).cast(self._schema))
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._rows >= _ROW_GROUP_ROWS or self._bytes >= _ROW_GROUP_BYTES:
-            self._flush()
-
-    def close(self) -> None:
-        self._flush()
-        self._writer.close()
-
-    def _flush(self) -> None:
-        if self._rows:
-            self._writer.write_table(pa.concat_tables(self._pending), row_group_size=self._rows)
-        self._pending, self._rows, self._bytes = [], 0, 0
-
-
-def _parquet_schema(schema: pa.Schema) -> pa.Schema:
-    """Views as what Parquet can hold."""
-    simple = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    return pa.schema([field.with_type(simple.get(field.type, field.type)) for field in schema])
-
-
-class _ArrowSink:
-    def __init__(self, file: IO[bytes], schema: pa.Schema, _: object) -> None:
-        # Deltas and replacements: every batch may bring a dictionary of its own.
-        self._schema = pa.schema([f.with_type(_undictionaried(f.type)) for f in schema])
-        self._writer = pa.ipc.new_file(file, self._schema)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        for piece in pa.Table.from_batches([batch]).cast(self._schema).to_batches():
-            self._writer.write_batch(piece)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-def _undictionaried(dtype: pa.DataType) -> pa.DataType:
-    """An IPC file holds one dictionary a column; batches of a scan have one each."""
-    return dtype.value_type if pt.is_dictionary(dtype) else dtype
-
-
-class _NdjsonSink:
-    def __init__(self, out: _Closer) -> None:
-        self._out = out
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._out.write(json_lines(batch))
-
-    def close(self) -> None:
-        self._out.close()
-
-
-class _CsvSink:
-    def __init__(self, out: _Closer, schema: pa.Schema) -> None:
-        self._out = out
-        self._schema = pa.schema([(f.name, _csv_type(f.type)) for f in schema])
-        self._started = False
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        columns = [
-            _csv_column(column, field.type)
-            for column, field in zip(batch.columns, self._schema, strict=True)
-        ]
-        self._put(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-
-    def close(self) -> None:
-        if not self._started:
-            self._put(pa.RecordBatch.from_pylist([], schema=self._schema))
-        self._out.close()
-
-    def _put(self, batch: pa.RecordBatch) -> None:
-        text = pa.BufferOutputStream()
-        pcsv.write_csv(batch, text, pcsv.WriteOptions(include_header=not self._started))
-        self._started = True
-        self._out.write(text.getvalue())
-
-
-def _csv_type(dtype: pa.DataType) -> pa.DataType:
-    if pt.is_dictionary(dtype):
-        return _csv_type(dtype.value_type)
-    simple = pt.is_primitive(dtype) or pt.is_null(dtype) or pt.is_string(dtype)
-    if pt.is_interval(dtype) or pt.is_float16(dtype):
-        simple = False
-    return dtype if simple else pa.large_string()
-
-
-def _csv_column(column: pa.Array, dtype: pa.DataType) -> pa.Array:
-    if column.type == dtype:
-        return column
-    if pt.is_dictionary(column.type):
-        return _csv_column(column.dictionary_decode(), dtype)
-    text = pt.is_large_string(column.type) or pt.is_string_view(column.type)
-    if text or pt.is_decimal(column.type) or pt.is_float16(column.type):
-        return column.cast(dtype)
-    quoted = json_values(column)
-    binary = not pt.is_nested(column.type)
-    values = quoted if not binary else pa.compute.utf8_trim(quoted, '"')
-    return pa.compute.if_else(column.is_valid(), values, None)
+@contextlib.contextmanager
+def _writing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise JobError(
+            f"{path}: writing failed: {error.strerror or one_line(error)}; nothing was left behind"
+        ) from error

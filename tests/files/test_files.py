@@ -1,167 +1,172 @@
-"""Users' files: every type into every format, and text back with the types it had."""
+"""What is the same for all formats: paths, compression, progress, damage, memory."""
 
 from __future__ import annotations
 
-import json
+import gzip
+import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import zstandard
 
 from compactor.errors import InputError
-from compactor.files import ndjson
-from compactor.files.jsontext import json_lines
 from compactor.files.read import open_table_file
-from compactor.files.write import open_table_sink
-from tests.support.samples import SAMPLES, sample_array
+from tests.files.reading import put, refusal, table_of
 
-PARQUET_CANNOT = {"interval", "duration", "float16"}
-
-
-def read_back(path: Path, known: pa.Schema | None = None) -> pa.Table:
-    with open_table_file(str(path), known) as file:
-        return pa.Table.from_batches(list(file), file.schema)
+TEXTS = {"ndjson": b'{"a":1}\n{"a":22}\n', "csv": b"a\n1\n22\n"}
 
 
-def write(path: Path, table: pa.Table, rows: int = 3) -> None:
-    with open_table_sink(str(path), table.schema) as sink:
-        for batch in table.to_batches(max_chunksize=rows):
-            sink.write(batch)
+def test_a_missing_file_a_folder_and_an_unknown_ending_are_refused(tmp_path: Path) -> None:
+    assert refusal(str(tmp_path / "no.csv")) == "no.csv: no such file: check the path"
+    folder = tmp_path / "folder.csv"
+    folder.mkdir()
+    assert "is a folder" in refusal(str(folder))
+    message = refusal(put(tmp_path, "a.xlsx", b""))
+    assert all(ending in message for ending in (".parquet", ".ndjson", ".csv", ".arrow", ".gz"))
+    assert "unknown kind" in refusal(put(tmp_path, "a.parquet.gz", b""))
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-@pytest.mark.parametrize("ending", ["parquet", "arrow"])
-def test_columnar_files_keep_every_type_they_can_hold(
-    name: str, ending: str, tmp_path: Path
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_is_refused(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.csv", "a\n1\n")
+    Path(path).chmod(0)
+    assert "permission denied" in refusal(path)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_compressed_text_is_read_and_members_and_frames_follow_each_other(
+    tmp_path: Path, name: str
 ) -> None:
-    array = sample_array(name, 3)
-    table = pa.table({"v": array})
-    path = tmp_path / f"f.{ending}"
-    try:
-        write(path, table)
-    except InputError as error:
-        assert "cannot hold the data" in str(error)
-        assert ending == "parquet"
-        assert name in PARQUET_CANNOT
-        assert list(tmp_path.iterdir()) == []
-        return
-    assert repr(read_back(path)["v"].to_pylist()) == repr(table["v"].to_pylist())
+    text = TEXTS[name]
+    half = len(text) // 2
+    for ending, compress in ((".gz", gzip.compress), (".ZST", zstandard.compress)):
+        content = compress(text[:half]) + compress(text[half:])
+        assert table_of(put(tmp_path, f"a.{name}{ending}", content))["a"].to_pylist() == [1, 22]
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_every_type_becomes_one_json_value_a_row(name: str) -> None:
-    array = sample_array(name, 2)
-    lines = json_lines(pa.record_batch({"v": array})).decode().split("\n")
-    assert lines.pop() == ""
-    values = [json.loads(line)["v"] for line in lines]
-    nan_or_null = {
-        i
-        for i, v in enumerate(array.to_pylist())
-        if v is None or v in (float("inf"), float("-inf"))
-    }
-    assert {i for i, value in enumerate(values) if value is None} == nan_or_null
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_every_type_goes_into_csv(name: str, tmp_path: Path) -> None:
-    array = sample_array(name, 2)
-    write(tmp_path / "f.csv", pa.table({"v": array, "end": ["x"] * len(array)}))
-    back = read_back(tmp_path / "f.csv")
-    assert back["end"].to_pylist() == ["x"] * len(array)
-    assert back["v"].null_count == array.null_count
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.none() | st.text(), min_size=1, max_size=8))
-def test_any_text_survives_ndjson(
-    tmp_path_factory: pytest.TempPathFactory, values: list[str | None]
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_compressed_text_that_is_cut_off_or_damaged_or_not_compressed_is_refused(
+    tmp_path: Path, name: str, ending: str
 ) -> None:
-    path = tmp_path_factory.mktemp("t") / "f.ndjson"
-    schema = pa.schema([("row", pa.int64()), ("v", pa.string())])
-    write(path, pa.table([list(range(len(values))), values], schema=schema))
-    assert [json.loads(line)["v"] for line in path.read_text().split("\n")[:-1]] == values
-    assert read_back(path, schema)["v"].to_pylist() == values
+    compress = gzip.compress if ending == ".gz" else zstandard.compress
+    noise = os.urandom(300_000).hex().encode()
+    rows = b'{"a":"%s"}\n' % noise if name == "ndjson" else b"a\n%s\n" % noise
+    whole = compress(rows)
+    path = put(tmp_path, f"a.{name}{ending}", whole[:-9])
+    assert "its compressed data is cut off" in refusal(path)
+    path = put(tmp_path, f"a.{name}{ending}", rows)
+    assert "or not what the file's ending says" in refusal(path)
+    path = put(tmp_path, f"a.{name}{ending}", whole + b"junk")
+    assert f"a.{name}{ending}: " in refusal(path)
 
 
-def test_types_of_ndjson_come_from_all_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ndjson, "BLOCK_BYTES", 64)
-    rows = [{"k": n, "late": None} for n in range(20)] + [
-        {"k": 0.5, "late": {"x": 1}, "new": ["a"]}
-    ]
-    path = tmp_path / "f.ndjson"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    table = read_back(path)
-    assert table.schema.types == [
-        pa.float64(),
-        pa.struct([("x", pa.int64())]),
-        pa.list_(pa.string()),
-    ]
-    assert table.num_rows == 21
-    assert table["k"].to_pylist()[-1] == 0.5
-
-
-def test_a_conflict_between_blocks_names_lines_and_types(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ndjson, "BLOCK_BYTES", 32)
-    path = tmp_path / "f.ndjson"
-    path.write_text('{"k":1}\n' * 20 + '{"k":"text"}\n' * 20)
-    with pytest.raises(InputError, match=r"f\.ndjson: line.*'k'|f\.ndjson: line"):
-        read_back(path)
-
-
-def test_a_line_longer_than_a_block_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ndjson, "BLOCK_BYTES", 100)
-    path = tmp_path / "f.ndjson"
-    path.write_text('{"k":"' + "x" * 5_000 + '"}\n{"k":"y"}')
-    assert [len(value) for value in read_back(path)["k"].to_pylist()] == [5_000, 1]
-
-
-@pytest.mark.parametrize(
-    ("texts", "dtype"),
-    [
-        (["2024-01-01T00:00:00Z", "2024-01-01T00:00:00.123456Z"], pa.timestamp("us", "UTC")),
-        (["2024-01-01 00:00:00+02:00", "2024-01-01T00:00:00Z"], pa.timestamp("us", "UTC")),
-        (["2024-01-01T00:00:00", "2024-01-01 10:00:00.5"], pa.timestamp("us")),
-        (["2024-01-01T00:00:00Z", "2024-01-01T00:00:00"], pa.string()),
-        (["2024-01-01T00:00:00Z", "soon"], pa.string()),
-        (["2024-13-01T00:00:00Z"], pa.string()),
-        (["2024-01-01T00:00:00.123456789Z"], pa.string()),
-    ],
-)
-@pytest.mark.parametrize("ending", ["ndjson", "csv"])
-def test_text_is_a_time_only_if_all_of_it_is(
-    texts: list[str], dtype: pa.DataType, ending: str, tmp_path: Path
-) -> None:
-    path = tmp_path / f"f.{ending}"
-    if ending == "csv":
-        path.write_text("t,x\n" + "".join(f"{text},1\n" for text in texts))
+def _written(folder: Path, name: str, rows: int = 50_000) -> str:
+    table = pa.table({"a": range(rows), "b": [f"text {i % 99}" for i in range(rows)]})
+    path = str(folder / name)
+    if name == "a.parquet":
+        pq.write_table(table, path, row_group_size=rows // 3)
+    elif name == "stream.arrow":
+        with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=10_000)
+    elif name == "file.feather":
+        with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=10_000)
+    elif name == "a.csv":
+        Path(path).write_text("a,b\n" + "".join(f"{i},text {i % 99}\n" for i in range(rows)))
     else:
-        path.write_text("".join(json.dumps({"t": text}) + "\n" for text in texts))
-    assert read_back(path).schema.field("t").type == dtype
+        lines = (f'{{"a":{i},"b":"text {i % 99}"}}\n' for i in range(rows))
+        Path(path).write_bytes(gzip.compress("".join(lines).encode()))
+    return path
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "f.csv"
-    path.write_text("old")
-    with (
-        pytest.raises(RuntimeError),
-        open_table_sink(str(path), pa.schema([("k", pa.int8())])) as sink,
-    ):
-        sink.write(pa.record_batch({"k": pa.array([1], pa.int8())}))
-        raise RuntimeError
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
+ALL = ["a.parquet", "stream.arrow", "file.feather", "a.csv", "a.ndjson.gz"]
 
 
-def test_small_batches_do_not_become_small_parquet_row_groups(tmp_path: Path) -> None:
-    path = tmp_path / "f.parquet"
-    write(path, pa.table({"k": list(range(1_000))}), rows=7)
-    assert pq.ParquetFile(path).num_row_groups == 1
+@pytest.mark.parametrize("name", ALL)
+def test_batches_are_of_the_size_asked_for_and_progress_ends_at_the_files_size(
+    tmp_path: Path, name: str
+) -> None:
+    path = _written(tmp_path, name)
+    seen, rows = [], 0
+    with open_table_file(path, batch_bytes=50_000) as file:
+        assert file.bytes_total == Path(path).stat().st_size
+        for batch in file:
+            assert batch.nbytes < 100_000
+            assert batch.schema == file.schema
+            seen.append(file.bytes_consumed)
+            rows += batch.num_rows
+        assert rows == 50_000
+        assert seen == sorted(seen)
+        assert file.bytes_consumed == file.bytes_total
+    file.close()
+
+
+def test_the_first_pass_tells_how_far_it_is(tmp_path: Path) -> None:
+    for name in ("a.csv", "a.ndjson.gz"):
+        heard: list[int] = []
+        path = _written(tmp_path, name)
+        with open_table_file(path, batch_bytes=50_000, on_scan=heard.append) as file:
+            assert heard == sorted(heard)
+            assert heard[-1] == file.bytes_total
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "stream.arrow", "file.feather"])
+@pytest.mark.parametrize("damage", ["empty", "cut off", "other", "flipped"])
+def test_a_damaged_columnar_file_is_refused_or_read_without_a_crash(
+    tmp_path: Path, name: str, damage: str
+) -> None:
+    path = Path(_written(tmp_path, name, rows=3_000))
+    content = path.read_bytes()
+    if damage == "flipped":
+        for position in range(0, len(content), 97):
+            flipped = bytearray(content)
+            flipped[position] ^= 0xFF
+            path.write_bytes(flipped)
+            try:
+                table_of(str(path))
+            except InputError as error:
+                assert str(error).startswith(str(path))
+                assert "\n" not in str(error)
+        return
+    path.write_bytes({"empty": b"", "cut off": content[:-50], "other": b"a,b\n1,2\n"}[damage])
+    if (name, damage) == ("stream.arrow", "cut off"):
+        path.write_bytes(content[: len(content) // 2])
+    refusal(str(path))
+
+
+def test_an_ipc_file_that_lies_about_its_text_is_refused(tmp_path: Path) -> None:
+    offsets = pa.py_buffer(b"\0\0\0\0\1\0\0\0")
+    lie = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"\xff")])
+    batch = pa.RecordBatch.from_arrays([lie], names=["a"])
+    path = str(tmp_path / "a.arrow")
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    assert "is damaged" in refusal(path)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert "two columns are named 'a'" in refusal(str(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize("name", ["a.ndjson", "a.csv"])
+def test_memory_is_bounded_by_the_batch_size_and_not_by_the_file(tmp_path: Path, name: str) -> None:
+    line = {
+        "a.ndjson": '{"t":"2024-01-01T00:00:00Z","n":123,"m":"%s"}\n' % ("log " * 20),
+        "a.csv": "2024-01-01T00:00:00Z,123,%s\n" % ("log " * 20),
+    }[name].encode()
+    path = tmp_path / name
+    with path.open("wb") as file:
+        file.write(b"" if name == "a.ndjson" else b"t,n,m\n")
+        for _ in range(200):
+            file.write(line * ((1 << 20) // len(line)))
+    before, peak = pa.total_allocated_bytes(), 0
+    with open_table_file(str(path), batch_bytes=1 << 20) as batches:
+        for _ in batches:
+            peak = max(peak, pa.total_allocated_bytes() - before)
+        assert batches.bytes_total > 190 << 20
+    assert peak < 50 << 20

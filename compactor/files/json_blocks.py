@@ -1,0 +1,81 @@
+"""One block of JSON rows to columns, with the checks that Arrow's parser leaves to its caller."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+MAX_NESTING: Final = 100
+"""Levels of lists and objects in a row."""
+
+# Arrow recurses per level without a bound: some ten thousand levels overflow the stack.
+_SAFE_BRACKETS: Final = 2_000
+
+_TOO_DEEP: Final = f"It is nested more than {MAX_NESTING} levels deep"
+_NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[{\n")))
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+
+def parse_block(
+    block: bytes, types: pa.Schema, *, rows: int | None = None, other_fields: str = "infer"
+) -> pa.RecordBatch:
+    """The rows of `block`: first the columns of `types`, then, unless ignored, those found.
+
+    rows: how many objects the block must hold; None for one per line that is not blank.
+    other_fields: "infer", "ignore" or "error", for fields not in `types`.
+    Raises one of `PROBLEMS` on anything but rows that fit.
+    """
+    _check_bytes(block)
+    table = pj.read_json(
+        pa.BufferReader(block),
+        # One chunk, so that what Arrow accepts does not depend on where it would cut.
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        parse_options=pj.ParseOptions(
+            explicit_schema=types, unexpected_field_behavior=other_fields
+        ),
+    )
+    if table.num_rows != (_line_count(block, table.num_rows) if rows is None else rows):
+        raise ValueError("Not one JSON object per line")
+    batch = table.combine_chunks().to_batches()[0]
+    if _depth(batch.schema.types) > MAX_NESTING:
+        raise ValueError(_TOO_DEEP)
+    return batch
+
+
+def _check_bytes(block: bytes) -> None:
+    if b"\0" in block:
+        raise ValueError("It has a NUL byte")
+    offsets = pa.py_buffer(b"".join(n.to_bytes(8, "little") for n in (0, len(block))))
+    whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, pa.py_buffer(block)])
+    pc.cast(whole, pa.large_string())
+    brackets = block.translate(None, _NOT_BRACKETS)
+    if len(brackets) > _SAFE_BRACKETS and max(map(len, brackets.split(b"\n"))) > _SAFE_BRACKETS:
+        _check_nesting(block)
+
+
+def _check_nesting(block: bytes) -> None:
+    for line in block.split(b"\n"):
+        if line.count(b"[") + line.count(b"{") > _SAFE_BRACKETS:
+            depth = 0
+            for bracket in re.findall(rb"[\[{]+|[\]}]+", _STRING.sub(b"", line)):
+                depth += len(bracket) if bracket[:1] in b"[{" else -len(bracket)
+                if depth > MAX_NESTING:
+                    raise ValueError(_TOO_DEEP)
+
+
+def _depth(types: list[pa.DataType]) -> int:
+    depth = 0
+    while types:
+        depth += 1
+        types = [dtype.field(i).type for dtype in types for i in range(dtype.num_fields)]
+    return depth
+
+
+def _line_count(block: bytes, expected: int) -> int:
+    """Lines that are not blank, without looking at each if there are `expected` in all."""
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    return lines if lines == expected else sum(bool(line.strip()) for line in block.split(b"\n"))

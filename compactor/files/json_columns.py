@@ -1,0 +1,123 @@
+"""The columns of a JSON file as they become known, block by block."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.errors import InputError
+from compactor.files.json_blocks import parse_block
+from compactor.files.problems import PROBLEMS, ColumnError, one_line
+from compactor.files.shapes import (
+    RoundedError,
+    Shape,
+    exact_instead_of_rounded,
+    text_instead_of_times,
+)
+from compactor.files.text_values import UnreadableTypeError, from_wire, wire_type
+
+_LONG_INTEGER: Final = re.compile(rb"[0-9]{19}")
+
+
+class JsonColumns:
+    """Types of the table's columns as given, of other fields as found."""
+
+    def __init__(self, path: str, known: pa.Schema | None) -> None:
+        """Raises `InputError` if a column of the table is of a type that JSON can't hold."""
+        self._path = path
+        self._has_table = known is not None
+        self.known: pa.Schema = pa.schema([]) if known is None else known
+        self._shapes: dict[str, Shape] = {}
+        self._given: set[str] = set()
+        self._rows = 0
+        try:
+            self._known_wire = {field.name: wire_type(field.type) for field in self.known}
+        except UnreadableTypeError as error:
+            raise InputError(f"{path}: {error}: ingest the rows from a Parquet file") from None
+
+    def absorb(self, lines: bytes) -> None:
+        """Learns from `lines`. Raises one of `PROBLEMS` if they don't fit the table or the rest."""
+        pinned = {name: dtype for name, s in self._shapes.items() if (dtype := s.pinned)}
+        batch = self._with_times_as_text(lines, self._known_wire | pinned)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if name in self._known_wire:
+                fitted(column, self.known.field(name))
+                if column.null_count < len(column) or json.dumps(name).encode() in lines:
+                    self._given.add(name)
+            else:
+                shape = self._shapes.setdefault(name, Shape())
+                shape.absorb(_exact(lines, name, column), name)
+        self._rows += batch.num_rows
+
+    def would_absorb(self, lines: bytes) -> None:
+        """`absorb` without learning."""
+        copy.deepcopy(self).absorb(lines)
+
+    def schema(self) -> pa.Schema:
+        """Of the batches to read. Raises `InputError` if the file names no column at all."""
+        found = [pa.field(name, shape.outcome) for name, shape in self._shapes.items()]
+        fields = [field for field in self.known if field.name in self._given] + found
+        if not fields and self._has_table:
+            return self.known
+        if not fields:
+            lack = "none of its rows has a value" if self._rows else "has no rows"
+            raise InputError(f"{self._path}: {lack}, so its columns are unknown: name another file")
+        return pa.schema(fields)
+
+    def wire_schema(self) -> pa.Schema:
+        """What to parse every field of the file as."""
+        found = {name: wire_type(shape.outcome) for name, shape in self._shapes.items()}
+        return pa.schema(list((self._known_wire | found).items()))
+
+    def _with_times_as_text(self, lines: bytes, types: dict[str, pa.DataType]) -> pa.RecordBatch:
+        batch = parse_block(lines, pa.schema(list(types.items())))
+        guessed = {
+            field.name: text
+            for field in batch.schema
+            if field.name not in self._known_wire
+            and (text := text_instead_of_times(field.type)) != field.type
+        }
+        if not guessed:
+            return batch
+        again = parse_block(lines, pa.schema(list((types | guessed).items())))
+        return again.select(batch.schema.names)
+
+
+def fitted(array: pa.Array, field: pa.Field) -> pa.Array:
+    """Values as parsed, as a column of `field`. Raises `ColumnError` if one does not fit."""
+    try:
+        column = from_wire(array, field.type)
+    except PROBLEMS as error:
+        raise ColumnError(field.name, field.type, one_line(error)) from error
+    if column.null_count and not field.nullable:
+        raise ColumnError(field.name, field.type, "the table's column takes no nulls")
+    return column
+
+
+def _exact(lines: bytes, name: str, column: pa.Array) -> pa.Array:
+    dtype = exact_instead_of_rounded(column)
+    if dtype == column.type:
+        return column
+    try:
+        types = pa.schema([(name, dtype)])
+        return parse_block(lines, types, other_fields="ignore").column(name)
+    except PROBLEMS:
+        if any(_beyond_int64(json.loads(line).get(name)) for line in _with_long_integers(lines)):
+            raise RoundedError(name) from None
+        return column
+
+
+def _with_long_integers(lines: bytes) -> list[bytes]:
+    return [line for line in lines.split(b"\n") if _LONG_INTEGER.search(line)]
+
+
+def _beyond_int64(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_beyond_int64, value))
+    if isinstance(value, dict):
+        return any(map(_beyond_int64, value.values()))
+    return isinstance(value, int) and not -(2**63) <= value < 2**63

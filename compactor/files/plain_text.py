@@ -1,0 +1,85 @@
+"""Scalar values as text, whole columns at a time; the inverse of `text_values`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from compactor.errors import InputError
+from compactor.files.base64_arrays import base64_encode
+
+_INTERVAL: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+_YEAR_0_SECONDS: Final = -62_167_219_200
+_YEAR_10000_SECONDS: Final = 253_402_300_800
+
+
+class UnwritableError(InputError, ValueError):
+    """A type or a value has no text form."""
+
+
+def text_scalar(value: str) -> pa.Scalar:
+    return pa.scalar(value, pa.large_string())
+
+
+def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
+    """Parts of each row's text end to end; null where any part is."""
+    return pc.binary_join_element_wise(*parts, text_scalar(""))
+
+
+def plain_text(array: pa.Array) -> pa.Array:
+    """Large strings, null where `array` is; `array` is in storage form and not nested.
+
+    Floats always show a point or an exponent, so that they are read back as floats. Raises
+    `UnwritableError`, also for years that ISO 8601 can't say.
+    """
+    dtype = array.type
+    if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
+        return base64_encode(array)
+    if pt.is_floating(dtype):
+        return _float_text(array)
+    if pt.is_timestamp(dtype) or pt.is_date(dtype):
+        return _date_text(array)
+    if pt.is_duration(dtype):
+        return array.cast(pa.int64()).cast(pa.large_string())
+    if pt.is_interval(dtype):
+        return _interval_text(array)
+    if pt.is_nested(dtype):
+        raise UnwritableError(f"text can't hold {dtype}")
+    return array.cast(pa.large_string())
+
+
+def _float_text(array: pa.Array) -> pa.Array:
+    wide = array.cast(pa.float32()) if pt.is_float16(array.type) else array
+    text = wide.cast(pa.large_string())
+    looks_integer = pc.match_substring_regex(text, "^-?[0-9]+$")
+    return pc.if_else(looks_integer, joined(text, text_scalar(".0")), text)
+
+
+def _interval_text(array: pa.Array) -> pa.Array:
+    """ISO 8601, such as P1M2DT3.000000004S: the three parts are kept apart, as Arrow does."""
+    parts = np.frombuffer(array.buffers()[1], dtype=_INTERVAL)[array.offset :][: len(array)]
+    nulls = array.is_null().to_numpy(zero_copy_only=False)
+    nanoseconds = np.stack([parts["nanoseconds"], parts["nanoseconds"] >> 63], axis=1)
+    wide = [None, pa.py_buffer(np.ascontiguousarray(nanoseconds))]
+    seconds = pa.Array.from_buffers(pa.decimal128(28, 9), len(array), wide)
+    months, days = (pa.array(parts[name], mask=nulls) for name in ("months", "days"))
+    texts = [values.cast(pa.large_string()) for values in (months, days, seconds)]
+    marks = [text_scalar(mark) for mark in ("P", "M", "DT", "S")]
+    return joined(marks[0], texts[0], marks[1], texts[1], marks[2], texts[2], marks[3])
+
+
+def _date_text(array: pa.Array) -> pa.Array:
+    bounds = pc.min_max(array.cast(pa.timestamp("s"), safe=False).cast(pa.int64())).as_py()
+    if bounds["min"] is not None and (
+        bounds["min"] < _YEAR_0_SECONDS or bounds["max"] >= _YEAR_10000_SECONDS
+    ):
+        raise UnwritableError("a date is outside the years 0000 to 9999")
+    if pt.is_date(array.type):
+        return array.cast(pa.large_string())
+    if array.type.tz is not None:
+        array = array.cast(pa.timestamp(array.type.unit, "UTC"))
+    return pc.replace_substring(array.cast(pa.large_string()), " ", "T", max_replacements=1)

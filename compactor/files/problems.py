@@ -1,0 +1,66 @@
+"""From a library's error to one line for the user, and from a failing block to the failing row."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.errors import InputError
+from format.errors import FormatError
+
+PROBLEMS: Final = (ValueError, NotImplementedError, pa.ArrowException, FormatError)
+"""What parsing and converting values raises when the values, not the code, are at fault."""
+
+
+class ColumnError(ValueError):
+    """Values of one column that can't be had as `dtype`."""
+
+    def __init__(self, column: str, dtype: pa.DataType, cause: str) -> None:
+        super().__init__(f"column {column!r}: a value can't be read as {dtype} ({cause})")
+        self.column = column
+        self.dtype = dtype
+        self.cause = cause
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of the error's text, without a final full stop."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(". ")
+
+
+def first_failing(count: int, attempt: Callable[[int], object]) -> tuple[int, Exception]:
+    """The smallest n for which `attempt(n)` raises one of `PROBLEMS`, and what it raises.
+
+    `attempt(count)` must raise, and if `attempt(n)` raises, so must `attempt(n + 1)`: n is then
+    found in log2(count) attempts.
+    """
+    low, high, found = 0, count, None
+    while found is None or high - low > 1:
+        middle = (low + high) // 2 if found is not None else high
+        try:
+            attempt(middle)
+            low = middle
+        except PROBLEMS as error:
+            high, found = middle, error
+    return high, found
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turns what the system and Arrow raise on a bad path or a damaged file into `InputError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file: check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder: name the files in it") from None
+    except PermissionError:
+        raise InputError(f"{path}: permission denied: check its owner and mode") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or one_line(error)}") from error
+    except PROBLEMS as error:
+        raise InputError(
+            f"{path}: cannot be read: {one_line(error)}: it is damaged, or not what its ending says"
+        ) from error

@@ -1,0 +1,163 @@
+"""What the rows of a JSON file have shown of one field so far, merged over the whole file.
+
+Null is less than anything, and int64 is less than uint64 and double. Everything else is told apart
+by JSON itself, so two kinds in one field are a mistake in the file, not a third kind. Integers above
+int64 are not doubles, which would round them: a field that has them has nothing but integers from 0.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from compactor.files.readings import TIME_READINGS, Readings
+
+_FIRST_BEYOND_INT64: Final = 2.0**63
+
+
+class ShapeConflictError(ValueError):
+    """A field holds two kinds of values."""
+
+    def __init__(self, field: str, earlier: str, here: str) -> None:
+        super().__init__(f"field {field!r} is {here} here and {earlier} in the lines before")
+
+
+class RoundedError(ValueError):
+    """An integer would become a double that is not equal to it."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(
+            f"field {field!r} has integers beyond 64 bits, or beyond int64 among negative numbers or "
+            "fractions: write them as strings"
+        )
+
+
+class Kind(Enum):
+    NULL = auto()
+    BOOL = auto()
+    INT64 = auto()
+    UINT64 = auto()
+    DOUBLE = auto()
+    TEXT = auto()
+    LIST = auto()
+    STRUCT = auto()
+
+
+_NUMBERS: Final = {
+    Kind.INT64: pa.int64(),
+    Kind.UINT64: pa.uint64(),
+    Kind.DOUBLE: pa.float64(),
+}
+
+
+class Shape:
+    """The kind of one field, and the shapes of what it contains."""
+
+    def __init__(self) -> None:
+        self._kind = Kind.NULL
+        self._negative = False
+        self._texts = Readings(TIME_READINGS)
+        self._fields: dict[str, Shape] = {}
+        self._item: Shape | None = None
+
+    def absorb(self, array: pa.Array, path: str) -> None:
+        """Merges in what `array` shows. `path` names the field. Raises `ShapeConflictError`."""
+        kind = _kind_of(array.type)
+        if kind is Kind.INT64:
+            self._negative = self._negative or pc.any(pc.less(array, 0)).as_py() is True
+        self._kind = _merged(self._kind, kind, path)
+        if self._kind is Kind.UINT64 and self._negative:
+            raise RoundedError(path)
+        if kind is Kind.TEXT:
+            self._texts.narrow(array)
+        elif kind is Kind.LIST:
+            self._item = self._item or Shape()
+            self._item.absorb(array.flatten(), f"{path}[]")
+        elif kind is Kind.STRUCT:
+            for name, child in zip(array.type.names, array.flatten(), strict=True):
+                self._fields.setdefault(name, Shape()).absorb(child, f"{path}.{name}")
+
+    @property
+    def pinned(self) -> pa.DataType | None:
+        """What is text so far: parsed as such, a block need not be parsed again for Arrow's guesses."""
+        if self._kind is Kind.TEXT:
+            return pa.string()
+        if self._item is not None and (item := self._item.pinned) is not None:
+            return pa.list_(item)
+        fields = [(name, dtype) for name, s in self._fields.items() if (dtype := s.pinned)]
+        return pa.struct(fields) if fields else None
+
+    @property
+    def outcome(self) -> pa.DataType:
+        """The type that holds every value seen."""
+        if self._kind is Kind.TEXT:
+            return self._texts.outcome
+        if self._item is not None:
+            return pa.list_(self._item.outcome)
+        if self._kind is Kind.STRUCT:
+            return pa.struct([(name, shape.outcome) for name, shape in self._fields.items()])
+        if self._kind is Kind.BOOL:
+            return pa.bool_()
+        return _NUMBERS.get(self._kind, pa.null())
+
+
+def text_instead_of_times(dtype: pa.DataType) -> pa.DataType:
+    """`dtype` with strings where Arrow guessed timestamps, which loses zones."""
+    if pt.is_timestamp(dtype):
+        return pa.string()
+    if pt.is_list(dtype):
+        return pa.list_(text_instead_of_times(dtype.value_type))
+    if pt.is_struct(dtype):
+        return pa.struct([(f.name, text_instead_of_times(f.type)) for f in dtype.fields])
+    return dtype
+
+
+def exact_instead_of_rounded(array: pa.Array) -> pa.DataType:
+    """`array.type` with uint64 where Arrow made doubles of what may be integers above int64."""
+    if pt.is_float64(array.type):
+        largest = pc.max(pc.abs(array)).as_py()
+        return pa.uint64() if largest is not None and largest >= _FIRST_BEYOND_INT64 else array.type
+    if pt.is_list(array.type):
+        return pa.list_(exact_instead_of_rounded(array.flatten()))
+    if pt.is_struct(array.type):
+        children = zip(array.type.names, array.flatten(), strict=True)
+        return pa.struct([(name, exact_instead_of_rounded(child)) for name, child in children])
+    return array.type
+
+
+_SCALARS: Final = {
+    pa.null(): Kind.NULL,
+    pa.bool_(): Kind.BOOL,
+    pa.string(): Kind.TEXT,
+    **{dtype: kind for kind, dtype in _NUMBERS.items()},
+}
+
+
+def _kind_of(dtype: pa.DataType) -> Kind:
+    if pt.is_struct(dtype):
+        return Kind.STRUCT
+    return Kind.LIST if pt.is_list(dtype) else _SCALARS[dtype]
+
+
+_NAMES: Final = {
+    Kind.BOOL: "a boolean",
+    Kind.TEXT: "a string",
+    Kind.LIST: "an array",
+    Kind.STRUCT: "an object",
+}
+
+
+def _merged(earlier: Kind, here: Kind, path: str) -> Kind:
+    if earlier is here or here is Kind.NULL:
+        return earlier
+    if earlier is Kind.NULL:
+        return here
+    if {earlier, here} == {Kind.UINT64, Kind.DOUBLE}:
+        raise RoundedError(path)
+    if earlier in _NUMBERS and here in _NUMBERS:
+        return here if earlier is Kind.INT64 else earlier
+    raise ShapeConflictError(path, _NAMES.get(earlier, "a number"), _NAMES.get(here, "a number"))

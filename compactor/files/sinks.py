@@ -1,0 +1,139 @@
+"""Sinks for batches, one per file format, over an open file that someone else opens and closes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types as pt
+
+from compactor.files.source import sliced
+from format.types import storage_type, to_logical, to_storage
+
+ROW_GROUP_BYTES: Final = 64 << 20
+ROW_GROUP_ROWS: Final = 1 << 20
+_TEXT_SLICE_BYTES: Final = 4 << 20
+
+
+class Output(Protocol):
+    """Where a sink puts bytes."""
+
+    def write(self, data: bytes, /) -> Any: ...
+
+
+class TableSink(ABC):
+    """Takes batches of one schema."""
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Appends rows. Raises one of `PROBLEMS` if the format can't hold a value."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Writes what is still held back, and the footer if there is one. Nothing may follow."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of the output, before it is closed; what was written is useless unless finished."""
+
+
+class TextSink(TableSink):
+    """Renders batches to text, slice by slice."""
+
+    def __init__(
+        self, output: Output, header: bytes, render: Callable[[pa.RecordBatch], bytes]
+    ) -> None:
+        self._output = output
+        self._render = render
+        output.write(header)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for piece in sliced(batch, _TEXT_SLICE_BYTES):
+            self._output.write(self._render(piece))
+
+    def finish(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+class ArrowSink(TableSink):
+    """An IPC file, zstd-compressed. Dictionaries are written as plain values.
+
+    An IPC file has one dictionary per column, while every batch of a scan may bring its own.
+    """
+
+    def __init__(self, output: Output, schema: pa.Schema) -> None:
+        self._schema = pa.schema([f.with_type(without_dictionaries(f.type)) for f in schema])
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        self._writer = pa.ipc.new_file(output, self._schema, options=options)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(_as_schema(batch, self._schema))
+
+    def finish(self) -> None:
+        self._writer.close()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class ParquetSink(TableSink):
+    """Row groups of up to 64 MiB of Arrow data or 1,048,576 rows, however small the batches are."""
+
+    def __init__(
+        self, output: Output, schema: pa.Schema, sorting: Sequence[pq.SortingColumn] | None
+    ) -> None:
+        self._schema = schema
+        self._writer = pq.ParquetWriter(output, schema, compression="zstd", sorting_columns=sorting)
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = self._held_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        while batch.num_rows:
+            piece = batch.slice(0, self._room_rows(batch))
+            batch = batch.slice(piece.num_rows)
+            self._held.append(piece)
+            self._held_rows += piece.num_rows
+            self._held_bytes += piece.nbytes
+            if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= ROW_GROUP_BYTES:
+                self._end_row_group()
+
+    def finish(self) -> None:
+        self._end_row_group()
+        self._writer.close()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _room_rows(self, batch: pa.RecordBatch) -> int:
+        bytes_left = ROW_GROUP_BYTES - self._held_bytes
+        by_bytes = max(1, batch.num_rows * bytes_left // max(1, batch.nbytes))
+        return int(min(by_bytes, ROW_GROUP_ROWS - self._held_rows, batch.num_rows))
+
+    def _end_row_group(self) -> None:
+        if self._held_rows:
+            table = pa.Table.from_batches(self._held, schema=self._schema)
+            self._writer.write_table(table, row_group_size=self._held_rows)
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+
+
+def without_dictionaries(dtype: pa.DataType) -> pa.DataType:
+    """`dtype` with plain values for dictionaries at any level; such a type is in storage form."""
+    return dtype if not _has_dictionary(dtype) else storage_type(dtype)
+
+
+def _has_dictionary(dtype: pa.DataType) -> bool:
+    if pt.is_dictionary(dtype):
+        return True
+    return any(_has_dictionary(dtype.field(i).type) for i in range(dtype.num_fields))
+
+
+def _as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    pairs = zip(batch.columns, schema, strict=True)
+    columns = [to_logical(to_storage(c), f.type) if c.type != f.type else c for c, f in pairs]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,141 @@
+"""Values of any type from the values that text can hold.
+
+JSON has booleans, numbers, strings, lists and objects; the type that text is parsed as on the way
+to a column's type is its *wire type*. Beyond those, in files read and written alike:
+
+- dates, times and timestamps are ISO 8601. For a timestamp column of a table, a text without a zone
+  is UTC; for one without a zone, a text with a zone gives the wall time in UTC;
+- durations are integers in the type's unit; decimals are strings or numbers, never rounded;
+- binaries are base64; maps are lists of {"key": ..., "value": ...};
+- in a CSV cell, lists, structs and maps are JSON text.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from compactor.files.base64_arrays import base64_decode
+from compactor.files.json_blocks import parse_block
+from format.nodes import binary_parts
+from format.types import build_list, list_parts, null_mask, storage_type, to_logical
+
+_ZONED = r"[0-9][T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+
+
+class UnreadableTypeError(ValueError):
+    """No text is read as this type."""
+
+
+def wire_type(dtype: pa.DataType) -> pa.DataType:
+    """What text is parsed as on the way to `dtype`. Raises `UnreadableTypeError`."""
+    dtype = storage_type(dtype)
+    if pt.is_struct(dtype):
+        return pa.struct([(field.name, wire_type(field.type)) for field in dtype.fields])
+    if pt.is_map(dtype):
+        entry = [("key", wire_type(dtype.key_type)), ("value", wire_type(dtype.item_type))]
+        return pa.list_(pa.struct(entry))
+    if pt.is_list(dtype) or pt.is_large_list(dtype) or pt.is_fixed_size_list(dtype):
+        return pa.list_(wire_type(dtype.value_type))
+    if pt.is_float16(dtype):
+        return pa.float64()
+    if pt.is_duration(dtype):
+        return pa.int64()
+    number = pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_decimal(dtype)
+    if number or pt.is_boolean(dtype) or pt.is_null(dtype):
+        return dtype
+    if _is_text_or_bytes(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype)):
+        return pa.string()
+    raise UnreadableTypeError(f"text can't hold {dtype}")
+
+
+def from_wire(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """`array`, of `wire_type(dtype)`, as `dtype`. Raises one of `PROBLEMS` if a value does not fit."""
+    return to_logical(_as_storage(array, storage_type(dtype)), dtype)
+
+
+def from_cells(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """CSV cells (strings) as `dtype`. Raises one of `PROBLEMS` if a cell does not fit."""
+    wire = wire_type(dtype)
+    if pt.is_nested(wire):
+        return from_wire(_parse_cells(cells, wire), dtype)
+    if pt.is_null(wire) and cells.null_count == len(cells):
+        return pa.nulls(len(cells))
+    if not pt.is_string(wire):
+        cells = pc.ascii_trim_whitespace(cells).cast(wire)
+    return from_wire(cells, dtype)
+
+
+def _parse_cells(cells: pa.Array, wire: pa.DataType) -> pa.Array:
+    rows = pc.binary_join_element_wise('{"v":', cells.fill_null("null"), "}\n", "")
+    offsets, data = binary_parts(rows)
+    block = bytes(data[int(offsets[0]) : int(offsets[-1])])
+    parsed = parse_block(block, pa.schema([("v", wire)]), rows=len(cells))
+    return parsed.column("v")
+
+
+def _as_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    if array.type == dtype:
+        return array
+    if pt.is_struct(dtype):
+        return _as_struct(array, dtype)
+    if pt.is_nested(dtype):
+        return _as_list(array, dtype)
+    if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
+        return base64_decode(array).cast(pa.binary()).cast(dtype)
+    if pt.is_timestamp(dtype):
+        return _as_timestamp(pc.ascii_trim_whitespace(array), dtype)
+    if pt.is_time(dtype):
+        moment = pc.binary_join_element_wise("1970-01-01T", array, "")
+        return moment.cast(pa.timestamp(dtype.unit)).cast(dtype)
+    if pt.is_date(dtype):
+        return pc.ascii_trim_whitespace(array).cast(pa.date32()).cast(dtype)
+    return array.cast(dtype)
+
+
+def _as_struct(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    children = dict(zip(array.type.names, array.flatten(), strict=True))
+    foreign = children.keys() - set(dtype.names)
+    if foreign:
+        raise ValueError(f"the table's type has no field {min(foreign)!r}")
+    columns = [_as_storage(children[field.name], field.type) for field in dtype.fields]
+    if not columns:
+        return array.cast(dtype)
+    return pa.StructArray.from_arrays(columns, fields=dtype.fields, mask=null_mask(array))
+
+
+def _as_list(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    counts, items = list_parts(array)
+    if pt.is_map(dtype):
+        entry = pa.struct([dtype.key_field, dtype.item_field])
+        keys, values = items.flatten()
+        if keys.null_count:
+            raise ValueError("a map's key is null")
+        pairs = [_as_storage(keys, dtype.key_type), _as_storage(values, dtype.item_type)]
+        entries = pa.StructArray.from_arrays(pairs, fields=entry.fields)
+        return build_list(dtype, counts, entries, null_mask(array))
+    items = _as_storage(items, dtype.value_type)
+    if pt.is_fixed_size_list(dtype):
+        lists = build_list(pa.list_(dtype.value_field), counts, items, null_mask(array))
+        return lists.cast(dtype)
+    return build_list(dtype, counts, items, null_mask(array))
+
+
+def _as_timestamp(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+    try:
+        return texts.cast(dtype)
+    except pa.ArrowInvalid:
+        # Some texts have no zone where the type has one, or the other way round.
+        zoned = pc.match_substring_regex(texts, _ZONED)
+        utc = pa.timestamp(dtype.unit, "UTC")
+        with_zone = pc.if_else(zoned, texts, None).cast(utc)
+        without = pc.if_else(zoned, None, texts).cast(pa.timestamp(dtype.unit))
+        return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC")).cast(dtype)
+
+
+def _is_text_or_bytes(dtype: pa.DataType) -> bool:
+    return bool(
+        pt.is_string(dtype) or pt.is_large_string(dtype)
+        or pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype)
+    )  # fmt: skip

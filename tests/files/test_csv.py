@@ -1,0 +1,115 @@
+"""CSV: types by the whole file, quoting, and every mistake named by its row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from compactor.files import csv
+from tests.files.reading import put, refusal, schema, table_of
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["1", "", "2"], pa.int64()),
+        (["", "1", "2.5"], pa.float64()),
+        (["1", "2", "three"], pa.string()),
+        (["0", "1"], pa.int64()),
+        (["true", "FALSE", ""], pa.bool_()),
+        ([" 1 ", "2"], pa.int64()),
+        (["18446744073709551615", "1"], pa.uint64()),
+        (["99999999999999999999"], pa.string()),
+        (["9007199254740993000", "0.5"], pa.string()),
+        (["900719925474099", "0.5", "1e300"], pa.float64()),
+        (["007", "1"], pa.string()),
+        (["0x1F"], pa.string()),
+        (["0.5", "-1e3", "nan"], pa.float64()),
+        (["2024-01-01", ""], pa.date32()),
+        (["2024-01-01 00:00:00", "2024-01-01"], pa.timestamp("us")),
+        (["2024-01-01T00:00:00Z", "2024-01-01T00:00:00.5+01:00"], pa.timestamp("us", "UTC")),
+        (["2024-01-01T00:00:00Z", "2024-01-01T00:00:00"], pa.string()),
+        (["", ""], pa.null()),
+        (['""', ""], pa.string()),
+    ],
+)
+def test_a_column_has_the_first_type_that_all_its_cells_can_be_read_as(
+    tmp_path: Path, cells: list[str], expected: pa.DataType
+) -> None:
+    path = put(tmp_path, "a.csv", "k,a\n" + "".join(f"x,{cell}\n" for cell in cells))
+    assert table_of(path).schema == schema(k=pa.string(), a=expected)
+
+
+def test_types_hold_over_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv, "MAX_ROW_BYTES", 64)
+    path = put(tmp_path, "a.csv", "a,b,c\n" + ",1,0\n" * 100 + "2024-01-01,2.5,x\n")
+    table = table_of(path)
+    assert table.schema == schema(a=pa.date32(), b=pa.float64(), c=pa.string())
+    assert table["c"].to_pylist() == ["0"] * 100 + ["x"]
+
+
+def test_quotes_keep_newlines_commas_quotes_and_the_empty_string(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.csv", 'a,b\r\n"x\r\ny, ""q""",1\r\n"",2\r\n,3\r\n')
+    assert table_of(path)["a"].to_pylist() == ['x\r\ny, "q"', "", None]
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_name(tmp_path: Path) -> None:
+    assert table_of(put(tmp_path, "a.csv", "\ufeffa\n1\n")).schema == schema(a=pa.int64())
+
+
+def test_blank_lines_are_skipped_but_in_a_single_column_they_are_nulls(tmp_path: Path) -> None:
+    assert len(table_of(put(tmp_path, "a.csv", "a,b\n1,2\n\n\n3,4\n"))) == 2
+    assert table_of(put(tmp_path, "a.csv", "a\n1\n\n3\n"))["a"].to_pylist() == [1, None, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "cause"),
+    [
+        ("", "a.csv: ", "is empty: the first line must name the columns"),
+        ("\n\n", "a.csv: ", "is empty"),
+        ("a,b\n", "a.csv: ", "has no rows, so the types of its columns are unknown"),
+        ("a,b", "a.csv: ", "has no rows"),
+        ("a,b,a\n1,2,3\n", "a.csv, row 1: ", "the name 'a' is given twice"),
+        ("a,\n1,2\n", "a.csv, row 1: ", "column 2 has no name"),
+        ("a;b\n1;2\n", "a.csv, row 1: ", "separate the cells by commas"),
+        (b"a\xff,b\n1,2\n", "a.csv, row 1: ", "not printable UTF-8"),
+        ("a,b\n1,2\n3\n", "a.csv, row 3: ", "Expected 2 columns, got 1"),
+        ("a,b\n1,2\n3,4,5\n", "a.csv, row 3: ", "Expected 2 columns, got 3"),
+        (b"a,b\n1,x\n2,\xff\n", "a.csv, row 3: ", "column 'b' is not valid UTF-8"),
+        ('a,b\n1,x\n2,"open\n', "a.csv, row 3: ", "quoted last cell never ends"),
+        ('a,b\n1,x\n2,"open', "a.csv, row 3: ", "quoted last cell never ends"),
+        ('a,b\n1,x\n2,"an ""open"" one', "a.csv, row 3: ", "quoted last cell never ends"),
+        ('a,b\n1,"%s' % ("x\n" * 50_000), "a.csv, row 2: ", "quoted last cell never ends"),
+    ],
+)
+def test_a_mistake_is_named_by_its_row(
+    tmp_path: Path, content: str | bytes, place: str, cause: str
+) -> None:
+    message = refusal(put(tmp_path, "a.csv", content))
+    assert message.startswith(place)
+    assert cause in message
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("cell", ["x", '"x"', '""', '"a ""b"""', '5" disk', '"two\nlines"'])
+def test_a_closed_last_cell_is_not_taken_for_an_open_one(
+    tmp_path: Path, cell: str, end: str
+) -> None:
+    assert len(table_of(put(tmp_path, "a.csv", f"a,b\n1,{cell}{end}"))) == 1
+
+
+def test_a_row_beyond_the_bound_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv, "MAX_ROW_BYTES", 1 << 20)
+    path = put(tmp_path, "a.csv", "a,b\n1,x\n2,%s\n" % ("x" * 900_000))
+    assert table_of(path)["a"].to_pylist() == [1, 2]
+    path = put(tmp_path, "a.csv", "a,b\n1,x\n2,%s\n" % ("x" * 3_000_000))
+    assert "is longer than 1 MiB" in refusal(path)
+
+
+def test_a_header_alone_is_no_rows_where_the_table_is_known(tmp_path: Path) -> None:
+    known = schema(b=pa.float32(), a=pa.int64())
+    for content in ("a,b", "a,b\n"):
+        table = table_of(put(tmp_path, "a.csv", content), known)
+        assert table.equals(schema(a=pa.int64(), b=pa.float32()).empty_table())

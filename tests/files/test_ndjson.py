@@ -1,0 +1,205 @@
+"""NDJSON: types by the whole file, and every mistake named by its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from compactor.errors import InputError
+from compactor.files import ndjson
+from tests.files.reading import put, refusal, schema, table_of
+
+UTC = pa.timestamp("us", "UTC")
+TINY_BLOCKS = 8
+WHOLE = 8 << 20
+every_block_size = pytest.mark.parametrize("batch_bytes", [TINY_BLOCKS, 40, WHOLE])
+
+
+@every_block_size
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["null", "1", "2.5"], pa.float64()),
+        (["1", "null"], pa.int64()),
+        (["null", "null"], pa.null()),
+        (["true", "null"], pa.bool_()),
+        (["1", "18446744073709551615"], pa.uint64()),
+        (["18446744073709551615", "1"], pa.uint64()),
+        (["1e20", "-1"], pa.float64()),
+        (['"2024-01-01"', '"2024-02-29"'], pa.date32()),
+        (['"2024-01-01"', '"2024-01-01 10:00:00"'], pa.timestamp("us")),
+        (['"2024-01-01T00:00:00"', '"2024-01-01T00:00:00.123456"'], pa.timestamp("us")),
+        (['"2024-01-01T00:00:00Z"', "null", '"2024-01-01T00:00:00.5+02:00"'], UTC),
+        (['"2024-01-01T00:00:00.123456789Z"'], pa.timestamp("ns", "UTC")),
+        (['"9999-12-31T00:00:00"', '"2024-01-01T00:00:00.123456789"'], pa.string()),
+        (['"2024-01-01T00:00:00Z"', '"2024-01-01T00:00:00"'], pa.string()),
+        (['"2024-01-01T00:00:00Z"', '"soon"'], pa.string()),
+        (['"2024-13-01"'], pa.string()),
+        (["[]", "[1]", "[null, 2.5]"], pa.list_(pa.float64())),
+        (["[]", "null"], pa.list_(pa.null())),
+        (['{"b": 1}', '{"c": "x"}'], pa.struct([("b", pa.int64()), ("c", pa.string())])),
+        (['[{"t": "2024-01-01T00:00:00Z"}]'], pa.list_(pa.struct([("t", UTC)]))),
+    ],
+)
+def test_a_type_holds_all_values_of_the_file_wherever_blocks_end(
+    tmp_path: Path, lines: list[str], expected: pa.DataType, batch_bytes: int
+) -> None:
+    path = put(tmp_path, "a.ndjson", "".join(f'{{"a": {value}}}\n' for value in lines))
+    table = table_of(path, batch_bytes=batch_bytes)
+    assert table.schema == schema(a=expected)
+    assert len(table) == len(lines)
+    table.validate(full=True)
+
+
+def test_integers_are_exact_up_to_64_bits(tmp_path: Path) -> None:
+    values = [9223372036854775807, 9223372036854775809, 18446744073709551615]
+    path = put(tmp_path, "a.ndjson", "".join(f'{{"a": [{{"b": {v}}}]}}\n' for v in values))
+    assert table_of(path)["a"].to_pylist() == [[{"b": value}] for value in values]
+
+
+def test_offsets_are_applied_and_fractions_kept(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.ndjson", '{"t": "2024-01-01T02:00:00.25+02:00"}\n')
+    assert table_of(path)["t"].cast(pa.int64()).to_pylist() == [1704067200250000]
+
+
+@every_block_size
+@pytest.mark.parametrize(
+    ("lines", "place", "cause"),
+    [
+        (
+            ['{"a":1}', '{"a":"x"}'],
+            2,
+            "field 'a' is a string here and a number in the lines before",
+        ),
+        (
+            ['{"a":"x"}', '{"a":1}'],
+            2,
+            "field 'a' is a number here and a string in the lines before",
+        ),
+        (['{"a":1}', "", '{"a":{"b":1}}'], 3, "field 'a' is an object here and a number"),
+        (['{"a":true}', '{"a":1}'], 2, "field 'a' is a number here and a boolean"),
+        (['{"a":{"b":1}}', '{"a":{"b":[]}}'], 2, "field 'a.b' is an array here and a number"),
+        (['{"a":[1]}', '{"a":["x"]}'], 2, "field 'a[]' is a string here and a number"),
+        (['{"a":18446744073709551615}', '{"a":-1}'], 2, "beyond int64 among negative"),
+        (['{"a":-1}', '{"a":18446744073709551615}'], 2, "field 'a' has integers beyond"),
+        (['{"a":0.5}', '{"a":9223372036854775808}'], 2, "field 'a' has integers beyond"),
+        (['{"a":18446744073709551615}', '{"a":0.5}'], 2, "field 'a' has integers beyond"),
+        (['{"a":1}', '{"a":18446744073709551616}'], 2, "field 'a' has integers beyond 64 bits"),
+        (['{"a":[{"b":1}]}', '{"a":[{"b":-18446744073709551616}]}'], 2, "integers beyond 64 bits"),
+        (['{"a":1}', '{"a":1,"a":2}'], 2, "field 'a' is given twice"),
+        (['{"a":1}', "nonsense", '{"a":1}'], 2, "is not one JSON object"),
+        (['{"a":1}', '{"a":1} {"a":2}'], 2, "Not one JSON object per line"),
+        (["{", '"a":1', "}"], 1, "is not one JSON object"),
+        (["[1, 2]"], 1, "is not a JSON object but an array: write one object per line; jq"),
+        (['{"a":1}', "3"], 2, "is not a JSON object but a number"),
+        (['{"a":1}', '{"a":"\\ud800"}'], 2, "surrogate"),
+        (['{"a":1}', '{"a":"\\udc00"}'], 2, "surrogate"),
+        (['{"a":1}', '{"a":\x001}'], 2, "NUL byte"),
+        (['{"b":1}', '{"a":' + "[" * 101 + "]" * 101 + "}"], 2, "more than 100 levels"),
+        (['{"b":1}', '{"a":' + "[" * 200_000 + "]" * 200_000 + "}"], 2, "more than 100 levels"),
+    ],
+)
+def test_a_mistake_is_named_by_its_line_wherever_blocks_end(
+    tmp_path: Path, lines: list[str], place: int, cause: str, batch_bytes: int
+) -> None:
+    if len(lines[-1]) > 100_000:
+        batch_bytes = WHOLE
+    path = put(tmp_path, "a.ndjson", "\n".join(lines) + "\n")
+    message = refusal(path, batch_bytes=batch_bytes)
+    assert message.startswith(f"a.ndjson, line {place}: ")
+    assert cause in message
+
+
+def test_a_line_far_into_the_file_is_counted_with_blank_lines(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.ndjson", '\n{"a":1}\r\n' * 60_000 + '{"a":[]}\n')
+    assert refusal(path, batch_bytes=1 << 16).startswith("a.ndjson, line 120,001: field 'a'")
+
+
+def test_invalid_utf8_is_named_by_its_line(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.ndjson", b'{"a":"x"}\n{"a":"\xff\xfe"}\n')
+    assert refusal(path) == "a.ndjson, line 2: is not valid UTF-8: save the file as UTF-8"
+
+
+@every_block_size
+def test_a_last_line_cut_off_is_refused(tmp_path: Path, batch_bytes: int) -> None:
+    path = put(tmp_path, "a.ndjson", '{"a":1}\n{"a":2')
+    message = refusal(path, batch_bytes=batch_bytes)
+    assert message.startswith("a.ndjson, line 2: ")
+    assert "may be cut off" in message
+
+
+@every_block_size
+def test_byte_order_mark_crlf_blank_lines_and_a_missing_last_newline_are_read_over(
+    tmp_path: Path, batch_bytes: int
+) -> None:
+    content = b'\xef\xbb\xbf{"a":"\xc3\xa9"}\r\n\r\n   \n{"a":"\xf0\x9f\x98\x80"}'
+    path = put(tmp_path, "a.jsonl", content)
+    assert table_of(path, batch_bytes=batch_bytes)["a"].to_pylist() == ["é", "😀"]
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "\ufeff"])
+def test_an_empty_file_is_refused_unless_the_table_is_known(tmp_path: Path, content: str) -> None:
+    path = put(tmp_path, "a.ndjson", content)
+    assert "has no rows, so its columns are unknown" in refusal(path)
+    known = schema(a=pa.int64())
+    assert table_of(path, known).equals(known.empty_table())
+
+
+def test_rows_without_any_field_are_refused(tmp_path: Path) -> None:
+    assert "none of its rows has a value" in refusal(put(tmp_path, "a.ndjson", "{}\n{}\n"))
+
+
+def test_a_line_longer_than_a_block_is_read_and_beyond_the_bound_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ndjson, "MAX_LINE_BYTES", 1 << 20)
+    path = put(tmp_path, "a.ndjson", '{"a":1}\n{"a":2,"b":"%s"}\n' % ("x" * 900_000))
+    assert table_of(path, batch_bytes=10_000)["a"].to_pylist() == [1, 2]
+    path = put(tmp_path, "a.ndjson", '{"a":1}\n{"a":2,"b":"%s"}\n' % ("x" * 1_100_000))
+    assert refusal(path, batch_bytes=10_000).startswith("a.ndjson, line 2: is longer than 1 MiB")
+
+
+def test_brackets_within_strings_are_not_nesting(tmp_path: Path) -> None:
+    text, lists = '[{\\"' * 3000, "[1]," * 3000 + "[]"
+    path = put(tmp_path, "a.ndjson", f'{{"a":"{text}","b":[{lists}]}}\n')
+    assert len(table_of(path)["b"][0]) == 3001
+
+
+def test_columns_keep_the_order_of_their_first_appearance(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.ndjson", '{"z":"t","b":1}\n{"a":1}\n')
+    assert table_of(path, batch_bytes=TINY_BLOCKS).schema.names == ["z", "b", "a"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xy"), inner),
+    max_leaves=4,
+)
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    rows=st.lists(st.dictionaries(st.sampled_from("ab"), json_values), max_size=6), data=st.data()
+)
+def test_what_is_read_or_refused_does_not_depend_on_where_blocks_end(
+    tmp_path: Path, rows: list[dict[str, object]], data: st.DataObject
+) -> None:
+    path = put(tmp_path, "a.ndjson", "".join(json.dumps(row) + "\n" for row in rows))
+    size = data.draw(st.integers(1, 60))
+    assert _outcome(path, size) == _outcome(path, WHOLE)
+
+
+def _outcome(path: str, batch_bytes: int) -> object:
+    try:
+        table = table_of(path, batch_bytes=batch_bytes)
+    except InputError as error:
+        # Of two mistakes in one line, either may be named.
+        return str(error).split(": ")[0]
+    return table.schema, table.to_pylist()
