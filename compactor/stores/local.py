@@ -1,7 +1,7 @@
 """A local folder as a store: the embedded default.
 
-Objects appear by linking a finished, synced file to its name, so a crash leaves at most a file in the
-hidden folder `.tmp`, of the same file system as the objects. Keys are paths, so a key cannot also be
+Objects appear by link or rename of a finished, synced file, so a crash leaves at most a file in the
+hidden folder `.tmp`, on the same file system as the objects. Keys are paths, so a key cannot also be
 another key's folder.
 """
 
@@ -11,19 +11,21 @@ import contextlib
 import os
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from compactor.errors import ObjectChangedError, StoreUnreachableError
-from compactor.stores.base import ObjectInfo
+from compactor.stores.base import ObjectInfo, UploadScope
 from compactor.stores.keys import HIDDEN_FOLDER, check_key, check_prefix
-from compactor.stores.local_files import explained, make_folder, publish, walk
+from compactor.stores.local_files import explained, link_new, make_folder, rename_over, walk
 
 _WRITE_BUFFER_BYTES: Final = 1 << 20
 _ABSENT: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 """No object has the key: nothing there, a folder, or a file where a folder would have to be."""
+
+Publish = Callable[[Path, Path], None]
+"""Gives a finished file its name, one way or the other."""
 
 
 class LocalStore:
@@ -68,15 +70,12 @@ class LocalStore:
         return _info(key, status)
 
     def create(self, key: str, data: bytes) -> ObjectInfo:
-        with self.start_upload(key) as upload:
+        with self._upload(key, link_new) as upload:
             upload.write(data)
             return upload.complete()
 
     def start_upload(self, key: str) -> LocalUpload:
-        path, hidden = self._path(key), self._root / HIDDEN_FOLDER
-        with explained(path):
-            make_folder(hidden)
-            return LocalUpload(key, path, hidden / uuid.uuid4().hex)
+        return self._upload(key, rename_over)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         check_prefix(prefix)
@@ -92,6 +91,12 @@ class LocalStore:
         path = self._path(key)
         with explained(path), contextlib.suppress(*_ABSENT):
             path.unlink()
+
+    def _upload(self, key: str, publish: Publish) -> LocalUpload:
+        path, hidden = self._path(key), self._root / HIDDEN_FOLDER
+        with explained(path):
+            make_folder(hidden)
+            return LocalUpload(key, path, hidden / uuid.uuid4().hex, publish)
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
@@ -129,13 +134,14 @@ class LocalStream:
         self._file.close()
 
 
-class LocalUpload:
+class LocalUpload(UploadScope):
     """A temporary file that becomes the object by getting its name."""
 
     max_buffered_bytes = _WRITE_BUFFER_BYTES
 
-    def __init__(self, key: str, path: Path, temporary: Path) -> None:
+    def __init__(self, key: str, path: Path, temporary: Path, publish: Publish) -> None:
         self._key, self._path, self._temporary = key, path, temporary
+        self._publish = publish
         self._file = temporary.open("xb", buffering=_WRITE_BUFFER_BYTES)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -149,7 +155,7 @@ class LocalUpload:
             status = os.fstat(self._file.fileno())
             self._file.close()
             make_folder(self._path.parent)
-            publish(self._temporary, self._path)
+            self._publish(self._temporary, self._path)
         return _info(self._key, status)
 
     def abort(self) -> None:
@@ -157,18 +163,6 @@ class LocalUpload:
             self._file.close()
         with explained(self._path):
             self._temporary.unlink(missing_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if exc_type is not None:
-            self.abort()
 
 
 def _info(key: str, status: os.stat_result) -> ObjectInfo:

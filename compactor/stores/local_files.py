@@ -30,7 +30,7 @@ def make_folder(folder: Path) -> None:
     _sync(folder.parent)
 
 
-def publish(temporary: Path, path: Path) -> None:
+def link_new(temporary: Path, path: Path) -> None:
     """Makes a finished, synced file appear as `path`, durably and only if nothing is there.
 
     Raises `ObjectExistsError`, and `UnknownOutcomeError` if it appeared but may not last.
@@ -48,9 +48,25 @@ def publish(temporary: Path, path: Path) -> None:
             f"{path}: its folder allows no hard links ({error.strerror}), by which objects are created "
             "atomically: choose a folder on another file system"
         ) from error
-    try:
+    with _durability_explained(path):
         temporary.unlink()
         _sync(path.parent)
+
+
+def rename_over(temporary: Path, path: Path) -> None:
+    """Makes a finished, synced file appear as `path`, durably, in place of any earlier one.
+
+    Raises `UnknownOutcomeError` if it appeared but may not last.
+    """
+    temporary.replace(path)
+    with _durability_explained(path):
+        _sync(path.parent)
+
+
+@contextlib.contextmanager
+def _durability_explained(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UnknownOutcomeError(
             f"{path}: it was written, but may not outlast a power cut ({error.strerror}): check the disk"
