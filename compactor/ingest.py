@@ -101,6 +101,7 @@ def _metadata(
             f"--sort-by: the table is sorted by {', '.join(map(str, snapshot.metadata.sort))}; "
             "leave the option out, or create another table"
         )
+    require_columns(file, [column.column for column in snapshot.metadata.sort], path)
     return TableMetadata(
         merged_schema(snapshot.metadata.schema, file, path), snapshot.metadata.sort
     )

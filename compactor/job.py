@@ -209,6 +209,7 @@ class _Attempt:
     def _input(self, entry: FragmentEntry) -> InputFragment:
         return InputFragment(
             name=f"{self._store.url}/{entry.key}",
+            source_id=entry.key,
             rows=entry.rows,
             size_bytes=entry.size_bytes,
             row_hash=entry.row_hash,

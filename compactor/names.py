@@ -11,6 +11,7 @@ from typing import Final
 
 LOG_PREFIX: Final = "_log/"
 DATA_PREFIX: Final = "data/"
+_FRAGMENT: Final = re.compile(r"data/[0-9A-Za-z_-]+\.frag")
 _VERSION: Final = re.compile(r"_log/(\d{20})\.json")
 
 
@@ -22,6 +23,10 @@ def parse_version(key: str) -> int | None:
     """The version behind a key of the log; None for any other object there."""
     match = _VERSION.fullmatch(key)
     return int(match.group(1)) if match else None
+
+
+def is_fragment_key(key: object) -> bool:
+    return isinstance(key, str) and _FRAGMENT.fullmatch(key) is not None
 
 
 def fragment_key(attempt_id: str, part: int) -> str:

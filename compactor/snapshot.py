@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from compactor.errors import DataError
+from compactor.names import is_fragment_key
 from format.errors import SchemaError
 from format.footer import Footer
 from format.keys import Bound, KeyComparator
@@ -111,6 +112,8 @@ class FragmentEntry:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Raises KeyError, TypeError or ValueError for what `to_json` does not make."""
+        _check_types(value)
         return cls(
             key=value["key"],
             level=value["level"],
@@ -200,7 +203,15 @@ class Version:
                 removes=tuple(document["removes"]),
                 metadata=None if metadata is None else TableMetadata.from_json(metadata),
             )
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, SchemaError) as error:
+        except (
+            KeyError,
+            IndexError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            RecursionError,
+            SchemaError,
+        ) as error:
             raise DataError(f"{name}: the log file is damaged ({error!r})") from error
 
 
@@ -243,6 +254,27 @@ class Snapshot:
         if metadata is None:
             raise DataError(f"version {version.number} comes before any table metadata")
         return Snapshot(version.number, metadata, fragments)
+
+
+_INTEGERS: Final = (
+    "level",
+    "rows",
+    "size_bytes",
+    "row_groups",
+    "peak_chunk_bytes",
+    "peak_row_bytes",
+)
+
+
+def _check_types(value: Mapping[str, Any]) -> None:
+    integers = [*(value[name] for name in _INTEGERS), *value["sequence"]]
+    integers += [size for sizes in value["columns"].values() for size in sizes]
+    if not all(type(number) is int and number >= 0 for number in integers):
+        raise TypeError("a number of a fragment entry is not one")
+    if not isinstance(value["run"], str) or not is_fragment_key(value["key"]):
+        raise ValueError(f"{value['key']!r} is no fragment's name")
+    if not isinstance(value["first_key"], list) or not isinstance(value["last_key"], list):
+        raise TypeError("a key bound is not a list")
 
 
 def with_age(entries: Iterable[FragmentEntry], sequence: tuple[int, int]) -> list[FragmentEntry]:

@@ -172,9 +172,16 @@ class _FragmentCheck:
 
     def _check_footer(self, footer: Footer) -> None:
         entry = self._entry
-        logged = (entry.rows, entry.size_bytes, entry.row_hash)
-        if (footer.rows, self.bytes_read, footer.row_hash) != logged:
-            self._fault("rows, bytes or row hash are not those of the table's log")
+        found = FragmentEntry.from_footer(
+            entry.key, footer, size_bytes=self.bytes_read, level=entry.level, run=entry.run
+        )
+        wrong = [
+            name
+            for name, value in found.to_json().items()
+            if name != "sequence" and value != entry.to_json()[name]
+        ]
+        if wrong:
+            self._fault(f"the table's log has another {', '.join(wrong)} than the fragment itself")
         for group, (stats, numbers) in enumerate(
             zip(footer.row_groups, self._numbers, strict=True)
         ):

@@ -79,6 +79,9 @@ def run(arguments: Sequence[str]) -> int:
         # The reader of our output has gone, as after `| head`; say nothing, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # Stores and files explain their own: this is what we print to.
+        return _fail(f"cannot write the output: {error.strerror or error}", 1)
     except Exception as error:
         if os.environ.get("COMPACTOR_DEBUG"):
             raise

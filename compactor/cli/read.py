@@ -62,7 +62,9 @@ Examples:
   compactor head ./logs -n 3 --columns timestamp,message""",
 )
 @click.argument("table")
-@click.option("-n", "--rows", type=click.IntRange(min=0), default=10, show_default=True)
+@click.option(
+    "-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), default=10, show_default=True
+)
 @click.option("--columns", help="Only these columns, comma-separated, in this order.")
 def head_command(table: str, rows: int, columns: str | None) -> None:
     """Print the first rows of TABLE in sort order, one JSON object a line."""
@@ -88,6 +90,13 @@ def _split(columns: str | None) -> list[str] | None:
     return names
 
 
+def _leaves(dtype: pa.DataType) -> int:
+    """Parquet numbers the leaves of its columns."""
+    if pa.types.is_dictionary(dtype) or not pa.types.is_nested(dtype):
+        return 1
+    return sum(_leaves(dtype.field(index).type) for index in range(dtype.num_fields))
+
+
 def _sorting_columns(table: TableMetadata, schema: pa.Schema) -> list[Any]:
     """As much of the sort schema as the export keeps, for Parquet's metadata."""
     sorting = []
@@ -96,7 +105,7 @@ def _sorting_columns(table: TableMetadata, schema: pa.Schema) -> list[Any]:
             break
         sorting.append(
             pq.SortingColumn(
-                schema.get_field_index(column.column),
+                sum(_leaves(f.type) for f in list(schema)[: schema.get_field_index(column.column)]),
                 descending=column.order is Order.DESC,
                 nulls_first=column.nulls is Nulls.FIRST,
             )

@@ -12,12 +12,12 @@ from compactor.cli.output import echo_json, human_bytes, progress, stderr
 from compactor.commit_log import CommitLog
 from compactor.compact import CompactReport, compact, plan_compactions
 from compactor.config import compaction_settings
-from compactor.errors import UsageError
+from compactor.errors import CompactorError, InputError, UsageError
 from compactor.ingest import IngestOptions, IngestReport, ingest_file
 from compactor.job import Compaction, Runner, run_in_process
 from compactor.spark.runner import SparkRunner, is_submitted, open_session
 from compactor.stores.open import open_store
-from format.errors import SchemaError
+from format.errors import FormatError, SchemaError
 from format.schema import SortSchema, parse_sort_schema
 from format.writer import WriterOptions
 
@@ -41,7 +41,7 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
 @click.option("--sort-by", "sort_by", help="Sort schema of a new table.")
 @click.option(
     "--rows-per-fragment",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=2**31 - 1),
     default=1_000_000,
     show_default=True,
     help="Rows of a level-0 fragment; a file gives one or more.",
@@ -65,10 +65,18 @@ def ingest_command(
     options = IngestOptions(rows_per_fragment, WriterOptions(max_rows_per_row_group))
     store = open_store(table)
     log = CommitLog(store)
+    for path in files:
+        check_input(path)
     reports: list[IngestReport] = []
     for path in files:
-        with progress(f"ingest {Path(path).name}", None) as advance:
-            report = ingest_file(store, log, path, sort, options, on_progress=advance)
+        try:
+            with progress(f"ingest {Path(path).name}", None) as advance:
+                report = ingest_file(store, log, path, sort, options, on_progress=advance)
+        except (CompactorError, FormatError) as error:
+            if reports:
+                done = f"the {len(reports)} files before are in the table, version {reports[-1].version}"
+                error.args = (f"{error} ({done})",)
+            raise
         reports.append(report)
         if not as_json:
             click.echo(
@@ -85,6 +93,14 @@ def ingest_command(
                 "bytes_written": sum(report.bytes_written for report in reports),
             }
         )
+
+
+def check_input(path: str) -> None:
+    """Raises `InputError` for what can be seen before any file is read and committed."""
+    if not Path(path).exists():
+        raise InputError(f"{path}: no such file; nothing was ingested")
+    if not Path(path).is_file():
+        raise InputError(f"{path}: not a regular file; nothing was ingested")
 
 
 def _parse_sort(text: str) -> SortSchema:
@@ -153,7 +169,9 @@ def compact_command(
 def _runner(master: str | None) -> Runner:
     if master == IN_PROCESS:
         return run_in_process
-    return SparkRunner(open_session(master or (None if is_submitted() else "local[*]")))
+    return SparkRunner(
+        open_session("local[*]" if master is None and not is_submitted() else master)
+    )
 
 
 def _print_result(report: CompactReport, *, as_json: bool) -> None:

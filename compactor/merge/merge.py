@@ -188,7 +188,7 @@ class _Merge:
             self._settings.sort,
             options.max_rows,
             options.writer_json(),
-            tuple(source.name for source in self._inputs),
+            tuple(source.fragment.source_id for source in self._inputs),
         )
         return _Output(FragmentEmitter(sink, header), sink)
 

@@ -20,6 +20,9 @@ class InputFragment:
     """What is known of an input before it is read."""
 
     name: str
+    """Its address, for errors."""
+    source_id: str
+    """What outputs call it in their headers: independent of where the table lies."""
     rows: int
     size_bytes: int
     row_hash: int

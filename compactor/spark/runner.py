@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _MASTER: Final = re.compile(
-    r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
+    r"local(\[([1-9]\d*|\*)(\s*,\s*[1-9]\d*)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
 )
 
 

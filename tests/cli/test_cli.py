@@ -29,11 +29,11 @@ class Cli:
         self._capfd = capfd
         self.out = self.err = ""
 
-    def __call__(self, *arguments: object, code: int = 0) -> str:
+    def __call__(self, *arguments: object, code: int | None = 0) -> str:
         self._capfd.readouterr()
         exit_code = run([str(argument) for argument in arguments])
         self.out, self.err = self._capfd.readouterr()
-        assert exit_code == code, (self.out, self.err)
+        assert exit_code == code or (code is None and exit_code), (self.out, self.err)
         assert "Traceback" not in self.err
         return self.out
 
@@ -318,20 +318,59 @@ def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Pat
     gone.unlink()
     verdict = json.loads(cli("verify", table_path, "--json", code=1))
     assert len(verdict["faults"]) == 3
-    for path, cause in ((flipped, "checksum"), (cut, "truncated"), (gone, "no such file")):
+    for path, cause in ((flipped, "checksum"), (cut, "truncated"), (gone, "no such object")):
         assert any(str(path) in fault and cause in fault for fault in verdict["faults"]), cause
     assert "FAULTS" in cli("verify", table_path, code=1)
     line = cli.fails(1, "compact", table_path, "--master", "in-process")
     assert "the table is as it was" in line
-    cli.fails(3, "export", table_path, table_path.parent / "out.csv")
+    cli("export", table_path, table_path.parent / "out.csv", code=None)
+    assert cli.out == ""
     assert not (table_path.parent / "out.csv").exists()
     assert "truncated" in cli.fails(3, "inspect", cut)
+
+
+def test_a_log_that_says_other_than_its_fragments_is_reported(cli: Cli, table_path: Path) -> None:
+    entry = table_path / "_log" / "00000000000000000002.json"
+    entry.write_text(
+        entry.read_text().replace('"first_key":["service-0"', '"first_key":["service-3"')
+    )
+    faults = json.loads(cli("verify", table_path, "--json", code=1))["faults"]
+    assert len(faults) == 1
+    assert "another first_key than the fragment itself" in faults[0]
+    entry.write_text(entry.read_text().replace('"rows":100', '"rows":"100"'))
+    assert "log file is damaged" in cli.fails(3, "verify", table_path)
+
+
+def test_a_later_files_failure_says_what_is_in_the_table(cli: Cli, tmp_path: Path) -> None:
+    good = write_parquet(tmp_path, "good.parquet", log_rows(5, 0))
+    bad = tmp_path / "bad.parquet"
+    bad.write_text("PAR1")
+    line = cli.fails(3, "ingest", tmp_path / "t", good, tmp_path / "none.parquet", *SORT_BY)
+    assert "nothing was ingested" in line
+    cli("ingest", tmp_path / "t", good, bad, *SORT_BY, code=3)
+    assert "bad.parquet" in cli.err
+    assert "the 1 files before are in the table, version 1" in cli.err
+
+
+def test_sorting_columns_of_an_export_count_parquets_leaves(cli: Cli, tmp_path: Path) -> None:
+    nested = pa.table({"st": [{"a": 1, "b": 2}], "k": [1]})
+    cli("ingest", tmp_path / "t", write_parquet(tmp_path, "n.parquet", nested), "--sort-by", "k")
+    cli("export", tmp_path / "t", tmp_path / "o.parquet")
+    group = pq.ParquetFile(tmp_path / "o.parquet").metadata.row_group(0)
+    assert group.column(group.sorting_columns[0].column_index).path_in_schema == "k"
+
+
+def test_a_file_without_a_sort_column_is_refused_by_the_table(
+    cli: Cli, table_path: Path, tmp_path: Path
+) -> None:
+    file = write_parquet(tmp_path, "less.parquet", log_rows(5, 0).drop_columns(["ts"]))
+    assert "'ts' is not in the file" in cli.fails(3, "ingest", table_path, file)
 
 
 def test_not_a_fragment_is_said(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "x.frag").write_text("hello")
     assert "not a fragment" in cli.fails(3, "inspect", tmp_path / "x.frag")
-    assert "no such file" in cli.fails(4, "inspect", tmp_path / "none.frag")
+    assert "no such object" in cli.fails(4, "inspect", tmp_path / "none.frag")
 
 
 @pytest.mark.parametrize("address", ["gs://bucket/x", "s3://", "s3:/bucket/x", "http://host/x"])

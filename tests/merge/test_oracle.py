@@ -86,7 +86,9 @@ class Merged:
             self.opened.append(index)
             return NonSeekableSource(data, 97)
 
-        return InputFragment(f"input {index}", footer.rows, len(data), footer.row_hash, open_source)
+        return InputFragment(
+            f"input {index}", str(index), footer.rows, len(data), footer.row_hash, open_source
+        )
 
     def _open_output(self) -> MemoryOutput:
         self.outputs.append(MemoryOutput())
@@ -226,7 +228,7 @@ def test_a_damaged_input_aborts_every_output() -> None:
     damaged = bytearray(fragments[1])
     damaged[len(damaged) // 2] ^= 1
     merged.inputs[1] = InputFragment(
-        "broken one", 500, len(damaged), merged.inputs[1].row_hash,
+        "broken one", "1", 500, len(damaged), merged.inputs[1].row_hash,
         lambda: NonSeekableSource(bytes(damaged)),
     )  # fmt: skip
     with pytest.raises(CorruptFragmentError, match="broken one"):
