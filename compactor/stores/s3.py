@@ -22,6 +22,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from compactor.errors import (
     ObjectChangedError,
@@ -45,6 +46,7 @@ _PARTS_IN_FLIGHT: Final = 2
 _GROW_EVERY_PARTS: Final = 1_000
 """Part size doubles every so many parts: 10,000 parts then hold 8 TB, more than S3's 5 TiB."""
 _MAX_PART_BYTES: Final = 512 * MIB
+_READ_TRIES: Final = 4
 _MAX_CONNECTIONS: Final = 1_100
 """A merge holds one open GET an input."""
 
@@ -92,6 +94,7 @@ class S3Store:
         except _EmptyRangeError:
             return S3Stream(None, 0, if_match or "", self._address(key))
         body = response["Body"]
+        self._check_partial(key, arguments, response)
         return S3Stream(body, response["ContentLength"], response["ETag"], self._address(key))
 
     def read_range(
@@ -155,12 +158,31 @@ class S3Store:
             self._clients.reads().delete_object(**self._object(key))
 
     def _read_body(self, key: str, arguments: dict[str, Any]) -> bytes:
+        """A small read, sent again if its connection breaks: the SDK retries only up to the headers."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(StoreUnreachableError),
+            wait=wait_random_exponential(multiplier=0.1, max=2.0),
+            stop=stop_after_attempt(_READ_TRIES),
+            reraise=True,
+        )
+        data: bytes = retrying(self._read_body_once, key, arguments)
+        return data
+
+    def _read_body_once(self, key: str, arguments: dict[str, Any]) -> bytes:
         with self._explained(key):
             response = self._clients.reads().get_object(**arguments)
+            self._check_partial(key, arguments, response)
             try:
                 return response["Body"].read()
             except _BODY_ERRORS as error:
                 raise _broken(self._address(key), error) from error
+
+    def _check_partial(self, key: str, arguments: dict[str, Any], response: Any) -> None:
+        """A server that ignores Range would hand out other bytes than those asked for."""
+        if "Range" in arguments and response["ResponseMetadata"]["HTTPStatusCode"] != 206:
+            raise StoreError(
+                f"{self._address(key)}: {self._clients.endpoint()} does not serve ranges of objects"
+            )
 
     def _object(self, key: str) -> dict[str, Any]:
         return {"Bucket": self._bucket, "Key": self._prefix + check_key(key)}
@@ -399,7 +421,13 @@ class _Clients:
             if self._process != os.getpid():
                 self._process, self._made = os.getpid(), {}
             if tries not in self._made:
-                self._made[tries] = self._make(tries)
+                try:
+                    self._made[tries] = self._make(tries)
+                except (BotoCoreError, ValueError) as error:
+                    raise StoreError(
+                        f"S3 is not set up rightly: {error}: check AWS_PROFILE, AWS_DEFAULT_REGION and "
+                        "AWS_ENDPOINT_URL"
+                    ) from error
             return self._made[tries]
 
     def _make(self, tries: int) -> S3Client:

@@ -97,3 +97,24 @@ def test_an_unfinished_stream_may_be_closed(s3_server: S3Server, s3_bucket: str)
     stream.close()
     stream.close()
     assert store.read_range("k", 0, 3) == bytes(3)
+
+
+def test_a_server_that_ignores_ranges_is_an_error_not_other_bytes(
+    s3_server: S3Server, s3_bucket: str
+) -> None:
+    store = S3Store(s3_bucket)
+    store.create("k", b"0123456789")
+    s3_server.intercept = lambda r: ("200 OK", b"0123456789") if r.range else None
+    with pytest.raises(StoreError, match="does not serve ranges"):
+        store.read_range("k", 5, 2)
+    with pytest.raises(StoreError, match="does not serve ranges"):
+        store.open_stream("k", start=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("AWS_PROFILE", "nope"), ("AWS_ENDPOINT_URL", "garbage")]
+)
+def test_a_wrong_setup_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(StoreError, match=name):
+        S3Store("bucket").read("k")
