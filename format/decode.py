@@ -16,6 +16,7 @@ from pyarrow import types as pt
 
 from format.nodes import (
     INT_ENCODINGS,
+    MAX_UNBACKED_VALUES,
     Encoding,
     Node,
     fixed_width_bytes,
@@ -28,8 +29,6 @@ from format.nodes import (
 from format.types import is_binary_like, is_large_offsets, is_list_like
 
 _MAX_OFFSET_32: Final = 2**31 - 1
-_VALUES_PER_BYTE_BOUND: Final = 1 << 33
-"""No chunk has more values than this; a length above it is a lie and must not be allocated."""
 
 
 def decode_array(
@@ -63,8 +62,8 @@ class _Cursor:
             raise ValueError("the encoding tree ends early") from None
         if node.length != length:
             raise ValueError(f"{node.length} values where {length} belong")
-        if length > _VALUES_PER_BYTE_BOUND:
-            raise ValueError(f"an impossible number of values: {length}")
+        if length > max(MAX_UNBACKED_VALUES, 8 * self._raw.size):
+            raise ValueError(f"{length} values in a payload of {self._raw.size} bytes")
         return node, children
 
     def peek_length(self) -> int:

@@ -17,6 +17,7 @@ from pyarrow import types as pt
 
 from format.compression import compress
 from format.nodes import (
+    MAX_UNBACKED_VALUES,
     Encoding,
     Node,
     binary_parts,
@@ -82,9 +83,11 @@ def encode_ints(values: npt.NDArray[Any], *, allow_runs: bool = True) -> Node:
         return Node(Encoding.FOR, 0)
     low, high = int(values.min()), int(values.max())
     width = _width_of(high - low)
-    if width == 0:
+    if width == 0 and length <= MAX_UNBACKED_VALUES:
         return Node(Encoding.FOR, length, param=low)
     wide = values.astype(np.uint64)
+    if length > MAX_UNBACKED_VALUES:  # encodings that may take no bytes are not for so many
+        return _encode_for(wide, low, max(width, 1))
     steps = np.diff(wide).view(np.int64)
     if allow_runs:
         changes = np.flatnonzero(steps)

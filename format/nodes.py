@@ -39,6 +39,10 @@ class Encoding(IntEnum):
     STRUCT = 9
 
 
+MAX_UNBACKED_VALUES: Final = 1 << 27
+"""Values a node may have beyond 8 for each byte of the chunk's payload: what constants and nulls, which take
+no bytes, can make a reader allocate."""
+
 INT_ENCODINGS: Final = frozenset({Encoding.FOR, Encoding.DELTA, Encoding.RUN_LENGTH})
 
 

@@ -21,7 +21,8 @@ from format.errors import (
 )
 from format.layout import BLOCK_HEADER_BYTES, Codec, Kind, pack_block_header
 from format.nodes import NODE_BYTES
-from tests.support.fragments import read_random, read_stream, rows_of, write_fragment
+from format.reader import FragmentReader
+from tests.support.fragments import BytesSource, read_random, read_stream, rows_of, write_fragment
 
 READERS = {"by footer": read_random, "front to back": read_stream}
 
@@ -150,6 +151,10 @@ FORGERIES: dict[str, tuple[bytes, bytes]] = {
     ),
     "a missing child": (node(5, 5, children=2) + node(2, 5), b""),
     "a child too many": (node(1, 5, param=8, children=1) + node(2, 5), bytes(40)),
+    "more constants than anybody has": (
+        node(5, 5, children=2) + node(4, 5, children=2) + node(2, 2**40) + node(2, 2**40),
+        b"",
+    ),
     "nulls without a bitmap": (node(1, 5, param=8, nulls=2), bytes(40)),
     "unknown flags": (node(1, 5, param=8, flags=4), bytes(40)),
 }
@@ -207,3 +212,20 @@ def test_random_damage_never_gives_wrong_rows(data: st.DataObject) -> None:
         damaged[at] = data.draw(st.integers(0, 255))
     with contextlib.suppress(FormatError):
         assert rows_of(read_stream(bytes(damaged))) == rows_of(small_table())
+
+
+def test_a_list_of_more_constants_than_anybody_has_is_refused_before_it_is_allocated() -> None:
+    elements = 2**30
+    meta = node(7, 5, children=2) + node(2, 5, width=8) + node(2, elements, param=7)
+    counts = struct.pack("<5Q", elements, 0, 0, 0, 0)
+    footer = FragmentReader(BytesSource(FRAGMENT), len(FRAGMENT), "mem").footer
+    chunk = footer.columns["l"][0]
+    rest = FRAGMENT[chunk.offset + chunk.stored_bytes :]
+    forged = FRAGMENT[: chunk.offset] + rebuilt(meta, counts, rows=5) + rest
+    tracemalloc.start()
+    with pytest.raises(CorruptFragmentError, match="values in a payload") as caught:
+        read_stream(forged)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert caught.value.column == "l"
+    assert peak < 40 << 20
