@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+from pyarrow import types as pt
 
 MAX_NESTING: Final = 100
 """Levels of lists and objects in a row."""
@@ -18,6 +19,8 @@ _SAFE_BRACKETS: Final = 2_000
 _TOO_DEEP: Final = f"It is nested more than {MAX_NESTING} levels deep"
 _NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[{\n")))
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_NULL_AT_START: Final = re.compile(rb"[ \t\r\n]*null")
+_NULL_AT_LINE_START: Final = re.compile(rb"\n[ \t\r]*null")
 
 
 def parse_block(
@@ -30,14 +33,10 @@ def parse_block(
     Raises one of `PROBLEMS` on anything but rows that fit.
     """
     _check_bytes(block)
-    table = pj.read_json(
-        pa.BufferReader(block),
-        # One chunk, so that what Arrow accepts does not depend on where it would cut.
-        read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
-        parse_options=pj.ParseOptions(
-            explicit_schema=types, unexpected_field_behavior=other_fields
-        ),
-    )
+    table = _read(block, types, other_fields)
+    if _lost_nulls(table):
+        found = [field.with_type(typed_nulls(field.type)) for field in table.schema]
+        table = _read(block, pa.schema(found), other_fields)
     if table.num_rows != (_line_count(block, table.num_rows) if rows is None else rows):
         raise ValueError("Not one JSON object per line")
     batch = table.combine_chunks().to_batches()[0]
@@ -46,9 +45,46 @@ def parse_block(
     return batch
 
 
+def typed_nulls(dtype: pa.DataType) -> pa.DataType:
+    """`dtype` with booleans for nulls at any level.
+
+    Arrow forgets the nulls at the start of a list as long as their type is not known
+    (apache/arrow#51305); any type will do.
+    """
+    if pt.is_null(dtype):
+        return pa.bool_()
+    if pt.is_list(dtype):
+        return pa.list_(typed_nulls(dtype.value_type))
+    if pt.is_struct(dtype):
+        return pa.struct([(field.name, typed_nulls(field.type)) for field in dtype.fields])
+    return dtype
+
+
+def _read(block: bytes, types: pa.Schema, other_fields: str) -> pa.Table:
+    return pj.read_json(
+        pa.BufferReader(block),
+        # One chunk, so that what Arrow accepts does not depend on where it would cut.
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        parse_options=pj.ParseOptions(
+            explicit_schema=types, unexpected_field_behavior=other_fields
+        ),
+    )
+
+
+def _lost_nulls(table: pa.Table) -> bool:
+    try:
+        table.validate()
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
 def _check_bytes(block: bytes) -> None:
     if b"\0" in block:
-        raise ValueError("It has a NUL byte")
+        raise ValueError("It has a NUL byte, as in UTF-16")
+    # Arrow crashes on a null before any object (apache/arrow#47409) and makes a row of one after.
+    if _NULL_AT_START.match(block) or _NULL_AT_LINE_START.search(block):
+        raise ValueError("It is null")
     offsets = pa.py_buffer(b"".join(n.to_bytes(8, "little") for n in (0, len(block))))
     whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, pa.py_buffer(block)])
     pc.cast(whole, pa.large_string())

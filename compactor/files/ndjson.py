@@ -95,7 +95,14 @@ class NdjsonBatches(FileBatches):
         types: of the columns whose type the user has given or can look up.
         """
         lines = block.data.split(b"\n")
-        count, error = first_failing(len(lines), lambda n: attempt(b"\n".join(lines[:n])))
+
+        def attempt_first(count: int) -> None:
+            start = b"\n".join(lines[:count])
+            # Blank lines alone are no block, and no mistake either.
+            if start.strip():
+                attempt(start)
+
+        count, error = first_failing(len(lines), attempt_first)
         cause = explained(error, lines[count - 1], types)
         return InputError(f"{self.path}, line {block.first_line + count - 1:,}: {cause}")
 

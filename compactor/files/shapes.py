@@ -66,7 +66,7 @@ class Shape:
 
     def absorb(self, array: pa.Array, path: str) -> None:
         """Merges in what `array` shows. `path` names the field. Raises `ShapeConflictError`."""
-        kind = _kind_of(array.type)
+        kind = Kind.NULL if array.null_count == len(array) else _kind_of(array.type)
         if kind is Kind.INT64:
             self._negative = self._negative or pc.any(pc.less(array, 0)).as_py() is True
         self._kind = _merged(self._kind, kind, path)

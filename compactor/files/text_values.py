@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.files.base64_arrays import base64_decode
-from compactor.files.json_blocks import parse_block
+from compactor.files.json_blocks import parse_block, typed_nulls
 from format.nodes import binary_parts
 from format.types import build_list, list_parts, null_mask, storage_type, to_logical
 
@@ -42,8 +42,10 @@ def wire_type(dtype: pa.DataType) -> pa.DataType:
         return pa.float64()
     if pt.is_duration(dtype):
         return pa.int64()
+    if pt.is_null(dtype):
+        return typed_nulls(dtype)
     number = pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_decimal(dtype)
-    if number or pt.is_boolean(dtype) or pt.is_null(dtype):
+    if number or pt.is_boolean(dtype):
         return dtype
     if _is_text_or_bytes(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype)):
         return pa.string()
@@ -60,8 +62,6 @@ def from_cells(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
     wire = wire_type(dtype)
     if pt.is_nested(wire):
         return from_wire(_parse_cells(cells, wire), dtype)
-    if pt.is_null(wire) and cells.null_count == len(cells):
-        return pa.nulls(len(cells))
     if not pt.is_string(wire):
         cells = pc.ascii_trim_whitespace(cells).cast(wire)
     return from_wire(cells, dtype)
@@ -78,6 +78,8 @@ def _parse_cells(cells: pa.Array, wire: pa.DataType) -> pa.Array:
 def _as_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if array.type == dtype:
         return array
+    if pt.is_null(dtype):
+        return _as_nulls(array)
     if pt.is_struct(dtype):
         return _as_struct(array, dtype)
     if pt.is_nested(dtype):
@@ -92,6 +94,12 @@ def _as_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if pt.is_date(dtype):
         return pc.ascii_trim_whitespace(array).cast(pa.date32()).cast(dtype)
     return array.cast(dtype)
+
+
+def _as_nulls(array: pa.Array) -> pa.Array:
+    if array.null_count < len(array):
+        raise ValueError("it is not null")
+    return pa.nulls(len(array))
 
 
 def _as_struct(array: pa.Array, dtype: pa.DataType) -> pa.Array:

@@ -35,8 +35,10 @@ READABLE = [
     ('[{"key": "x", "value": 1}]', pa.map_(pa.string(), pa.int32()), [("x", 1)]),
     ('{"b": 1}', pa.struct([("b", pa.float64()), ("c", pa.date32())]), {"b": 1.0, "c": None}),
     ("null", pa.struct([("b", pa.int64())]), None),
+    ("[null, null]", pa.list_(pa.null()), [None, None]),
 ]
 UNREADABLE = [
+    ("[true]", pa.list_(pa.null())),
     ('"x"', pa.int64()),
     ("1.5", pa.int64()),
     ("300", pa.int8()),

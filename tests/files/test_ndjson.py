@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from compactor.errors import InputError
 from compactor.files import ndjson
+from compactor.files.json_blocks import parse_block
 from tests.files.reading import put, refusal, schema, table_of
 
 UTC = pa.timestamp("us", "UTC")
@@ -42,6 +43,9 @@ every_block_size = pytest.mark.parametrize("batch_bytes", [TINY_BLOCKS, 40, WHOL
         (['"2024-13-01"'], pa.string()),
         (["[]", "[1]", "[null, 2.5]"], pa.list_(pa.float64())),
         (["[]", "null"], pa.list_(pa.null())),
+        (["[null]", "[null, null]"], pa.list_(pa.null())),
+        (["[null, 1]", "null", "[null, null, 2.5]"], pa.list_(pa.float64())),
+        (['{"b": [null]}', '{"b": [null, "x"]}'], pa.struct([("b", pa.list_(pa.string()))])),
         (['{"b": 1}', '{"c": "x"}'], pa.struct([("b", pa.int64()), ("c", pa.string())])),
         (['[{"t": "2024-01-01T00:00:00Z"}]'], pa.list_(pa.struct([("t", UTC)]))),
     ],
@@ -54,6 +58,43 @@ def test_a_type_holds_all_values_of_the_file_wherever_blocks_end(
     assert table.schema == schema(a=expected)
     assert len(table) == len(lines)
     table.validate(full=True)
+
+
+@st.composite
+def rows_of_one_shape(draw: st.DrawFn) -> list[dict[str, object]]:
+    """Rows whose fields are each of one type, nested at will, with nulls anywhere."""
+    scalars = st.sampled_from([st.integers(-9, 9), st.text(max_size=3), st.booleans()])
+    values = st.recursive(
+        scalars.map(lambda values: values | st.none()),
+        lambda inner: st.one_of(
+            inner.map(lambda items: st.lists(items, max_size=3) | st.none()),
+            st.dictionaries(st.sampled_from("pq"), inner, min_size=1).map(
+                lambda fields: st.fixed_dictionaries(fields) | st.none()
+            ),
+        ),
+        max_leaves=4,
+    )
+    fields = {"k": st.just(0), "a": draw(values), "b": draw(values)}
+    return draw(st.lists(st.fixed_dictionaries(fields), min_size=1, max_size=6))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=rows_of_one_shape(), batch_bytes=st.sampled_from([TINY_BLOCKS, WHOLE]))
+def test_what_the_standard_library_reads_is_what_is_read(
+    tmp_path: Path, rows: list[dict[str, object]], batch_bytes: int
+) -> None:
+    path = put(tmp_path, "a.ndjson", "".join(json.dumps(row) + "\n" for row in rows))
+    table = table_of(path, batch_bytes=batch_bytes)
+    table.validate(full=True)
+    assert table.to_pylist() == rows
+
+
+@pytest.mark.parametrize("value", [[None, 1], [None, [None, "x"]], {"b": [None, None, True]}])
+def test_nulls_that_begin_a_list_are_not_lost_while_its_type_is_found(value: object) -> None:
+    lines = "".join(json.dumps({"a": item}) + "\n" for item in (value, None, value))
+    batch = parse_block(lines.encode(), pa.schema([]))
+    batch.validate(full=True)
+    assert batch.column("a").to_pylist() == [value, None, value]
 
 
 def test_integers_are_exact_up_to_64_bits(tmp_path: Path) -> None:
@@ -97,6 +138,8 @@ def test_offsets_are_applied_and_fractions_kept(tmp_path: Path) -> None:
         (["{", '"a":1', "}"], 1, "is not one JSON object"),
         (["[1, 2]"], 1, "is not a JSON object but an array: write one object per line; jq"),
         (['{"a":1}', "3"], 2, "is not a JSON object but a number"),
+        (["", " null", '{"a":1}'], 2, "It is null"),
+        (['{"a":1}', "null"], 2, "It is null"),
         (['{"a":1}', '{"a":"\\ud800"}'], 2, "surrogate"),
         (['{"a":1}', '{"a":"\\udc00"}'], 2, "surrogate"),
         (['{"a":1}', '{"a":\x001}'], 2, "NUL byte"),
