@@ -46,7 +46,7 @@ class CsvBatches(FileBatches):
         self._compression = compression
         self._source = ByteSource(path, compression)
         try:
-            self._header = _read_header(path, self._source)
+            self._header = _read_header(path, self._source, known_schema)
             self.schema = self._learn(known_schema, on_scan)
         finally:
             self._source.close()
@@ -192,7 +192,7 @@ def _checked(cells: pa.Array, field: pa.Field) -> pa.Array:
     return column
 
 
-def _read_header(path: str, source: ByteSource) -> _Header:
+def _read_header(path: str, source: ByteSource, known: pa.Schema | None) -> _Header:
     text = source.read(_HEADER_BYTES).decode("utf-8-sig", errors="surrogateescape")
     rows = csv.reader(io.StringIO(text, newline=""))
     try:
@@ -200,6 +200,8 @@ def _read_header(path: str, source: ByteSource) -> _Header:
     except csv.Error as error:
         raise InputError(f"{path}, row 1: not a header of column names: {error}") from None
     place = f"{path}, row 1"
+    if not names and known is not None:
+        return _Header(known.names, has_rows=False)
     if not names:
         raise InputError(f"{path}: is empty: the first line must name the columns")
     if any(not name.isprintable() for name in names):

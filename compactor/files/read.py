@@ -38,8 +38,11 @@ def open_table_file(
     Raises `InputError`, here and while iterating.
     """
     with reading(path):
-        if stat.S_ISDIR(Path(path).stat().st_mode):
+        mode = Path(path).stat().st_mode
+        if stat.S_ISDIR(mode):
             raise IsADirectoryError
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path}: is not a regular file, and can't be read twice: save it as one")
     kind = kind_of(path)
     if kind is None:
         raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")

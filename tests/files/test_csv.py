@@ -108,8 +108,10 @@ def test_a_row_beyond_the_bound_is_refused(tmp_path: Path, monkeypatch: pytest.M
     assert "is longer than 1 MiB" in refusal(path)
 
 
-def test_a_header_alone_is_no_rows_where_the_table_is_known(tmp_path: Path) -> None:
+def test_a_header_or_nothing_is_no_rows_where_the_table_is_known(tmp_path: Path) -> None:
     known = schema(b=pa.float32(), a=pa.int64())
+    for content in ("", "\n", "\ufeff"):
+        assert table_of(put(tmp_path, "a.csv", content), known).equals(known.empty_table())
     for content in ("a,b", "a,b\n"):
         table = table_of(put(tmp_path, "a.csv", content), known)
         assert table.equals(schema(a=pa.int64(), b=pa.float32()).empty_table())

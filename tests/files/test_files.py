@@ -28,6 +28,11 @@ def test_a_missing_file_a_folder_and_an_unknown_ending_are_refused(tmp_path: Pat
     assert "unknown kind" in refusal(put(tmp_path, "a.parquet.gz", b""))
 
 
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.csv")
+    assert "is not a regular file" in refusal(str(tmp_path / "a.csv"))
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path, "a.csv", "a\n1\n")
