@@ -1,0 +1,114 @@
+"""What S3's answers mean to the worker; knows the protocol, not the SDK."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+from compactor.errors import (
+    ObjectChangedError,
+    ObjectNotFoundError,
+    PermissionDeniedError,
+    StoreError,
+    StoreUnreachableError,
+    UnknownOutcomeError,
+)
+from compactor.stores.base import ObjectInfo
+
+_MISSING_CODES: Final = frozenset({"NoSuchKey", "NotFound"})
+_BUSY_CODES: Final = frozenset({"SlowDown", "RequestTimeout", "ConditionalRequestConflict"})
+_CREDENTIALS_ADVICE: Final = "check the credentials and the bucket's policy"
+_PERMISSION_ADVICE: Final = {
+    "AccessDenied": _CREDENTIALS_ADVICE,
+    "AllAccessDisabled": _CREDENTIALS_ADVICE,
+    "InvalidAccessKeyId": "check AWS_ACCESS_KEY_ID or AWS_PROFILE",
+    "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY",
+    "ExpiredToken": "the session has ended: get new credentials",
+    "InvalidToken": "check AWS_SESSION_TOKEN",
+    "RequestTimeTooSkewed": "set this machine's clock",
+}
+
+
+class EmptyRangeError(Exception):
+    """416: the range begins at or past the object's end."""
+
+
+class PreconditionError(ObjectChangedError):
+    """412: the object exists already (create) or was replaced (read)."""
+
+
+class UploadGoneError(StoreError):
+    """The multipart upload is no longer open: completed before, or aborted."""
+
+
+class LostAnswerError(StoreUnreachableError):
+    """The request was sent; no answer came, or one that leaves open what it did."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: try again")
+        self.what = what
+
+
+def refusal(
+    address: str, endpoint: str, *, code: str, status: int, message: str
+) -> StoreError | EmptyRangeError:
+    """The error for an answer that is not a success.
+
+    address: of the object, `s3://bucket/key`. code: S3's own, such as `NoSuchKey`; without a body
+    (HEAD) only `status` counts.
+    """
+    if code == "NoSuchBucket":
+        bucket = address.removeprefix("s3://").partition("/")[0]
+        return StoreError(
+            f"s3://{bucket}: no such bucket at {endpoint}: create it, or correct the address"
+        )
+    if code == "NoSuchUpload":
+        return UploadGoneError(
+            f"{address}: the unfinished upload was removed meanwhile: try again, and look at the "
+            "bucket's lifecycle rules"
+        )
+    if code in _MISSING_CODES or status == 404:
+        return ObjectNotFoundError(f"{address}: no such object")
+    if code in _PERMISSION_ADVICE or status == 403:
+        advice = _PERMISSION_ADVICE.get(code, _CREDENTIALS_ADVICE)
+        return PermissionDeniedError(f"{address}: permission denied ({code}): {advice}")
+    if code == "InvalidRange" or status == 416:
+        return EmptyRangeError()
+    if code == "PreconditionFailed" or status == 412:
+        return PreconditionError(f"{address}: the object was replaced while it was read")
+    if code == "NotImplemented" or status == 501:
+        return StoreError(
+            f"{address}: {endpoint} does not know this request ({message}); a table needs a store with "
+            "conditional writes (If-None-Match)"
+        )
+    # 409 to a conditional write says that another request on the key was under way, and to send it
+    # again; who will have won is as open as after a 5xx, and found out in the same way.
+    if status >= 500 or status == 409 or code in _BUSY_CODES:
+        return LostAnswerError(f"{address}: {endpoint} failed ({code or status})")
+    return StoreError(f"{address}: {endpoint} refused: {message} ({code or status})")
+
+
+@contextlib.contextmanager
+def outcome_known(address: str) -> Iterator[None]:
+    """For the request that makes an object visible: a lost answer is an unknown outcome."""
+    try:
+        yield
+    except LostAnswerError as error:
+        raise UnknownOutcomeError(
+            f"{error.what}: it may have been written all the same: look before trying again"
+        ) from error
+    except UploadGoneError as error:
+        # Completing is sent again by the SDK after a lost answer, and then finds the upload gone.
+        raise UnknownOutcomeError(
+            f"{address}: the upload is gone, either complete or removed: look before trying again"
+        ) from error
+
+
+def written(key: str, size_bytes: int, response: Mapping[str, Any]) -> ObjectInfo:
+    """What the answer to a successful write tells; its time is the server's."""
+    date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
+    modified = parsedate_to_datetime(date).timestamp() if date else time.time()
+    return ObjectInfo(key, size_bytes, response["ETag"], modified)
