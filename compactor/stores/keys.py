@@ -13,6 +13,8 @@ HIDDEN_FOLDER: Final = ".tmp"
 def check_key(key: str) -> str:
     """`key` itself. Raises `UsageError` for absolute, empty, dotted or hidden-folder keys."""
     parts = key.split("/")
+    if not is_text(key):
+        raise UsageError(f"{key!r} is not a key: it is not Unicode text")
     if any(part in ("", ".", "..") for part in parts) or "\0" in key or parts[0] == HIDDEN_FOLDER:
         raise UsageError(
             f"{key!r} is not a key: it must be relative, without '.', '..' or empty parts, and not "
@@ -30,3 +32,8 @@ def check_prefix(prefix: str) -> str:
     if separator:
         check_key(folder)
     return prefix
+
+
+def is_text(name: str) -> bool:
+    """Whether it has an UTF-8 form. File systems' foreign bytes show as lone surrogates."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)

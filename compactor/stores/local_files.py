@@ -16,7 +16,7 @@ from compactor.errors import (
     StoreError,
     UnknownOutcomeError,
 )
-from compactor.stores.keys import HIDDEN_FOLDER
+from compactor.stores.keys import HIDDEN_FOLDER, is_text
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV})
 
@@ -38,6 +38,8 @@ def link_new(temporary: Path, path: Path) -> None:
     try:
         os.link(temporary, path)
     except FileExistsError:
+        if path.is_dir():
+            raise
         # On NFS a link whose answer was lost is sent again, and meets itself.
         if temporary.stat().st_nlink != 2:
             raise ObjectExistsError(f"{path}: it exists already") from None
@@ -108,15 +110,10 @@ def _keys_in(folder: Path, base: str, prefix: str, start_after: str) -> list[str
                 later = key > start_after or start_after.startswith(key)
             else:
                 begun, later = key.startswith(prefix), key > start_after
-            if begun and later and key != f"{HIDDEN_FOLDER}/" and _is_text(entry.name):
+            if begun and later and key != f"{HIDDEN_FOLDER}/" and is_text(entry.name):
                 keys.append(key)
     keys.sort()
     return keys
-
-
-def _is_text(name: str) -> bool:
-    """Whether it can be part of a key. `os.scandir` shows foreign bytes as lone surrogates."""
-    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _sync(folder: Path) -> None:
@@ -128,9 +125,7 @@ def _sync(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def explained(
-    path: Path, *, absent: tuple[type[OSError], ...] = (FileNotFoundError,)
-) -> Iterator[None]:
+def explained(path: Path, *, absent: tuple[type[OSError], ...] = ()) -> Iterator[None]:
     """Turns `OSError`s into store errors that name the path, the cause and what to do.
 
     absent: those that mean there is no such object.

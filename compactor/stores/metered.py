@@ -11,7 +11,7 @@ from compactor.stores.base import ByteStream, ObjectInfo, Store, Upload, UploadS
 
 @dataclass(slots=True)
 class StoreMetrics:
-    """Thread-safe counters."""
+    """Thread-safe counters of what was asked for; what the store retries inside is not seen."""
 
     gets: int = 0
     """GETs of whole objects."""
@@ -19,10 +19,11 @@ class StoreMetrics:
     """Streamed GETs that continue a broken one."""
     range_gets: int = 0
     """GETs of a given byte range."""
-    uploads: int = 0
-    """Objects written: creations that won, and streaming uploads begun."""
+    puts: int = 0
+    """Objects that became visible: creations that won, and uploads completed."""
     bytes_read: int = 0
     bytes_written: int = 0
+    """Given to the store, also by uploads that were aborted later."""
     _lock: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
@@ -47,8 +48,9 @@ class MeteredStore:
 
     def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> ByteStream:
         stream = self._store.open_stream(key, start=start, if_match=if_match)
-        # Only who continues knows the ETag; the offset may be 0, if nothing had come through.
-        self.metrics.add(**{"gets" if if_match is None else "resumed_gets": 1})
+        # Only who continues knows the ETag; the offset is 0 if nothing had come through.
+        resumed = start > 0 or if_match is not None
+        self.metrics.add(**{"resumed_gets" if resumed else "gets": 1})
         return _MeteredStream(stream, self.metrics)
 
     def read_range(
@@ -68,13 +70,11 @@ class MeteredStore:
 
     def create(self, key: str, data: bytes) -> ObjectInfo:
         info = self._store.create(key, data)
-        self.metrics.add(uploads=1, bytes_written=len(data))
+        self.metrics.add(puts=1, bytes_written=len(data))
         return info
 
     def start_upload(self, key: str) -> Upload:
-        upload = self._store.start_upload(key)
-        self.metrics.add(uploads=1)
-        return _MeteredUpload(upload, self.metrics)
+        return _MeteredUpload(self._store.start_upload(key), self.metrics)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         return self._store.list(prefix, start_after=start_after)
@@ -113,7 +113,9 @@ class _MeteredUpload(UploadScope):
         self._metrics.add(bytes_written=memoryview(data).nbytes)
 
     def complete(self) -> ObjectInfo:
-        return self._upload.complete()
+        info = self._upload.complete()
+        self._metrics.add(puts=1)
+        return info
 
     def abort(self) -> None:
         self._upload.abort()

@@ -11,8 +11,9 @@ from compactor.stores.base import Store
 from compactor.stores.keys import check_key
 from compactor.stores.local import LocalStore
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 """Two letters at least, so that a drive is not taken for a scheme."""
+_S3_RELATIVES: Final = ("s3", "s3a", "s3n")
 
 
 def open_store(url: str) -> Store:
@@ -29,10 +30,12 @@ def open_store(url: str) -> Store:
         return _open_s3(url)
     if match[1] == "file":
         return _open_file(url)
-    advice = (
-        "s3://" if match[1].lower() in ("s3", "s3a", "s3n") else "a folder or s3://bucket/prefix"
+    raise UsageError(
+        f"{url}: no store for {match[1]}: addresses; use s3://bucket/prefix"
+        if match[1].lower() in _S3_RELATIVES
+        else f"{url}: no store for {match[1]}: addresses; use s3://bucket/prefix or a folder (with a "
+        "colon in its name: ./name)"
     )
-    raise UsageError(f"{url}: no store for {match[1]}: addresses; use {advice}")
 
 
 def _open_file(url: str) -> Store:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from compactor.errors import StoreUnreachableError
+from compactor.errors import ObjectChangedError, StoreUnreachableError
 from compactor.stores.base import ByteStream, Store
 
 
@@ -54,12 +54,18 @@ class ResumingStream:
 
     def _read_once(self, max_bytes: int) -> bytes:
         if self._stream is None:
-            self._stream = self._store.open_stream(
-                self._key, start=self._position, if_match=self.etag
-            )
+            self._stream = self._reopened()
         try:
             return self._stream.read(max_bytes)
         except StoreUnreachableError:
             self._stream.close()
             self._stream = None
             raise
+
+    def _reopened(self) -> ByteStream:
+        stream = self._store.open_stream(self._key, start=self._position, if_match=self.etag)
+        # Not every server honours If-Match.
+        if (stream.etag, stream.size_bytes) != (self.etag, self.size_bytes - self._position):
+            stream.close()
+            raise ObjectChangedError(f"{self._key}: the object was replaced while it was read")
+        return stream
