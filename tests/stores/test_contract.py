@@ -92,6 +92,20 @@ def test_uploads_of_many_writes_and_parts_round_trip(store: Store) -> None:
     assert store.read("big") == b"".join(pieces)
 
 
+@pytest.mark.parametrize("how", ["create", "upload"])
+def test_a_write_tells_what_a_look_at_the_object_tells(store: Store, how: str) -> None:
+    if how == "create":
+        info = store.create("k", DATA)
+    else:
+        with store.start_upload("k") as upload:
+            upload.write(DATA)
+            info = upload.complete()
+    seen, (listed,) = store.head("k"), store.list("")
+    assert seen == listed
+    assert (info.key, info.size_bytes, info.etag) == ("k", len(DATA), seen.etag)
+    assert info.modified_unix_seconds == pytest.approx(seen.modified_unix_seconds, abs=5)
+
+
 @pytest.mark.parametrize("size", [10, 20 << 20])
 def test_an_upload_is_invisible_until_complete_and_gone_after_abort(
     store: Store, size: int
@@ -130,7 +144,7 @@ def test_create_makes_what_is_absent_and_refuses_what_exists(store: Store) -> No
 
 def test_of_many_creators_exactly_one_wins(store: Store) -> None:
     winners: list[int] = []
-    barrier = threading.Barrier(12)
+    barrier = threading.Barrier(16)
 
     def create(number: int) -> None:
         barrier.wait()
@@ -140,7 +154,7 @@ def test_of_many_creators_exactly_one_wins(store: Store) -> None:
             return
         winners.append(number)
 
-    threads = [threading.Thread(target=create, args=(n,)) for n in range(12)]
+    threads = [threading.Thread(target=create, args=(n,)) for n in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -206,10 +220,25 @@ def test_a_replaced_object_has_another_etag_and_pinned_reads_notice(store: Store
     for start in (0, 1):
         with pytest.raises(ObjectChangedError):
             store.open_stream("k", start=start, if_match=before)
+    if not isinstance(store, MemoryStore):  # its ranges are never pinned
+        with pytest.raises(ObjectChangedError):
+            store.read_range("k", 1, 2, if_match=before)
+
+
+def test_many_streams_of_one_store_may_be_open_at_once(store: Store) -> None:
+    for n in range(40):
+        put(store, f"k{n}", DATA[n:])
+    streams = [store.open_stream(f"k{n}") for n in range(40)]
+    heads = [stream.read(10) for stream in streams]
+    assert heads == [DATA[n : n + 10] for n in range(40)]
+    assert [heads[n] + read_all(stream) for n, stream in enumerate(streams)] == [
+        DATA[n:] for n in range(40)
+    ]
 
 
 @pytest.mark.parametrize(
-    "key", ["", "/abs", "a//b", "../up", "a/../b", "a/", ".", "a/./b", "nul\0"]
+    "key",
+    ["", "/abs", "a//b", "../up", "a/../b", "a/", ".", "a/./b", "nul\0", ".tmp/x", "bytes\udcff"],
 )
 def test_keys_that_lead_astray_are_refused(store: Store, key: str) -> None:
     if isinstance(store, MemoryStore):
@@ -217,6 +246,16 @@ def test_keys_that_lead_astray_are_refused(store: Store, key: str) -> None:
     for call in (store.read, store.delete, store.start_upload):
         with pytest.raises(UsageError):
             call(key)
+    with pytest.raises(UsageError):
+        store.create(key, b"")
+
+
+def test_a_prefix_cannot_lead_out_of_the_root(store: Store) -> None:
+    if isinstance(store, MemoryStore):
+        pytest.skip("a dictionary has no paths")
+    for prefix in ("../", "/", "a/../../b"):
+        with pytest.raises(UsageError):
+            list(store.list(prefix))
 
 
 def test_stores_survive_pickling(store: Store) -> None:

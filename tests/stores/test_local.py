@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from compactor.errors import ObjectNotFoundError, StoreError, StoreUnreachableError
+from compactor.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PermissionDeniedError,
+    StoreError,
+    StoreUnreachableError,
+    UnknownOutcomeError,
+)
 from compactor.stores.local import LocalStore
 
 
@@ -63,3 +71,165 @@ def test_a_folder_is_no_object(tmp_path: Path) -> None:
     store.create("a/b", b"x")
     with pytest.raises(ObjectNotFoundError):
         store.head("a")
+
+
+def test_a_key_cannot_also_be_a_folder(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.create("a", b"file")
+    store.create("b/c", b"file")
+    for key in ("a/x", "b"):
+        with pytest.raises(StoreError, match="file is where a folder belongs") as caught:
+            store.create(key, b"x")
+        assert not isinstance(caught.value, ObjectExistsError)
+        with pytest.raises(StoreError, match="file is where a folder belongs"):  # noqa: SIM117
+            with store.start_upload(key) as upload:
+                upload.complete()
+    store.delete("b")
+    assert [info.key for info in store.list("")] == ["a", "b/c"]
+    assert list((tmp_path / ".tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "advice"),
+    [
+        (errno.ENOSPC, StoreError, "no space left on the device: free some"),
+        (errno.EDQUOT, StoreError, "no space left on the device: free some"),
+        (errno.EACCES, PermissionDeniedError, "check owner and mode"),
+        (errno.EROFS, PermissionDeniedError, "read-only: choose another folder"),
+        (errno.EIO, StoreError, "Input/output error"),
+    ],
+)
+def test_what_the_system_refuses_is_explained_and_leaves_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    error: type[StoreError],
+    advice: str,
+) -> None:
+    store = LocalStore(tmp_path)
+
+    def refuse(_descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(error, match=advice) as caught:
+        store.create("data/k", b"v")
+    assert str(tmp_path / "data" / "k") in str(caught.value)
+    monkeypatch.undo()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("how", ["create", "upload"])
+def test_a_name_that_may_not_last_is_an_unknown_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    store = LocalStore(tmp_path)
+    store.create("first", b"makes the folders")
+    fsync, synced = os.fsync, []
+
+    def fail_on_the_folder(descriptor: int) -> None:
+        synced.append(descriptor)
+        if len(synced) == 2:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail_on_the_folder)
+    with pytest.raises(UnknownOutcomeError, match="power cut"):
+        if how == "create":
+            store.create("k", b"v")
+        else:
+            with store.start_upload("k") as upload:
+                upload.write(b"v")
+                upload.complete()
+    assert store.read("k") == b"v"
+
+
+def test_a_file_is_synced_before_it_gets_its_name_and_the_folder_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    store.create("data/first", b"makes the folders")
+    fsync, link, steps = os.fsync, os.link, []
+
+    def seen_fsync(descriptor: int) -> None:
+        steps.append(Path(f"/proc/self/fd/{descriptor}").readlink().parent.name)
+        fsync(descriptor)
+
+    def seen_link(source: Path, target: Path) -> None:
+        steps.append("link")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(os, "link", seen_link)
+    store.create("data/k", b"v")
+    assert steps == [".tmp", "link", tmp_path.name]
+
+
+def test_a_file_system_without_hard_links_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(_source: Path, _target: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", no_links)
+    with pytest.raises(StoreError, match="no hard links"):
+        LocalStore(tmp_path).create("k", b"v")
+    assert list((tmp_path / ".tmp").iterdir()) == []
+
+
+def test_a_link_that_meets_itself_is_our_own_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def link_twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", link_twice)
+    store = LocalStore(tmp_path)
+    store.create("k", b"v")
+    monkeypatch.undo()
+    assert store.read("k") == b"v"
+    with pytest.raises(ObjectExistsError):
+        store.create("k", b"v")
+
+
+def test_names_that_are_no_text_are_left_out_of_listings(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.create("k", b"v")
+    (tmp_path / os.fsdecode(b"\xff")).write_bytes(b"")
+    assert [info.key for info in store.list("")] == ["k"]
+
+
+def test_what_vanishes_while_it_is_listed_is_left_out(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    for key in ("a", "b", "c/d", "e"):
+        store.create(key, b"v")
+    listing = store.list("")
+    assert next(listing).key == "a"
+    (tmp_path / "b").unlink()
+    (tmp_path / "c" / "d").unlink()
+    (tmp_path / "c").rmdir()
+    assert [info.key for info in listing] == ["e"]
+
+
+def test_the_tail_of_a_long_log_is_listed_without_a_look_at_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "_log"
+    log.mkdir()
+    keys = [f"_log/{number:020d}.json" for number in range(3_000)]
+    for key in keys:
+        (tmp_path / key).touch()
+    looked_at = []
+    stat = Path.stat
+
+    def seen_stat(path: Path, **options: bool) -> os.stat_result:
+        looked_at.append(path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", seen_stat)
+    store = LocalStore(tmp_path)
+    assert [info.key for info in store.list("_log/", start_after=keys[-3])] == keys[-2:]
+    assert [path for path in looked_at if path.suffix] == [tmp_path / key for key in keys[-2:]]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+from pathlib import Path
+
 import pytest
 
 from compactor.errors import (
@@ -11,7 +16,7 @@ from compactor.errors import (
     UnknownOutcomeError,
 )
 from compactor.stores.s3 import S3Store
-from tests.support.s3_server import Request, S3Server
+from tests.support.s3_server import HangUp, Request, S3Server
 
 FAULT = ("503 Service Unavailable", b"<Error><Code>SlowDown</Code></Error>")
 
@@ -32,6 +37,80 @@ def test_a_conditional_conflict_is_an_unknown_outcome(s3_server: S3Server, s3_bu
         S3Store(s3_bucket).create("k", b"v")
 
 
+@pytest.mark.parametrize("before_effect", [False, True])
+def test_a_create_whose_answer_is_lost_is_an_unknown_outcome_and_sent_once(
+    s3_server: S3Server, s3_bucket: str, before_effect: bool
+) -> None:
+    s3_server.intercept = lambda request: HangUp(before_effect)
+    with pytest.raises(UnknownOutcomeError, match="may have been written"):
+        S3Store(s3_bucket).create("k", b"v")
+    assert len(s3_server.requests("PUT")) == 1
+    s3_server.intercept = None
+    assert len(list(S3Store(s3_bucket).list(""))) == (0 if before_effect else 1)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_completing_is_sent_again_after_a_lost_answer(
+    s3_server: S3Server, s3_bucket: str, forgets: bool
+) -> None:
+    """A server may remember the upload it completed, or know it no longer: then who can tell?"""
+    gone = ("404 Not Found", b"<Error><Code>NoSuchUpload</Code></Error>")
+    answers = iter([HangUp(), gone] if forgets else [HangUp()])
+    s3_server.intercept = lambda r: (
+        next(answers, None) if r.method == "POST" and "uploadId" in r.query else None
+    )
+    store = S3Store(s3_bucket, part_bytes=5 << 20)
+    outcome = pytest.raises(UnknownOutcomeError) if forgets else contextlib.nullcontext()
+    with outcome, store.start_upload("k") as upload:
+        upload.write(bytes(6 << 20))
+        assert upload.complete().etag == store.head("k").etag
+    assert store.head("k").size_bytes == 6 << 20
+
+
+def test_a_part_whose_answer_is_lost_is_sent_again(s3_server: S3Server, s3_bucket: str) -> None:
+    store = S3Store(s3_bucket, part_bytes=5 << 20)
+    lost = iter([HangUp()])
+    s3_server.intercept = lambda r: next(lost, None) if "partNumber=1" in r.query else None
+    with store.start_upload("k") as upload:
+        upload.write(bytes(6 << 20))
+        upload.complete()
+    assert store.read("k") == bytes(6 << 20)
+
+
+def test_a_body_that_ends_early_breaks_the_stream_after_what_came_through(
+    s3_server: S3Server, s3_bucket: str
+) -> None:
+    store = S3Store(s3_bucket)
+    store.create("k", bytes(10_000))
+    s3_server.intercept = lambda request: HangUp(after_body_bytes=7_000)
+    stream = store.open_stream("k")
+    assert stream.size_bytes == 10_000
+    assert stream.read(7_000) == bytes(7_000)
+    with pytest.raises(StoreUnreachableError, match=f"s3://{s3_bucket}/k: the connection broke"):
+        stream.read(1_000)
+    stream.close()
+
+
+def test_a_small_read_survives_a_body_that_ends_early(s3_server: S3Server, s3_bucket: str) -> None:
+    store = S3Store(s3_bucket)
+    store.create("k", b"0123456789")
+    cuts = iter([HangUp(after_body_bytes=3), HangUp(after_body_bytes=0)])
+    s3_server.intercept = lambda request: next(cuts, None)
+    assert store.read("k") == b"0123456789"
+    assert len(s3_server.requests("GET")) == 3
+
+
+def test_a_stream_is_one_get_however_it_is_read(s3_server: S3Server, s3_bucket: str) -> None:
+    store = S3Store(s3_bucket)
+    store.create("k", bytes(100_000))
+    s3_server.reset()
+    stream = store.open_stream("k")
+    while stream.read(999):
+        pass
+    stream.close()
+    assert [(r.method, r.key, r.range) for r in s3_server.requests()] == [("GET", "k", None)]
+
+
 def test_reads_are_retried_by_the_sdk(s3_server: S3Server, s3_bucket: str) -> None:
     store = S3Store(s3_bucket)
     store.create("k", b"v")
@@ -47,8 +126,15 @@ def test_an_endpoint_that_is_not_there_is_unreachable_and_nothing_was_written() 
 
 
 def test_a_missing_bucket_and_a_refusal_are_told_apart(s3_server: S3Server, s3_bucket: str) -> None:
-    with pytest.raises(StoreError, match="no such bucket"):
-        S3Store("no-bucket-here").read("k")
+    missing = S3Store("no-bucket-here")
+    for call in (
+        lambda: missing.read("k"),
+        lambda: missing.create("k", b"v"),
+        lambda: list(missing.list("")),
+        lambda: missing.start_upload("k").complete(),
+    ):
+        with pytest.raises(StoreError, match="s3://no-bucket-here: no such bucket at http"):
+            call()
     body = b"<Error><Code>AccessDenied</Code></Error>"
     s3_server.intercept = lambda request: ("403 Forbidden", body)
     with pytest.raises(PermissionDeniedError, match="policy"):
@@ -118,3 +204,52 @@ def test_a_wrong_setup_is_named(monkeypatch: pytest.MonkeyPatch, name: str, valu
     monkeypatch.setenv(name, value)
     with pytest.raises(StoreError, match=name):
         S3Store("bucket").read("k")
+
+
+def test_missing_credentials_are_said_so(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    with pytest.raises(PermissionDeniedError, match="set AWS_ACCESS_KEY_ID"):
+        S3Store("bucket").read("k")
+
+
+def test_buckets_are_in_the_path_wherever_an_endpoint_is_given(
+    s3_server: S3Server, s3_bucket: str
+) -> None:
+    endpoint = s3_server.endpoint_url.replace("127.0.0.1", "localhost")
+    S3Store(s3_bucket, endpoint_url=endpoint).create("k", b"v")
+    assert [(r.bucket, r.key) for r in s3_server.requests()] == [(s3_bucket, "k")]
+
+
+def test_folder_marks_of_the_console_are_no_objects(s3_server: S3Server, s3_bucket: str) -> None:
+    store = S3Store(s3_bucket, "t")
+    store.create("data/k", b"v")
+    boto3 = store._clients.retrying()
+    for mark in ("t/", "t/data/"):
+        boto3.put_object(Bucket=s3_bucket, Key=mark, Body=b"")
+    assert [info.key for info in store.list("")] == ["data/k"]
+
+
+def test_a_stream_past_the_end_is_empty_and_knows_its_object(s3_bucket: str) -> None:
+    store = S3Store(s3_bucket)
+    etag = store.create("k", b"v").etag
+    stream = store.open_stream("k", start=5)
+    assert (stream.size_bytes, stream.etag, stream.read(1)) == (0, etag, b"")
+    stream.close()
+
+
+def test_a_forked_child_makes_clients_of_its_own(s3_bucket: str) -> None:
+    store = S3Store(s3_bucket)
+    store.create("k", b"v")
+    # As if another thread were making a client at this moment.
+    with store._clients._process.lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            os._exit(0 if store.read("k") == b"v" else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -22,9 +23,20 @@ class Request:
     key: str
     query: str
     range: str | None
+    if_match: str | None
 
 
-Intercept = Callable[[Request], tuple[str, bytes] | None]
+@dataclass(frozen=True)
+class HangUp:
+    """The connection is closed instead of an answer, or within it."""
+
+    before_effect: bool = False
+    """Whether the request is dropped, or carried out and only its answer lost."""
+    after_body_bytes: int | None = None
+    """What of the answer's body still gets through; None: not even the status line."""
+
+
+Intercept = Callable[[Request], tuple[str, bytes] | HangUp | None]
 """May answer in the server's place: status line and body; None lets the request through."""
 
 
@@ -88,14 +100,30 @@ class S3Server:
             key,
             environ.get("QUERY_STRING", ""),
             environ.get("HTTP_RANGE"),
+            environ.get("HTTP_IF_MATCH"),
         )
         with self._lock:
             self._log.append(request)
-        instead = self.intercept(request) if self.intercept else None
-        if instead is not None:
-            status, body = instead
+        match self.intercept(request) if self.intercept else None:
+            case None:
+                answer: Iterable[bytes] = self._app(environ, start_response)
+                return answer
+            case HangUp() as hang_up:
+                return self._cut(hang_up, environ, start_response)
+            case status, body:
+                environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+                start_response(status, [("Content-Length", str(len(body)))])
+                return [body]
+
+    def _cut(
+        self, hang_up: HangUp, environ: dict[str, Any], start_response: Any
+    ) -> Iterator[bytes]:
+        if hang_up.before_effect:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-            start_response(status, [("Content-Length", str(len(body)))])
-            return [body]
-        answer: Iterable[bytes] = self._app(environ, start_response)
-        return answer
+        else:
+            body = b"".join(self._app(environ, start_response))
+            if hang_up.after_body_bytes is not None:
+                yield body[: hang_up.after_body_bytes]
+        # The server would go on listening on a connection that an error left without an answer.
+        environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+        raise ConnectionAbortedError
