@@ -1,4 +1,4 @@
-"""Write generated rows as the files log agents ship: zstd NDJSON or Parquet.
+"""Write generated rows as the files log agents ship: zstd NDJSON, Parquet or Arrow IPC.
 
 NDJSON is put together column by column with string kernels. A null field is left out of its line,
 as agents do, so the files also exercise absent keys.
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-FORMATS: Final = ("ndjson.zst", "parquet")
+FORMATS: Final = ("ndjson.zst", "parquet", "arrow")
 _BATCH_ROWS: Final = 1 << 16
 # JSON escapes of the control characters that occur in log text; the backslash has to come first.
 _ESCAPES: Final = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r"))
@@ -24,6 +24,9 @@ def write_log_file(table: pa.Table, path: Path) -> None:
     """Write `table` to `path` in the format its name ends with, one of `FORMATS`."""
     if path.name.endswith(".parquet"):
         pq.write_table(table, path, compression="zstd", compression_level=1)
+    elif path.name.endswith(".arrow"):
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=_BATCH_ROWS)
     elif path.name.endswith(".ndjson.zst"):
         with pa.CompressedOutputStream(str(path), "zstd") as out:
             for batch in table.to_batches(max_chunksize=_BATCH_ROWS):

@@ -9,14 +9,15 @@ increases, with jitter, bursts and a daily rhythm. Same arguments, same bytes.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bench import log_messages
 from bench.fleet import HOST_COUNT, TAG_VARIANTS, Fleet, fleet
@@ -37,7 +38,14 @@ SCHEMA: Final = pa.schema(
         pa.field("cpu_ratio", pa.float64()),
     ]
 )
-SORT_COLUMNS: Final = (("service", "ascending"), ("host", "ascending"), ("timestamp", "descending"))
+SortOrder = Sequence[tuple[str, Literal["ascending", "descending"]]]
+"""Columns with their direction, the first one the most significant."""
+
+SORT_COLUMNS: Final[SortOrder] = (
+    ("service", "ascending"),
+    ("host", "ascending"),
+    ("timestamp", "descending"),
+)
 DEFAULT_START: Final = datetime(2026, 11, 16, 6, tzinfo=UTC)
 
 _BLOCK_ROWS: Final = 1 << 19
@@ -78,15 +86,15 @@ def make_overlapping_inputs(
     inputs: int,
     *,
     seed: int,
-    is_sorted: bool = False,
+    sort_by: SortOrder | None = None,
     start: datetime = DEFAULT_START,
     hours: float = 6.0,
 ) -> Iterator[pa.Table]:
     """`rows` rows in all as `inputs` tables that overlap in time and in keys.
 
     As if many agents wrote at once: each covers a random quarter of the hosts and three quarters
-    of the window, and brings its own share of the rows. With `is_sorted`, each table is in the
-    order of `SORT_COLUMNS`; otherwise in order of arrival.
+    of the window, and brings its own share of the rows. Each table is in the order
+    of `sort_by`, or in order of arrival if that is None.
     """
     if not 1 <= inputs <= rows:
         raise ValueError(f"inputs must be between 1 and {rows} (the rows), not {inputs}")
@@ -103,16 +111,24 @@ def make_overlapping_inputs(
             hours=covered_hours,
             hosts=hosts,
         )
-        yield sort_rows(table) if is_sorted else table
+        yield table if sort_by is None else sort_rows(table, sort_by)
 
 
-def sort_rows(table: pa.Table) -> pa.Table:
-    """The rows of a generated table in the order of `SORT_COLUMNS`, arrival order on ties."""
-    world = fleet()
-    service = pa.compute.index_in(table["service"], world.services).to_numpy()
-    host = pa.compute.index_in(table["host"], world.hosts).to_numpy()
-    timestamp = table["timestamp"].cast(pa.int64()).to_numpy()
-    return table.take(pa.array(np.lexsort((-timestamp, host, service))))
+def sort_rows(table: pa.Table, sort_by: SortOrder = SORT_COLUMNS) -> pa.Table:
+    """The rows of a generated table in the given order, arrival order on ties, nulls greatest."""
+    keys = [_sort_key(table[name]) * (-1 if way == "descending" else 1) for name, way in sort_by]
+    return table.take(pa.array(np.lexsort(keys[::-1])))
+
+
+def _sort_key(column: pa.ChunkedArray) -> npt.NDArray[np.generic]:
+    """Numbers that order as the values of `column` do."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    if not column.null_count and not pa.types.is_string(column.type):
+        return np.asarray(column.to_numpy())
+    distinct = column.unique()
+    ascending = distinct.take(pc.sort_indices(distinct))
+    return np.asarray(pc.index_in(column, ascending).to_numpy().astype(np.int64))
 
 
 def _uneven_shares(rows: int, inputs: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -256,7 +272,10 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     tables = make_overlapping_inputs(
-        options.rows, options.files, seed=options.seed, is_sorted=options.sorted
+        options.rows,
+        options.files,
+        seed=options.seed,
+        sort_by=SORT_COLUMNS if options.sorted else None,
     )
     for number, table in enumerate(tables):
         path = options.out / f"agent-{number:03d}.{options.format}"

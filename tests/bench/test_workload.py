@@ -19,6 +19,7 @@ from bench.log_parameters import known_parameters
 from bench.workload import (
     SCHEMA,
     SORT_COLUMNS,
+    SortOrder,
     make_batch,
     make_overlapping_inputs,
     sort_rows,
@@ -99,12 +100,20 @@ def test_trace_ids_are_shared_by_several_rows(batch: pa.Table) -> None:
     assert 2 < len(traced) / pc.count_distinct(traced).as_py() < 12
 
 
-def test_sorted_flag_sorts_the_very_same_rows() -> None:
+@pytest.mark.parametrize(
+    "sort_by",
+    [
+        SORT_COLUMNS,
+        [("timestamp", "ascending")],
+        [("status", "ascending"), ("cpu_ratio", "descending"), ("trace_id", "ascending")],
+    ],
+)
+def test_sort_by_sorts_the_very_same_rows(sort_by: SortOrder) -> None:
     plain = list(make_overlapping_inputs(6_000, 3, seed=5))
-    ordered = list(make_overlapping_inputs(6_000, 3, seed=5, is_sorted=True))
+    ordered = list(make_overlapping_inputs(6_000, 3, seed=5, sort_by=sort_by))
     for arrived, table in zip(plain, ordered, strict=True):
-        keys = table.select([name for name, _ in SORT_COLUMNS])
-        assert keys.equals(keys.sort_by(list(SORT_COLUMNS)))
+        keys = table.select([name for name, _ in sort_by])
+        assert keys.equals(keys.sort_by(list(sort_by)))
         assert not arrived.equals(table)
         by_all = [(name, "ascending") for name in ("timestamp", "message", "duration_us")]
         assert arrived.sort_by(by_all).equals(table.sort_by(by_all))
@@ -134,12 +143,15 @@ def test_templates_use_known_parameters_of_known_families() -> None:
     assert len(templates()) >= 120
 
 
-def test_files_hold_the_rows_in_either_format(tmp_path: Path, batch: pa.Table) -> None:
+def test_files_hold_the_rows_in_every_format(tmp_path: Path, batch: pa.Table) -> None:
     table = batch.slice(0, 3_000)
-    parquet, ndjson = tmp_path / "a.parquet", tmp_path / "a.ndjson.zst"
-    write_log_file(table, parquet)
-    write_log_file(table, ndjson)
+    parquet, ndjson, arrow = (
+        tmp_path / f"a.{ending}" for ending in ("parquet", "ndjson.zst", "arrow")
+    )
+    for path in (parquet, ndjson, arrow):
+        write_log_file(table, path)
     assert pq.read_table(parquet).equals(table)
+    assert pa.ipc.open_file(arrow).read_all().equals(table)
     with pa.input_stream(ndjson, compression="zstd") as lines:
         options = pj.ParseOptions(explicit_schema=SCHEMA)
         assert pj.read_json(lines, parse_options=options).equals(table)
