@@ -153,6 +153,9 @@ def _print_summary(
     table.add_row("rows", *(f"{rows:,}" for rows in shown[0]))
     table.add_row("bytes", decimal(before["size_bytes"]), decimal(after["size_bytes"]))
     console.print(table)
+    if not compaction["input_fragments"]:
+        console.print("\nnothing to merge, so nothing was read")
+        return
     console.print(
         f"\n{compaction['gets']} GETs for {compaction['input_fragments']} inputs "
         f"({compaction['gets'] / compaction['input_fragments']:.2f} per input, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import signal
@@ -63,6 +64,7 @@ class Shell:
             env=dict(self.environment),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
+            process_group=0,
         )
         try:
             code = child.wait()
@@ -97,11 +99,15 @@ def _compactor_path() -> str:
 
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
-    """Let an interrupted command clean up behind itself; insist after a while."""
+    """Let an interrupted command clean up behind itself; insist after a while.
+
+    The command leads a process group of its own, so Ctrl-C reaches it once, from here. What is left
+    of the group then goes too: a JVM that Spark was still starting outlives its parent.
+    """
     with suppress(ProcessLookupError):
         child.send_signal(signal.SIGINT)
-    try:
+    with suppress(subprocess.TimeoutExpired):
         child.wait(_INTERRUPT_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
