@@ -55,7 +55,8 @@ def test_completing_is_sent_again_after_a_lost_answer(
 ) -> None:
     """A server may remember the upload it completed, or know it no longer: then who can tell?"""
     gone = ("404 Not Found", b"<Error><Code>NoSuchUpload</Code></Error>")
-    answers = iter([HangUp(), gone] if forgets else [HangUp()])
+    first: list[HangUp | tuple[str, bytes]] = [HangUp(), gone] if forgets else [HangUp()]
+    answers = iter(first)
     s3_server.intercept = lambda r: (
         next(answers, None) if r.method == "POST" and "uploadId" in r.query else None
     )
