@@ -92,6 +92,14 @@ def test_uploads_of_many_writes_and_parts_round_trip(store: Store) -> None:
     assert store.read("big") == b"".join(pieces)
 
 
+def test_an_upload_takes_buffers_of_any_item_size(store: Store) -> None:
+    with store.start_upload("k") as upload:
+        upload.write(bytearray(b"head"))
+        upload.write(memoryview(DATA).cast("q"))
+        assert upload.complete().size_bytes == 4 + len(DATA)
+    assert store.read("k") == b"head" + DATA
+
+
 @pytest.mark.parametrize("how", ["create", "upload"])
 def test_a_write_tells_what_a_look_at_the_object_tells(store: Store, how: str) -> None:
     if how == "create":

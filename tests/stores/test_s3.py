@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 from pathlib import Path
@@ -15,7 +16,7 @@ from compactor.errors import (
     StoreUnreachableError,
     UnknownOutcomeError,
 )
-from compactor.stores.s3 import S3Store
+from compactor.stores.s3 import S3Store, S3Stream
 from tests.support.s3_server import HangUp, Request, S3Server
 
 FAULT = ("503 Service Unavailable", b"<Error><Code>SlowDown</Code></Error>")
@@ -90,6 +91,16 @@ def test_a_body_that_ends_early_breaks_the_stream_after_what_came_through(
     with pytest.raises(StoreUnreachableError, match=f"s3://{s3_bucket}/k: the connection broke"):
         stream.read(1_000)
     stream.close()
+
+
+def test_a_stream_never_ends_early_in_silence_and_lets_go_when_closed() -> None:
+    body = io.BytesIO(b"123")
+    stream = S3Stream(body, 10, "etag", "s3://bucket/k")
+    assert stream.read(10) == b"123"
+    with pytest.raises(StoreUnreachableError, match="7 bytes were still to come"):
+        stream.read(10)
+    stream.close()
+    assert body.closed
 
 
 def test_a_small_read_survives_a_body_that_ends_early(s3_server: S3Server, s3_bucket: str) -> None:
