@@ -205,7 +205,9 @@ def _stop_on_terminate(_number: int, _frame: FrameType | None) -> None:
 def main() -> int:
     """Run the demo; 0 if every step did what it should, 130 if interrupted."""
     options = _parse_options()
-    signal.signal(signal.SIGTERM, _stop_on_terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _stop_on_terminate)
     folder = Path(tempfile.mkdtemp(prefix="compactor-demo-"))
     started = time.monotonic()
     try:
