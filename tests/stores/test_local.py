@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import (
+    ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
     PermissionDeniedError,
@@ -233,3 +234,12 @@ def test_the_tail_of_a_long_log_is_listed_without_a_look_at_the_rest(
     store = LocalStore(tmp_path)
     assert [info.key for info in store.list("_log/", start_after=keys[-3])] == keys[-2:]
     assert [path for path in looked_at if path.suffix] == [tmp_path / key for key in keys[-2:]]
+
+
+def test_an_object_rewritten_in_place_has_another_etag(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    before = store.create("k", b"one").etag
+    (tmp_path / "k").write_bytes(b"two")
+    os.utime(tmp_path / "k", ns=(1, 1))
+    with pytest.raises(ObjectChangedError):
+        store.open_stream("k", if_match=before)

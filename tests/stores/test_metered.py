@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,7 +51,16 @@ def test_what_was_not_there_is_not_counted(store: MeteredStore) -> None:
     assert store.metrics == StoreMetrics()
 
 
-def test_counts_of_many_threads_add_up() -> None:
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads that interrupt one another as often as the interpreter lets them."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_counts_of_many_threads_add_up(hasty_threads: None) -> None:
     metrics = StoreMetrics()
 
     def count() -> None:

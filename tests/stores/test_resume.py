@@ -22,6 +22,7 @@ class FlakyStream:
     def __init__(self, stream, bytes_left: int) -> None:
         self._stream = stream
         self._left = bytes_left
+        self.closed = False
         self.size_bytes, self.etag = stream.size_bytes, stream.etag
 
     def read(self, max_bytes: int) -> bytes:
@@ -32,6 +33,7 @@ class FlakyStream:
         return data
 
     def close(self) -> None:
+        self.closed = True
         self._stream.close()
 
 
@@ -130,6 +132,23 @@ def test_progress_starts_the_count_of_resumes_afresh(tmp_path: Path) -> None:
     flaky.create("k", DATA)
     stream = ResumingStream(flaky, "k", max_resumes=1, sleep=lambda _: None)
     assert drain(stream) == DATA
+
+
+def test_broken_connections_are_let_go(tmp_path: Path) -> None:
+    opened = []
+
+    class WatchedStore(FlakyStore):
+        def open_stream(self, key, *, start=0, if_match=None):
+            opened.append(super().open_stream(key, start=start, if_match=if_match))
+            return opened[-1]
+
+    store = WatchedStore(tmp_path)
+    store.create("k", DATA)
+    stream = ResumingStream(store, "k", sleep=lambda _: None)
+    drain(stream)
+    assert [connection.closed for connection in opened] == [True, True, True, False]
+    stream.close()
+    assert opened[-1].closed
 
 
 def test_a_stream_that_broke_may_be_closed_twice(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from urllib3.exceptions import SSLError
 
 from compactor.errors import (
     PermissionDeniedError,
@@ -101,6 +102,16 @@ def test_a_stream_never_ends_early_in_silence_and_lets_go_when_closed() -> None:
         stream.read(10)
     stream.close()
     assert body.closed
+
+
+@pytest.mark.parametrize("cause", [SSLError("EOF within TLS"), ConnectionResetError()])
+def test_whatever_breaks_a_body_is_the_same_to_the_reader(cause: Exception) -> None:
+    class BrokenBody(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise cause
+
+    with pytest.raises(StoreUnreachableError, match="connection broke"):
+        S3Stream(BrokenBody(), 10, "etag", "s3://bucket/k").read(1)
 
 
 def test_a_small_read_survives_a_body_that_ends_early(s3_server: S3Server, s3_bucket: str) -> None:
