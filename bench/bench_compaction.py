@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from bench.workload import make_overlapping_inputs
 from compactor.cli.main import run
-from compactor.commit_log import CommitLog
 from compactor.ingest import IngestOptions, ingest_file
 from compactor.stores.local import LocalStore
+from compactor.table.commit_log import CommitLog
 from format.schema import parse_sort_schema
 
 SORT = parse_sort_schema("service,host,timestamp")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -10,6 +12,8 @@ from compactor.errors import ConfigError
 from format.writer import WriterOptions
 
 MIB = 1 << 20
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class CompactionSettings(BaseModel):
@@ -39,10 +43,60 @@ class CompactionSettings(BaseModel):
         return WriterOptions(max_rows, self.target_row_group_bytes, self.compression_level)
 
 
+class Strategy(StrEnum):
+    LEVELED = "leveled"
+    """Lazy: size-tiered while data is young, leveled by key range when it is older."""
+    TIERED = "tiered"
+    """Size-tiered only: least rewriting, most runs to read."""
+    OVERLAPPING = "overlapping"
+    """Eager: merges whatever overlaps, and nothing else."""
+    FULL = "full"
+    """One sorted run."""
+
+
+class Policy(BaseModel):
+    """When to compact what. The defaults come out of `compactor simulate`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    strategy: Strategy = Strategy.LEVELED
+    level0_trigger_runs: int = Field(default=4, ge=2)
+    """Sorted runs of like size at level 0 that start a compaction. More: fewer rewrites, slower reads."""
+    max_merge_runs: int = Field(default=32, ge=2)
+    """Runs of level 0 that one size-tiered merge takes: with a backlog, several go in parallel."""
+    push_ratio: float = Field(default=1.0, gt=0)
+    """Level 0 is merged into level 1 when that rewrites at most this many bytes of level 1 for each of
+    its own. Smaller: lazier."""
+    level1_target_bytes: int = Field(default=4096 * MIB, ge=1)
+    """Level 1 above this is moved on to level 2."""
+    level_multiplier: int = Field(default=10, ge=2)
+    """Each level may hold this many times the one above."""
+    max_rewrite_ratio: float = Field(default=25.0, ge=1)
+    """Cap on write amplification: a compaction rewrites at most this many bytes for each it moves."""
+    slow_runs: int = Field(default=20, ge=1)
+    """Level-0 runs of one window from which writers should slow down."""
+    stop_runs: int = Field(default=40, ge=2)
+    """Level-0 runs of one window at which writers should stop."""
+    stop_pending_bytes: int = Field(default=256 << 30, ge=1)
+    """Bytes waiting for compaction at which writers should stop; from half of them they should slow down."""
+
+    def level_target_bytes(self, level: int) -> int:
+        return int(self.level1_target_bytes * self.level_multiplier ** (level - 1))
+
+
 def compaction_settings(**values: Any) -> CompactionSettings:
     """Settings from keywords, None meaning the default. Raises `ConfigError` naming what is wrong."""
+    return _checked(CompactionSettings, values)
+
+
+def policy(**values: Any) -> Policy:
+    """A policy from keywords, None meaning the default. Raises `ConfigError` naming what is wrong."""
+    return _checked(Policy, values)
+
+
+def _checked(model: type[_Model], values: Mapping[str, Any]) -> _Model:
     try:
-        return CompactionSettings(**{k: v for k, v in values.items() if v is not None})
+        return model(**{k: v for k, v in values.items() if v is not None})
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])

@@ -16,6 +16,8 @@ CompactorError                  every error a user can cause or meet; `exit_code
 │   ├── TableNotFoundError
 │   ├── TableExistsError
 │   ├── CommitConflictError     others kept winning the race for the next version
+│   ├── FencedError             the attempt was stalled so long that a vacuum has moved past it
+│   ├── VersionNotFoundError    the table has no such version, or no longer
 │   └── CompactionVoidError     inputs of a compaction are no longer live; its outputs are garbage
 └── JobError              (1)   work was tried and did not finish; nothing of it is visible
 
@@ -98,6 +100,14 @@ class TableExistsError(TableError):
 
 class CommitConflictError(TableError):
     """Other writers kept winning the race for the next version."""
+
+
+class FencedError(TableError):
+    """A vacuum has moved past the version that the attempt was based on; nothing was changed."""
+
+
+class VersionNotFoundError(TableError):
+    """There is no such version of the table, or it can't be read any more."""
 
 
 class CompactionVoidError(TableError):

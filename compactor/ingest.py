@@ -8,14 +8,17 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from compactor.clock import Ids, random_id
-from compactor.commit_log import Changes, CommitLog
 from compactor.conform import conform_batch, merged_schema, require_columns
 from compactor.errors import InputError, TableExistsError, TableNotFoundError, UsageError
 from compactor.files.read import open_table_file
 from compactor.files.source import FileBatches
 from compactor.names import fragment_key
-from compactor.snapshot import FragmentEntry, Operation, Snapshot, TableMetadata
 from compactor.stores.base import Store
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation
 from format.arrays import concat_storage
 from format.errors import SchemaError
 from format.ordering import order_words, stable_order
@@ -68,7 +71,7 @@ def ingest_file(
     known = snapshot.metadata.schema if snapshot.metadata else None
     with open_table_file(path, known) as file:
         metadata = _metadata(snapshot, file.schema, sort, store, path)
-        writer = _FragmentsOfFile(store, metadata, options, ids())
+        writer = _FragmentsOfFile(store, metadata, options, snapshot.version, ids())
         entries = list(writer.write(file, on_progress))
     after = log.commit(lambda latest: _changes(latest, snapshot, metadata, entries, path))
     return IngestReport(
@@ -145,11 +148,17 @@ def _united(latest: TableMetadata, ours: TableMetadata, path: str) -> TableMetad
 
 class _FragmentsOfFile:
     def __init__(
-        self, store: Store, metadata: TableMetadata, options: IngestOptions, attempt_id: str
+        self,
+        store: Store,
+        metadata: TableMetadata,
+        options: IngestOptions,
+        base_version: int,
+        attempt_id: str,
     ) -> None:
         self._store = store
         self._metadata = metadata
         self._options = options
+        self._base_version = base_version
         self._attempt_id = attempt_id
         self._written = 0
 
@@ -173,7 +182,7 @@ class _FragmentsOfFile:
 
     def _write_fragment(self, batches: list[pa.RecordBatch]) -> FragmentEntry:
         schema, sort = self._metadata.schema, self._metadata.sort
-        key = fragment_key(self._attempt_id, self._written)
+        key = fragment_key(self._base_version, self._attempt_id, self._written)
         with (
             self._store.start_upload(key) as upload,
             FragmentWriter(upload, schema, sort, self._options.writer) as writer,

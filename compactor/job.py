@@ -11,7 +11,7 @@ import json
 import os
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -23,11 +23,12 @@ from compactor.merge.merge import OVERSHOOT_FACTOR, MergeResult, MergeSettings, 
 from compactor.merge.merge_input import InputFragment
 from compactor.names import fragment_key
 from compactor.planner.spec import CompactionSpec, rows_per_group
-from compactor.snapshot import FragmentEntry, TableMetadata, with_age
 from compactor.stores.base import Store, Upload
 from compactor.stores.metered import MeteredStore, StoreMetrics
 from compactor.stores.open import open_store
 from compactor.stores.resume import ResumingStream
+from compactor.table.entry import FragmentEntry, with_sequence
+from compactor.table.metadata import TableMetadata
 from format.errors import FormatError
 
 
@@ -36,8 +37,9 @@ class Compaction:
     """A decided compaction with all that a task needs to run it."""
 
     compaction_id: str
-    run: str
-    """Id of the sorted run that the outputs belong to."""
+    """Also the id of the sorted run that the outputs are."""
+    base_version: int
+    """The table's when it was decided."""
     table_url: str
     metadata: TableMetadata
     spec: CompactionSpec
@@ -47,11 +49,12 @@ class Compaction:
         return json.dumps(
             {
                 "compaction_id": self.compaction_id,
-                "run": self.run,
+                "base_version": self.base_version,
                 "table_url": self.table_url,
                 "metadata": self.metadata.to_json(),
                 "inputs": [entry.to_json() for entry in self.spec.inputs],
                 "output_level": self.spec.output_level,
+                "cut_keys": [list(key) for key in self.spec.cut_keys],
                 "settings": self.settings.model_dump(),
             }
         )
@@ -62,10 +65,14 @@ class Compaction:
         inputs = tuple(FragmentEntry.from_json(entry) for entry in document["inputs"])
         return cls(
             document["compaction_id"],
-            document["run"],
+            document["base_version"],
             document["table_url"],
             TableMetadata.from_json(document["metadata"]),
-            CompactionSpec(inputs, document["output_level"]),
+            CompactionSpec(
+                inputs,
+                document["output_level"],
+                cut_keys=tuple(tuple(key) for key in document["cut_keys"]),
+            ),
             CompactionSettings(**document["settings"]),
         )
 
@@ -96,6 +103,10 @@ class Outcome:
     outputs: tuple[FragmentEntry, ...] = ()
     report: AttemptReport | None = None
     failure: str | None = None
+    is_transient: bool = False
+    """Whether the failure says nothing about the inputs: the store or the engine was at fault."""
+    culprit: str | None = None
+    """Key of the input that is damaged, if the failure names one."""
 
     def to_json(self) -> str:
         return json.dumps(
@@ -104,6 +115,8 @@ class Outcome:
                 "outputs": [entry.to_json() for entry in self.outputs],
                 "report": None if self.report is None else asdict(self.report),
                 "failure": self.failure,
+                "is_transient": self.is_transient,
+                "culprit": self.culprit,
             }
         )
 
@@ -116,31 +129,32 @@ class Outcome:
             tuple(FragmentEntry.from_json(entry) for entry in document["outputs"]),
             None if report is None else AttemptReport(**report),
             document["failure"],
+            document["is_transient"],
+            document["culprit"],
         )
 
 
-Runner = Callable[[Sequence[Compaction]], list[Outcome]]
-"""Runs compactions somewhere; one outcome each, in any order."""
+def run_compaction(compaction: Compaction, store: Store | None = None) -> Outcome:
+    """One attempt at a compaction, on the store at its address or the one given.
 
-
-def run_in_process(compactions: Sequence[Compaction]) -> list[Outcome]:
-    """The runner without Spark: one after the other, in this process."""
-    return [run_compaction(compaction) for compaction in compactions]
-
-
-def run_compaction(compaction: Compaction) -> Outcome:
-    """One attempt at a compaction.
-
-    Damaged inputs and refusals of the store end in `failure`; they would fail again. What may pass
-    (`StoreUnreachableError`, `UnknownOutcomeError`) and what is unforeseen is raised, for the engine to
-    try again.
+    Every foreseen failure is an outcome; only what is unforeseen is raised.
     """
     try:
-        return _Attempt(compaction, open_store(compaction.table_url)).run()
-    except (StoreUnreachableError, UnknownOutcomeError):
-        raise
+        return _Attempt(compaction, store or open_store(compaction.table_url)).run()
     except (CompactorError, FormatError) as error:
-        return Outcome(compaction.compaction_id, failure=f"{type(error).__name__}: {error}")
+        return failed(compaction, error)
+
+
+def failed(compaction: Compaction, error: Exception) -> Outcome:
+    """The outcome of an attempt that ended in `error`."""
+    message = f"{type(error).__name__}: {error}"
+    culprits = [e.key for e in compaction.spec.inputs if e.key in message]
+    return Outcome(
+        compaction.compaction_id,
+        failure=message,
+        is_transient=isinstance(error, (StoreUnreachableError, UnknownOutcomeError)),
+        culprit=culprits[0] if len(culprits) == 1 else None,
+    )
 
 
 class _Attempt:
@@ -218,7 +232,7 @@ class _Attempt:
 
     def _open_output(self) -> Upload:
         # Counted through all restarts, so that no two uploads of an attempt share a name.
-        key = fragment_key(self._attempt_id, self._opened)
+        key = fragment_key(self._compaction.base_version, self._attempt_id, self._opened)
         self._opened += 1
         self._keys.append(key)
         return self._store.start_upload(key)
@@ -231,12 +245,13 @@ class _Attempt:
                 output.footer,
                 size_bytes=output.size_bytes,
                 level=compaction.spec.output_level,
-                run=compaction.run,
+                run=compaction.compaction_id,
+                window=compaction.spec.window,
             )
             for key, output in zip(self._keys, result.outputs, strict=True)
         ]
-        age = min(entry.sequence for entry in compaction.spec.inputs)
-        return tuple(with_age(entries, age))
+        oldest = min(entry.sequence for entry in compaction.spec.inputs)
+        return tuple(with_sequence(entries, oldest))
 
 
 def peak_rss_bytes() -> int:
@@ -249,5 +264,6 @@ def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
     """Sums over attempts; the peak is that of the largest."""
     fields = ("rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "resumed_gets", "restarts")
     totals: dict[str, Any] = {name: sum(getattr(r, name) for r in reports) for name in fields}
+    totals["task_seconds"] = round(sum(report.seconds for report in reports), 3)
     totals["peak_rss_bytes"] = max((r.peak_rss_bytes for r in reports), default=0)
     return totals

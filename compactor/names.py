@@ -1,7 +1,10 @@
 """Names of all objects of a table, built and parsed here only.
 
-_log/00000000000000000007.json     version 7 of the table
-data/<job id>-<part>.frag          a fragment; the id is unique to one attempt at writing it
+_log/00000000000000000007.json                 version 7 of the table
+_checkpoint/99999999999999999935.arrow         the table as of version 64: 10^20 - 1 - 64, so that a
+                                               listing begins with the newest
+data/00000000000000000006-<attempt>-00000.frag a fragment, whose attempt began when the table was at
+                                               version 6; the attempt's id is its own
 """
 
 from __future__ import annotations
@@ -10,9 +13,12 @@ import re
 from typing import Final
 
 LOG_PREFIX: Final = "_log/"
+CHECKPOINT_PREFIX: Final = "_checkpoint/"
 DATA_PREFIX: Final = "data/"
-_FRAGMENT: Final = re.compile(r"data/[0-9A-Za-z_-]+\.frag")
+_LAST: Final = 10**20 - 1
+_FRAGMENT: Final = re.compile(r"data/(?:(\d{20})-)?[0-9A-Za-z_-]+\.frag")
 _VERSION: Final = re.compile(r"_log/(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(r"_checkpoint/(\d{20})\.arrow")
 
 
 def version_key(version: int) -> str:
@@ -25,9 +31,26 @@ def parse_version(key: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
+def checkpoint_key(version: int) -> str:
+    return f"{CHECKPOINT_PREFIX}{_LAST - version:020d}.arrow"
+
+
+def parse_checkpoint(key: str) -> int | None:
+    """The version that a checkpoint holds; None for any other object there."""
+    match = _CHECKPOINT.fullmatch(key)
+    return _LAST - int(match.group(1)) if match else None
+
+
+def fragment_key(base_version: int, attempt_id: str, part: int) -> str:
+    """base_version: the table's when the attempt began. By it a vacuum fences off stalled attempts."""
+    return f"{DATA_PREFIX}{base_version:020d}-{attempt_id}-{part:05d}.frag"
+
+
 def is_fragment_key(key: object) -> bool:
     return isinstance(key, str) and _FRAGMENT.fullmatch(key) is not None
 
 
-def fragment_key(attempt_id: str, part: int) -> str:
-    return f"{DATA_PREFIX}{attempt_id}-{part:05d}.frag"
+def base_version(key: str) -> int | None:
+    """The version an attempt was based on that wrote this fragment; None for a name that does not say."""
+    match = _FRAGMENT.fullmatch(key)
+    return int(match.group(1)) if match and match.group(1) else None

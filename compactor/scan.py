@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from compactor.errors import UsageError
 from compactor.merge.key_merge import merge_keys
-from compactor.planner.overlap import overlap_groups
-from compactor.snapshot import FragmentEntry, Snapshot, TableMetadata
+from compactor.planner.tree import all_items, components
 from compactor.stores.base import Store
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
 from format.arrays import concat_storage
 from format.reader import FragmentReader
 from format.types import storage_type, to_logical
@@ -45,9 +47,8 @@ def scan(
     Raises `UsageError` for a column the table does not have, `FormatError` for damaged fragments.
     """
     schema = scan_schema(snapshot.table, columns)
-    groups = overlap_groups(snapshot.fragments.values(), snapshot.table.comparator())
-    for group in groups:
-        by_age = sorted(group, key=lambda entry: (entry.sequence, entry.key))
+    for group in components(all_items(snapshot)):
+        by_age = sorted((item.entry for item in group), key=lambda entry: entry.age)
         yield from _merge_group(store, snapshot.table, by_age, schema)
 
 

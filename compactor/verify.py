@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.errors import ObjectNotFoundError
-from compactor.snapshot import FragmentEntry, Snapshot, TableMetadata
 from compactor.stores.base import Store
 from compactor.stores.resume import ResumingStream
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
 from format.errors import FormatError
 from format.footer import Footer
 from format.hashing import column_contributions, fold_rows
@@ -83,7 +85,7 @@ def _overlaps_within_runs(
     for entry in snapshot.fragments.values():
         if entry.key in exact:
             first, last = exact[entry.key]
-            runs.setdefault(entry.run, []).append(
+            runs.setdefault(entry.sorted_run, []).append(
                 (compare.key(first), compare.key(last), entry.key)
             )
     faults = []

@@ -13,16 +13,20 @@ ROOT = Path(__file__).parents[1]
 FORBIDDEN = {
     "format": ["compactor"],
     "compactor/merge": ["compactor.stores", "compactor.planner", "compactor.spark", "compactor.cli",
-                        "compactor.commit_log", "compactor.job"],
+                        "compactor.table.commit_log", "compactor.job"],
     "compactor/planner": ["compactor.stores", "compactor.merge", "compactor.spark", "compactor.cli",
-                          "compactor.commit_log", "compactor.job"],
+                          "compactor.table.commit_log", "compactor.job"],
     "compactor/stores": ["compactor.merge", "compactor.planner", "compactor.spark", "compactor.cli",
-                         "compactor.commit_log", "compactor.job", "format"],
+                         "compactor.table.commit_log", "compactor.job", "format"],
     "compactor/files": ["compactor.stores", "compactor.merge", "compactor.planner", "compactor.spark",
-                        "compactor.cli", "compactor.commit_log"],
+                        "compactor.cli", "compactor.table.commit_log"],
     "compactor/spark": ["compactor.cli"],
-    "compactor/job.py": ["compactor.spark", "compactor.cli", "compactor.commit_log"],
-    "compactor/compact.py": ["compactor.spark", "compactor.cli"],
+    "compactor/job.py": ["compactor.spark", "compactor.cli", "compactor.table.commit_log"],
+    "compactor/table": ["compactor.planner", "compactor.merge", "compactor.job", "compactor.spark",
+                        "compactor.cli", "compactor.driver"],
+    "compactor/driver.py": ["compactor.spark", "compactor.cli", "compactor.engine", "compactor.worker"],
+    "compactor/engine.py": ["compactor.spark", "compactor.cli", "compactor.driver"],
+    "compactor/worker.py": ["compactor.spark", "compactor.cli"],
 }  # fmt: skip
 
 ONLY_IN = {

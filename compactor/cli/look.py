@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 import pyarrow as pa
 
+from compactor.cli.options import open_snapshot, snapshot_options
 from compactor.cli.output import echo_json, human_bytes, print_table, progress
-from compactor.commit_log import CommitLog
+from compactor.config import Policy
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
-from compactor.planner.overlap import overlapping_pairs
+from compactor.planner.debt import debt_of
+from compactor.planner.tree import forest, overlapping_pairs
 from compactor.scan import open_fragment
-from compactor.snapshot import FragmentEntry, Snapshot
 from compactor.stores.base import Store
 from compactor.stores.open import open_store, split_object_url
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
 from compactor.verify import verify
 from format.keys import Bound
 from format.reader import FragmentReader
@@ -39,10 +43,13 @@ Examples:
 @click.option(
     "--all", "show_all", is_flag=True, help=f"More than the first {_MOST_FRAGMENTS} fragments."
 )
+@snapshot_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-def inspect_command(target: str, show_all: bool, as_json: bool) -> None:
-    """Show what is in a TABLE (fragments by level, key ranges, sizes) or in one FRAGMENT."""
-    found = _open(target)
+def inspect_command(
+    target: str, show_all: bool, version: int | None, as_of: int | None, as_json: bool
+) -> None:
+    """Show what is in a TABLE (levels, debt, fragments, key ranges, quarantine) or in one FRAGMENT."""
+    found = _open(target, version, as_of)
     if isinstance(found, FragmentReader):
         document = _fragment_json(found)
         echo_json(document) if as_json else _print_fragment(document, found.header)
@@ -54,12 +61,13 @@ def inspect_command(target: str, show_all: bool, as_json: bool) -> None:
         _print_snapshot(store, snapshot, show_all=show_all)
 
 
-def _open(target: str) -> FragmentReader | tuple[Store, Snapshot]:
+def _open(
+    target: str, version: int | None, as_of: int | None
+) -> FragmentReader | tuple[Store, Snapshot]:
     if "://" not in target and not Path(target).is_dir():
         return _open_fragment(target)
-    store = open_store(target)
     try:
-        return store, CommitLog(store).current()
+        return open_snapshot(target, version, as_of)
     except TableNotFoundError:
         if "://" not in target:
             raise
@@ -80,10 +88,16 @@ def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
     return {
         "table": store.url,
         "version": snapshot.version,
+        "oldest_version": snapshot.oldest,
         **snapshot.table.to_json(),
+        "debt": debt_of(snapshot, Policy()).to_json(),
+        "write_amplification": round(snapshot.totals.write_amplification, 3),
+        "totals": asdict(snapshot.totals),
+        "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
+        "compacting": [asdict(claim) for claim in snapshot.claims.values()],
         "rows": sum(entry.rows for entry in entries),
         "size_bytes": sum(entry.size_bytes for entry in entries),
-        "overlapping_pairs": overlapping_pairs(entries, snapshot.table.comparator()),
+        "overlapping_pairs": overlapping_pairs(forest(snapshot).values()),
         "fragments": [entry.to_json() for entry in entries],
     }
 
@@ -96,8 +110,9 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     click.echo(f"sorted by {', '.join(map(str, table.sort))}")
     click.echo(
         f"{len(entries)} fragments, {sum(e.rows for e in entries):,} rows, {human_bytes(stored)} "
-        f"({human_bytes(raw)} raw), {overlapping_pairs(entries, table.comparator())} overlapping pairs"
+        f"({human_bytes(raw)} raw), {overlapping_pairs(forest(snapshot).values())} overlapping pairs"
     )
+    _print_state(snapshot)
     click.echo("")
     print_table("columns", [("name", False), ("type", False), ("stored", True), ("raw", True)], [
         [
@@ -121,6 +136,21 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     )
     if len(shown) < len(ordered):
         click.echo(f"... and {len(ordered) - len(shown)} more (--all shows them)")
+
+
+def _print_state(snapshot: Snapshot) -> None:
+    debt = debt_of(snapshot, Policy())
+    click.echo(
+        f"compaction debt {debt.score:.2f} ({debt.pressure}), {debt.level0_runs} sorted runs at level 0, "
+        f"write amplification {snapshot.totals.write_amplification:.2f}"
+    )
+    for claim in snapshot.claims.values():
+        click.echo(
+            f"being compacted by {claim.owner.rpartition(':')[0]}: {len(claim.inputs)} fragments to level "
+            f"{claim.output_level}"
+        )
+    for item in snapshot.quarantine.values():
+        click.echo(f"in quarantine: {item.key}: {item.reason}")
 
 
 def _value_text(value: Any, dtype: pa.DataType) -> str:
@@ -225,14 +255,14 @@ Examples:
   compactor verify s3://bucket/logs --json""",
 )
 @click.argument("table")
+@snapshot_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-def verify_command(table: str, as_json: bool) -> None:
+def verify_command(table: str, version: int | None, as_of: int | None, as_json: bool) -> None:
     """Read all of TABLE and check checksums, order, statistics, counts and disjointness.
 
     Exits with 1 and the place of each fault if there are any.
     """
-    store = open_store(table)
-    snapshot = CommitLog(store).current()
+    store, snapshot = open_snapshot(table, version, as_of)
     done = 0
     with progress("verify", len(snapshot.fragments)) as advance:
 

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 import click
 
 from compactor import __version__
+from compactor.cli.compact import compact_command, plan_command, watch_command
 from compactor.cli.look import inspect_command, verify_command
+from compactor.cli.maintain import release_command, vacuum_command
 from compactor.cli.read import export_command, head_command
-from compactor.cli.write import compact_command, ingest_command
+from compactor.cli.write import ingest_command
 from compactor.errors import CompactorError
 from format.errors import FormatError
 
@@ -47,10 +49,14 @@ def cli() -> None:
 for _command in (
     ingest_command,
     compact_command,
+    plan_command,
+    watch_command,
     export_command,
     head_command,
     inspect_command,
     verify_command,
+    vacuum_command,
+    release_command,
 ):
     cli.add_command(_command)
 

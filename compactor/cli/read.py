@@ -8,14 +8,13 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compactor.cli.options import open_snapshot, snapshot_options
 from compactor.cli.output import human_bytes, progress
-from compactor.commit_log import CommitLog
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
 from compactor.files.write import check_sink_path, open_table_sink
 from compactor.scan import scan, scan_schema
-from compactor.snapshot import TableMetadata
-from compactor.stores.open import open_store
+from compactor.table.metadata import TableMetadata
 from format.schema import Nulls, Order
 
 
@@ -29,15 +28,17 @@ Examples:
 @click.argument("table")
 @click.argument("out")
 @click.option("--columns", help="Only these columns, comma-separated, in this order.")
-def export_command(table: str, out: str, columns: str | None) -> None:
+@snapshot_options
+def export_command(
+    table: str, out: str, columns: str | None, version: int | None, as_of: int | None
+) -> None:
     """Write the rows of TABLE to the file OUT in sort order.
 
     OUT ends in .parquet, .arrow, .ndjson or .csv (text also .gz, .zst). Streams; works on
     tables that are not compacted, too. The file appears whole, or not at all.
     """
     check_sink_path(out)
-    store = open_store(table)
-    snapshot = CommitLog(store).current()
+    store, snapshot = open_snapshot(table, version, as_of)
     names = _split(columns)
     schema = scan_schema(snapshot.table, names)
     rows = sum(entry.rows for entry in snapshot.fragments.values())
@@ -59,17 +60,20 @@ def export_command(table: str, out: str, columns: str | None) -> None:
     epilog="""\b
 Examples:
   compactor head ./logs
-  compactor head ./logs -n 3 --columns timestamp,message""",
+  compactor head ./logs -n 3 --columns timestamp,message
+  compactor head ./logs --as-of 15m                   as it was a quarter of an hour ago""",
 )
 @click.argument("table")
 @click.option(
     "-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), default=10, show_default=True
 )
 @click.option("--columns", help="Only these columns, comma-separated, in this order.")
-def head_command(table: str, rows: int, columns: str | None) -> None:
+@snapshot_options
+def head_command(
+    table: str, rows: int, columns: str | None, version: int | None, as_of: int | None
+) -> None:
     """Print the first rows of TABLE in sort order, one JSON object a line."""
-    store = open_store(table)
-    snapshot = CommitLog(store).current()
+    store, snapshot = open_snapshot(table, version, as_of)
     names = _split(columns)
     scan_schema(snapshot.table, names)
     left = rows

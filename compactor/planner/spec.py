@@ -1,4 +1,4 @@
-"""What a planner decides: compactions to run. Pure values that travel to the tasks as JSON."""
+"""What a planner decides: compactions to run, moves, expired windows. Pure values."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compactor.snapshot import FragmentEntry
+from compactor.table.entry import FragmentEntry
+from format.keys import Bound
 
 _ROW_GROUPS_PER_FRAGMENT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionSpec:
-    """Fragments to merge into disjoint ones. A wish: a compaction once it has an id."""
+    """Fragments to merge into disjoint ones. A wish: a compaction once it is claimed under an id."""
 
     inputs: tuple[FragmentEntry, ...]
     """Oldest first: the order among equal keys."""
     output_level: int
-    part: int = 0
-    """Specs of one plan with the same part give disjoint outputs: one sorted run."""
+    reason: str = ""
+    """For people: why the planner wants it."""
+    priority: float = 0.0
+    """Of several specs, the highest is run first."""
+    cut_keys: tuple[Bound, ...] = ()
+    """Lower bounds of fragments of the level below the output: outputs end there if large enough, so
+    that later compactions overlap fewer fragments."""
 
     @property
     def rows(self) -> int:
@@ -29,13 +35,50 @@ class CompactionSpec:
     def size_bytes(self) -> int:
         return sum(entry.size_bytes for entry in self.inputs)
 
+    @property
+    def window(self) -> int | None:
+        return self.inputs[0].window
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes for whose sake the rest is rewritten: those that change their level, or all at level 0."""
+        moved = sum(e.size_bytes for e in self.inputs if e.level != self.output_level)
+        return moved or self.size_bytes
+
+    @property
+    def rewrite_ratio(self) -> float:
+        """Bytes written for a byte moved: what the compaction adds to write amplification."""
+        return self.size_bytes / max(1, self.moved_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Fragments that overlap nothing on the way down: only the log changes."""
+
+    entries: tuple[FragmentEntry, ...]
+    output_level: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """Fragments of time windows that are past retention."""
+
+    entries: tuple[FragmentEntry, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    specs: tuple[CompactionSpec, ...]
+    """Specs by priority. No fragment is in two of its parts."""
+
+    specs: tuple[CompactionSpec, ...] = ()
+    moves: tuple[Move, ...] = ()
+    expiry: Expiry = Expiry(())
+    blocked: tuple[str, ...] = ()
+    """What would be due, but for a quarantined fragment or another's compaction: a line each."""
 
     def __bool__(self) -> bool:
-        return bool(self.specs)
+        return bool(self.specs or self.moves or self.expiry.entries)
 
 
 def rows_per_group(

@@ -24,6 +24,15 @@ class ObjectInfo:
     modified_unix_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class UnfinishedUpload:
+    """A write that was begun and neither completed nor aborted: running, or left by a crash."""
+
+    token: str
+    """By which its store knows it; opaque."""
+    started_unix_seconds: float
+
+
 class ByteStream(Protocol):
     """Forward-only bytes of one GET. Not seekable; use from one thread at a time."""
 
@@ -155,4 +164,12 @@ class Store(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove; deleting an absent key is not an error."""
+        ...
+
+    def list_unfinished(self) -> Iterator[UnfinishedUpload]:
+        """Uploads under this root that are neither complete nor aborted."""
+        ...
+
+    def discard_unfinished(self, upload: UnfinishedUpload) -> None:
+        """Drop one and all it holds; no error if it is gone. If it still runs, completing it fails."""
         ...

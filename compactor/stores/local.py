@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from compactor.errors import ObjectChangedError, StoreUnreachableError
-from compactor.stores.base import ObjectInfo, UploadScope
+from compactor.errors import ObjectChangedError, StoreError, StoreUnreachableError, UsageError
+from compactor.stores.base import ObjectInfo, UnfinishedUpload, UploadScope
 from compactor.stores.keys import HIDDEN_FOLDER, check_key, check_prefix
 from compactor.stores.local_files import explained, link_new, make_folder, rename_over, walk
 
@@ -92,6 +92,20 @@ class LocalStore:
         with explained(path), contextlib.suppress(*_ABSENT):
             path.unlink()
 
+    def list_unfinished(self) -> Iterator[UnfinishedUpload]:
+        hidden = self._root / HIDDEN_FOLDER
+        with explained(hidden), contextlib.suppress(FileNotFoundError):
+            for path in sorted(hidden.iterdir()):
+                with contextlib.suppress(FileNotFoundError):
+                    yield UnfinishedUpload(path.name, path.stat().st_mtime)
+
+    def discard_unfinished(self, upload: UnfinishedUpload) -> None:
+        if Path(upload.token).name != upload.token:
+            raise UsageError(f"{upload.token!r} is no token of an unfinished upload")
+        path = self._root / HIDDEN_FOLDER / upload.token
+        with explained(path):
+            path.unlink(missing_ok=True)
+
     def _upload(self, key: str, publish: Publish) -> LocalUpload:
         path, hidden = self._path(key), self._root / HIDDEN_FOLDER
         with explained(path):
@@ -155,8 +169,17 @@ class LocalUpload(UploadScope):
             status = os.fstat(self._file.fileno())
             self._file.close()
             make_folder(self._path.parent)
-            self._publish(self._temporary, self._path)
+            self._publish_unless_discarded()
         return _info(self._key, status)
+
+    def _publish_unless_discarded(self) -> None:
+        try:
+            self._publish(self._temporary, self._path)
+        except FileNotFoundError:
+            raise StoreError(
+                f"{self._path}: what was written so far was removed meanwhile, by a vacuum perhaps: try "
+                "again"
+            ) from None
 
     def abort(self) -> None:
         with contextlib.suppress(OSError):

@@ -6,7 +6,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from compactor.stores.base import ByteStream, ObjectInfo, Store, Upload, UploadScope
+from compactor.stores.base import (
+    ByteStream,
+    ObjectInfo,
+    Store,
+    UnfinishedUpload,
+    Upload,
+    UploadScope,
+)
 
 
 @dataclass(slots=True)
@@ -81,6 +88,12 @@ class MeteredStore:
 
     def delete(self, key: str) -> None:
         self._store.delete(key)
+
+    def list_unfinished(self) -> Iterator[UnfinishedUpload]:
+        return self._store.list_unfinished()
+
+    def discard_unfinished(self, upload: UnfinishedUpload) -> None:
+        self._store.discard_unfinished(upload)
 
 
 class _MeteredStream:

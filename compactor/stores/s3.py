@@ -34,12 +34,13 @@ from compactor.errors import (
     StoreError,
     StoreUnreachableError,
 )
-from compactor.stores.base import ObjectInfo
+from compactor.stores.base import ObjectInfo, UnfinishedUpload
 from compactor.stores.keys import check_key, check_prefix
 from compactor.stores.s3_answers import (
     EmptyRangeError,
     LostAnswerError,
     PreconditionError,
+    UploadGoneError,
     outcome_known,
     refusal,
     written,
@@ -166,6 +167,19 @@ class S3Store:
     def delete(self, key: str) -> None:
         with self._explained(key):
             self._clients.retrying().delete_object(**self._object(key))
+
+    def list_unfinished(self) -> Iterator[UnfinishedUpload]:
+        with self._explained(""):
+            lister = self._clients.retrying().get_paginator("list_multipart_uploads")
+            for page in lister.paginate(Bucket=self._bucket, Prefix=self._prefix):
+                for item in page.get("Uploads", ()):
+                    token = f"{item['UploadId']}\n{item['Key'][len(self._prefix) :]}"
+                    yield UnfinishedUpload(token, item["Initiated"].timestamp())
+
+    def discard_unfinished(self, upload: UnfinishedUpload) -> None:
+        upload_id, _, key = upload.token.partition("\n")
+        with contextlib.suppress(UploadGoneError), self._explained(key):
+            self._clients.retrying().abort_multipart_upload(**self._object(key), UploadId=upload_id)
 
     def _read_body(self, key: str, byte_range: str | None, if_match: str | None) -> bytes:
         """A small read, sent again if its body breaks: the SDK retries only up to the headers."""

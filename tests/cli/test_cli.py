@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 import zstandard
 
 from compactor.cli.main import run
@@ -46,6 +47,11 @@ class Cli:
         assert lines[0].startswith("compactor: error: ")
         return lines[0]
 
+    def fails_in_full(self, *arguments: object) -> str:
+        """Stderr of a call that is refused with a hint at its usage."""
+        self(*arguments, code=2)
+        return self.err
+
 
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
@@ -79,7 +85,8 @@ def test_ingest_compact_verify_export_and_head_agree(
     report = json.loads(cli("compact", table_url, "--full", "--master", "in-process", "--json"))
     assert list(report) == [
         "version", "tasks", "input_fragments", "output_fragments", "rows_in", "rows_out", "bytes_in",
-        "bytes_out", "gets", "resumed_gets", "restarts", "peak_rss_bytes", "seconds",
+        "bytes_out", "gets", "resumed_gets", "restarts", "task_seconds", "peak_rss_bytes", "seconds",
+        "predicted", "void", "failures",
     ]  # fmt: skip
     figures = (
         "version",
@@ -90,7 +97,8 @@ def test_ingest_compact_verify_export_and_head_agree(
         "rows_out",
         "gets",
     )
-    assert [report[name] for name in figures] == [5, 1, 12, 1, 800, 800, 12]
+    assert [report[name] for name in figures] == [6, 1, 12, 1, 800, 800, 12]
+    assert (report["predicted"]["gets"], report["predicted"]["rows"]) == (12, 800)
     verdict = json.loads(cli("verify", table_url, "--json"))
     assert (verdict["ok"], verdict["rows"], verdict["faults"]) == (True, 800, [])
     expected = stable_sorted(pa.concat_tables(tables), SORT)
@@ -321,8 +329,12 @@ def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Pat
     for path, cause in ((flipped, "checksum"), (cut, "truncated"), (gone, "no such object")):
         assert any(str(path) in fault and cause in fault for fault in verdict["faults"]), cause
     assert "FAULTS" in cli("verify", table_path, code=1)
-    line = cli.fails(1, "compact", table_path, "--master", "in-process")
-    assert "the table is as it was" in line
+    cli("compact", table_path, "--master", "in-process", "--full", code=1)
+    assert "compactor: error: 1 of 1 compactions failed for good after 3 attempts" in cli.err
+    assert "in quarantine: data/" in cli("inspect", table_path)
+    assert "held up" in cli("compact", table_path, "--master", "in-process", "--full")
+    assert "1 fragments released" in cli("release", table_path, "--all")
+    assert json.loads(cli("inspect", table_path, "--json"))["quarantine"] == []
     cli("export", table_path, table_path.parent / "out.csv", code=None)
     assert cli.out == ""
     assert not (table_path.parent / "out.csv").exists()
@@ -331,14 +343,22 @@ def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Pat
 
 def test_a_log_that_says_other_than_its_fragments_is_reported(cli: Cli, table_path: Path) -> None:
     entry = table_path / "_log" / "00000000000000000002.json"
-    entry.write_text(
-        entry.read_text().replace('"first_key":["service-0"', '"first_key":["service-3"')
-    )
+    original = entry.read_bytes()
+    rewrite_log_file(entry, b'"first_key":["service-0"', b'"first_key":["service-3"')
     faults = json.loads(cli("verify", table_path, "--json", code=1))["faults"]
     assert len(faults) == 1
     assert "another first_key than the fragment itself" in faults[0]
-    entry.write_text(entry.read_text().replace('"rows":100', '"rows":"100"'))
+    rewrite_log_file(entry, b'"rows":100', b'"rows":"100"')
     assert "log file is damaged" in cli.fails(3, "verify", table_path)
+    entry.write_bytes(original.replace(b'"rows":100', b'"rows":101'))
+    assert "checksum does not match" in cli.fails(3, "verify", table_path)
+
+
+def rewrite_log_file(path: Path, old: bytes, new: bytes) -> None:
+    text = path.read_bytes().split(b"\n")[0]
+    assert old in text
+    text = text.replace(old, new)
+    path.write_bytes(text + b"\n" + xxhash.xxh3_64_hexdigest(text).encode() + b"\n")
 
 
 def test_a_later_files_failure_says_what_is_in_the_table(cli: Cli, tmp_path: Path) -> None:
@@ -402,7 +422,11 @@ def test_wrong_calls_show_usage_and_exit_with_2(cli: Cli) -> None:
     assert "No such option" in cli.err
 
 
-@pytest.mark.parametrize("command", ["ingest", "compact", "export", "head", "inspect", "verify"])
+COMMANDS = ["ingest", "compact", "plan", "watch", "export", "head", "inspect", "verify", "vacuum",
+            "release"]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_teaches_by_examples(cli: Cli, command: str) -> None:
     shown = cli(command, "--help")
     assert "Examples:" in shown
@@ -415,3 +439,63 @@ def test_a_reader_that_stops_early_is_no_error(table_path: Path) -> None:
     done = subprocess.run(shell, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_plan_says_what_why_and_at_what_cost_and_changes_nothing(
+    cli: Cli, table_path: Path
+) -> None:
+    plan = json.loads(cli("plan", table_path, "--strategy", "overlapping", "--json"))
+    (compaction,) = plan["compactions"]
+    assert compaction["reason"] == "3 fragments of 3 runs overlap"
+    assert (compaction["predicted"]["gets"], compaction["predicted"]["rows"]) == (3, 300)
+    assert compaction["predicted"]["memory_bytes"] > 1 << 20
+    shown = cli("compact", table_path, "--dry-run", "--strategy", "overlapping")
+    assert "3 fragments of 3 runs overlap" in shown
+    assert "3 sorted runs at level 0, 4 of like size" in cli("plan", table_path)
+    assert json.loads(cli("inspect", table_path, "--json"))["version"] == 3
+    assert "give one of the two" in cli.fails(
+        2, "plan", table_path, "--full", "--strategy", "tiered"
+    )
+
+
+def test_what_a_compaction_cost_stands_beside_what_was_predicted(
+    cli: Cli, table_path: Path
+) -> None:
+    shown = cli("compact", table_path, "--full", "--master", "in-process")
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["predicted", "actual"] in lines
+    assert ["GETs", "3", "3"] in lines
+    assert ["rows", "300", "300"] in lines
+
+
+def test_earlier_versions_are_read_by_number_and_by_time(
+    cli: Cli, table_path: Path, tmp_path: Path
+) -> None:
+    cli("compact", table_path, "--full", "--master", "in-process")
+    assert len(cli("head", table_path, "-n", 999, "--version", 1).splitlines()) == 100
+    assert len(cli("head", table_path, "-n", 999, "--as-of", "0s").splitlines()) == 300
+    assert json.loads(cli("verify", table_path, "--version", 2, "--json"))["fragments"] == 2
+    assert "versions 1 to 5 are kept" in cli.fails(5, "head", table_path, "--version", 9)
+    assert "is kept" in cli.fails(5, "head", table_path, "--as-of", "2020-01-01")
+    assert "no time" in cli.fails_in_full("head", table_path, "--as-of", "yesterday")
+
+
+def test_vacuum_removes_what_was_compacted_away(cli: Cli, table_path: Path) -> None:
+    cli("compact", table_path, "--full", "--master", "in-process")
+    assert "3 fragments" not in cli("vacuum", table_path)
+    shown = cli("vacuum", table_path, "--grace", 0, "--retain", 0, "--dry-run")
+    assert "3 fragments of" in shown
+    assert "would be removed" in shown
+    assert len(list((table_path / "data").iterdir())) == 4
+    report = json.loads(cli("vacuum", table_path, "--grace", 0, "--retain", 0, "--json"))
+    assert report["fragments"] == 3
+    assert len(list((table_path / "data").iterdir())) == 1
+    assert json.loads(cli("verify", table_path, "--json"))["rows"] == 300
+    assert "to read" in cli.fails(5, "verify", table_path, "--version", 2)
+    assert "no duration" in cli.fails_in_full("vacuum", table_path, "--grace", "soon")
+
+
+def test_only_what_is_in_quarantine_can_be_released(cli: Cli, table_path: Path) -> None:
+    assert "nothing is in quarantine" in cli("release", table_path, "--all")
+    assert "not in quarantine" in cli.fails(2, "release", table_path, "data/x.frag")
+    assert "name the fragments" in cli.fails(2, "release", table_path)

@@ -13,25 +13,24 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.commit_log import CommitLog
-from compactor.compact import compact
-from compactor.config import CompactionSettings
-from compactor.errors import JobError
-from compactor.spark.runner import SparkRunner, open_session
+from compactor.job import Compaction
+from compactor.spark.engine import SparkEngine
+from compactor.spark.session import open_session
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
 from compactor.verify import verify
 from tests.support.oracle import stable_sorted
-from tests.support.tables import SORT, ingest_tables, log_rows, table_rows
+from tests.support.tables import SORT, compact_table, ingest_tables, log_rows, table_rows
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def runner(s3_server) -> Iterator[SparkRunner]:
+def engine(s3_server) -> Iterator[SparkEngine]:
     session = open_session("local[2]")
-    yield SparkRunner(session)
+    yield SparkEngine(session, slots=2)
     session.stop()
 
 
@@ -45,34 +44,51 @@ def split_by_service(seed: int) -> list[pa.Table]:
 
 
 def test_groups_of_overlapping_fragments_run_as_tasks_with_one_get_an_input(
-    runner: SparkRunner, s3_server, s3_bucket: str, tmp_path: Path
+    engine: SparkEngine, s3_server, s3_bucket: str, tmp_path: Path
 ) -> None:
     store = open_store(f"s3://{s3_bucket}/t")
     tables = [part for seed in range(8) for part in split_by_service(seed)]
     log = ingest_tables(store, tables, tmp_path)
     inputs = sorted(f"t/{key}" for key in log.current().fragments)
     s3_server.reset()
-    report = compact(store, log, runner, CompactionSettings())
-    assert (report.tasks, report.input_fragments, report.output_fragments) == (2, 16, 2)
+    figures = compact_table(store, engine=engine).to_json()
+    assert (figures["tasks"], figures["input_fragments"], figures["output_fragments"]) == (2, 16, 2)
     assert sorted(r.key for r in s3_server.requests("GET", "t/data/")) == inputs
-    assert report.totals["gets"] == 16
-    assert report.totals["peak_rss_bytes"] > 0
+    assert figures["gets"] == 16
+    assert figures["peak_rss_bytes"] > 0
     assert table_rows(store) == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
     assert verify(store, CommitLog(store).current()).faults == []
 
 
-def test_a_damaged_input_fails_the_job_with_its_place_and_changes_nothing(
-    runner: SparkRunner, tmp_path: Path
+def test_a_damaged_input_fails_its_task_alone_and_is_named(
+    engine: SparkEngine, tmp_path: Path
 ) -> None:
     store = LocalStore(tmp_path / "t")
-    log = ingest_tables(store, [log_rows(60, seed) for seed in range(3)], tmp_path)
-    before = log.current()
-    victim = tmp_path / "t" / sorted(before.fragments)[0]
+    tables = [part for seed in range(3) for part in split_by_service(seed)]
+    log = ingest_tables(store, tables, tmp_path)
+    victim = tmp_path / "t" / sorted(log.current().fragments)[0]
     victim.write_bytes(victim.read_bytes()[:-5])
-    with pytest.raises(JobError, match=victim.name) as caught:
-        compact(store, log, runner, CompactionSettings())
-    assert "\n" not in str(caught.value)
-    assert CommitLog(store).current() == before
+    report = compact_table(store, engine=engine, max_attempts=1)
+    assert (len(report.done), len(report.lost)) == (1, 1)
+    assert victim.name in (report.lost[0].outcome.failure or "")
+    assert list(CommitLog(store).current().quarantine) == [f"data/{victim.name}"]
+
+
+def test_a_task_that_spark_gives_up_on_is_an_outcome_in_one_line(
+    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path / "t")
+    ingest_tables(store, [log_rows(60, seed) for seed in range(2)], tmp_path)
+
+    class Unpicklable(Compaction):
+        def to_json(self) -> str:
+            return "{"
+
+    monkeypatch.setattr("compactor.driver.Compaction", Unpicklable)
+    report = compact_table(store, engine=engine, max_attempts=1)
+    (lost,) = report.lost
+    assert "Spark gave up on the task" in (lost.outcome.failure or "")
+    assert "\n" not in (lost.outcome.failure or "")
 
 
 def test_a_compaction_killed_at_any_time_leaves_the_table_as_it_was_or_done(tmp_path: Path) -> None:
@@ -95,7 +111,7 @@ def test_a_compaction_killed_at_any_time_leaves_the_table_as_it_was_or_done(tmp_
             killed += 1
         process.wait()
         snapshot = CommitLog(store).current()
-        done = snapshot.version > len(tables)
+        done = len(snapshot.fragments) < len(tables)
         assert done != (set(snapshot.fragments) == fragments)
         assert verify(store, snapshot).faults == []
         if done:

@@ -13,9 +13,10 @@ from compactor.errors import (
     ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
+    StoreError,
     UsageError,
 )
-from compactor.stores.base import Store
+from compactor.stores.base import Store, UnfinishedUpload
 from compactor.stores.local import LocalStore
 from compactor.stores.metered import MeteredStore, StoreMetrics
 from compactor.stores.open import open_store
@@ -280,3 +281,45 @@ def test_an_address_leads_to_its_store(store: Store) -> None:
         pytest.skip("has no address")
     put(store, "k", b"v")
     assert open_store(store.url).read("k") == b"v"
+
+
+def begin_upload(store: Store, key: str):
+    """An upload that has got so far that its store knows of it: on S3, past its first part."""
+    upload = store.start_upload(key)
+    upload.write(bytes(9 << 20))
+    return upload
+
+
+def test_an_upload_is_listed_as_unfinished_until_it_is_complete_or_aborted(store: Store) -> None:
+    assert list(store.list_unfinished()) == []
+    first, second = begin_upload(store, "data/a"), begin_upload(store, "data/b")
+    assert len(list(store.list_unfinished())) == 2
+    first.complete()
+    second.abort()
+    assert list(store.list_unfinished()) == []
+    assert [info.key for info in store.list("data/")] == ["data/a"]
+
+
+def test_a_discarded_upload_vanishes_and_never_becomes_visible(store: Store) -> None:
+    upload = begin_upload(store, "data/a")
+    (unfinished,) = store.list_unfinished()
+    store.discard_unfinished(unfinished)
+    store.discard_unfinished(unfinished)
+    assert list(store.list_unfinished()) == []
+    with pytest.raises(StoreError):
+        upload.complete()
+    upload.abort()
+    assert list(store.list("data/")) == []
+
+
+def test_uploads_of_another_table_are_not_listed(s3_server, s3_bucket: str, tmp_path: Path) -> None:
+    upload = begin_upload(S3Store(s3_bucket, "table"), "data/a")
+    assert list(S3Store(s3_bucket, "tab").list_unfinished()) == []
+    upload.abort()
+
+
+def test_no_token_leads_out_of_the_folder_of_unfinished_files(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"x")
+    with pytest.raises(UsageError):
+        LocalStore(tmp_path).discard_unfinished(UnfinishedUpload("../precious", 0.0))
+    assert (tmp_path / "precious").exists()

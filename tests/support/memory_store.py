@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from compactor.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError
-from compactor.stores.base import ObjectInfo
+from compactor.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, StoreError
+from compactor.stores.base import ObjectInfo, UnfinishedUpload
 
 Fault = Callable[[str, str], None]
 """Called with the operation ("create:before", "create:after", ...) and the key; may raise."""
@@ -15,8 +15,16 @@ Fault = Callable[[str, str], None]
 class MemoryStore:
     """A `Store`. Pass the same `objects` to several to have several processes on one store."""
 
-    def __init__(self, objects: dict[str, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        objects: dict[str, bytes] | None = None,
+        uploads: dict[str, UnfinishedUpload] | None = None,
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """now: Unix seconds, for what objects and uploads tell of their time."""
         self.objects: dict[str, bytes] = {} if objects is None else objects
+        self.uploads: dict[str, UnfinishedUpload] = {} if uploads is None else uploads
+        self.now = now
         self.fault: Fault = lambda _operation, _key: None
         self.calls: list[tuple[str, str]] = []
 
@@ -69,6 +77,14 @@ class MemoryStore:
         self._call("delete", key)
         self.objects.pop(key, None)
 
+    def list_unfinished(self) -> Iterator[UnfinishedUpload]:
+        self._call("list_unfinished", "")
+        yield from list(self.uploads.values())
+
+    def discard_unfinished(self, upload: UnfinishedUpload) -> None:
+        self._call("discard_unfinished", upload.token)
+        self.uploads.pop(upload.token, None)
+
     def _get(self, key: str) -> bytes:
         try:
             return self.objects[key]
@@ -103,6 +119,8 @@ class MemoryUpload:
     def __init__(self, store: MemoryStore, key: str) -> None:
         self._store, self._key = store, key
         self._data = bytearray()
+        self._token = f"{key} {len(store.calls)} {id(self)}"
+        store.uploads[self._token] = UnfinishedUpload(self._token, store.now())
 
     def write(self, data: Any) -> None:
         self._store._call("write", self._key)
@@ -110,18 +128,21 @@ class MemoryUpload:
 
     def complete(self) -> ObjectInfo:
         self._store._call("complete:before", self._key)
+        if self._store.uploads.pop(self._token, None) is None:
+            raise StoreError(f"{self._key}: the upload is gone")
         self._store.objects[self._key] = bytes(self._data)
         self._store._call("complete:after", self._key)
         return _info(self._key, self._store.objects[self._key])
 
     def abort(self) -> None:
-        return
+        self._store.uploads.pop(self._token, None)
 
     def __enter__(self) -> MemoryUpload:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        return
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if kind is not None:
+            self.abort()
 
 
 def _info(key: str, data: bytes) -> ObjectInfo:

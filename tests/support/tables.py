@@ -10,10 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compactor.commit_log import CommitLog
+from compactor.config import CompactionSettings, Policy, Strategy
+from compactor.driver import Driver, DriverSettings
+from compactor.engine import Engine, InProcessEngine
 from compactor.ingest import IngestOptions, ingest_file
+from compactor.job import run_compaction
 from compactor.scan import scan
 from compactor.stores.base import Store
+from compactor.table.commit_log import CommitLog
+from compactor.worker import CompactReport, compact
 from format.schema import SortSchema
 from format.writer import WriterOptions
 from tests.support.fragments import sort_schema
@@ -58,3 +63,21 @@ def table_rows(store: Store) -> list[dict[str, Any]]:
     """All rows in sort order, as a fresh reader sees them."""
     snapshot = CommitLog(store).current()
     return [row for batch in scan(store, snapshot) for row in batch.to_pylist()]
+
+
+def compact_table(
+    store: Store,
+    settings: CompactionSettings | None = None,
+    *,
+    strategy: Strategy = Strategy.OVERLAPPING,
+    engine: Engine | None = None,
+    **options: Any,
+) -> CompactReport:
+    """Compacts until nothing is due, in this process unless an engine is given."""
+    chosen = DriverSettings(
+        options.pop("policy", Policy(strategy=strategy)),
+        settings or CompactionSettings(),
+        **options,
+    )
+    engine = engine or InProcessEngine(lambda compaction: run_compaction(compaction, store))
+    return compact(Driver(CommitLog(store), chosen), engine)

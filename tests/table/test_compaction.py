@@ -8,28 +8,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.commit_log import CommitLog
-from compactor.compact import compact
-from compactor.config import CompactionSettings
-from compactor.errors import CompactionVoidError, JobError
-from compactor.job import Compaction, Outcome, _Attempt, run_compaction, run_in_process
-from compactor.planner.overlap import overlapping_pairs
+from compactor.config import CompactionSettings, Strategy
+from compactor.engine import InProcessEngine
+from compactor.job import Compaction, Outcome, run_compaction
 from compactor.planner.spec import CompactionSpec
+from compactor.planner.tree import forest, overlapping_pairs
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.version import Operation
 from compactor.verify import verify
+from compactor.worker import CompactReport
 from tests.support.memory_store import MemoryStore
 from tests.support.oracle import stable_sorted
-from tests.support.tables import SORT, ingest_tables, log_rows, table_rows
+from tests.support.tables import SORT, compact_table, ingest_tables, log_rows, table_rows
 
-
-def on_store(store):
-    """A runner that executes on a store that no address leads to."""
-
-    def run(compactions) -> list[Outcome]:
-        return [_Attempt(compaction, store).run() for compaction in compactions]
-
-    return run
+OVERLAPPING, FULL = Strategy.OVERLAPPING, Strategy.FULL
 
 
 def expected_rows(tables) -> list[dict[str, Any]]:
@@ -37,21 +31,21 @@ def expected_rows(tables) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("strategy", [OVERLAPPING, FULL])
 def test_a_compacted_table_equals_the_oracle_and_is_one_disjoint_run(
-    table_url: str, tmp_path: Path, full: bool
+    table_url: str, tmp_path: Path, strategy: Strategy
 ) -> None:
     store = open_store(table_url)
     tables = [log_rows(2_000, seed) for seed in range(6)]
-    log = ingest_tables(store, tables, tmp_path, rows_per_fragment=1_500)
+    ingest_tables(store, tables, tmp_path, rows_per_fragment=1_500)
     assert table_rows(store) == expected_rows(tables)
     settings = CompactionSettings(target_fragment_bytes=20_000)
-    report = compact(store, log, run_in_process, settings, full=full)
+    report = compact_table(store, settings, strategy=strategy)
     snapshot = CommitLog(store).current()
-    assert (report.totals["rows_in"], report.totals["rows_out"]) == (12_000, 12_000)
-    assert report.output_fragments == len(snapshot.fragments) > 2
-    assert len({entry.run for entry in snapshot.fragments.values()}) == 1
-    assert overlapping_pairs(snapshot.fragments.values(), snapshot.table.comparator()) == 0
+    assert (report.to_json()["rows_in"], report.to_json()["rows_out"]) == (12_000, 12_000)
+    assert report.to_json()["output_fragments"] == len(snapshot.fragments) > 2
+    assert len({entry.sorted_run for entry in snapshot.fragments.values()}) == 1
+    assert overlapping_pairs(forest(snapshot).values()) == 0
     assert table_rows(store) == expected_rows(tables)
     assert verify(store, snapshot).faults == []
 
@@ -68,13 +62,13 @@ def test_exactly_one_get_per_input_fragment_is_counted_at_the_server(
     snapshot = log.current()
     if inputs == 1:
         spec = CompactionSpec(tuple(snapshot.by_age()), 1)
-        compaction = Compaction("c", "r", store.url, snapshot.table, spec, CompactionSettings())
+        compaction = Compaction("c", 1, store.url, snapshot.table, spec, CompactionSettings())
         outcome = run_compaction(compaction)
         assert outcome.failure is None
     else:
-        report = compact(store, log, run_in_process, CompactionSettings())
-        assert report.totals["gets"] == inputs
-        assert report.totals["resumed_gets"] == 0
+        report = compact_table(store, CompactionSettings())
+        assert report.to_json()["gets"] == inputs
+        assert report.to_json()["resumed_gets"] == 0
     gets = s3_server.requests("GET", "t/data/")
     assert sorted(request.key for request in gets) == keys
     assert all(request.range is None for request in gets)
@@ -83,9 +77,9 @@ def test_exactly_one_get_per_input_fragment_is_counted_at_the_server(
 def test_equal_keys_keep_their_order_through_passes(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     tables = [log_rows(40, seed) for seed in range(13)]
-    log = ingest_tables(store, tables, tmp_path)
-    report = compact(store, log, run_in_process, CompactionSettings(max_fan_in=3))
-    assert report.tasks > 1
+    ingest_tables(store, tables, tmp_path)
+    report = compact_table(store, CompactionSettings(max_fan_in=3))
+    assert report.to_json()["tasks"] > 1
     assert table_rows(store) == expected_rows(tables)
     assert len(CommitLog(store).current().fragments) == 1
 
@@ -95,17 +89,17 @@ def test_passes_over_runs_of_many_fragments_end_and_keep_equal_keys_in_order(
 ) -> None:
     store = LocalStore(tmp_path / "t")
     tables = [log_rows(1_000, seed) for seed in range(7)]
-    log = ingest_tables(store, tables, tmp_path)
+    ingest_tables(store, tables, tmp_path)
     settings = CompactionSettings(max_fan_in=2, target_fragment_bytes=6_000)
-    report = compact(store, log, run_in_process, settings)
+    figures = compact_table(store, settings).to_json()
     snapshot = CommitLog(store).current()
     # 7 runs, then 4, 2 and 1: three passes, each over all rows but those of an odd one out.
-    assert snapshot.version == 7 + 3
-    assert report.totals["rows_in"] <= 3 * 7_000
+    assert figures["tasks"] >= 3 + 2 + 1
+    assert figures["rows_in"] <= 3 * 7_000
     assert len(snapshot.fragments) > 4
-    assert len({entry.run for entry in snapshot.fragments.values()}) == 1
+    assert len({entry.sorted_run for entry in snapshot.fragments.values()}) == 1
     assert table_rows(store) == expected_rows(tables)
-    assert compact(store, log, run_in_process, settings).tasks == 0
+    assert compact_table(store, settings).to_json()["tasks"] == 0
 
 
 def test_keys_that_differ_only_past_what_bounds_keep_are_compacted_once(tmp_path: Path) -> None:
@@ -116,40 +110,39 @@ def test_keys_that_differ_only_past_what_bounds_keep_are_compacted_once(tmp_path
                   "ts": pa.array([0] * 2_000, pa.timestamp("ms", "UTC"))})
         for seed in range(2)
     ]  # fmt: skip
-    log = ingest_tables(store, tables, tmp_path)
+    ingest_tables(store, tables, tmp_path)
     settings = CompactionSettings(target_fragment_bytes=5_000)
-    for full in (False, True):
-        compact(store, log, run_in_process, settings, full=full)
+    for strategy, tasks in ((OVERLAPPING, 1), (FULL, 0)):
+        assert len(compact_table(store, settings, strategy=strategy).done) == tasks
         snapshot = CommitLog(store).current()
-        assert snapshot.version == 3
         assert len(snapshot.fragments) > 2
-        assert overlapping_pairs(snapshot.fragments.values(), snapshot.table.comparator()) == 0
+        assert overlapping_pairs(forest(snapshot).values()) == 0
         assert table_rows(store) == expected_rows(tables)
-    log = ingest_tables(store, [tables[0].slice(10, 20)], tmp_path)
-    compact(store, log, run_in_process, settings)
+    ingest_tables(store, [tables[0].slice(10, 20)], tmp_path)
+    assert len(compact_table(store, settings).done) == 1
     assert table_rows(store) == expected_rows([*tables, tables[0].slice(10, 20)])
-    assert CommitLog(store).current().version == 5
 
 
 def test_later_rows_come_after_compacted_ones_of_equal_keys(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     tables = [log_rows(40, seed) for seed in range(6)]
-    log = ingest_tables(store, tables[:3], tmp_path)
-    compact(store, log, run_in_process, CompactionSettings())
-    log = ingest_tables(store, tables[3:], tmp_path)
+    ingest_tables(store, tables[:3], tmp_path)
+    compact_table(store, CompactionSettings())
+    ingest_tables(store, tables[3:], tmp_path)
     assert table_rows(store) == expected_rows(tables)
-    compact(store, log, run_in_process, CompactionSettings())
+    compact_table(store, CompactionSettings())
     assert table_rows(store) == expected_rows(tables)
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_a_second_compaction_finds_nothing_to_do(tmp_path: Path, full: bool) -> None:
+@pytest.mark.parametrize("strategy", [OVERLAPPING, FULL])
+def test_a_second_compaction_finds_nothing_to_do(tmp_path: Path, strategy: Strategy) -> None:
     store = LocalStore(tmp_path / "t")
-    log = ingest_tables(store, [log_rows(500, seed) for seed in range(6)], tmp_path)
+    ingest_tables(store, [log_rows(500, seed) for seed in range(6)], tmp_path)
     settings = CompactionSettings(target_fragment_bytes=10_000)
-    first = compact(store, log, run_in_process, settings, full=full)
-    second = compact(store, log, run_in_process, settings, full=full)
-    assert (second.tasks, second.version) == (0, first.version)
+    first = compact_table(store, settings, strategy=strategy)
+    second = compact_table(store, settings, strategy=strategy)
+    assert first.done
+    assert (second.done, second.version) == ([], first.version)
 
 
 def test_disjoint_fragments_are_left_alone_unless_small_and_full(tmp_path: Path) -> None:
@@ -158,10 +151,10 @@ def test_disjoint_fragments_are_left_alone_unless_small_and_full(tmp_path: Path)
         pa.table({"service": [f"s{n}"], "ts": pa.array([n], pa.timestamp("ms", "UTC"))})
         for n in range(5)
     ]
-    log = ingest_tables(store, tables, tmp_path)
-    assert compact(store, log, run_in_process, CompactionSettings()).tasks == 0
-    report = compact(store, log, run_in_process, CompactionSettings(), full=True)
-    assert (report.input_fragments, report.output_fragments) == (5, 1)
+    ingest_tables(store, tables, tmp_path)
+    assert compact_table(store, CompactionSettings()).to_json()["tasks"] == 0
+    report = compact_table(store, CompactionSettings(), strategy=FULL)
+    assert (report.to_json()["input_fragments"], report.to_json()["output_fragments"]) == (5, 1)
 
 
 def test_an_overshoot_restarts_with_fewer_rows_and_is_counted(tmp_path: Path) -> None:
@@ -173,11 +166,11 @@ def test_an_overshoot_restarts_with_fewer_rows_and_is_counted(tmp_path: Path) ->
                   "text": ["x"] * 500 + [f"{seed}{n}" * 400 for n in range(5)]})
         for seed in range(20)
     ]  # fmt: skip
-    log = ingest_tables(store, tables, tmp_path, max_rows=1000)
+    ingest_tables(store, tables, tmp_path, max_rows=1000)
     settings = CompactionSettings(target_row_group_bytes=4_000)
-    report = compact(store, log, run_in_process, settings)
-    assert report.totals["restarts"] >= 1
-    assert report.totals["gets"] == 20 * (1 + report.totals["restarts"])
+    report = compact_table(store, settings)
+    assert report.to_json()["restarts"] >= 1
+    assert report.to_json()["gets"] == 20 * (1 + report.to_json()["restarts"])
     assert verify(store, CommitLog(store).current()).faults == []
     assert len(table_rows(store)) == 20 * 505
 
@@ -188,9 +181,9 @@ class Crash(BaseException):
 
 def steps_of_a_compaction(tmp_path: Path) -> int:
     store = MemoryStore()
-    log = ingest_tables(store, TABLES, tmp_path)
+    ingest_tables(store, TABLES, tmp_path)
     store.calls.clear()
-    compact(store, log, on_store(store), SMALL_OUTPUTS)
+    compact_table(store, SMALL_OUTPUTS)
     return len(store.calls)
 
 
@@ -216,88 +209,189 @@ def test_a_crash_at_any_step_loses_nothing_and_shows_nothing_unfinished(tmp_path
 
         store.fault = crash
         with pytest.raises(Crash):
-            compact(store, log, on_store(store), SMALL_OUTPUTS)
+            compact_table(store, SMALL_OUTPUTS)
         survivor = MemoryStore(store.objects)
         after = CommitLog(survivor).current()
-        if after.version == before.version:
+        if set(after.fragments) == set(before.fragments):
             assert after.fragments == before.fragments
         else:
             finished += 1
             assert not set(after.fragments) & set(before.fragments)
         assert table_rows(survivor) == expected
         assert verify(survivor, after).faults == []
-        compact(survivor, CommitLog(survivor), on_store(survivor), SMALL_OUTPUTS)
+        compact_table(survivor, SMALL_OUTPUTS, takes_over=True)
         assert table_rows(survivor) == expected
     assert finished  # the crash right after the commit
 
 
-def test_a_failed_compaction_changes_nothing_and_says_why(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "t")
-    log = ingest_tables(store, [log_rows(60, seed) for seed in range(3)], tmp_path)
-    before = log.current()
-    victim = tmp_path / "t" / sorted(before.fragments)[1]
+def damage(store: LocalStore, tmp_path: Path, number: int) -> Path:
+    victim = tmp_path / "t" / sorted(CommitLog(store).current().fragments)[number]
     data = bytearray(victim.read_bytes())
     data[len(data) // 2] ^= 1
     victim.write_bytes(data)
-    with pytest.raises(JobError, match=f"the table is as it was.*{victim.name}"):
-        compact(store, log, run_in_process, CompactionSettings())
-    assert CommitLog(store).current() == before
+    return victim
+
+
+def test_a_damaged_input_is_put_in_quarantine_and_the_rest_is_compacted(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "t")
+    ingest_tables(store, [log_rows(60, seed) for seed in range(3)], tmp_path)
+    before = CommitLog(store).current()
+    victim = damage(store, tmp_path, 1)
+    key = f"data/{victim.name}"
+    report = compact_table(store, max_attempts=2)
+    after = CommitLog(store).current()
+    assert after.fragments == before.fragments
+    assert after.claims == {}
+    assert list(after.quarantine) == [key]
+    assert victim.name in after.quarantine[key].reason
+    assert [s.attempt for s in report.failed] == [1, 2]
+    assert [s.quarantined for s in report.lost] == [(key,)]
     assert list((tmp_path / "t" / ".tmp").iterdir()) == []
 
 
-def test_of_two_compactions_of_the_same_fragments_one_is_void(tmp_path: Path) -> None:
+def apart(tables: list[pa.Table], services: list[str]) -> list[pa.Table]:
+    """Each table's rows under a service of its own."""
+    return [
+        table.set_column(0, "service", pa.array([service] * table.num_rows))
+        for table, service in zip(tables, services, strict=True)
+    ]
+
+
+def test_a_failed_compaction_does_not_lose_the_others(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "t")
+    tables = apart([log_rows(60, seed) for seed in range(6)], ["a", "a", "b", "b", "c", "c"])
+    ingest_tables(store, tables, tmp_path)
+    damage(store, tmp_path, 2)
+    report = compact_table(store)
+    assert (len(report.done), len(report.lost), len(report.failed)) == (2, 1, 3)
+    after = CommitLog(store).current()
+    assert len(after.fragments) == 2 + 2
+    assert len(after.quarantine) == 1
+    assert compact_table(store).settled == []
+
+
+def test_a_failure_that_passes_is_tried_again_and_told(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     tables = [log_rows(60, seed) for seed in range(3)]
-    log = ingest_tables(store, tables, tmp_path)
+    ingest_tables(store, tables, tmp_path)
+    failures = iter([True, False])
 
-    def overtaken(compactions) -> list[Outcome]:
-        outcomes = run_in_process(compactions)
-        compact(store, CommitLog(store), run_in_process, CompactionSettings())
-        return outcomes
+    def fail_once(compaction: Compaction) -> Outcome:
+        if next(failures):
+            return Outcome(compaction.compaction_id, failure="out of luck")
+        return run_compaction(compaction)
 
-    with pytest.raises(CompactionVoidError, match="somebody else"):
-        compact(store, log, overtaken, CompactionSettings())
+    report = compact_table(store, engine=InProcessEngine(fail_once))
+    assert (len(report.failed), len(report.done), report.lost) == (1, 1, [])
+    assert CommitLog(store).current().quarantine == {}
     assert table_rows(store) == expected_rows(tables)
+
+
+def test_an_unreachable_store_puts_nothing_in_quarantine(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "t")
+    ingest_tables(store, [log_rows(60, seed) for seed in range(3)], tmp_path)
+
+    def unreachable(compaction: Compaction) -> Outcome:
+        return Outcome(compaction.compaction_id, failure="no answer", is_transient=True)
+
+    report = compact_table(store, engine=InProcessEngine(unreachable), max_attempts=2)
+    assert (len(report.failed), len(report.lost)) == (2, 1)
+    assert CommitLog(store).current().quarantine == {}
+    assert len(compact_table(store).done) == 1
+
+
+def test_a_defect_in_one_compaction_is_an_outcome_like_others(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "t")
+    ingest_tables(store, [log_rows(60, seed) for seed in range(2)], tmp_path)
+
+    def broken(_: Compaction) -> Outcome:
+        raise ZeroDivisionError("oops")
+
+    report = compact_table(store, engine=InProcessEngine(broken), max_attempts=1)
+    assert [s.outcome.failure for s in report.lost] == ["ZeroDivisionError: oops"]
+    assert len(CommitLog(store).current().quarantine) == 2
+
+
+def test_what_others_compact_is_left_alone_unless_taken_over(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "t")
+    tables = [log_rows(60, seed) for seed in range(3)]
+    ingest_tables(store, tables, tmp_path)
+    seen: list[CompactReport] = []
+
+    def overtaken(compaction: Compaction) -> Outcome:
+        outcome = run_compaction(compaction)
+        if not seen:
+            seen.append(compact_table(store))
+            seen.append(compact_table(store, takes_over=True))
+        return outcome
+
+    report = compact_table(store, engine=InProcessEngine(overtaken))
+    assert seen[0].settled == []
+    assert len(seen[1].done) == 1
+    assert (len(report.void), report.done, report.failed) == (1, [], [])
+    assert table_rows(store) == expected_rows(tables)
+    assert verify(store, CommitLog(store).current()).faults == []
 
 
 def test_rows_ingested_while_a_compaction_runs_are_kept(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     tables = [log_rows(60, seed) for seed in range(4)]
-    log = ingest_tables(store, tables[:3], tmp_path)
+    ingest_tables(store, tables[:3], tmp_path)
 
-    def with_company(compactions) -> list[Outcome]:
+    def with_company(compaction: Compaction) -> Outcome:
         if len(CommitLog(store).current().fragments) == 3:
             ingest_tables(store, tables[3:], tmp_path)
-        return run_in_process(compactions)
+        return run_compaction(compaction)
 
-    compact(store, log, with_company, CompactionSettings())
+    compact_table(store, engine=InProcessEngine(with_company))
     assert table_rows(store) == expected_rows(tables)
+
+
+class SpeculativeEngine(InProcessEngine):
+    """Every compaction has a twin that ends as well."""
+
+    def wait(self, timeout_seconds: float):
+        if not self._queue:
+            return ()
+        compaction = self._queue.popleft()
+        return [run_compaction(compaction), run_compaction(compaction)]
 
 
 def test_duplicate_outcomes_of_a_speculative_attempt_count_once(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     tables = [log_rows(60, seed) for seed in range(3)]
-    log = ingest_tables(store, tables, tmp_path)
-
-    def twice(compactions) -> list[Outcome]:
-        return run_in_process(compactions) + run_in_process(compactions)
-
-    compact(store, log, twice, CompactionSettings())
+    ingest_tables(store, tables, tmp_path)
+    compact_table(store, engine=SpeculativeEngine())
     assert table_rows(store) == expected_rows(tables)
     assert len(CommitLog(store).current().fragments) == 1
 
 
 def test_compactions_and_outcomes_survive_their_json(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
-    log = ingest_tables(store, [log_rows(60, seed) for seed in range(2)], tmp_path)
+    ingest_tables(store, [log_rows(60, seed) for seed in range(2)], tmp_path)
     seen: list[Compaction] = []
 
-    def record(compactions) -> list[Outcome]:
-        seen.extend(compactions)
-        return run_in_process(compactions)
+    def record(compaction: Compaction) -> Outcome:
+        seen.append(compaction)
+        return run_compaction(compaction)
 
-    compact(store, log, record, CompactionSettings())
+    compact_table(store, engine=InProcessEngine(record))
     (compaction,) = seen
-    assert Compaction.from_json(compaction.to_json()) == compaction
-    failure = Outcome("c", failure="why")
+    again = Compaction.from_json(compaction.to_json())
+    assert again.to_json() == compaction.to_json()
+    assert again.spec.inputs == compaction.spec.inputs
+    failure = Outcome("c", failure="why", is_transient=True, culprit="data/x.frag")
     assert Outcome.from_json(failure.to_json()) == failure
+
+
+def test_every_compaction_is_claimed_and_then_committed(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "t")
+    log = ingest_tables(store, [log_rows(60, seed) for seed in range(2)], tmp_path)
+    compact_table(store)
+    operations = [v.changes.operation for v in log.history.versions(1, log.current().version)]
+    assert operations == [Operation.INGEST] * 2 + [Operation.CLAIM, Operation.COMPACT]
+    assert log.latest.claims == {}
+    totals = log.latest.totals
+    assert totals.ingested_rows == 120
+    assert totals.write_amplification > 1.5
+    assert totals.raw_bytes_per_task_second

@@ -1,0 +1,412 @@
+"""`compact`, `plan` and `watch`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from compactor.cli.options import (
+    check_engine,
+    chosen,
+    claim_seconds,
+    compaction_options,
+    duration_seconds,
+    engine_options,
+    open_engine,
+    policy_options,
+)
+from compactor.cli.output import echo_json, human_bytes, print_table, progress, stderr
+from compactor.clock import SystemClock
+from compactor.config import CompactionSettings, Policy, Strategy
+from compactor.driver import Driver, DriverSettings, Settled
+from compactor.errors import JobError, UsageError
+from compactor.job import Compaction
+from compactor.planner.debt import debt_of
+from compactor.planner.estimate import Estimate, estimate, total
+from compactor.planner.spec import CompactionPlan
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
+from compactor.worker import CompactReport, Silent, Worker, compact
+
+_COMPACT_EPILOG = """\b
+Examples:
+  compactor compact ./logs                            what is due
+  compactor compact ./logs --dry-run                  what would be done
+  compactor compact s3://bucket/logs --full --master 'local[2]' --json
+  compactor compact ./logs --master in-process        without Spark
+
+Under spark-submit, leave --master out: the session's own master is used. Every compaction is committed as
+it ends: a failed or killed run loses no other, and leaves no half of any. A compaction that fails three
+times puts its inputs in quarantine (`inspect` shows them, `release` lets them in again). Exit code 1 if
+one failed for good."""
+
+
+@click.command("compact", epilog=_COMPACT_EPILOG)
+@click.argument("table")
+@click.option("--full", is_flag=True, help="Merge everything into one sorted run: --strategy full.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, as `plan` does, and change nothing.")
+@click.option(
+    "--take-over", is_flag=True, help="Do not wait for compactions that others have begun."
+)
+@policy_options
+@compaction_options
+@engine_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def compact_command(
+    table: str,
+    full: bool,
+    dry_run: bool,
+    take_over: bool,
+    master: str | None,
+    max_tasks: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Merge fragments of TABLE into larger, disjoint, sorted ones, as far as it is due.
+
+    Each compaction is one Spark task that reads every input by exactly one GET. Safe to run beside
+    writers, readers and other compactions.
+    """
+    policy, settings = chosen(_with_full(options, full=full))
+    check_engine(master)
+    if dry_run:
+        _show_plan(table, policy, settings, as_json=as_json)
+        return
+    driver = Driver(
+        CommitLog(open_store(table)),
+        DriverSettings(policy, settings, claim_seconds=claim_seconds(master), takes_over=take_over),
+    )
+    # A missing table, or nothing to do, is said before Spark takes its seconds to start.
+    plan = driver.plan(driver.log.current())
+    if not plan:
+        _print_idle(driver, plan, as_json=as_json)
+        return
+    engine = open_engine(master, max_tasks)
+    with progress("compact", None):
+        report = compact(driver, engine, listener=_Announcer())
+    if as_json:
+        echo_json(report.to_json())
+    else:
+        _print_report(report)
+    if report.lost:
+        raise JobError(_explain_lost(report))
+
+
+def _with_full(options: dict[str, Any], *, full: bool) -> dict[str, Any]:
+    if not full:
+        return options
+    if options["strategy"] not in (None, Strategy.FULL):
+        raise UsageError(f"--full and --strategy {options['strategy']}: give one of the two")
+    return {**options, "strategy": Strategy.FULL}
+
+
+class _Announcer(Silent):
+    """Says on stderr what begins, to people, and what fails, to all."""
+
+    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
+        for compaction in compactions if stderr.is_terminal else ():
+            stderr.print(f"{compaction.spec.reason}: {human_bytes(compaction.spec.size_bytes)}")
+
+    def settled(self, driver: Driver, settled: Settled) -> None:  # noqa: ARG002
+        if settled.outcome.failure and not settled.is_void:
+            click.echo(
+                f"compactor: warning: attempt {settled.attempt} failed: {settled.outcome.failure}",
+                err=True,
+            )
+
+
+def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:
+    snapshot = driver.log.latest
+    if as_json:
+        echo_json(CompactReport(snapshot.version).to_json())
+        return
+    click.echo(
+        f"nothing to compact at version {snapshot.version}: {_why_idle(snapshot, driver.policy)}"
+    )
+    for line in plan.blocked:
+        click.echo(f"  held up: {line}")
+    for claim in snapshot.claims.values():
+        left = (claim.expires_unix_ms - SystemClock().now_unix_ms()) / 1000
+        click.echo(
+            f"  {len(claim.inputs)} fragments are being compacted by {claim.owner.rpartition(':')[0]} "
+            f"(free in {max(0, left):.0f} s if it has died; --take-over does not wait)"
+        )
+
+
+def _why_idle(snapshot: Snapshot, policy: Policy) -> str:
+    runs = debt_of(snapshot, policy).level0_runs
+    match policy.strategy:
+        case Strategy.FULL:
+            return "it is one sorted run"
+        case Strategy.OVERLAPPING:
+            return "no fragments overlap"
+        case _:
+            return (
+                f"{runs} sorted runs at level 0, {policy.level0_trigger_runs} of like size start a "
+                "compaction (--strategy overlapping and --full do not wait for that)"
+            )
+
+
+def _print_report(report: CompactReport) -> None:
+    figures = report.to_json()
+    click.echo(
+        f"{figures['input_fragments']} fragments into {figures['output_fragments']} by "
+        f"{figures['tasks']} tasks, {figures['rows_in']:,} rows, "
+        f"{human_bytes(figures['bytes_in'])} to {human_bytes(figures['bytes_out'])}, "
+        f"{figures['gets']} GETs ({figures['resumed_gets']} resumed), "
+        f"peak {human_bytes(figures['peak_rss_bytes'])} RSS, {report.seconds:.1f} s; "
+        f"version {figures['version']}"
+    )
+    if report.void:
+        click.echo(f"{len(report.void)} compactions were overtaken by others: their result stands")
+    if report.done:
+        _print_predicted(report.predicted, figures)
+
+
+def _print_predicted(predicted: Estimate, actual: dict[str, Any]) -> None:
+    click.echo("")
+    columns = [("", False), ("predicted", True), ("actual", True)]
+    print_table(None, columns, [
+        ["GETs", str(predicted.gets), str(actual["gets"])],
+        ["PUTs (objects)", str(predicted.puts), str(actual["output_fragments"])],
+        ["rows", f"{predicted.rows:,}", f"{actual['rows_in']:,}"],
+        ["bytes read", human_bytes(predicted.bytes_in), human_bytes(actual["bytes_in"])],
+        ["bytes written", human_bytes(predicted.bytes_out), human_bytes(actual["bytes_out"])],
+        ["peak memory of a task", human_bytes(predicted.memory_bytes),
+         human_bytes(actual["peak_rss_bytes"])],
+        ["task seconds", f"{predicted.task_seconds:.1f}", f"{actual['task_seconds']:.1f}"],
+    ])  # fmt: skip
+
+
+def _explain_lost(report: CompactReport) -> str:
+    first = report.lost[0]
+    quarantined = sum(len(s.quarantined) for s in report.failed)
+    state = (
+        f"{quarantined} fragments are in quarantine now" if quarantined else "its inputs stay live"
+    )
+    return (
+        f"{len(report.lost)} of {len(report.done) + len(report.lost)} compactions failed for good after "
+        f"{first.attempt} attempts, {state}, the other {len(report.done)} are committed. "
+        f"{first.outcome.failure}"
+    )
+
+
+@click.command(
+    "plan",
+    epilog="""\b
+Examples:
+  compactor plan ./logs
+  compactor plan s3://bucket/logs --strategy full --json""",
+)
+@click.argument("table")
+@click.option("--full", is_flag=True, help="The plan of one sorted run: --strategy full.")
+@policy_options
+@compaction_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:
+    """Show what `compact` would do to TABLE next, why, and what it would cost.
+
+    Nothing is changed. Seconds go by how fast the table's compactions were so far. Later rounds, which
+    work on what this one makes, are not shown.
+    """
+    policy, settings = chosen(_with_full(options, full=full))
+    _show_plan(table, policy, settings, as_json=as_json)
+
+
+def _show_plan(table: str, policy: Policy, settings: CompactionSettings, *, as_json: bool) -> None:
+    driver = Driver(CommitLog(open_store(table)), DriverSettings(policy, settings))
+    snapshot = driver.log.current()
+    plan = driver.plan(snapshot)
+    estimates = [estimate(spec, settings, snapshot.totals) for spec in plan.specs]
+    if as_json:
+        echo_json(_plan_json(snapshot, plan, estimates, policy))
+    elif plan:
+        _print_plan(snapshot, plan, estimates)
+    else:
+        _print_idle(driver, plan, as_json=False)
+
+
+def _plan_json(
+    snapshot: Snapshot, plan: CompactionPlan, estimates: Sequence[Estimate], policy: Policy
+) -> dict[str, Any]:
+    return {
+        "version": snapshot.version,
+        "debt": debt_of(snapshot, policy).to_json(),
+        "compactions": [
+            {
+                "reason": spec.reason,
+                "priority": round(spec.priority, 3),
+                "window": spec.window,
+                "output_level": spec.output_level,
+                "rewrite_ratio": round(spec.rewrite_ratio, 3),
+                "inputs": [entry.key for entry in spec.inputs],
+                "predicted": predicted.to_json(),
+            }
+            for spec, predicted in zip(plan.specs, estimates, strict=True)
+        ],
+        "moves": [
+            {
+                "reason": move.reason,
+                "output_level": move.output_level,
+                "fragments": [entry.key for entry in move.entries],
+            }
+            for move in plan.moves
+        ],
+        "expired": [entry.key for entry in plan.expiry.entries],
+        "blocked": list(plan.blocked),
+        "predicted": total(estimates).to_json(),
+    }
+
+
+def _print_plan(snapshot: Snapshot, plan: CompactionPlan, estimates: Sequence[Estimate]) -> None:
+    click.echo(f"version {snapshot.version}: {_summary(plan)}")
+    if plan.specs:
+        columns = [("priority", True), ("to level", True), ("GETs", True), ("PUTs", True), ("rows", True),
+                   ("bytes", True), ("memory", True), ("seconds", True), ("why", False)]  # fmt: skip
+        print_table(None, columns, [
+            [f"{spec.priority:.1f}", str(spec.output_level), str(e.gets), str(e.puts), f"{e.rows:,}",
+             human_bytes(e.bytes_in), human_bytes(e.memory_bytes), f"{e.task_seconds:.1f}", spec.reason]
+            for spec, e in zip(plan.specs, estimates, strict=True)
+        ])  # fmt: skip
+    for move in plan.moves:
+        click.echo(
+            f"move {len(move.entries)} fragments to level {move.output_level}: {move.reason}"
+        )
+    if plan.expiry.entries:
+        click.echo(f"drop {len(plan.expiry.entries)} fragments of time windows past retention")
+    for line in plan.blocked:
+        click.echo(f"held up: {line}")
+
+
+def _summary(plan: CompactionPlan) -> str:
+    inputs = sum(len(spec.inputs) for spec in plan.specs)
+    return f"{len(plan.specs)} compactions of {inputs} fragments, {len(plan.moves)} moves"
+
+
+_WATCH_EPILOG = """\b
+Examples:
+  compactor watch s3://bucket/logs s3://bucket/metrics --master 'local[4]'
+  compactor watch ./logs --poll 2s --json             one JSON object a line
+
+Several may watch one table: what one has begun, the others leave alone. On SIGTERM or Ctrl-C nothing new
+is begun; what runs may end within --drain, then it is given up, for others to take at once. Either way
+exit code 0, and nothing is lost."""
+
+
+@click.command("watch", epilog=_WATCH_EPILOG)
+@click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
+@click.option("--poll", "poll_seconds", type=duration_seconds, metavar="DURATION", default="5s",
+              show_default=True, help="How often to look at idle tables.")  # fmt: skip
+@click.option("--drain", "drain_seconds", type=duration_seconds, metavar="DURATION", default="25s",
+              show_default=True, help="Time for running compactions to end when told to stop.")  # fmt: skip
+@policy_options
+@compaction_options
+@engine_options
+@click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout.")
+def watch_command(
+    tables: tuple[str, ...],
+    poll_seconds: float,
+    drain_seconds: float,
+    master: str | None,
+    max_tasks: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Keep TABLEs compacted: look, plan by debt, run on Spark, commit, until stopped.
+
+    A table that is not there yet is waited for. Unreachable stores are tried again, less and less often.
+    """
+    policy, settings = chosen(options)
+    check_engine(master)
+    if len(set(tables)) < len(tables):
+        raise UsageError("a table is named twice")
+    stop = threading.Event()
+    # Before Spark starts: it may take seconds, and installs an interrupt handler of its own.
+    _stop_on_signals(stop)
+    engine = open_engine(master, max_tasks)
+    _stop_on_signals(stop)
+    claims = claim_seconds(master)
+    drivers = [
+        Driver(CommitLog(open_store(table)), DriverSettings(policy, settings, claim_seconds=claims))
+        for table in tables
+    ]
+    events = _Events(as_json=as_json)
+    events.say("watching", tables=list(tables), slots=engine.slots)
+    worker = Worker(drivers, engine, policy=policy, listener=events)
+    worker.run(stop, poll_seconds=poll_seconds, drain_seconds=drain_seconds)
+    events.say("stopped", done=events.done, void=events.void, failed=events.failures)
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+
+
+class _Events:
+    """A line for everything that happens, on stdout."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self.done = self.void = self.failures = 0
+
+    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:
+        debt = debt_of(driver.log.latest, driver.policy)
+        for compaction in compactions:
+            spec = compaction.spec
+            self.say(
+                "compacting",
+                table=driver.url,
+                compaction=compaction.compaction_id,
+                reason=spec.reason,
+                inputs=len(spec.inputs),
+                bytes=spec.size_bytes,
+                debt=round(debt.score, 3),
+                pressure=str(debt.pressure),
+            )
+
+    def settled(self, driver: Driver, settled: Settled) -> None:
+        outcome, compaction = settled.outcome, settled.compaction.compaction_id
+        if settled.is_void:
+            self.void += 1
+            self.say("overtaken", table=driver.url, compaction=compaction)
+        elif outcome.failure is not None:
+            self.failures += 1
+            self.say(
+                "failed",
+                table=driver.url,
+                compaction=compaction,
+                attempt=settled.attempt,
+                reason=outcome.failure,
+                quarantined=len(settled.quarantined),
+            )
+        else:
+            self.done += 1
+            self.say(
+                "committed",
+                table=driver.url,
+                compaction=compaction,
+                version=driver.log.latest.version,
+                outputs=len(outcome.outputs),
+                seconds=outcome.report.seconds if outcome.report else None,
+                predicted_seconds=round(settled.predicted.task_seconds, 3),
+            )
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
+        self.say(
+            "error", table=driver.url, reason=str(error), retry_seconds=round(retry_seconds, 1)
+        )
+
+    def say(self, event: str, **values: Any) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if self._as_json:
+            line = json.dumps({"time": now, "event": event, **values}, ensure_ascii=False)
+        else:
+            line = f"{now} {event} " + " ".join(f"{k}={v}" for k, v in values.items())
+        click.echo(line)

@@ -1,0 +1,177 @@
+"""Options that several commands share, and what they turn into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import click
+
+from compactor.clock import SystemClock
+from compactor.config import CompactionSettings, Policy, Strategy, compaction_settings, policy
+from compactor.engine import Engine, InProcessEngine
+from compactor.errors import UsageError, VersionNotFoundError
+from compactor.spark.engine import SparkEngine
+from compactor.spark.session import check_master, is_submitted, open_session, task_slots
+from compactor.stores.base import Store
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
+
+IN_PROCESS: Final = "in-process"
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def duration_seconds(text: str) -> float:
+    """`90s`, `15m`, `6h`, `7d`, `2w` or `0`. A type of click's options."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
+    if match is None and text.strip() != "0":
+        raise click.BadParameter(f"{text!r} is no duration: write 90s, 15m, 6h, 7d or 2w")
+    return float(match[1]) * _UNIT_SECONDS[match[2]] if match else 0.0
+
+
+def moment_unix_ms(text: str) -> int:
+    """A time (ISO 8601, UTC if it names no zone), or a duration before now. A type of click's options."""
+    if re.fullmatch(r"\d+(?:\.\d+)?[smhdw]", text):
+        return SystemClock().now_unix_ms() - round(duration_seconds(text) * 1000)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no time: write 2026-11-21T08:30:00Z, or 15m for a quarter of an hour ago"
+        ) from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def snapshot_options(command: _Command) -> _Command:
+    """--version and --as-of."""
+    command = click.option(
+        "--as-of",
+        "as_of",
+        type=moment_unix_ms,
+        metavar="TIME",
+        help="The table as it was then (15m: a quarter of an hour ago).",
+    )(command)
+    return click.option(
+        "--version", "version", type=click.IntRange(min=1), help="The table at this version."
+    )(command)
+
+
+def open_snapshot(table: str, version: int | None, as_of: int | None) -> tuple[Store, Snapshot]:
+    """A table's newest snapshot, or the one asked for.
+
+    Raises `UsageError` if asked twice, `VersionNotFoundError` for what is not kept.
+    """
+    if version is not None and as_of is not None:
+        raise UsageError("--version and --as-of: give one of the two")
+    store = open_store(table)
+    return store, snapshot_at(CommitLog(store), version, as_of)
+
+
+def snapshot_at(log: CommitLog, version: int | None, as_of: int | None) -> Snapshot:
+    newest = log.current()
+    if as_of is not None:
+        version = log.history.newest_not_after(as_of, newest)
+        if version == 0:
+            when = datetime.fromtimestamp(as_of / 1000, UTC).isoformat(timespec="seconds")
+            raise VersionNotFoundError(
+                f"{log.store.url}: no version from {when} or before is kept; the oldest is "
+                f"{newest.oldest}"
+            )
+    if version is None or version == newest.version:
+        return newest
+    return log.history.at(version, newest)
+
+
+def policy_options(command: _Command) -> _Command:
+    """What to compact when."""
+    for option in reversed(
+        (
+            click.option(
+                "--strategy",
+                type=click.Choice([str(s) for s in Strategy]),
+                help="leveled: lazy, size-tiered then leveled. tiered: level 0 only. overlapping: all that "
+                "overlaps. full: one sorted run.  [default: leveled]",
+            ),
+            click.option("--level0-trigger-runs", type=int,
+                         help="Runs of like size that start a compaction of level 0.  [default: 4]"),
+            click.option("--level1-target-bytes", type=int, help="Size of level 1.  [default: 4 GiB]"),
+            click.option("--level-multiplier", type=int,
+                         help="Size of each level by that above.  [default: 10]"),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def compaction_options(command: _Command) -> _Command:
+    """How fragments are cut, and what one task may use."""
+    for option in reversed(
+        (
+            click.option("--target-fragment-bytes", type=int,
+                         help="Size of output fragments.  [default: 512 MiB]"),
+            click.option("--target-row-group-bytes", type=int,
+                         help="Raw bytes of a row group's heaviest column.  [default: 4 MiB]"),
+            click.option("--max-rows-per-row-group", type=int,
+                         help="Rows of a row group at most.  [default: 65536]"),
+            click.option("--compression-level", type=int,
+                         help="zstd level of outputs, 0 for none.  [default: 1]"),
+            click.option("--max-fan-in", type=int,
+                         help="Sorted runs merged by one task.  [default: 1000]"),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+_POLICY_NAMES: Final = (
+    "strategy",
+    "level0_trigger_runs",
+    "level1_target_bytes",
+    "level_multiplier",
+)
+
+
+def chosen(options: dict[str, Any]) -> tuple[Policy, CompactionSettings]:
+    """From the values of `policy_options` and `compaction_options`. Raises `ConfigError`."""
+    names = [name for name in _POLICY_NAMES if name in options]
+    when = policy(**{name: options[name] for name in names})
+    return when, compaction_settings(**{k: v for k, v in options.items() if k not in names})
+
+
+def engine_options(command: _Command) -> _Command:
+    """Where compactions run."""
+    command = click.option(
+        "--max-tasks",
+        type=click.IntRange(min=1),
+        help="Compactions at a time.  [default: all cores]",
+    )(command)
+    return click.option(
+        "--master",
+        help=f"Spark master such as local[2], or {IN_PROCESS}.  [default: local[*], or that of "
+        "spark-submit]",
+    )(command)
+
+
+def check_engine(master: str | None) -> None:
+    """What can be said about --master before anything is done. Raises `UsageError`."""
+    if master != IN_PROCESS:
+        check_master(master)
+
+
+def open_engine(master: str | None, max_tasks: int | None) -> Engine:
+    """Raises `UsageError` if Spark does not start."""
+    if master == IN_PROCESS:
+        return InProcessEngine()
+    session = open_session("local[*]" if master is None and not is_submitted() else master)
+    return SparkEngine(session, max_tasks or task_slots(session))
+
+
+def claim_seconds(master: str | None) -> float:
+    """In process, claims can't be renewed while a compaction runs; that the process has died, others on
+    its host see at once."""
+    return 3600.0 if master == IN_PROCESS else 120.0

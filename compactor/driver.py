@@ -1,0 +1,330 @@
+"""One table's compactions: decided, claimed, settled. Knows no engine and starts no thread.
+
+Every step is one commit, prepared on the newest snapshot:
+decide   expired windows are dropped, fragments moved; specs become compactions by a *claim*
+settle   outcomes of compactions that still stand are committed as soon as they come; failed ones are
+         tried again, and at last their inputs are put in quarantine
+prolong  claims are renewed while their compactions run
+
+Several drivers may work on one table: a claim holds the inputs and the range that the outputs will
+fill, and a compaction whose claim has gone is void, however late it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from compactor.clock import Ids, random_id
+from compactor.config import CompactionSettings, Policy
+from compactor.job import Compaction, Outcome
+from compactor.owner import is_gone, this_owner
+from compactor.planner.estimate import Estimate, estimate
+from compactor.planner.plan import plan_compactions
+from compactor.planner.spec import CompactionPlan, Move
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Claim, Operation, Quarantine, Work
+
+CLAIM_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSettings:
+    """How to compact one table."""
+
+    policy: Policy = field(default_factory=Policy)
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    max_attempts: int = 3
+    """Attempts at a compaction before its inputs are put in quarantine."""
+    claim_seconds: float = CLAIM_SECONDS
+    """After so long without a sign of life, what a driver claimed is free for others."""
+    takes_over: bool = False
+    """Whether claims of others are given up although they have not expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One compaction that is over."""
+
+    compaction: Compaction
+    predicted: Estimate
+    outcome: Outcome
+    attempt: int = 1
+    """How many times this driver tried to merge those inputs."""
+    is_void: bool = False
+    """Somebody else took its inputs meanwhile: the table has their result, ours is garbage."""
+    quarantined: tuple[str, ...] = ()
+
+
+class _NothingToDoError(Exception):
+    """There is nothing to commit."""
+
+
+class Driver:
+    """Decides on compactions of one table and commits what becomes of them. Used from one thread."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        settings: DriverSettings,
+        *,
+        ids: Ids = random_id,
+        owner: str | None = None,
+        owner_is_gone: Callable[[str], bool] = is_gone,
+    ) -> None:
+        self._log = log
+        self._settings = settings
+        self._ids = ids
+        self._owner = owner or this_owner()
+        self._owner_is_gone = owner_is_gone
+        self._running: dict[str, tuple[Compaction, Estimate]] = {}
+        self._attempts: dict[tuple[str, ...], int] = {}
+        self._avoided: dict[str, str] = {}
+        self._claims_until_ms = 0
+
+    @property
+    def url(self) -> str:
+        return self._log.store.url
+
+    @property
+    def log(self) -> CommitLog:
+        return self._log
+
+    @property
+    def policy(self) -> Policy:
+        return self._settings.policy
+
+    def owns(self, compaction_id: str) -> bool:
+        """Whether this driver has decided on it and not settled it yet."""
+        return compaction_id in self._running
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    def plan(self, snapshot: Snapshot) -> CompactionPlan:
+        """What this driver would decide on that snapshot."""
+        now = self._log.clock.now_unix_ms()
+        snapshot = snapshot.without_claims(self._void_claims(snapshot))
+        avoided = {
+            key: Quarantine(key, reason, now)
+            for key, reason in self._avoided.items()
+            if key in snapshot.fragments
+        }
+        snapshot = replace(snapshot, quarantine={**avoided, **snapshot.quarantine})
+        return plan_compactions(snapshot, self._settings.policy, self._settings.compaction, now)
+
+    # --- decide ---
+
+    def decide(self, most: int) -> list[Compaction]:
+        """Commits what takes no work, and claims at most so many compactions; [] if none is due."""
+        plan = self.plan(self._log.current())
+        if plan.expiry.entries and self._commit_unless_nothing(self._expire):
+            plan = self.plan(self._log.latest)
+        while plan.moves and self._commit_unless_nothing(self._move):
+            plan = self.plan(self._log.latest)
+        decided: list[Compaction] = []
+        if plan.specs and most > 0:
+            self._commit_unless_nothing(lambda snapshot: self._claim(snapshot, most, decided))
+        for compaction in decided:
+            totals = self._log.latest.totals
+            predicted = estimate(compaction.spec, self._settings.compaction, totals)
+            self._running[compaction.compaction_id] = compaction, predicted
+        return decided
+
+    def _expire(self, snapshot: Snapshot) -> Changes:
+        entries = self.plan(snapshot).expiry.entries
+        if not entries:
+            raise _NothingToDoError
+        return Changes(Operation.EXPIRE, removes=tuple(entry.key for entry in entries))
+
+    def _move(self, snapshot: Snapshot) -> Changes:
+        moves = self.plan(snapshot).moves
+        if not moves:
+            raise _NothingToDoError
+        adds = tuple(e for move in moves for e in _moved(move))
+        return Changes(
+            Operation.MOVE,
+            adds,
+            removes=tuple(entry.key for entry in adds),
+            releases=self._void_claims(snapshot),
+        )
+
+    def _claim(self, snapshot: Snapshot, most: int, decided: list[Compaction]) -> Changes:
+        specs = self.plan(snapshot).specs[:most]
+        if not specs:
+            raise _NothingToDoError
+        decided[:] = [
+            Compaction(
+                self._ids(),
+                snapshot.version,
+                self.url,
+                snapshot.table,
+                spec,
+                self._settings.compaction,
+            )
+            for spec in specs
+        ]
+        return Changes(
+            Operation.CLAIM,
+            claims=tuple(map(self._as_claim, decided)),
+            releases=self._void_claims(snapshot),
+        )
+
+    def _as_claim(self, compaction: Compaction) -> Claim:
+        now = self._log.clock.now_unix_ms()
+        self._claims_until_ms = now + round(self._settings.claim_seconds * 1000)
+        return Claim(
+            compaction.compaction_id,
+            self._owner,
+            tuple(entry.key for entry in compaction.spec.inputs),
+            compaction.spec.output_level,
+            self._claims_until_ms,
+        )
+
+    def _void_claims(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Claims nobody works on any more, or that are to be taken over."""
+        now = self._log.clock.now_unix_ms()
+        return tuple(
+            claim.compaction_id
+            for claim in snapshot.claims.values()
+            if claim.compaction_id not in self._running
+            and (
+                claim.expires_unix_ms <= now
+                or self._settings.takes_over
+                or self._owner_is_gone(claim.owner)
+            )
+        )
+
+    # --- settle ---
+
+    def settle(self, outcomes: Iterable[Outcome]) -> list[Settled]:
+        """Commits those that succeeded and still stand, together; counts and judges the others."""
+        # A speculative twin may report too: one outcome a compaction counts, its objects are its own.
+        known = {o.compaction_id: o for o in outcomes if o.compaction_id in self._running}
+        done = [outcome for outcome in known.values() if outcome.failure is None]
+        installed = self._install(done) if done else set()
+        return [
+            self._settle_failure(outcome)
+            if outcome.failure is not None
+            else self._settled(outcome, is_void=outcome.compaction_id not in installed)
+            for outcome in known.values()
+        ]
+
+    def _install(self, outcomes: Sequence[Outcome]) -> set[str]:
+        """Ids of the compactions whose outputs are live now."""
+        standing: list[Outcome] = []
+        installed: set[str] = set()
+
+        def prepare(snapshot: Snapshot) -> Changes:
+            # Settled again after a commit whose outcome was unknown.
+            there = [o for o in outcomes if any(e.key in snapshot.fragments for e in o.outputs)]
+            installed.update(outcome.compaction_id for outcome in there)
+            standing[:] = [o for o in outcomes if self._stands(o, snapshot)]
+            if not standing:
+                raise _NothingToDoError
+            compactions = [self._running[o.compaction_id][0] for o in standing]
+            inputs = [entry for c in compactions for entry in c.spec.inputs]
+            seconds = sum(o.report.seconds for o in standing if o.report)
+            return Changes(
+                Operation.COMPACT,
+                adds=tuple(entry for o in standing for entry in o.outputs),
+                removes=tuple(entry.key for entry in inputs),
+                releases=tuple(o.compaction_id for o in standing),
+                work=Work(sum(entry.raw_bytes for entry in inputs), seconds),
+            )
+
+        self._commit_unless_nothing(prepare)
+        return installed.union(outcome.compaction_id for outcome in standing)
+
+    def _stands(self, outcome: Outcome, snapshot: Snapshot) -> bool:
+        compaction, _ = self._running[outcome.compaction_id]
+        return (
+            outcome.compaction_id in snapshot.claims
+            and compaction.base_version >= snapshot.fence
+            and all(snapshot.fragments.get(e.key) == e for e in compaction.spec.inputs)
+        )
+
+    def _settle_failure(self, outcome: Outcome) -> Settled:
+        compaction, _ = self._running[outcome.compaction_id]
+        inputs = tuple(entry.key for entry in compaction.spec.inputs)
+        self._attempts[inputs] = attempts = self._attempts.get(inputs, 0) + 1
+        reason = outcome.failure or ""
+        quarantined: tuple[str, ...] = ()
+        if attempts >= self._settings.max_attempts:
+            if outcome.is_transient:
+                self._avoided.update(dict.fromkeys(inputs, reason))
+            else:
+                quarantined = (outcome.culprit,) if outcome.culprit else inputs
+        is_void = not self._release([outcome.compaction_id], quarantined, reason)
+        return self._settled(outcome, is_void=is_void, quarantined=() if is_void else quarantined)
+
+    def _release(self, ids: Sequence[str], quarantined: Sequence[str], reason: str) -> bool:
+        """Whether any of the claims still stood."""
+
+        def prepare(snapshot: Snapshot) -> Changes:
+            standing = tuple(i for i in ids if i in snapshot.claims)
+            if not standing:
+                raise _NothingToDoError
+            now = self._log.clock.now_unix_ms()
+            return Changes(
+                Operation.QUARANTINE if quarantined else Operation.CLAIM,
+                releases=standing,
+                quarantines=tuple(
+                    Quarantine(key, reason, now) for key in quarantined if key in snapshot.fragments
+                ),
+            )
+
+        return self._commit_unless_nothing(prepare)
+
+    def _settled(
+        self, outcome: Outcome, *, is_void: bool, quarantined: tuple[str, ...] = ()
+    ) -> Settled:
+        compaction, predicted = self._running.pop(outcome.compaction_id)
+        inputs = tuple(entry.key for entry in compaction.spec.inputs)
+        attempt = self._attempts.get(inputs, 0) + (outcome.failure is None)
+        return Settled(compaction, predicted, outcome, attempt, is_void, quarantined)
+
+    def forgive(self) -> None:
+        """Forgets failures that say nothing about the inputs, for another try."""
+        for inputs in [i for i in self._attempts if any(key in self._avoided for key in i)]:
+            del self._attempts[inputs]
+        self._avoided.clear()
+
+    # --- claims ---
+
+    def prolong(self) -> None:
+        """Renews the claims of what runs, once half of their time is over. Lost ones stay lost."""
+        left_ms = self._claims_until_ms - self._log.clock.now_unix_ms()
+        if self._running and left_ms * 2 < self._settings.claim_seconds * 1000:
+
+            def prepare(snapshot: Snapshot) -> Changes:
+                standing = [
+                    c for c, _ in self._running.values() if c.compaction_id in snapshot.claims
+                ]
+                if not standing:
+                    raise _NothingToDoError
+                return Changes(Operation.CLAIM, claims=tuple(map(self._as_claim, standing)))
+
+            self._commit_unless_nothing(prepare)
+
+    def give_up(self) -> None:
+        """Frees what is claimed and has not been settled, for others to take at once."""
+        ids = list(self._running)
+        self._running.clear()
+        if ids:
+            self._release(ids, (), "")
+
+    def _commit_unless_nothing(self, prepare: Callable[[Snapshot], Changes]) -> bool:
+        try:
+            self._log.commit(prepare)
+        except _NothingToDoError:
+            return False
+        return True
+
+
+def _moved(move: Move) -> list[FragmentEntry]:
+    return [replace(entry, level=move.output_level) for entry in move.entries]

@@ -1,0 +1,111 @@
+"""Compaction debt: how far compactions lag behind writers, and what writers should do about it.
+
+The model is RocksDB's write stall conditions: runs at level 0, and bytes waiting for compaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from compactor.config import Policy
+from compactor.table.snapshot import Snapshot
+
+SLOW_SCORE: Final = 0.5
+
+
+class Pressure(StrEnum):
+    HEALTHY = "healthy"
+    SLOW = "slow"
+    """Writers should pause between commits."""
+    STOP = "stop"
+    """Writers should wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """At score 1 writers should stop, from `SLOW_SCORE` on they should slow down."""
+
+    score: float
+    level0_runs: int
+    """Of the time window that has most."""
+    pending_bytes: int
+    """To be written until every level is within its target."""
+
+    @property
+    def pressure(self) -> Pressure:
+        if self.score >= 1:
+            return Pressure.STOP
+        return Pressure.SLOW if self.score >= SLOW_SCORE else Pressure.HEALTHY
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "pressure": str(self.pressure),
+            "score": round(self.score, 4),
+            "level0_runs": self.level0_runs,
+            "pending_bytes": self.pending_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """As much of one time window's tree as debt depends on."""
+
+    level0_runs: int
+    level_bytes: Mapping[int, int]
+
+
+def shapes(snapshot: Snapshot) -> list[Shape]:
+    """Of all windows. By sums over columns, so that writers of large tables can afford to ask."""
+    table = snapshot.fragments.table().select(["window", "level", "run", "size_bytes"])
+    sums = table.group_by(["window", "level"]).aggregate(
+        [("size_bytes", "sum"), ("run", "count_distinct")]
+    )
+    windows: dict[int | None, dict[int, dict[str, int]]] = {}
+    for row in sums.to_pylist():
+        windows.setdefault(row["window"], {})[row["level"]] = row
+    return [
+        Shape(
+            levels[0]["run_count_distinct"] if 0 in levels else 0,
+            {level: row["size_bytes_sum"] for level, row in levels.items()},
+        )
+        for levels in windows.values()
+    ]
+
+
+def compaction_debt(shapes: Iterable[Shape], policy: Policy) -> Debt:
+    """The debt of a table, over all its time windows."""
+    shapes = list(shapes)
+    runs = max((shape.level0_runs for shape in shapes), default=0)
+    pending = sum(_pending_bytes(shape, policy) for shape in shapes)
+    return Debt(_score(runs, pending, policy), runs, pending)
+
+
+def debt_of(snapshot: Snapshot, policy: Policy) -> Debt:
+    """The debt of a table at one version."""
+    return compaction_debt(shapes(snapshot), policy)
+
+
+def _score(runs: int, pending: int, policy: Policy) -> float:
+    # Linear on both sides of `slow_runs`, so that it stands for SLOW_SCORE.
+    slow, stop = policy.slow_runs, policy.stop_runs
+    if runs < slow:
+        by_runs = SLOW_SCORE * runs / slow
+    else:
+        by_runs = SLOW_SCORE + (1 - SLOW_SCORE) * (runs - slow) / max(1, stop - slow)
+    return max(by_runs, pending / policy.stop_pending_bytes)
+
+
+def _pending_bytes(shape: Shape, policy: Policy) -> int:
+    size = shape.level_bytes
+    pending = 0
+    if shape.level0_runs >= policy.level0_trigger_runs:
+        pending += size[0] + min(size.get(1, 0), size[0])
+    for level in sorted(size):
+        excess = size[level] - policy.level_target_bytes(level) if level else 0
+        if excess > 0:
+            fan_out = size.get(level + 1, 0) / size[level]
+            pending += round(excess * (1 + fan_out))
+    return pending

@@ -1,0 +1,114 @@
+"""A plan in the making: keeps track of what is taken, and turns groups of fragments into specs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from compactor.planner.limits import Limits
+from compactor.planner.spec import CompactionPlan, CompactionSpec, Move
+from compactor.planner.tree import DisjointRanges, Item, Range, Run, Tree, hull, sorted_runs
+from format.keys import Bound
+
+MAX_CUT_KEYS: Final = 256
+
+
+class Draft:
+    """Specs, moves and obstacles of one tree. A group that meets an obstacle is left for a later plan."""
+
+    def __init__(self, tree: Tree, limits: Limits) -> None:
+        self._tree = tree
+        self._limits = limits
+        self._specs: list[CompactionSpec] = []
+        self._moves: list[Move] = []
+        self._blocked: list[str] = []
+        self._taken: set[str] = set()
+        self._ranges: dict[int, DisjointRanges] = {}
+
+    def plan(self) -> CompactionPlan:
+        return CompactionPlan(tuple(self._specs), tuple(self._moves), blocked=tuple(self._blocked))
+
+    def is_free(self, item: Item) -> bool:
+        return self._tree.is_free(item) and item.entry.key not in self._taken
+
+    def merge(
+        self, items: Sequence[Item], output_level: int, *, reason: str, priority: float
+    ) -> bool:
+        """One spec, if nothing stands in its way; whether it was taken."""
+        if not self._reserve(items, output_level, reason):
+            return False
+        inputs = sorted((item.entry for item in items), key=lambda entry: entry.age)
+        cut_keys = self._cut_keys(hull(items), output_level)
+        self._specs.append(CompactionSpec(tuple(inputs), output_level, reason, priority, cut_keys))
+        return True
+
+    def move(self, items: Sequence[Item], output_level: int, *, reason: str) -> bool:
+        """A change of level alone, if nothing stands in its way."""
+        if not self._reserve(items, output_level, reason):
+            return False
+        self._moves.append(Move(tuple(item.entry for item in items), output_level, reason))
+        return True
+
+    def merge_in_passes(
+        self, items: Sequence[Item], output_level: int, *, reason: str, priority: float
+    ) -> None:
+        """One spec for all; or, if that is too much for a task, merges within level 0 before.
+
+        Only neighbours in age may be merged first: rows of equal keys keep their order then. A run is
+        never divided, for the same reason; a part takes at least two, so that every pass leaves fewer.
+        """
+        runs = sorted_runs(items)
+        # While a pass runs, the next one waits: begun early, it would merge unequal parts.
+        taken = [item.entry.key for item in items if item.entry.key in self._tree.taken]
+        if taken:
+            self.block(f"{reason}: {taken[0]} is being compacted")
+            return
+        if self._limits.fits(runs):
+            self.merge(items, output_level, reason=reason, priority=priority)
+            return
+        young = [run for run in runs if run.items[0].entry.level == 0]
+        chunks = [c for c in self._limits.chunks(young, self._limits.max_fan_in) if len(c) > 1]
+        if not chunks:
+            # One run of level 0 at most, over many fragments: nothing would make it less.
+            self.merge(items, output_level, reason=reason, priority=priority)
+        for chunk in chunks:
+            part = [item for run in chunk for item in run.items]
+            self.merge(part, 0, reason=f"{reason}, in passes", priority=priority)
+
+    def merge_runs(self, runs: Sequence[Run], *, reason: str, priority: float) -> bool:
+        """Merges runs of level 0 into one of level 0."""
+        items = [item for run in runs for item in run.items]
+        return self.merge(items, 0, reason=reason, priority=priority)
+
+    def block(self, line: str) -> None:
+        self._blocked.append(line)
+
+    def _reserve(self, items: Sequence[Item], output_level: int, reason: str) -> bool:
+        keys = hull(items)
+        for item in items:
+            key = item.entry.key
+            if key in self._tree.quarantined:
+                self.block(f"{reason}: {key} is in quarantine")
+                return False
+            if key in self._tree.taken:
+                self.block(f"{reason}: {key} is being compacted")
+                return False
+            if key in self._taken:
+                return False
+        ours = self._ranges.setdefault(output_level, DisjointRanges())
+        if output_level and not ours.has_room(keys):
+            return False
+        if not self._tree.may_output(keys, output_level):
+            self.block(f"{reason}: another compaction fills that range of level {output_level}")
+            return False
+        self._taken.update(item.entry.key for item in items)
+        if output_level:
+            ours.add(keys)
+        return True
+
+    def _cut_keys(self, keys: Range, output_level: int) -> tuple[Bound, ...]:
+        """First keys of the fragments that outputs will have to be merged with later."""
+        below = self._tree.level(output_level + 1)
+        inside = below.items[below.overlapping(keys)][1:]
+        step = -(-len(inside) // MAX_CUT_KEYS) or 1
+        return tuple(item.entry.first_key for item in inside[::step])

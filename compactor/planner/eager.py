@@ -1,0 +1,61 @@
+"""Strategies that leave nothing for later: merge all that overlaps, or make one sorted run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compactor.planner.draft import Draft
+from compactor.planner.limits import Limits
+from compactor.planner.spec import CompactionPlan
+from compactor.planner.tree import Item, Tree, components, sorted_runs
+
+
+def plan_overlapping(tree: Tree, limits: Limits) -> CompactionPlan:
+    """Merges every group of overlapping fragments; leaves the rest alone.
+
+    Outputs overlap nothing, or are fewer runs than before: plans run out.
+    """
+    draft = Draft(tree, limits)
+    for group in components(tree.items()):
+        runs = len(sorted_runs(group))
+        if runs > 1:
+            draft.merge_in_passes(
+                group,
+                max(1, *(item.entry.level for item in group)),
+                reason=f"{len(group)} fragments of {runs} runs overlap",
+                priority=float(runs),
+            )
+    return draft.plan()
+
+
+def plan_full(tree: Tree, limits: Limits) -> CompactionPlan:
+    """Makes the tree one sorted run: overlapping groups, and small neighbours together."""
+    draft = Draft(tree, limits)
+    bottom = max(1, tree.deepest)
+    groups = join_small_neighbours(components(tree.items()), limits.target_fragment_bytes)
+    for group in groups:
+        if len(group) > 1:
+            draft.merge_in_passes(
+                group,
+                bottom,
+                reason=f"full: {len(group)} fragments into one sorted run",
+                priority=float(len(group)),
+            )
+        elif group[0].entry.level != bottom:
+            draft.move(group, bottom, reason="full: overlaps nothing")
+    return draft.plan()
+
+
+def join_small_neighbours(groups: Sequence[Sequence[Item]], target_bytes: int) -> list[list[Item]]:
+    """Neighbouring groups put together while they stay within `target_bytes`."""
+    joined: list[list[Item]] = []
+    size = 0
+    for group in groups:
+        group_bytes = sum(item.entry.size_bytes for item in group)
+        if joined and size + group_bytes <= target_bytes:
+            joined[-1].extend(group)
+            size += group_bytes
+        else:
+            joined.append(list(group))
+            size = group_bytes
+    return joined

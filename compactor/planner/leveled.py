@@ -1,0 +1,234 @@
+"""The lazy strategy: size-tiered while data is young, leveled by key range when it is older.
+
+Level 0 holds sorted runs that overlap. Runs of like size that are neighbours in age are merged into a
+larger run (size-tiered). Where level 0 is large beside what it overlaps of level 1, it is merged into
+that ("push"). A level above its target gives fragments to the next, those first that overlap least there.
+What overlaps nothing on its way down moves without being rewritten.
+
+Ideas: size-tiered and leveled compaction of LSM trees (O'Neil et al. 1996; RocksDB's universal and leveled
+styles, its smallest-overlap pick and its cuts at boundaries of the level below), lazy leveling
+(Dostoevsky, Dayan and Idreos 2018).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+from compactor.config import Policy, Strategy
+from compactor.planner.draft import Draft
+from compactor.planner.limits import Limits
+from compactor.planner.spec import CompactionPlan
+from compactor.planner.tree import Item, Range, Run, SortedLevel, Tree, components
+
+_SMALL_RUN_SHARE = 16
+"""A newest run smaller than this part of level 0 stays young when the rest is pushed."""
+_MIN_PUSH_SHARE = 4
+"""Less than this part of a full fragment stays young: deeper levels have no small fragments."""
+
+
+def plan_leveled(tree: Tree, policy: Policy, limits: Limits) -> CompactionPlan:
+    """What is due under the policy. A tree nobody writes to comes to an end of plans."""
+    draft = Draft(tree, limits)
+    leveled = _Leveled(tree, policy, limits, draft)
+    is_pushed = False
+    if policy.strategy is Strategy.LEVELED:
+        is_pushed = leveled.push_and_drain()
+    if not is_pushed:
+        leveled.merge_tiers()
+    return draft.plan()
+
+
+class _Leveled:
+    def __init__(self, tree: Tree, policy: Policy, limits: Limits, draft: Draft) -> None:
+        self._tree = tree
+        self._policy = policy
+        self._limits = limits
+        self._draft = draft
+        self._runs = tree.runs()
+
+    def push_and_drain(self) -> bool:
+        """Whether anything of level 0 is pushed. The level most in need chooses first."""
+        scores = {0: self._level0_score()}
+        for level in range(1, self._tree.deepest + 1):
+            score = self._tree.level_bytes(level) / self._policy.level_target_bytes(level)
+            if score > 1:
+                scores[level] = score
+        is_pushed = False
+        for level in sorted(scores, key=lambda level: -scores[level]):
+            if level == 0:
+                is_pushed = self._push_level0()
+            else:
+                self._drain(level, scores[level])
+        return is_pushed
+
+    # --- level 0 into level 1 ---
+
+    def _level0_score(self) -> float:
+        by_bytes = self._tree.level_bytes(0) / self._policy.level1_target_bytes
+        return max(len(self._runs) / self._policy.level0_trigger_runs, by_bytes)
+
+    def _push_level0(self) -> bool:
+        score = self._level0_score()
+        if score < 1:
+            return False
+        old = [item for run in self._old_runs() for item in run.items]
+        is_pushed = False
+        for group in _joined(components([*old, *self._tree.level(1).items]), self._limits):
+            young_bytes = _size_bytes(item for item in group if item.entry.level == 0)
+            old_bytes = _size_bytes(group) - young_bytes
+            is_large = _size_bytes(group) * _MIN_PUSH_SHARE >= self._limits.target_fragment_bytes
+            if not is_large or old_bytes > self._policy.push_ratio * young_bytes:
+                continue
+            is_pushed = True
+            if len(group) == 1:
+                self._draft.move(group, 1, reason="level 0: overlaps nothing of level 1")
+                continue
+            self._draft.merge_in_passes(
+                group,
+                1,
+                reason=f"level 0: {len(group)} fragments into level 1",
+                priority=score,
+            )
+        return is_pushed
+
+    def _old_runs(self) -> list[Run]:
+        """The oldest runs in a row that nothing holds, without the small newest ones.
+
+        Only the oldest may go: what lies deeper must be older.
+        """
+        runs = list(itertools.takewhile(self._is_free, self._runs))
+        total = sum(run.size_bytes for run in runs)
+        while len(runs) > 1 and runs[-1].size_bytes * _SMALL_RUN_SHARE < total:
+            total -= runs.pop().size_bytes
+        return runs
+
+    # --- a level into the next ---
+
+    def _drain(self, level: int, score: float) -> None:
+        """Gives on what overlaps least of the next level, until the level is within its target."""
+        excess = self._tree.level_bytes(level) - self._policy.level_target_bytes(level)
+        here, below = self._tree.level(level), self._tree.level(level + 1)
+        overlaps = [below.overlapping(Range(item.lower, item.upper)) for item in here.items]
+        ratios = [
+            below.size_bytes(where) / max(1, item.entry.size_bytes)
+            for item, where in zip(here.items, overlaps, strict=True)
+        ]
+        for index in sorted(range(len(ratios)), key=ratios.__getitem__):
+            if excess <= 0 or 1 + ratios[index] > self._policy.max_rewrite_ratio:
+                return
+            picked = [here.items[i] for i in self._with_riders(here, overlaps, index)]
+            if self._give_on(picked, below.items[overlaps[index]], level, score):
+                excess -= _size_bytes(picked)
+
+    def _with_riders(self, here: SortedLevel, overlaps: Sequence[slice], index: int) -> range:
+        """`index` and those neighbours that overlap only what it overlaps itself: they go for free."""
+        where, first, last = overlaps[index], index, index
+        if where.start == where.stop:
+            return range(index, index + 1)
+
+        def rides(i: int) -> bool:
+            inside = where.start <= overlaps[i].start and overlaps[i].stop <= where.stop
+            return inside and self._draft.is_free(here.items[i])
+
+        while first > 0 and rides(first - 1):
+            first -= 1
+        while last + 1 < len(overlaps) and rides(last + 1):
+            last += 1
+        return range(first, last + 1)
+
+    def _give_on(self, picked: list[Item], below: list[Item], level: int, score: float) -> bool:
+        if not all(self._draft.is_free(item) for item in (*picked, *below)):
+            return False
+        target = level + 1
+        if not below:
+            return self._draft.move(picked, target, reason=f"level {level}: overlaps nothing below")
+        reason = f"level {level}: over its target, {len(below)} fragments of level {target} overlap"
+        return self._draft.merge([*picked, *below], target, reason=reason, priority=score)
+
+    # --- within level 0: size-tiered ---
+
+    def merge_tiers(self) -> None:
+        """Merges neighbours of like size, the smallest first; no run twice."""
+        merged: set[tuple[int, int]] = set()
+        for size_class in sorted({self._size_class(run) for run in self._runs}):
+            free = [
+                run
+                if self._is_free(run)
+                and run.sequence not in merged
+                and self._size_class(run) <= size_class
+                else None
+                for run in self._runs
+            ]
+            for stretch in _stretches(free):
+                for part in _without_giants(stretch):
+                    merged.update(self._merge_stretch(part))
+
+    def _merge_stretch(self, stretch: list[Run]) -> Iterator[tuple[int, int]]:
+        """Sequences of the runs that are merged: those of parts with enough runs."""
+        trigger = self._policy.level0_trigger_runs
+        if len(stretch) < trigger:
+            return
+        # Runs too heavy to merge so many at once are merged by twos.
+        enough = trigger if self._limits.fits(stretch[:trigger]) else 2
+        for chunk in self._limits.chunks(stretch, max(trigger, self._policy.max_merge_runs)):
+            if len(chunk) >= enough and self._draft.merge_runs(
+                chunk,
+                reason=f"level 0: {len(chunk)} neighbouring runs of like size",
+                priority=self._level0_score(),
+            ):
+                yield from (run.sequence for run in chunk)
+
+    def _size_class(self, run: Run) -> int:
+        return int(math.log(max(1, run.size_bytes), self._policy.level0_trigger_runs))
+
+    def _is_free(self, run: Run) -> bool:
+        return all(self._draft.is_free(item) for item in run.items)
+
+
+def _joined(groups: list[list[Item]], limits: Limits) -> Iterator[list[Item]]:
+    """Groups with fragments of level 0, small neighbours put together.
+
+    Never across a group of level 1 alone: outputs would lie over its range.
+    """
+    joined: list[Item] = []
+    for group in groups:
+        has_young = any(item.entry.level == 0 for item in group)
+        size = _size_bytes(joined) + _size_bytes(group)
+        if joined and (not has_young or size > limits.target_fragment_bytes):
+            yield joined
+            joined = []
+        if has_young:
+            joined = [*joined, *group]
+    if joined:
+        yield joined
+
+
+def _stretches(runs: Sequence[Run | None]) -> Iterator[list[Run]]:
+    """Runs between the gaps."""
+    stretch: list[Run] = []
+    for run in [*runs, None]:
+        if run is not None:
+            stretch.append(run)
+        elif stretch:
+            yield stretch
+            stretch = []
+
+
+def _without_giants(stretch: list[Run]) -> Iterator[list[Run]]:
+    """The stretch, divided where one run is larger than all others together: it would be rewritten
+    for little."""
+    if len(stretch) < 2:
+        return
+    sizes = [run.size_bytes for run in stretch]
+    giant = max(range(len(sizes)), key=sizes.__getitem__)
+    if 2 * sizes[giant] <= sum(sizes):
+        yield stretch
+        return
+    yield from _without_giants(stretch[:giant])
+    yield from _without_giants(stretch[giant + 1 :])
+
+
+def _size_bytes(items: Iterator[Item] | Sequence[Item]) -> int:
+    return sum(item.entry.size_bytes for item in items)

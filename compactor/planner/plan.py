@@ -1,0 +1,62 @@
+"""From a snapshot to what should be done. Pure: the caller brings time and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from compactor.config import CompactionSettings, Policy, Strategy
+from compactor.planner.eager import plan_full, plan_overlapping
+from compactor.planner.leveled import plan_leveled
+from compactor.planner.limits import Limits
+from compactor.planner.spec import CompactionPlan, CompactionSpec, Expiry
+from compactor.planner.tree import Tree, forest
+from compactor.table.snapshot import Snapshot
+
+
+def plan_compactions(
+    snapshot: Snapshot, policy: Policy, settings: CompactionSettings, now_unix_ms: int
+) -> CompactionPlan:
+    """What is due on this snapshot; falsy if nothing.
+
+    Claims of the snapshot count as compactions in flight, expired or not. No fragment is taken twice,
+    none in quarantine, none of a time window past retention: those are dropped. Time windows are
+    planned each for itself, so nothing is merged across.
+    """
+    if snapshot.version == 0:
+        return CompactionPlan()
+    windows = snapshot.table.windows
+    trees = forest(snapshot)
+    expired = {window for window in trees if windows and windows.is_expired(window, now_unix_ms)}
+    expiry = Expiry(tuple(i.entry for w in expired for i in trees.pop(w).items()))
+    return replace(plan_trees(trees, policy, settings), expiry=expiry)
+
+
+def plan_trees(
+    trees: Mapping[int | None, Tree], policy: Policy, settings: CompactionSettings
+) -> CompactionPlan:
+    """What is due in each of the trees, by priority over all of them."""
+    limits = Limits.of(settings)
+    plans = [_plan_tree(tree, policy, limits) for tree in trees.values()]
+    return CompactionPlan(
+        specs=by_priority(plans),
+        moves=tuple(move for plan in plans for move in plan.moves),
+        blocked=tuple(line for plan in plans for line in plan.blocked),
+    )
+
+
+def by_priority(plans: Iterable[CompactionPlan]) -> tuple[CompactionSpec, ...]:
+    """The specs of plans of several trees, in the order they should be begun."""
+    specs = [spec for plan in plans for spec in plan.specs]
+    # Small ones first: they are the quickest way to fewer runs.
+    return tuple(sorted(specs, key=lambda spec: (-spec.priority, spec.size_bytes)))
+
+
+def _plan_tree(tree: Tree, policy: Policy, limits: Limits) -> CompactionPlan:
+    match policy.strategy:
+        case Strategy.FULL:
+            return plan_full(tree, limits)
+        case Strategy.OVERLAPPING:
+            return plan_overlapping(tree, limits)
+        case Strategy.LEVELED | Strategy.TIERED:
+            return plan_leveled(tree, policy, limits)

@@ -1,0 +1,91 @@
+"""The Spark session of a process: that of spark-submit, or one of our own."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from compactor.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_MASTER: Final = re.compile(
+    r"local(\[([1-9]\d*|\*)(\s*,\s*[1-9]\d*)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
+)
+
+
+_CONNECT_SLOTS: Final = 16
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit started this process, and so chose master and settings."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def check_master(master: str | None) -> None:
+    """Raises `UsageError` if it is not understood."""
+    if master is not None and not _MASTER.fullmatch(master):
+        raise UsageError(
+            f"--master {master}: not a Spark master; use local[2], local[*], yarn, "
+            "spark://host:port or k8s://https://host:port"
+        )
+
+
+def open_session(master: str | None) -> SparkSession:
+    """The session of this process: that of `spark-submit`, else a new one on `master`.
+
+    Raises `UsageError` where PySpark or Java is missing, or the master is not understood.
+    """
+    check_master(master)
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UsageError(
+            f"Spark is not installed ({error}): pip install 'lsm-compactor[spark]', or run without "
+            "it by --master in-process"
+        ) from error
+    # Workers of a local master must run the interpreter that has this package.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("lsm-compactor")
+    if master is not None:
+        builder = builder.master(master)
+    if not is_submitted():
+        builder = builder.config("spark.ui.enabled", "false").config(
+            "spark.ui.showConsoleProgress", "false"
+        )
+        if "SPARK_CONF_DIR" not in os.environ:
+            os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
+    try:
+        return builder.getOrCreate()
+    except PySparkException as error:
+        raise UsageError(
+            f"Spark did not start on master {master!r}: {first_cause(error)}. It needs Java 17 or "
+            "newer (on Debian: apt-get install openjdk-17-jre-headless)"
+        ) from error
+    except Exception as error:
+        if type(error).__module__.startswith("py4j"):
+            raise UsageError(
+                f"Spark did not start on master {master!r}: {first_cause(error)}"
+            ) from error
+        raise
+
+
+def task_slots(spark: SparkSession) -> int:
+    """Tasks the session runs at a time, as far as it tells: some are added by dynamic allocation."""
+    try:
+        return max(1, spark.sparkContext.defaultParallelism)
+    except Exception:  # noqa: BLE001 - Spark Connect has no context to ask
+        return _CONNECT_SLOTS
+
+
+def first_cause(error: Exception) -> str:
+    """The telling line of an error that may hold pages of Java."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    caused = [line for line in lines if "Error:" in line or "Exception:" in line]
+    return (caused or lines or [type(error).__name__])[-1][:400]

@@ -1,0 +1,97 @@
+"""Checkpoints: the table as of one version in one object, so that opening reads no long log.
+
+Arrow IPC with a column per field of an entry, then 16 bytes of XXH3-128 over all before. The rest of the
+snapshot is JSON in the schema's metadata. Equal snapshots give equal bytes, so it does not matter who
+writes a checkpoint, or how many do.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, Final
+
+import pyarrow as pa
+import xxhash
+
+from compactor.errors import DataError
+from compactor.table.entry_table import SCHEMA, EntryTable
+from compactor.table.fragments import FragmentMap
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot, Totals
+from compactor.table.version import PROTOCOL, Claim, Quarantine
+from format.errors import SchemaError
+
+_DIGEST_BYTES: Final = 16
+_HEADER: Final = b"compactor"
+
+
+def checkpoint_bytes(snapshot: Snapshot) -> bytes:
+    table = snapshot.fragments.table().combine_chunks().sort_by("key")
+    schema = SCHEMA.with_metadata({_HEADER: _text(_header(snapshot)).encode()})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        writer.write_table(table.cast(schema))
+    data: bytes = sink.getvalue().to_pybytes()
+    return data + xxhash.xxh3_128_digest(data)
+
+
+def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
+    """Raises `DataError` naming the checkpoint if it is damaged, or newer than this program."""
+    view = memoryview(data)
+    body, digest = view[:-_DIGEST_BYTES], view[-_DIGEST_BYTES:]
+    try:
+        if xxhash.xxh3_128_digest(body) != digest:
+            raise ValueError("its checksum does not match")
+        table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+        header = json.loads(table.schema.metadata[_HEADER])
+        if header["protocol"] > PROTOCOL:
+            raise DataError(
+                f"{name}: the checkpoint is of protocol {header['protocol']}, this program knows "
+                f"{PROTOCOL}: upgrade it"
+            )
+        return _snapshot(header, table)
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        pa.ArrowException,
+        SchemaError,
+    ) as error:
+        raise DataError(f"{name}: the checkpoint is damaged ({error!r})") from error
+
+
+def _header(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "protocol": PROTOCOL,
+        "version": snapshot.version,
+        "committed_unix_ms": snapshot.committed_unix_ms,
+        "metadata": snapshot.table.to_json(),
+        "claims": [asdict(claim) for claim in snapshot.claims.values()],
+        "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
+        "totals": asdict(snapshot.totals),
+        "fence": snapshot.fence,
+        "oldest": snapshot.oldest,
+    }
+
+
+def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
+    claims = [Claim.from_json(claim) for claim in header["claims"]]
+    quarantine = [Quarantine(**item) for item in header["quarantine"]]
+    return Snapshot(
+        version=header["version"],
+        metadata=TableMetadata.from_json(header["metadata"]),
+        fragments=FragmentMap(EntryTable(table)),
+        claims={claim.compaction_id: claim for claim in claims},
+        quarantine={item.key: item for item in quarantine},
+        totals=Totals(**header["totals"]),
+        fence=header["fence"],
+        oldest=header["oldest"],
+        committed_unix_ms=header["committed_unix_ms"],
+    )
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,247 @@
+"""The commit log: versions created only if absent, so that every change is all or nothing.
+
+A commit ends in one of three ways: committed, conflict (another writer took the version: read on
+and try the next), or unknown (no answer). After an unknown outcome the very same bytes are offered
+again for the very same version: whichever of the two requests lands, the version holds our commit id.
+
+Two rules keep out processes that slept for hours (`vacuum` is the other side of both):
+- what a commit adds must come from an attempt based on a version after the snapshot's fence;
+- old log files are removed in ascending order, so the creation of version n + 1 counts only if version
+  n is still there afterwards: else n + 1 may have been there before, and gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from compactor.clock import Clock, Ids, SystemClock, random_id
+from compactor.errors import (
+    CommitConflictError,
+    DataError,
+    FencedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StoreError,
+    StoreUnreachableError,
+    TableNotFoundError,
+    UnknownOutcomeError,
+)
+from compactor.names import base_version, checkpoint_key, version_key
+from compactor.stores.base import Store
+from compactor.table.checkpoint import checkpoint_bytes
+from compactor.table.history import History
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Version
+
+_MAX_TRIES: Final = 64
+_MAX_WAIT_SECONDS: Final = 2.0
+_CHECKPOINT_VERSIONS: Final = 64
+"""At least so many versions between two checkpoints; more for big tables, see `_is_checkpoint_due`."""
+_MAX_CHECKPOINT_VERSIONS: Final = 1024
+
+log = logging.getLogger(__name__)
+
+Prepare = Callable[[Snapshot], Changes]
+"""Called afresh for every try: checks that the change still makes sense on that snapshot, or raises."""
+
+
+class _LostRaceError(Exception):
+    """Another commit took the version."""
+
+
+class CommitLog:
+    """Versions of one table under `_log/` of its store. Not shared between threads."""
+
+    def __init__(
+        self, store: Store, clock: Clock | None = None, ids: Ids = random_id, *, readers: int = 16
+    ) -> None:
+        self._store = store
+        self._clock = clock or SystemClock()
+        self._ids = ids
+        self.history = History(store, readers)
+        self._latest = Snapshot.empty()
+        self._checkpointed = 0
+        self._changed_since = 0
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    @property
+    def latest(self) -> Snapshot:
+        """The snapshot last seen, without a look at the store."""
+        return self._latest
+
+    def refresh(self) -> Snapshot:
+        """The newest snapshot; version 0 if there is no table. Reads only versions not seen yet."""
+        loaded = self.history.newest(self._latest)
+        if loaded.checkpoint is not None:
+            self._checkpointed, self._changed_since = loaded.checkpoint, 0
+        self._changed_since += loaded.changed
+        self._latest = loaded.snapshot
+        return self._latest
+
+    def current(self) -> Snapshot:
+        """Like `refresh`. Raises `TableNotFoundError` if there is no table."""
+        snapshot = self.refresh()
+        if snapshot.version == 0:
+            raise TableNotFoundError(
+                f"{self._store.url}: no table here; `compactor ingest` creates one"
+            )
+        return snapshot
+
+    def commit(self, prepare: Prepare) -> Snapshot:
+        """Makes a change visible, atomically, on top of the newest version; the snapshot after it.
+
+        Raises what `prepare` raises, `FencedError` for fragments of attempts that a vacuum has moved
+        past, and `CommitConflictError` after too many lost races.
+        """
+        commit_id = self._ids()
+        retrying = Retrying(
+            retry=retry_if_exception_type(_LostRaceError),
+            wait=wait_random_exponential(multiplier=0.01, max=_MAX_WAIT_SECONDS),
+            stop=stop_after_attempt(_MAX_TRIES),
+            sleep=self._clock.sleep,
+            reraise=True,
+        )
+        try:
+            snapshot = retrying(self._try_commit, prepare, commit_id)
+        except _LostRaceError:
+            raise CommitConflictError(
+                f"{self._store.url}: other writers took the next version {_MAX_TRIES} times in a "
+                "row; nothing was changed: try again, with fewer writers at a time"
+            ) from None
+        if self._is_checkpoint_due(snapshot):
+            self.write_checkpoint(snapshot)
+        return snapshot
+
+    def write_checkpoint(self, snapshot: Snapshot) -> bool:
+        """Spares later readers the log up to here; whether there is one now. A failure costs nothing else."""
+        try:
+            self._store.create(checkpoint_key(snapshot.version), checkpoint_bytes(snapshot))
+        except ObjectExistsError:
+            pass
+        except StoreError as error:
+            log.warning("no checkpoint at version %d: %s", snapshot.version, error)
+            return False
+        self._checkpointed, self._changed_since = snapshot.version, 0
+        return True
+
+    def _is_checkpoint_due(self, snapshot: Snapshot) -> bool:
+        # A checkpoint holds all fragments: when a quarter of them changed, writing it costs a few
+        # times what the versions since cost. Readers of a large table read a longer log meanwhile.
+        versions = snapshot.version - self._checkpointed
+        return versions >= _MAX_CHECKPOINT_VERSIONS or (
+            versions >= _CHECKPOINT_VERSIONS and self._changed_since * 4 >= len(snapshot.fragments)
+        )
+
+    def _try_commit(self, prepare: Prepare, commit_id: str) -> Snapshot:
+        snapshot = self.refresh()
+        changes = prepare(snapshot)
+        self._check_fence(snapshot, changes)
+        now = max(self._clock.now_unix_ms(), snapshot.committed_unix_ms)
+        version = Version(snapshot.version + 1, commit_id, now, changes)
+        after = snapshot.apply(version)
+        if not self._publish(version):
+            raise _LostRaceError
+        self._check_log_not_truncated(version)
+        self._latest = after
+        self._changed_since += len(changes.adds) + len(changes.removes)
+        return after
+
+    def _check_fence(self, snapshot: Snapshot, changes: Changes) -> None:
+        removed = set(changes.removes)
+        for entry in changes.adds:
+            base = base_version(entry.key) or 0
+            if entry.key not in removed and base < snapshot.fence:
+                raise FencedError(
+                    f"{self._store.url}: this work began at version {base} of the "
+                    f"table and took so long that a vacuum has moved past it (to {snapshot.fence}): "
+                    "nothing was changed; run it again, or vacuum with a longer --grace"
+                )
+
+    def _publish(self, version: Version) -> bool:
+        """Whether the version is ours now. False: somebody else's.
+
+        Raises `UnknownOutcomeError` if a request was sent and neither its answer nor the log could be
+        read: whatever failed last, the commit may stand.
+        """
+        key, data = version_key(version.number), version.to_bytes()
+        unknown = False
+
+        def create() -> None:
+            nonlocal unknown
+            try:
+                self._store.create(key, data)
+            except UnknownOutcomeError:
+                unknown = True
+                raise
+
+        def is_worth_another_try(error: BaseException) -> bool:
+            return isinstance(error, UnknownOutcomeError) or (
+                unknown and isinstance(error, StoreUnreachableError)
+            )
+
+        try:
+            try:
+                self._patiently(is_worth_another_try)(create)
+            except ObjectExistsError:
+                # An earlier try of ours may have landed although its answer was lost.
+                return unknown and self.history.read(version.number).commit_id == version.commit_id
+        except (StoreError, DataError) as error:
+            if not unknown:
+                raise
+            raise self._unknown(version, f"its answer was lost and then: {error}") from error
+        return True
+
+    def _check_log_not_truncated(self, version: Version) -> None:
+        """Raises `UnknownOutcomeError` if the version may be one that had been removed before."""
+        before = version.number - 1
+
+        def look() -> bool:
+            if before == 0:
+                return not self.history.has_checkpoint()
+            try:
+                self._store.head(version_key(before))
+            except ObjectNotFoundError:
+                return False
+            return True
+
+        try:
+            genuine = self._patiently(lambda e: isinstance(e, StoreUnreachableError))(look)
+        except StoreError as error:
+            raise self._unknown(version, f"and then: {error}") from error
+        if not genuine:
+            raise self._unknown(
+                version, "this process stood still for so long that the log was vacuumed meanwhile"
+            )
+
+    def _patiently(self, is_worth_another_try: Callable[[BaseException], bool]) -> Retrying:
+        return Retrying(
+            retry=retry_if_exception(is_worth_another_try),
+            wait=wait_random_exponential(multiplier=0.1, max=_MAX_WAIT_SECONDS),
+            stop=stop_after_attempt(8),
+            sleep=self._clock.sleep,
+            reraise=True,
+        )
+
+    def _unknown(self, version: Version, cause: str) -> UnknownOutcomeError:
+        return UnknownOutcomeError(
+            f"{self._store.url}: version {version.number} may be committed (commit id "
+            f"{version.commit_id}), {cause}. Look at the table (`compactor inspect`) before you try "
+            "again"
+        )

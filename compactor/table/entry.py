@@ -1,0 +1,196 @@
+"""A live fragment, as the log knows it. Pure values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Self
+
+from compactor.names import is_fragment_key
+from format.footer import Footer
+from format.keys import Bound
+
+
+class ColumnBytes(NamedTuple):
+    """Bytes of one column of a fragment."""
+
+    raw: int
+    stored: int
+
+
+class LazyColumns(Mapping[str, ColumnBytes]):
+    """The columns of an entry read from a checkpoint: few are ever asked for, so text until then."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def _columns(self) -> dict[str, ColumnBytes]:
+        return {name: ColumnBytes(*sizes) for name, sizes in json.loads(self.text).items()}
+
+    def __getitem__(self, name: str) -> ColumnBytes:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        return repr(self._columns)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentEntry:
+    """A live fragment, as the log knows it without opening it."""
+
+    key: str
+    level: int
+    run: str
+    """The sorted run it belongs to: fragments of one run are disjoint."""
+    sequence: tuple[int, int]
+    """The version and position at which its oldest rows came in."""
+    rows: int
+    size_bytes: int
+    row_hash: int
+    first_key: Bound
+    last_key: Bound
+    row_groups: int
+    peak_chunk_bytes: int
+    """Raw bytes of its heaviest chunk: what a merge holds of it at a time."""
+    peak_row_bytes: int
+    """Raw bytes a row in the chunk where that is greatest."""
+    columns: Mapping[str, ColumnBytes] = field(default_factory=dict)
+    window: int | None = None
+    """The time window of all its rows; None in a table without windows, and for rows without a time."""
+
+    @property
+    def age(self) -> tuple[int, tuple[int, int], str]:
+        """Orders fragments that share keys from oldest to newest.
+
+        The LSM invariant: what lies deeper is older; level 0 is ordered by ingestion.
+        """
+        return -self.level, self.sequence, self.key
+
+    @property
+    def sorted_run(self) -> str:
+        """Fragments that share it are disjoint: a run of level 0, or a deeper level of one window."""
+        return f"{self.window}/{self.level}" if self.level else self.run
+
+    @property
+    def raw_bytes(self) -> int:
+        """Decoded size: what a merge has to go through."""
+        return sum(column.raw for column in self.columns.values())
+
+    @classmethod
+    def from_footer(
+        cls,
+        key: str,
+        footer: Footer,
+        *,
+        size_bytes: int,
+        level: int,
+        run: str,
+        window: int | None = None,
+    ) -> Self:
+        """The entry of a fragment just written; its sequence is set when it is committed."""
+        chunks = [
+            (chunk.raw_bytes, group.rows)
+            for column in footer.columns.values()
+            for chunk, group in zip(column, footer.row_groups, strict=True)
+        ]
+        groups = footer.row_groups
+        return cls(
+            key=key,
+            level=level,
+            run=run,
+            sequence=(0, 0),
+            rows=footer.rows,
+            size_bytes=size_bytes,
+            row_hash=footer.row_hash,
+            first_key=groups[0].first_key if groups else (),
+            last_key=groups[-1].last_key if groups else (),
+            row_groups=len(groups),
+            peak_chunk_bytes=max((raw for raw, _ in chunks), default=0),
+            peak_row_bytes=max((-(-raw // rows) for raw, rows in chunks), default=0),
+            columns={
+                name: ColumnBytes(
+                    sum(chunk.raw_bytes for chunk in column),
+                    sum(chunk.stored_bytes for chunk in column),
+                )
+                for name, column in footer.columns.items()
+            },
+            window=window,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "level": self.level,
+            "run": self.run,
+            "sequence": list(self.sequence),
+            "rows": self.rows,
+            "size_bytes": self.size_bytes,
+            "row_hash": f"{self.row_hash:016x}",
+            "first_key": list(self.first_key),
+            "last_key": list(self.last_key),
+            "row_groups": self.row_groups,
+            "peak_chunk_bytes": self.peak_chunk_bytes,
+            "peak_row_bytes": self.peak_row_bytes,
+            "columns": {name: [c.raw, c.stored] for name, c in self.columns.items()},
+            "window": self.window,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Raises KeyError, TypeError or ValueError for what `to_json` does not make."""
+        _check_types(value)
+        return cls(
+            key=value["key"],
+            level=value["level"],
+            run=value["run"],
+            sequence=(value["sequence"][0], value["sequence"][1]),
+            rows=value["rows"],
+            size_bytes=value["size_bytes"],
+            row_hash=int(value["row_hash"], 16),
+            first_key=tuple(value["first_key"]),
+            last_key=tuple(value["last_key"]),
+            row_groups=value["row_groups"],
+            peak_chunk_bytes=value["peak_chunk_bytes"],
+            peak_row_bytes=value["peak_row_bytes"],
+            columns={name: ColumnBytes(*sizes) for name, sizes in value["columns"].items()},
+            window=value.get("window"),
+        )
+
+
+_INTEGERS: Final = (
+    "level",
+    "rows",
+    "size_bytes",
+    "row_groups",
+    "peak_chunk_bytes",
+    "peak_row_bytes",
+)
+
+
+def _check_types(value: Mapping[str, Any]) -> None:
+    integers = [*(value[name] for name in _INTEGERS), *value["sequence"]]
+    integers += [size for sizes in value["columns"].values() for size in sizes]
+    if not all(type(number) is int and number >= 0 for number in integers):
+        raise TypeError("a number of a fragment entry is not one")
+    if not isinstance(value["run"], str) or not is_fragment_key(value["key"]):
+        raise ValueError(f"{value['key']!r} is no fragment's name")
+    if not isinstance(value["first_key"], list) or not isinstance(value["last_key"], list):
+        raise TypeError("a key bound is not a list")
+    if value.get("window") is not None and type(value["window"]) is not int:
+        raise TypeError("a window is not a number")
+
+
+def with_sequence(
+    entries: Iterable[FragmentEntry], sequence: tuple[int, int]
+) -> list[FragmentEntry]:
+    """The entries as of one age, for rewrites of older rows."""
+    return [replace(entry, sequence=sequence) for entry in entries]

@@ -1,0 +1,125 @@
+"""Entries as an Arrow table, a column per field: what a checkpoint holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from compactor.table.entry import ColumnBytes, FragmentEntry, LazyColumns
+
+SCHEMA: Final = pa.schema(
+    [
+        ("key", pa.string()),
+        ("level", pa.int32()),
+        ("run", pa.string()),
+        ("sequence_version", pa.int64()),
+        ("sequence_position", pa.int64()),
+        ("rows", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("row_hash", pa.uint64()),
+        ("first_key", pa.string()),
+        ("last_key", pa.string()),
+        ("row_groups", pa.int64()),
+        ("peak_chunk_bytes", pa.int64()),
+        ("peak_row_bytes", pa.int64()),
+        ("columns", pa.string()),
+        ("window", pa.int64()),
+    ]
+)
+
+
+class EntryTable:
+    """Entries by row number, made when asked for and kept."""
+
+    def __init__(self, table: pa.Table) -> None:
+        """Raises `pa.ArrowInvalid` for a table of another schema."""
+        if table.schema.remove_metadata() != SCHEMA:
+            raise pa.ArrowInvalid(f"its columns are {table.schema.names}")
+        self.table = table
+        self._made: dict[int, FragmentEntry] = {}
+
+    @classmethod
+    def of(cls, entries: Sequence[FragmentEntry]) -> EntryTable:
+        columns: dict[str, list[Any]] = {
+            "key": [e.key for e in entries],
+            "level": [e.level for e in entries],
+            "run": [e.run for e in entries],
+            "sequence_version": [e.sequence[0] for e in entries],
+            "sequence_position": [e.sequence[1] for e in entries],
+            "rows": [e.rows for e in entries],
+            "size_bytes": [e.size_bytes for e in entries],
+            "row_hash": [e.row_hash for e in entries],
+            "first_key": [_text(e.first_key) for e in entries],
+            "last_key": [_text(e.last_key) for e in entries],
+            "row_groups": [e.row_groups for e in entries],
+            "peak_chunk_bytes": [e.peak_chunk_bytes for e in entries],
+            "peak_row_bytes": [e.peak_row_bytes for e in entries],
+            "columns": [_columns_text(e) for e in entries],
+            "window": [e.window for e in entries],
+        }
+        return cls(pa.table(columns, schema=SCHEMA))
+
+    def keys(self) -> list[str]:
+        keys: list[str] = self.table.column("key").to_pylist()
+        return keys
+
+    def entries(self, rows: Sequence[int]) -> list[FragmentEntry]:
+        missing = [row for row in rows if row not in self._made]
+        if missing:
+            part = self.table
+            if len(missing) < part.num_rows:
+                part = part.take(pa.array(missing, pa.int64()))
+            self._made.update(zip(missing, _entries(part), strict=True))
+        return [self._made[row] for row in rows]
+
+
+def _entries(table: pa.Table) -> list[FragmentEntry]:
+    columns = [table.column(name).to_pylist() for name in SCHEMA.names]
+    return [
+        FragmentEntry(
+            key,
+            level,
+            run,
+            (version, position),
+            count,
+            size_bytes,
+            row_hash,
+            tuple(json.loads(first_key)),
+            tuple(json.loads(last_key)),
+            row_groups,
+            peak_chunk_bytes,
+            peak_row_bytes,
+            LazyColumns(text),
+            window,
+        )
+        for (
+            key,
+            level,
+            run,
+            version,
+            position,
+            count,
+            size_bytes,
+            row_hash,
+            first_key,
+            last_key,
+            row_groups,
+            peak_chunk_bytes,
+            peak_row_bytes,
+            text,
+            window,
+        ) in zip(*columns, strict=True)
+    ]
+
+
+def _columns_text(entry: FragmentEntry) -> str:
+    if isinstance(entry.columns, LazyColumns):
+        return entry.columns.text
+    return _text({name: list(ColumnBytes(*sizes)) for name, sizes in entry.columns.items()})
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,185 @@
+"""Reading the log: the newest snapshot, any earlier one, versions by time. Writes nothing.
+
+Opening a table takes one listing and one GET for the newest checkpoint, and the log after it: however
+long the history is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.errors import DataError, ObjectNotFoundError, VersionNotFoundError
+from compactor.names import (
+    CHECKPOINT_PREFIX,
+    LOG_PREFIX,
+    checkpoint_key,
+    parse_checkpoint,
+    parse_version,
+    version_key,
+)
+from compactor.stores.base import Store
+from compactor.table.checkpoint import read_checkpoint
+from compactor.table.snapshot import Snapshot, replay
+from compactor.table.version import Version
+
+_MAX_TRIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A snapshot and what reading it took."""
+
+    snapshot: Snapshot
+    checkpoint: int | None = None
+    """The checkpoint it began with; None if it went on from a snapshot known before."""
+    changed: int = 0
+    """Fragments added and removed by the versions read after that."""
+
+
+class _GapError(Exception):
+    """Log files that should follow are not there: a vacuum removed them, or somebody else did."""
+
+
+class History:
+    """Versions and checkpoints of one table."""
+
+    def __init__(self, store: Store, readers: int = 16) -> None:
+        """readers: requests at a time; 1 starts no threads."""
+        self._store = store
+        self._readers = readers
+
+    def read(self, number: int) -> Version:
+        """One version. Raises `ObjectNotFoundError`, `DataError`."""
+        key = version_key(number)
+        version = Version.from_bytes(self._store.read(key), name=f"{self._store.url}/{key}")
+        if version.number != number:
+            raise DataError(f"{self._store.url}/{key}: the log file is of version {version.number}")
+        return version
+
+    def newest(self, known: Snapshot) -> Loaded:
+        """The newest snapshot, by what follows a known one; version 0 if there is no table.
+
+        Raises `DataError` if the log is damaged.
+        """
+        for _ in range(_MAX_TRIES):
+            start = Loaded(known) if known.version else self._from_checkpoint(None)
+            try:
+                return self._follow(start)
+            except _GapError:
+                # A vacuum has passed: what was removed, the newest checkpoint knows.
+                known = Snapshot.empty()
+        raise self._gap()
+
+    def at(self, number: int, newest: Snapshot) -> Snapshot:
+        """The snapshot at an earlier version. Raises `VersionNotFoundError`, `DataError`."""
+        if not newest.oldest <= number <= newest.version:
+            raise VersionNotFoundError(
+                f"{self._store.url}: there is no version {number} to read; versions "
+                f"{newest.oldest} to {newest.version} are kept"
+            )
+        start = self._from_checkpoint(number)
+        try:
+            versions = self.versions(start.snapshot.version + 1, number)
+            return replay(start.snapshot, versions)
+        except ObjectNotFoundError as error:
+            raise DataError(f"{error}: the log file has gone") from error
+
+    def versions(self, first: int, last: int) -> Iterator[Version]:
+        """Versions first..last, in order. Raises `ObjectNotFoundError`, `DataError`."""
+        yield from self._read_all(range(first, last + 1))
+
+    def newest_not_after(self, unix_ms: int, newest: Snapshot) -> int:
+        """The last version committed at that time or before; 0 if the oldest kept is younger.
+
+        Commit times never decrease along the log, so bisecting reads few versions.
+        """
+        if unix_ms >= newest.committed_unix_ms:
+            return newest.version
+        low, high = newest.oldest - 1, newest.version
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.read(middle).committed_unix_ms <= unix_ms:
+                low = middle
+            else:
+                high = middle
+        return low if low >= newest.oldest else 0
+
+    def has_checkpoint(self) -> bool:
+        return next(self._checkpoints(None), None) is not None
+
+    def checkpoint_not_after(self, number: int) -> int | None:
+        """The version of the newest checkpoint at `number` or before."""
+        return next(self._checkpoints(number), None)
+
+    def _checkpoints(self, number: int | None) -> Iterator[int]:
+        """Versions of the checkpoints, newest first, from `number` downwards."""
+        start_after = None if number is None else checkpoint_key(number + 1)
+        for info in self._store.list(CHECKPOINT_PREFIX, start_after=start_after):
+            version = parse_checkpoint(info.key)
+            if version is not None:
+                yield version
+
+    def _from_checkpoint(self, number: int | None) -> Loaded:
+        """The newest checkpoint that can be read, else the beginning of the table."""
+        for version in self._checkpoints(number):
+            key = checkpoint_key(version)
+            try:
+                data = self._store.read(key)
+                snapshot = read_checkpoint(data, name=f"{self._store.url}/{key}")
+            except (DataError, ObjectNotFoundError):
+                continue  # an older one and more of the log say the same
+            return Loaded(snapshot, version)
+        return Loaded(Snapshot.empty(), 0)
+
+    def _follow(self, start: Loaded) -> Loaded:
+        after = start.snapshot.version
+        numbers: list[int] = []
+        for info in self._store.list(LOG_PREFIX, start_after=version_key(after) if after else None):
+            number = parse_version(info.key)
+            if number is None:
+                continue
+            if number != after + len(numbers) + 1:
+                raise _GapError
+            numbers.append(number)
+        changed = 0
+
+        def counted() -> Iterator[Version]:
+            nonlocal changed
+            for version in self._read_all(numbers):
+                changed += len(version.changes.adds) + len(version.changes.removes)
+                yield version
+
+        try:
+            snapshot = replay(start.snapshot, counted())
+        except ObjectNotFoundError as error:
+            raise _GapError from error
+        return Loaded(snapshot, start.checkpoint, changed)
+
+    def _gap(self) -> DataError:
+        damaged = []
+        for version in self._checkpoints(None):
+            key = checkpoint_key(version)
+            try:
+                read_checkpoint(self._store.read(key), name=f"{self._store.url}/{key}")
+            except DataError as error:
+                damaged.append(str(error))
+        missing = self._from_checkpoint(None).snapshot.version + 1
+        listed = self._store.list(LOG_PREFIX, start_after=version_key(missing - 1))
+        there = {parse_version(info.key) for info in listed}
+        while missing in there:
+            missing += 1
+        return DataError(
+            f"{self._store.url}/{version_key(missing)}: the log file is missing, later ones are there"
+            + "".join(f"; {cause}" for cause in damaged)
+            + ": restore the file from a backup"
+        )
+
+    def _read_all(self, numbers: Iterable[int]) -> Iterator[Version]:
+        if self._readers == 1:
+            yield from map(self.read, numbers)
+            return
+        with ThreadPoolExecutor(self._readers) as readers:
+            yield from readers.map(self.read, numbers)

@@ -1,0 +1,84 @@
+"""What all fragments of a table share: schema, sort schema, time windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from compactor.errors import UsageError
+from format.keys import KeyComparator
+from format.schema import SortColumn, SortSchema
+from format.types import schema_from_json, schema_to_json
+
+_UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DAY_SECONDS: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindows:
+    """Fragments hold rows of one window of time each: never merged across, dropped as a whole."""
+
+    column: str
+    """A sort column, so that rows of equal keys are of one window."""
+    window_seconds: int
+    retention_seconds: int | None = None
+    """Windows that ended longer ago are dropped; None keeps all."""
+
+    def is_expired(self, window: int | None, now_unix_ms: int) -> bool:
+        """Whether all rows of the window are past retention. Rows without a time (None) never are."""
+        if window is None or self.retention_seconds is None:
+            return False
+        return (window + 1) * self.window_seconds + self.retention_seconds <= now_unix_ms / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """What all fragments of the table share."""
+
+    schema: pa.Schema
+    sort: SortSchema
+    windows: TimeWindows | None = None
+
+    def comparator(self) -> KeyComparator:
+        return KeyComparator(self.schema, self.sort)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": schema_to_json(self.schema),
+            "sort": [column.to_json() for column in self.sort],
+            "windows": None if self.windows is None else asdict(self.windows),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        windows = value.get("windows")
+        return cls(
+            schema_from_json(value["schema"]),
+            tuple(SortColumn.from_json(column) for column in value["sort"]),
+            None if windows is None else TimeWindows(**windows),
+        )
+
+
+def units_per_window(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> float:
+    """Stored integers of the time column a window is long.
+
+    Raises `UsageError` if the column is no sort column, or not of a timestamp or date type.
+    """
+    if windows.column not in [column.column for column in sort]:
+        raise UsageError(
+            f"time column {windows.column!r} is no sort column: windows need it among them, such as "
+            f"--sort-by ...,{windows.column}"
+        )
+    dtype = schema.field(windows.column).type
+    if pa.types.is_timestamp(dtype):
+        return windows.window_seconds * _UNITS_PER_SECOND[dtype.unit]
+    if pa.types.is_date64(dtype):
+        return windows.window_seconds * 1000
+    if pa.types.is_date32(dtype):
+        return windows.window_seconds / _DAY_SECONDS
+    raise UsageError(
+        f"time column {windows.column!r} is of type {dtype}: windows need a timestamp or a date"
+    )

@@ -1,0 +1,201 @@
+"""The table at one version: live fragments, claims, quarantine, totals. Pure: no store, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from compactor.errors import DataError
+from compactor.table.entry import FragmentEntry
+from compactor.table.fragments import FragmentMap
+from compactor.table.metadata import TableMetadata
+from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all versions so far."""
+
+    ingested_rows: int = 0
+    ingested_bytes: int = 0
+    compactions_bytes: int = 0
+    """Written by compactions."""
+    compactions_raw_bytes: int = 0
+    """Decoded bytes that compactions went through."""
+    compactions_task_seconds: float = 0.0
+    expired_bytes: int = 0
+    """Dropped with whole time windows."""
+
+    @property
+    def write_amplification(self) -> float:
+        """Bytes written for a byte ingested; 1 without any compaction."""
+        written = self.ingested_bytes + self.compactions_bytes
+        return written / self.ingested_bytes if self.ingested_bytes else 1.0
+
+    @property
+    def raw_bytes_per_task_second(self) -> float | None:
+        """How fast compactions of this table went so far; None before the first."""
+        seconds = self.compactions_task_seconds
+        return self.compactions_raw_bytes / seconds if seconds else None
+
+    def after(self, changes: Changes, removed: Iterable[FragmentEntry]) -> Totals:
+        removed_keys = set(changes.removes)
+        added = sum(entry.size_bytes for entry in changes.adds if entry.key not in removed_keys)
+        match changes.operation:
+            case Operation.INGEST:
+                rows = sum(entry.rows for entry in changes.adds)
+                return replace(
+                    self,
+                    ingested_rows=self.ingested_rows + rows,
+                    ingested_bytes=self.ingested_bytes + added,
+                )
+            case Operation.COMPACT:
+                raw, seconds = self.compactions_raw_bytes, self.compactions_task_seconds
+                return replace(
+                    self,
+                    compactions_bytes=self.compactions_bytes + added,
+                    compactions_raw_bytes=raw + (changes.work.raw_bytes if changes.work else 0),
+                    compactions_task_seconds=seconds
+                    + (changes.work.task_seconds if changes.work else 0.0),
+                )
+            case Operation.EXPIRE:
+                dropped = sum(entry.size_bytes for entry in removed)
+                return replace(self, expired_bytes=self.expired_bytes + dropped)
+            case _:
+                return self
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The table at one version. Version 0 is a table that does not exist yet."""
+
+    version: int
+    metadata: TableMetadata | None
+    fragments: FragmentMap
+    """The live ones, by key."""
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    """Decided compactions that stand, by id; expired ones that nobody gave up, too."""
+    quarantine: Mapping[str, Quarantine] = field(default_factory=dict)
+    """Of live fragments, by key."""
+    totals: Totals = field(default_factory=Totals)
+    fence: int = 0
+    """Fragments of attempts based on a version before this one may not be added any more."""
+    oldest: int = 1
+    """The first version that can still be read."""
+    committed_unix_ms: int = 0
+
+    @classmethod
+    def empty(cls) -> Self:
+        return cls(0, None, FragmentMap())
+
+    @property
+    def table(self) -> TableMetadata:
+        """The metadata of a table that exists."""
+        assert self.metadata is not None, "version 0 has no metadata"
+        return self.metadata
+
+    def by_age(self, keys: Iterable[str] | None = None) -> list[FragmentEntry]:
+        """All live fragments, or those named, oldest first: the order among equal keys."""
+        entries = self.fragments.all() if keys is None else [self.fragments[k] for k in keys]
+        return sorted(entries, key=lambda entry: entry.age)
+
+    def expired_claims(self, now_unix_ms: int) -> list[str]:
+        """Ids of claims that anybody may give up who needs what they hold."""
+        return [c.compaction_id for c in self.claims.values() if c.expires_unix_ms <= now_unix_ms]
+
+    def without_claims(self, compaction_ids: Iterable[str]) -> Snapshot:
+        """As if those compactions had been given up."""
+        gone = set(compaction_ids)
+        return replace(self, claims={i: c for i, c in self.claims.items() if i not in gone})
+
+    def apply(self, version: Version) -> Snapshot:
+        """The snapshot after `version`. Raises `DataError` if the log contradicts itself."""
+        return replay(self, [version])
+
+
+def replay(snapshot: Snapshot, versions: Iterable[Version]) -> Snapshot:
+    """The snapshot after all `versions`. Raises `DataError` if the log contradicts itself."""
+    state = _Replay(snapshot)
+    for version in versions:
+        state.apply(version)
+    return state.snapshot()
+
+
+class _Replay:
+    """Mutable state, so that many versions cost what they change and not what the table holds."""
+
+    def __init__(self, start: Snapshot) -> None:
+        self._version = start.version
+        self._fragments = start.fragments.copy()
+        self._values: dict[str, Any] = {
+            "metadata": start.metadata,
+            "totals": start.totals,
+            "fence": start.fence,
+            "oldest": start.oldest,
+            "committed_unix_ms": start.committed_unix_ms,
+        }
+        self._claims = dict(start.claims)
+        self._claim_of = {key: c.compaction_id for c in start.claims.values() for key in c.inputs}
+        self._quarantine = dict(start.quarantine)
+
+    def apply(self, version: Version) -> None:
+        if version.number != self._version + 1:
+            raise DataError(f"version {version.number} follows version {self._version} in the log")
+        self._version = version.number
+        changes = version.changes
+        self._swap(changes)
+        self._decide(changes)
+        values = self._values
+        values["metadata"] = changes.metadata or values["metadata"]
+        if values["metadata"] is None:
+            raise DataError(f"version {version.number} comes before any table metadata")
+        values["fence"] = max(values["fence"], changes.fence or 0)
+        values["oldest"] = max(values["oldest"], changes.oldest or 0)
+        values["committed_unix_ms"] = max(values["committed_unix_ms"], version.committed_unix_ms)
+
+    def _swap(self, changes: Changes) -> None:
+        removed = []
+        for key in changes.removes:
+            entry = self._fragments.pop(key)
+            if entry is None:
+                raise DataError(f"version {self._version} removes {key}, which is not live")
+            removed.append(entry)
+        for entry in changes.adds:
+            if entry.key in self._fragments:
+                raise DataError(f"version {self._version} adds {entry.key}, which is live already")
+            self._fragments.set(entry)
+        gone = set(changes.removes).difference(entry.key for entry in changes.adds)
+        for key in gone:
+            self._quarantine.pop(key, None)
+            # What a claim was made for is no longer there: it is over, whoever made it.
+            self._release(self._claim_of.get(key))
+        self._values["totals"] = self._values["totals"].after(changes, removed)
+
+    def _decide(self, changes: Changes) -> None:
+        for compaction_id in changes.releases:
+            self._release(compaction_id)
+        for claim in changes.claims:
+            self._claims[claim.compaction_id] = claim
+            for key in claim.inputs:
+                self._claim_of[key] = claim.compaction_id
+        for quarantine in changes.quarantines:
+            if quarantine.key in self._fragments:
+                self._quarantine[quarantine.key] = quarantine
+        for key in changes.pardons:
+            self._quarantine.pop(key, None)
+
+    def _release(self, compaction_id: str | None) -> None:
+        claim = self._claims.pop(compaction_id, None) if compaction_id else None
+        for key in claim.inputs if claim else ():
+            if self._claim_of.get(key) == compaction_id:
+                del self._claim_of[key]
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            version=self._version,
+            fragments=self._fragments,
+            claims=self._claims,
+            quarantine=self._quarantine,
+            **self._values,
+        )

@@ -1,0 +1,186 @@
+"""A version: one file of the commit log, what it changes. Pure values and their bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Final, Self
+
+import xxhash
+
+from compactor.errors import DataError
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from format.errors import SchemaError
+
+PROTOCOL: Final = 1
+
+
+class Operation(StrEnum):
+    INGEST = "ingest"
+    COMPACT = "compact"
+    MOVE = "move"
+    """Fragments change their level only: no object is written."""
+    CLAIM = "claim"
+    """Compactions are decided, prolonged or given up."""
+    QUARANTINE = "quarantine"
+    """Fragments are kept from compactions, or let in again."""
+    EXPIRE = "expire"
+    """Whole time windows are dropped."""
+    VACUUM = "vacuum"
+    """The fence is moved, before unreferenced objects are removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A decided compaction. Its outputs can be committed only while the claim stands.
+
+    Until it expires, nobody else plans in its way; afterwards whoever does gives it up in the same
+    commit. So two drivers never work on one fragment, and clocks decide about waste only.
+    """
+
+    compaction_id: str
+    owner: str
+    inputs: tuple[str, ...]
+    output_level: int
+    expires_unix_ms: int
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(
+            value["compaction_id"],
+            value["owner"],
+            tuple(value["inputs"]),
+            value["output_level"],
+            value["expires_unix_ms"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Why a fragment is kept from compactions."""
+
+    key: str
+    reason: str
+    since_unix_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the compactions of a commit cost; the next predictions go by it."""
+
+    raw_bytes: int
+    """Decoded bytes merged."""
+    task_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a commit wants to do to the snapshot it was prepared for."""
+
+    operation: Operation
+    adds: tuple[FragmentEntry, ...] = ()
+    removes: tuple[str, ...] = ()
+    """Keys of fragments that are live no more, or come back in `adds` changed."""
+    metadata: TableMetadata | None = None
+    """Set by the first version and by those that change it."""
+    claims: tuple[Claim, ...] = ()
+    """New ones, and those prolonged."""
+    releases: tuple[str, ...] = ()
+    """Ids of compactions that are over."""
+    quarantines: tuple[Quarantine, ...] = ()
+    pardons: tuple[str, ...] = ()
+    """Keys of fragments let out of quarantine."""
+    fence: int | None = None
+    """Fragments of attempts based on a version before this one may not be added any more."""
+    oldest: int | None = None
+    """Earlier versions can't be read any more."""
+    work: Work | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "operation": str(self.operation),
+            "metadata": None if self.metadata is None else self.metadata.to_json(),
+            "removes": list(self.removes),
+            "adds": [entry.to_json() for entry in self.adds],
+            "claims": [asdict(claim) for claim in self.claims],
+            "releases": list(self.releases),
+            "quarantines": [asdict(quarantine) for quarantine in self.quarantines],
+            "pardons": list(self.pardons),
+            "fence": self.fence,
+            "oldest": self.oldest,
+            "work": None if self.work is None else asdict(self.work),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Raises KeyError, TypeError, ValueError or `SchemaError` for what `to_json` does not make."""
+        metadata, work = value["metadata"], value.get("work")
+        return cls(
+            operation=Operation(value["operation"]),
+            adds=tuple(FragmentEntry.from_json(entry) for entry in value["adds"]),
+            removes=tuple(value["removes"]),
+            metadata=None if metadata is None else TableMetadata.from_json(metadata),
+            claims=tuple(Claim.from_json(claim) for claim in value.get("claims", ())),
+            releases=tuple(value.get("releases", ())),
+            quarantines=tuple(Quarantine(**item) for item in value.get("quarantines", ())),
+            pardons=tuple(value.get("pardons", ())),
+            fence=value.get("fence"),
+            oldest=value.get("oldest"),
+            work=None if work is None else Work(**work),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One file of the commit log."""
+
+    number: int
+    commit_id: str
+    """Unique to one commit, whatever the number of tries: tells our own success from a conflict."""
+    committed_unix_ms: int
+    """By the committer's clock, but never before that of the version before."""
+    changes: Changes
+
+    def to_bytes(self) -> bytes:
+        document = {
+            "protocol": PROTOCOL,
+            "version": self.number,
+            "commit_id": self.commit_id,
+            "committed_unix_ms": self.committed_unix_ms,
+            **self.changes.to_json(),
+        }
+        text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+        return text + b"\n" + xxhash.xxh3_64_hexdigest(text).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, name: str) -> Self:
+        """Raises `DataError` naming the log file if it is damaged, or newer than this program."""
+        text, _, checksum = data.partition(b"\n")
+        try:
+            document = json.loads(text)
+            if document["protocol"] > PROTOCOL:
+                raise DataError(
+                    f"{name}: the table's log is of protocol {document['protocol']}, this program "
+                    f"knows {PROTOCOL}: upgrade it"
+                )
+            if checksum != xxhash.xxh3_64_hexdigest(text).encode() + b"\n":
+                raise ValueError("its checksum does not match")
+            return cls(
+                document["version"],
+                document["commit_id"],
+                document["committed_unix_ms"],
+                Changes.from_json(document),
+            )
+        except (
+            KeyError,
+            IndexError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            RecursionError,
+            SchemaError,
+        ) as error:
+            raise DataError(f"{name}: the log file is damaged ({error!r})") from error

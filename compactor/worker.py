@@ -1,0 +1,262 @@
+"""The loop: decide, run, settle, over one table or several, until nothing is due or until told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from compactor.clock import Clock, SystemClock
+from compactor.config import Policy
+from compactor.driver import Driver, Settled
+from compactor.engine import Engine
+from compactor.errors import CompactorError, TableNotFoundError
+from compactor.job import Compaction, Outcome, total_report
+from compactor.planner.debt import debt_of
+from compactor.planner.estimate import Estimate, total
+from format.errors import FormatError
+
+_MAX_BACKOFF_SECONDS: Final = 60.0
+_ALL: Final = 1 << 30
+_SETTLE_SECONDS: Final = 5.0
+"""How long one wait for outcomes may last: claims are renewed in between."""
+
+
+class Listener(Protocol):
+    """Told what happens, for people and logs."""
+
+    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None: ...
+
+    def settled(self, driver: Driver, settled: Settled) -> None: ...
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
+        """A step of a table failed as a whole, such as when its store is unreachable."""
+        ...
+
+
+class Silent:
+    """A listener that does nothing."""
+
+    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None: ...
+
+    def settled(self, driver: Driver, settled: Settled) -> None: ...
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None: ...
+
+
+@dataclass(slots=True)
+class CompactReport:
+    """What became of the compactions of one table; `to_json` is the CLI's `--json` object."""
+
+    version: int
+    settled: list[Settled] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def done(self) -> list[Settled]:
+        return [s for s in self.settled if s.outcome.failure is None and not s.is_void]
+
+    @property
+    def void(self) -> list[Settled]:
+        return [s for s in self.settled if s.is_void]
+
+    @property
+    def failed(self) -> list[Settled]:
+        """Attempts that failed, of which a later one may have succeeded."""
+        return [s for s in self.settled if s.outcome.failure is not None and not s.is_void]
+
+    @property
+    def lost(self) -> list[Settled]:
+        """The last failed attempt of each compaction that never succeeded."""
+        done = {key for s in self.done for key in _inputs(s)}
+        last = {_inputs(s): s for s in self.failed if not done.issuperset(_inputs(s))}
+        return list(last.values())
+
+    @property
+    def predicted(self) -> Estimate:
+        return total(s.predicted for s in self.done)
+
+    def to_json(self) -> dict[str, Any]:
+        reports = [s.outcome.report for s in self.done if s.outcome.report is not None]
+        return {
+            "version": self.version,
+            "tasks": len(self.done),
+            "input_fragments": sum(len(s.compaction.spec.inputs) for s in self.done),
+            "output_fragments": sum(len(s.outcome.outputs) for s in self.done),
+            **total_report(reports),
+            "seconds": round(self.seconds, 3),
+            "predicted": self.predicted.to_json(),
+            "void": len(self.void),
+            "failures": [_failure_json(s) for s in self.failed],
+        }
+
+
+def _inputs(settled: Settled) -> tuple[str, ...]:
+    return tuple(entry.key for entry in settled.compaction.spec.inputs)
+
+
+def _failure_json(settled: Settled) -> dict[str, Any]:
+    return {
+        "compaction_id": settled.compaction.compaction_id,
+        "inputs": list(_inputs(settled)),
+        "reason": settled.outcome.failure,
+        "quarantined": list(settled.quarantined),
+    }
+
+
+@dataclass(slots=True)
+class _Table:
+    """A driver and how its table fares."""
+
+    driver: Driver
+    unsettled: list[Outcome] = field(default_factory=list)
+    """Ended, but the log could not be reached since."""
+    failures: int = 0
+    """In a row."""
+    not_before_ms: int = 0
+    debt_at: tuple[int, float] = (-1, 0.0)
+
+    def debt_score(self, policy: Policy) -> float:
+        """Worked out once a version."""
+        snapshot = self.driver.log.latest
+        if self.debt_at[0] != snapshot.version:
+            self.debt_at = snapshot.version, debt_of(snapshot, policy).score
+        return self.debt_at[1]
+
+
+class Worker:
+    """Runs what is due in some tables, those with most debt first. Used from one thread."""
+
+    def __init__(
+        self,
+        drivers: Sequence[Driver],
+        engine: Engine,
+        *,
+        policy: Policy,
+        clock: Clock | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self._tables = [_Table(driver) for driver in drivers]
+        self._engine = engine
+        self._policy = policy
+        self._clock = clock or SystemClock()
+        self._listener = listener or Silent()
+
+    def run_until_idle(self) -> list[Settled]:
+        """Until nothing is due. Raises the errors of a table's log; what was claimed is freed then."""
+        settled: list[Settled] = []
+        try:
+            while True:
+                for table in self._tables:
+                    # All at once: what one plan merges side by side, later plans would merge in a row.
+                    self._decide(table, _ALL)
+                if not self._running:
+                    return settled
+                outcomes = self._engine.wait(_SETTLE_SECONDS)
+                batch = [s for table in self._tables for s in self._settle(table, outcomes)]
+                settled += batch
+                self._pause_after_failures(batch)
+        finally:
+            self._free()
+
+    def run(self, stop: threading.Event, *, poll_seconds: float, drain_seconds: float) -> None:
+        """Until `stop` is set: then what runs may end within the time given, the rest is given up."""
+        try:
+            while not stop.is_set():
+                if not self._step(self._ready()) and not self._running:
+                    stop.wait(poll_seconds)
+            deadline = self._clock.now_unix_ms() + drain_seconds * 1000
+            while self._running and self._clock.now_unix_ms() < deadline:
+                self._step([])
+        finally:
+            self._free()
+
+    @property
+    def _running(self) -> int:
+        return sum(table.driver.running for table in self._tables)
+
+    def _ready(self) -> list[_Table]:
+        now = self._clock.now_unix_ms()
+        ready = [table for table in self._tables if table.not_before_ms <= now]
+        return sorted(ready, key=lambda table: -table.debt_score(self._policy))
+
+    def _step(self, ready: Sequence[_Table]) -> bool:
+        """Whether anything happened. What fails in one table does not stop the others."""
+        started = sum(self._guarded(table, self._decide_some) for table in ready)
+        outcomes = self._engine.wait(_SETTLE_SECONDS) if self._running else ()
+        for table in self._tables:
+            self._guarded(table, lambda table: len(self._settle(table, outcomes)))
+        return bool(started or outcomes)
+
+    def _guarded(self, table: _Table, act: Callable[[_Table], int]) -> int:
+        try:
+            count = act(table)
+        except TableNotFoundError:
+            table.not_before_ms = self._clock.now_unix_ms() + 1000
+            return 0
+        except (CompactorError, FormatError) as error:
+            table.failures += 1
+            seconds = _backoff_seconds(table.failures)
+            table.not_before_ms = self._clock.now_unix_ms() + round(seconds * 1000)
+            self._listener.failed(table.driver, error, seconds)
+            return 0
+        table.failures = 0
+        return count
+
+    def _decide_some(self, table: _Table) -> int:
+        return self._decide(table, self._engine.slots - self._running)
+
+    def _decide(self, table: _Table, most: int) -> int:
+        compactions = table.driver.decide(most)
+        for compaction in compactions:
+            self._engine.submit(compaction)
+        if compactions:
+            self._listener.decided(table.driver, compactions)
+        return len(compactions)
+
+    def _settle(self, table: _Table, outcomes: Sequence[Outcome]) -> list[Settled]:
+        table.unsettled += [o for o in outcomes if table.driver.owns(o.compaction_id)]
+        settled = table.driver.settle(table.unsettled)
+        table.unsettled.clear()
+        for item in settled:
+            self._listener.settled(table.driver, item)
+        table.driver.prolong()
+        return settled
+
+    def _pause_after_failures(self, settled: Sequence[Settled]) -> None:
+        failures = [s.attempt for s in settled if s.outcome.failure is not None]
+        if failures:
+            self._clock.sleep(_backoff_seconds(max(failures)))
+
+    def _free(self) -> None:
+        self._engine.cancel()
+        for table in self._tables:
+            # The claims expire by themselves, if the log can't be reached now.
+            with contextlib.suppress(CompactorError):
+                table.driver.give_up()
+
+
+def compact(
+    driver: Driver, engine: Engine, *, clock: Clock | None = None, listener: Listener | None = None
+) -> CompactReport:
+    """Compacts one table until nothing is due; every compaction is committed as it ends.
+
+    Failed ones are tried again, at last given up: they are in the report, the others are not lost.
+    Raises `StoreError` and `TableError` of the log itself.
+    """
+    started = time.monotonic()
+    worker = Worker([driver], engine, policy=driver.policy, clock=clock, listener=listener)
+    report = CompactReport(driver.log.current().version)
+    report.settled = worker.run_until_idle()
+    report.version = driver.log.latest.version
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def _backoff_seconds(failures: int) -> float:
+    """Doubling from half a second, with jitter, so that several workers do not come back together."""
+    return min(_MAX_BACKOFF_SECONDS, 0.5 * 2.0 ** (failures - 1)) * random.uniform(0.5, 1)

@@ -1,0 +1,365 @@
+"""Opening long histories, reading earlier versions, removing what nobody needs, fencing the slow."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import pytest
+
+from compactor.errors import (
+    DataError,
+    FencedError,
+    StoreUnreachableError,
+    UnknownOutcomeError,
+    VersionNotFoundError,
+)
+from compactor.names import checkpoint_key, fragment_key, parse_checkpoint, version_key
+from compactor.table import commit_log
+from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import ColumnBytes
+from compactor.table.snapshot import Snapshot
+from compactor.table.vacuum import LOG_GRACE_SECONDS, VacuumSettings, vacuum
+from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
+from tests.support.memory_store import MemoryStore
+from tests.table.test_commit_log import METADATA, entry
+
+DAY_MS = 86_400_000
+
+
+class MovingClock:
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+
+    def now_unix_ms(self) -> int:
+        return self.now_ms
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ms += round(seconds * 1000)
+
+
+class World:
+    """One table in memory, and the objects its commits refer to."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.clock = MovingClock()
+        self.log = self.open()
+
+    def open(self) -> CommitLog:
+        return CommitLog(MemoryStore(self.store.objects), self.clock)
+
+    def write(self, base_version: int, name: str) -> str:
+        key = fragment_key(base_version, name, 0)
+        self.store.objects[key] = b"x" * 10
+        return key
+
+    def add(self, name: str, base_version: int | None = None) -> str:
+        key = self.write(self.log.refresh().version if base_version is None else base_version, name)
+        self.log.commit(lambda snapshot: self.adding(snapshot, key))
+        return key
+
+    @staticmethod
+    def adding(snapshot: Snapshot, key: str) -> Changes:
+        metadata = METADATA if snapshot.version == 0 else None
+        return Changes(Operation.INGEST, (replace(entry("x"), key=key, run=key),), (), metadata)
+
+    def remove(self, key: str) -> None:
+        self.log.commit(lambda _: Changes(Operation.COMPACT, removes=(key,)))
+
+    def data(self) -> set[str]:
+        return {key for key in self.store.objects if key.startswith("data/")}
+
+    def vacuum(self, **settings):
+        return vacuum(self.log, VacuumSettings(deleters=1, **settings))
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def checkpoints_every_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_log, "_CHECKPOINT_VERSIONS", 4)
+    monkeypatch.setattr(commit_log, "_MAX_CHECKPOINT_VERSIONS", 4)
+
+
+# --- checkpoints ---
+
+
+def full_snapshot() -> Snapshot:
+    columns = {"k": ColumnBytes(8, 4), "ü": ColumnBytes(1, 2)}
+    entries = [
+        replace(entry("a"), columns=columns, window=-3, first_key=("é", None), last_key=("z", 1)),
+        replace(entry("b"), level=2, row_hash=(1 << 64) - 1, first_key=(), last_key=()),
+    ]
+    claim = Claim("c", "host:1:x", ("data/b.frag",), 1, 5)
+    changes = Changes(Operation.INGEST, tuple(entries), metadata=METADATA, claims=(claim,))
+    version = Version(1, "id", 9, changes)
+    snapshot = Snapshot.empty().apply(version)
+    return replace(
+        snapshot, quarantine={"data/a.frag": Quarantine("data/a.frag", "why", 3)}, fence=1
+    )
+
+
+def test_a_checkpoint_holds_all_of_a_snapshot() -> None:
+    snapshot = full_snapshot()
+    data = checkpoint_bytes(snapshot)
+    again = read_checkpoint(data, name="x")
+    assert again == snapshot
+    assert again.fragments["data/a.frag"].columns["ü"] == ColumnBytes(1, 2)
+    assert checkpoint_bytes(again) == data
+
+
+@pytest.mark.parametrize("place", [0, 50, -1, -20])
+def test_a_flipped_bit_in_a_checkpoint_is_found(place: int) -> None:
+    data = bytearray(checkpoint_bytes(full_snapshot()))
+    data[place] ^= 4
+    with pytest.raises(DataError, match=r"name\.arrow: the checkpoint is damaged"):
+        read_checkpoint(bytes(data), name="name.arrow")
+
+
+def test_a_truncated_checkpoint_is_found() -> None:
+    data = checkpoint_bytes(full_snapshot())
+    for size in (0, 5, 16, 17, len(data) - 1):
+        with pytest.raises(DataError):
+            read_checkpoint(data[:size], name="x")
+
+
+def test_opening_reads_the_newest_checkpoint_and_only_the_log_after_it(
+    world: World, checkpoints_every_4: None
+) -> None:
+    for number in range(11):
+        world.add(f"f{number}")
+    reader = MemoryStore(world.store.objects)
+    snapshot = CommitLog(reader).current()
+    assert (snapshot.version, len(snapshot.fragments)) == (11, 11)
+    reads = [key for operation, key in reader.calls if operation == "read"]
+    assert reads == [checkpoint_key(8), *map(version_key, (9, 10, 11))]
+    assert snapshot == world.log.latest
+
+
+def test_newer_checkpoints_are_listed_first() -> None:
+    assert checkpoint_key(10) < checkpoint_key(9) < checkpoint_key(1)
+    assert parse_checkpoint(checkpoint_key(12)) == 12
+
+
+def test_a_damaged_checkpoint_only_costs_time(world: World, checkpoints_every_4: None) -> None:
+    for number in range(9):
+        world.add(f"f{number}")
+    world.store.objects[checkpoint_key(8)] = b"rubbish"
+    assert world.open().current().version == 9
+    world.store.objects[checkpoint_key(4)] = b"rubbish"
+    assert len(world.open().current().fragments) == 9
+
+
+def test_a_commit_stands_although_its_checkpoint_fails(
+    world: World, checkpoints_every_4: None
+) -> None:
+    store = MemoryStore(world.store.objects)
+
+    def no_checkpoints(operation: str, key: str) -> None:
+        if operation.startswith("create") and parse_checkpoint(key):
+            raise StoreUnreachableError("down")
+
+    store.fault = no_checkpoints
+    log = CommitLog(store, world.clock)
+    for number in range(6):
+        key = world.write(number, f"f{number}")
+        log.commit(functools.partial(world.adding, key=key))
+    assert world.open().current().version == 6
+
+
+# --- time travel ---
+
+
+def test_every_version_that_is_kept_can_be_read(world: World, checkpoints_every_4: None) -> None:
+    for number in range(10):
+        world.add(f"f{number}")
+    newest = world.open().current()
+    for number in range(1, 11):
+        assert len(world.log.history.at(number, newest).fragments) == number
+    for number in (0, 11):
+        with pytest.raises(VersionNotFoundError, match="versions 1 to 10 are kept"):
+            world.log.history.at(number, newest)
+
+
+def test_a_version_is_found_by_time(world: World) -> None:
+    times = []
+    for number in range(9):
+        world.clock.now_ms += 1000
+        world.add(f"f{number}")
+        times.append(world.clock.now_ms)
+    newest = world.log.current()
+    find = world.log.history.newest_not_after
+    assert find(times[0] - 1, newest) == 0
+    for number, moment in enumerate(times, start=1):
+        assert find(moment, newest) == number
+        assert find(moment + 999, newest) == number
+
+
+def test_commit_times_never_go_back_with_a_clock_that_does(world: World) -> None:
+    world.add("a")
+    first = world.log.latest.committed_unix_ms
+    world.clock.now_ms -= 10 * DAY_MS
+    world.add("b")
+    assert world.log.latest.committed_unix_ms == first
+
+
+# --- vacuum ---
+
+
+def test_vacuum_removes_what_was_never_committed_once_it_is_old(world: World) -> None:
+    live = world.add("live")
+    orphan = world.write(1, "orphan")
+    world.add("later")
+    assert world.vacuum().fragments == 0
+    world.clock.now_ms += 2 * DAY_MS
+    assert world.vacuum(dry_run=True).fragments == 1
+    assert orphan in world.data()
+    report = world.vacuum()
+    assert (report.fragments, report.fragment_bytes) == (1, 10)
+    assert orphan not in world.data()
+    assert live in world.data()
+
+
+def test_vacuum_keeps_what_a_retained_version_needs(world: World) -> None:
+    old = world.add("old")
+    world.clock.now_ms += 2 * DAY_MS
+    world.add("x")
+    world.remove(old)
+    world.clock.now_ms += 1000
+    world.vacuum()
+    assert old in world.data()
+    assert old in world.log.history.at(2, world.log.current()).fragments
+    world.clock.now_ms += 2 * DAY_MS
+    report = world.vacuum()
+    assert (report.fragments, old in world.data()) == (1, False)
+    with pytest.raises(VersionNotFoundError, match="there is no version 2 to read"):
+        world.log.history.at(2, world.log.current())
+
+
+def test_an_idle_table_with_young_garbage_is_clean_after_two_vacuums(world: World) -> None:
+    world.add("a")
+    orphan = world.write(1, "orphan")  # based on the newest version: how old it is, nothing tells
+    world.clock.now_ms += 2 * DAY_MS
+    assert world.vacuum().waiting_fragments == 1
+    world.clock.now_ms += 2 * DAY_MS
+    assert world.vacuum().fragments == 1
+    assert orphan not in world.data()
+    version = world.log.current().version
+    assert world.vacuum().is_empty
+    assert world.log.current().version == version, "an empty vacuum commits nothing"
+
+
+def test_without_grace_all_garbage_goes_at_once(world: World) -> None:
+    keys = {world.add("a"), world.add("b")}
+    world.write(2, "orphan")
+    world.vacuum(grace_seconds=0, retain_seconds=0)
+    assert world.data() == keys
+
+
+def test_a_stalled_writer_is_fenced_and_told(world: World) -> None:
+    world.add("a")
+    slow = world.write(1, "slow")
+    world.clock.now_ms += 2 * DAY_MS
+    world.add("b")
+    world.clock.now_ms += 2 * DAY_MS
+    world.vacuum()
+    before = world.log.current().version
+    with pytest.raises(FencedError, match="run it again"):
+        world.open().commit(lambda snapshot: world.adding(snapshot, slow))
+    assert world.log.current().version == before
+
+
+def test_a_writer_that_wins_against_the_vacuum_keeps_its_fragment(world: World) -> None:
+    world.add("a")
+    slow = world.write(1, "slow")
+    world.add("b")
+    world.clock.now_ms += 2 * DAY_MS
+    other = world.open()
+    first = iter([True])
+    store = MemoryStore(world.store.objects)
+
+    def commit_before(operation: str, key: str) -> None:
+        if operation == "create:before" and next(first, False):
+            other.commit(lambda snapshot: world.adding(snapshot, slow))
+
+    store.fault = commit_before
+    vacuum(CommitLog(store, world.clock), VacuumSettings(deleters=1))
+    assert slow in world.data()
+    assert slow in world.open().current().fragments
+
+
+def test_old_log_files_and_checkpoints_go_and_the_table_is_the_same(
+    world: World, checkpoints_every_4: None
+) -> None:
+    for number in range(11):
+        world.add(f"f{number}")
+    world.clock.now_ms += 3 * DAY_MS
+    world.add("last")
+    world.clock.now_ms += 3 * DAY_MS
+    before = world.open().current()
+    report = world.vacuum()
+    assert (report.log_files, report.checkpoints) == (11, 2)
+    after = world.open().current()
+    assert dict(after.fragments) == dict(before.fragments)
+    assert sorted(world.store.objects)[0] == checkpoint_key(12)
+
+
+def test_a_process_that_slept_through_a_vacuum_reads_on(
+    world: World, checkpoints_every_4: None
+) -> None:
+    world.add("a")
+    sleeper = world.open()
+    assert sleeper.refresh().version == 1
+    for number in range(11):
+        world.add(f"f{number}")
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+    assert version_key(2) not in world.store.objects
+    assert len(sleeper.refresh().fragments) == 12
+
+
+def test_a_commit_on_a_version_that_was_vacuumed_away_is_never_taken_for_done(
+    world: World, checkpoints_every_4: None
+) -> None:
+    world.add("a")
+    stalled = world.open()
+
+    def sleep_through_a_vacuum(snapshot: Snapshot) -> Changes:
+        if snapshot.version == 1:
+            for number in range(11):
+                world.add(f"f{number}")
+            world.clock.now_ms += 3 * DAY_MS
+            world.vacuum()
+        return world.adding(snapshot, fragment_key(snapshot.version, "stalled", 0))
+
+    with pytest.raises(UnknownOutcomeError, match="stood still"):
+        stalled.commit(sleep_through_a_vacuum)
+    assert len(world.open().current().fragments) == 12
+    world.add("b")
+    assert len(world.open().current().fragments) == 13
+
+
+def test_log_files_of_the_last_hour_stay_whatever_the_grace(
+    world: World, checkpoints_every_4: None
+) -> None:
+    for number in range(11):
+        world.add(f"f{number}")
+    assert world.vacuum(grace_seconds=0, retain_seconds=0).log_files == 0
+    world.clock.now_ms += (LOG_GRACE_SECONDS + 1) * 1000
+    assert world.vacuum(grace_seconds=0, retain_seconds=0).log_files > 0
+
+
+def test_foreign_objects_are_left_alone(world: World) -> None:
+    world.add("a")
+    for key in ("data/README", "data/sub/x.frag", "other/file", "_log/notes.txt"):
+        world.store.objects[key] = b"mine"
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum(grace_seconds=0, retain_seconds=0)
+    assert {"data/README", "data/sub/x.frag", "other/file", "_log/notes.txt"} <= set(
+        world.store.objects
+    )
