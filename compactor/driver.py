@@ -154,6 +154,7 @@ class Driver:
         )
 
     def _claim(self, snapshot: Snapshot, most: int, decided: list[Compaction]) -> Changes:
+        decided.clear()  # of a try that lost the race
         specs = self.plan(snapshot).specs[:most]
         if not specs:
             raise _NothingToDoError

@@ -16,12 +16,17 @@ _buckets = itertools.count()
 def s3_server() -> Iterator[S3Server]:
     """One S3 server for the suite; subprocesses and Spark workers find it by the environment."""
     with S3Server() as server, pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_ENDPOINT_URL", server.endpoint_url)
-        environment.setenv("AWS_ACCESS_KEY_ID", "test")
-        environment.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        s3_environment(server, environment)
         yield server
+
+
+def s3_environment(server: S3Server, environment: pytest.MonkeyPatch) -> None:
+    """What makes every AWS tool of this process and its children talk to the server."""
+    environment.setenv("AWS_ENDPOINT_URL", server.endpoint_url)
+    environment.setenv("AWS_ACCESS_KEY_ID", "test")
+    environment.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ class S3Server:
     def __init__(self) -> None:
         self._log: list[Request] = []
         self._lock = threading.Lock()
+        self._conditional = threading.Lock()
         self.intercept: Intercept | None = None
         self._app = DomainDispatcherApplication(create_backend_app)
         self._server: BaseWSGIServer | None = None
@@ -105,6 +106,10 @@ class S3Server:
         with self._lock:
             self._log.append(request)
         match self.intercept(request) if self.intercept else None:
+            case None if "HTTP_IF_NONE_MATCH" in environ:
+                # Moto looks and writes in two steps; on S3 a conditional write is one.
+                with self._conditional:
+                    return list(self._app(environ, start_response))
             case None:
                 answer: Iterable[bytes] = self._app(environ, start_response)
                 return answer

@@ -1,0 +1,232 @@
+"""Several drivers on one table: claims, races, zombies, moves and expiry, each as its commits tell."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import replace
+
+import pytest
+
+from compactor.config import CompactionSettings, Policy, Strategy
+from compactor.driver import Driver, DriverSettings
+from compactor.job import Compaction, Outcome
+from compactor.names import fragment_key
+from compactor.owner import is_gone, this_owner
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TimeWindows
+from compactor.table.snapshot import Snapshot
+from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.version import Changes, Operation
+from tests.support.memory_store import MemoryStore
+from tests.table.test_commit_log import METADATA
+from tests.table.test_history import MovingClock
+
+EAGER = Policy(strategy=Strategy.OVERLAPPING)
+
+
+class World:
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.clock = MovingClock()
+        self._ids = (f"id{n}" for n in itertools.count())
+
+    def log(self) -> CommitLog:
+        return CommitLog(MemoryStore(self.store.objects), self.clock)
+
+    def driver(self, name: str, policy: Policy = EAGER, **settings) -> Driver:
+        return Driver(
+            self.log(),
+            DriverSettings(policy, CompactionSettings(), **settings),
+            ids=lambda: next(self._ids),
+            owner=name,
+            owner_is_gone=lambda owner: owner == "dead",
+        )
+
+    def ingest(self, first: int, last: int, windows: TimeWindows | None = None, window=None) -> str:
+        log = self.log()
+        key = fragment_key(log.refresh().version, next(self._ids), 0)
+
+        def prepare(snapshot: Snapshot) -> Changes:
+            age = (snapshot.version + 1, 0)
+            entry = FragmentEntry(key, 0, key, age, 5, 400 << 20, 7, (first,), (last,), 1, 8, 8)
+            metadata = replace(METADATA, windows=windows) if snapshot.version == 0 else None
+            return Changes(Operation.INGEST, (replace(entry, window=window),), metadata=metadata)
+
+        log.commit(prepare)
+        return key
+
+    def snapshot(self) -> Snapshot:
+        return self.log().current()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def outcome(compaction: Compaction) -> Outcome:
+    """As an attempt would report that made one fragment of all inputs."""
+    inputs = compaction.spec.inputs
+    key = fragment_key(compaction.base_version, compaction.compaction_id, 0)
+    first, last = min(e.first_key for e in inputs), max(e.last_key for e in inputs)
+    entry = replace(
+        inputs[0], key=key, run=compaction.compaction_id, level=compaction.spec.output_level,
+        first_key=first, last_key=last, rows=compaction.spec.rows,
+    )  # fmt: skip
+    return Outcome(compaction.compaction_id, (entry,))
+
+
+def test_what_one_driver_claims_another_leaves_alone(world: World) -> None:
+    for first in (0, 5, 100, 105):
+        world.ingest(first, first + 9)
+    one, other = world.driver("one"), world.driver("other")
+    (a,) = one.decide(1)
+    (b,) = other.decide(9)
+    assert not {e.key for e in a.spec.inputs} & {e.key for e in b.spec.inputs}
+    assert one.decide(9) == other.decide(9) == []
+    assert not one.settle([outcome(a)])[0].is_void
+    assert not other.settle([outcome(b)])[0].is_void
+    snapshot = world.snapshot()
+    assert (len(snapshot.fragments), snapshot.claims) == (2, {})
+
+
+def test_a_driver_that_loses_the_race_for_a_claim_has_decided_nothing(world: World) -> None:
+    world.ingest(0, 9)
+    world.ingest(5, 14)
+    one, other = world.driver("one"), world.driver("other")
+    store = other.log.store
+    assert isinstance(store, MemoryStore)
+    decided: list[Compaction] = []
+
+    def overtake(operation: str, key: str) -> None:
+        if operation == "create:before" and not decided:
+            decided.extend(one.decide(1))
+
+    store.fault = overtake
+    assert other.decide(1) == []
+    assert other.running == 0
+    assert len(decided) == 1
+    assert list(world.snapshot().claims) == [decided[0].compaction_id]
+
+
+def test_an_expired_claim_is_taken_over_and_its_late_owner_is_void(world: World) -> None:
+    world.ingest(0, 9)
+    world.ingest(5, 14)
+    slow, quick = world.driver("slow", claim_seconds=60), world.driver("quick")
+    (first,) = slow.decide(1)
+    world.clock.sleep(59)
+    assert quick.decide(1) == []
+    world.clock.sleep(2)
+    (second,) = quick.decide(1)
+    assert list(world.snapshot().claims) == [second.compaction_id]
+    # The inputs are all still live: it is the claim that counts.
+    (settled,) = slow.settle([outcome(first)])
+    assert settled.is_void
+    assert not quick.settle([outcome(second)])[0].is_void
+    assert len(world.snapshot().fragments) == 1
+
+
+def test_a_claim_that_is_prolonged_does_not_expire(world: World) -> None:
+    world.ingest(0, 9)
+    world.ingest(5, 14)
+    slow, quick = world.driver("slow", claim_seconds=60), world.driver("quick")
+    (compaction,) = slow.decide(1)
+    for _ in range(5):
+        world.clock.sleep(40)
+        slow.prolong()
+        assert quick.decide(1) == []
+    version = world.snapshot().version
+    slow.prolong()
+    assert world.snapshot().version == version, "a fresh claim needs no commit"
+    assert not slow.settle([outcome(compaction)])[0].is_void
+
+
+def test_what_a_dead_process_of_this_host_claimed_is_free_at_once(world: World) -> None:
+    world.ingest(0, 9)
+    world.ingest(5, 14)
+    (lost,) = world.driver("dead").decide(1)
+    (again,) = world.driver("alive").decide(1)
+    assert again.spec.inputs == lost.spec.inputs
+    assert list(world.snapshot().claims) == [again.compaction_id]
+
+
+def test_what_is_given_up_is_free_at_once(world: World) -> None:
+    world.ingest(0, 9)
+    world.ingest(5, 14)
+    one = world.driver("one")
+    assert len(one.decide(1)) == 1
+    one.give_up()
+    assert world.snapshot().claims == {}
+    assert len(world.driver("other").decide(1)) == 1
+
+
+def test_a_commit_whose_answer_was_lost_is_settled_as_done(world: World) -> None:
+    world.ingest(0, 9)
+    world.ingest(5, 14)
+    driver = world.driver("one")
+    (compaction,) = driver.decide(1)
+    done = outcome(compaction)
+    world.driver("one")._log.commit(
+        lambda _: Changes(
+            Operation.COMPACT,
+            done.outputs,
+            tuple(entry.key for entry in compaction.spec.inputs),
+            releases=(compaction.compaction_id,),
+        )
+    )
+    (settled,) = driver.settle([done])
+    assert not settled.is_void
+
+
+def test_a_compaction_that_a_vacuum_moved_past_is_void(world: World) -> None:
+    world.ingest(0, 9)
+    world.ingest(5, 14)
+    driver = world.driver("one", claim_seconds=1e6)
+    (compaction,) = driver.decide(1)
+    done = outcome(compaction)
+    world.store.objects[done.outputs[0].key] = b"written"
+    report = vacuum(world.log(), VacuumSettings(grace_seconds=0, deleters=1))
+    assert report.fragments == 1
+    (settled,) = driver.settle([done])
+    assert settled.is_void
+    assert len(world.snapshot().fragments) == 2
+
+
+def test_fragments_that_overlap_nothing_move_without_a_compaction(world: World) -> None:
+    for first in (0, 100, 200, 300):
+        world.ingest(first, first + 9)
+    before = world.snapshot()
+    policy = Policy(level0_trigger_runs=4)
+    assert world.driver("one", policy).decide(9) == []
+    after = world.snapshot()
+    assert set(after.fragments) == set(before.fragments)
+    assert {entry.level for entry in after.fragments.values()} == {1}
+    assert after.totals.write_amplification == 1.0
+
+
+def test_expired_windows_are_dropped_before_anything_is_compacted(world: World) -> None:
+    windows = TimeWindows("k", 60, retention_seconds=60)
+    now_window = world.clock.now_ms // 60_000
+    old = [world.ingest(0, 9, windows, now_window - 10) for _ in range(2)]
+    new = [world.ingest(0, 9, windows, now_window) for _ in range(2)]
+    (compaction,) = world.driver("one").decide(9)
+    assert {entry.key for entry in compaction.spec.inputs} == set(new)
+    snapshot = world.snapshot()
+    assert not set(old) & set(snapshot.fragments)
+    assert snapshot.totals.expired_bytes == 2 * (400 << 20)
+
+
+def test_this_process_is_not_gone_and_one_that_ended_is() -> None:
+    assert not is_gone(this_owner())
+    host, pid, started = this_owner().split(":")
+    assert is_gone(f"{host}:{pid}:{started}0"), "another process had this number"
+    assert not is_gone(f"elsewhere:{pid}:{started}0")
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    owner = f"{host}:{child}:{started}"
+    os.waitpid(child, 0)
+    assert is_gone(owner)
+    assert not is_gone("rubbish")
