@@ -16,6 +16,7 @@ CompactorError                  every error a user can cause or meet; `exit_code
 │   ├── TableNotFoundError
 │   ├── TableExistsError
 │   ├── CommitConflictError     others kept winning the race for the next version
+│   ├── BackPressureError       compactions did not catch up while a writer waited
 │   ├── FencedError             the attempt was stalled so long that a vacuum has moved past it
 │   ├── VersionNotFoundError    the table has no such version, or no longer
 │   └── CompactionVoidError     inputs of a compaction are no longer live; its outputs are garbage
@@ -100,6 +101,10 @@ class TableExistsError(TableError):
 
 class CommitConflictError(TableError):
     """Other writers kept winning the race for the next version."""
+
+
+class BackPressureError(TableError):
+    """Compactions did not catch up in the time a writer was willing to wait."""
 
 
 class FencedError(TableError):

@@ -16,9 +16,10 @@ from compactor.names import fragment_key
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
-from compactor.table.metadata import TableMetadata
+from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
+from compactor.windows import check_windows, split_by_window
 from format.arrays import concat_storage
 from format.errors import SchemaError
 from format.ordering import order_words, stable_order
@@ -35,6 +36,8 @@ _SORTED_BATCH_ROWS = 16_384
 class IngestOptions:
     rows_per_fragment: int = 1_000_000
     writer: WriterOptions = field(default_factory=WriterOptions)
+    windows: TimeWindows | None = None
+    """Time windows of a new table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def ingest_file(
     snapshot = log.refresh()
     known = snapshot.metadata.schema if snapshot.metadata else None
     with open_table_file(path, known) as file:
-        metadata = _metadata(snapshot, file.schema, sort, store, path)
+        metadata = _metadata(snapshot, file.schema, sort, options.windows, store, path)
         writer = _FragmentsOfFile(store, metadata, options, snapshot.version, ids())
         entries = list(writer.write(file, on_progress))
     after = log.commit(lambda latest: _changes(latest, snapshot, metadata, entries, path))
@@ -84,7 +87,12 @@ def ingest_file(
 
 
 def _metadata(
-    snapshot: Snapshot, file: pa.Schema, sort: SortSchema | None, store: Store, path: str
+    snapshot: Snapshot,
+    file: pa.Schema,
+    sort: SortSchema | None,
+    windows: TimeWindows | None,
+    store: Store,
+    path: str,
 ) -> TableMetadata:
     if snapshot.metadata is None:
         if sort is None:
@@ -98,16 +106,22 @@ def _metadata(
             check_sort_schema(schema, sort)
         except SchemaError as error:
             raise UsageError(f"--sort-by: {error}") from error
-        return TableMetadata(schema, sort)
+        if windows is not None:
+            check_windows(windows, schema, sort)
+        return TableMetadata(schema, sort, windows)
     if sort is not None and sort != snapshot.metadata.sort:
         raise UsageError(
             f"--sort-by: the table is sorted by {', '.join(map(str, snapshot.metadata.sort))}; "
             "leave the option out, or create another table"
         )
-    require_columns(file, [column.column for column in snapshot.metadata.sort], path)
-    return TableMetadata(
-        merged_schema(snapshot.metadata.schema, file, path), snapshot.metadata.sort
-    )
+    known = snapshot.metadata
+    if windows is not None and windows != known.windows:
+        raise UsageError(
+            f"--time-column: the table has {known.windows or 'no time windows'}; leave the option out, or "
+            "create another table"
+        )
+    require_columns(file, [column.column for column in known.sort], path)
+    return replace(known, schema=merged_schema(known.schema, file, path))
 
 
 def _changes(
@@ -119,10 +133,10 @@ def _changes(
 ) -> Changes:
     if latest.metadata is None or planned_on.metadata is None:
         if latest.version != planned_on.version:
-            if latest.table.sort != metadata.sort:
+            if (latest.table.sort, latest.table.windows) != (metadata.sort, metadata.windows):
                 raise TableExistsError(
-                    f"{path}: the table was created meanwhile with another sort schema; nothing was "
-                    "added"
+                    f"{path}: the table was created meanwhile with another sort schema or other time "
+                    "windows; nothing was added"
                 )
             metadata = _united(latest.table, metadata, path)
     else:
@@ -143,7 +157,7 @@ def _united(latest: TableMetadata, ours: TableMetadata, path: str) -> TableMetad
                 f"{schema.field(column.name).type}, here it is {column.type}; nothing was added: ingest "
                 "the file again"
             )
-    return TableMetadata(schema, latest.sort)
+    return replace(latest, schema=schema)
 
 
 class _FragmentsOfFile:
@@ -174,13 +188,22 @@ class _FragmentsOfFile:
                 rows += head.num_rows
                 size += head.nbytes
                 if rows >= self._options.rows_per_fragment or size >= BUFFER_BYTES:
-                    yield self._write_fragment(pending)
+                    yield from self._write_windows(pending)
                     pending, rows, size = [], 0, 0
             on_progress(file.bytes_consumed, file.bytes_total)
         if pending:
-            yield self._write_fragment(pending)
+            yield from self._write_windows(pending)
 
-    def _write_fragment(self, batches: list[pa.RecordBatch]) -> FragmentEntry:
+    def _write_windows(self, batches: list[pa.RecordBatch]) -> Iterator[FragmentEntry]:
+        """One fragment, or one for each time window of the rows."""
+        windows = self._metadata.windows
+        if windows is None:
+            yield self._write_fragment(batches, None)
+            return
+        for window, part in split_by_window(batches, windows).items():
+            yield self._write_fragment(part, window)
+
+    def _write_fragment(self, batches: list[pa.RecordBatch], window: int | None) -> FragmentEntry:
         schema, sort = self._metadata.schema, self._metadata.sort
         key = fragment_key(self._base_version, self._attempt_id, self._written)
         with (
@@ -193,7 +216,12 @@ class _FragmentsOfFile:
             upload.complete()
         self._written += 1
         return FragmentEntry.from_footer(
-            key, written.footer, size_bytes=written.bytes_written, level=0, run=key
+            key,
+            written.footer,
+            size_bytes=written.bytes_written,
+            level=0,
+            run=key,
+            window=window,
         )
 
 

@@ -216,6 +216,7 @@ class _Attempt:
             sort=metadata.sort,
             options=settings.writer_options(rows),
             target_fragment_bytes=settings.target_fragment_bytes,
+            cut_keys=self._compaction.spec.cut_keys,
             prefetch_bytes=settings.prefetch_bytes,
             scratch_bytes=settings.scratch_memory_bytes,
         )

@@ -16,6 +16,7 @@ from compactor.stores.resume import ResumingStream
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
+from compactor.windows import window_numbers
 from format.errors import FormatError
 from format.footer import Footer
 from format.hashing import column_contributions, fold_rows
@@ -161,6 +162,7 @@ class _FragmentCheck:
 
     def _check_key_group(self, keys: list[pa.Array], group: int, offset: int) -> None:
         first, last = key_at(keys, 0), key_at(keys, len(keys[0]) - 1)
+        self._check_windows(keys, group, offset)
         row = first_disorder(order_words(keys, self._table.sort))
         if row is not None:
             self._fault(f"byte {offset}: row {row} of row group {group} is out of order")
@@ -172,10 +174,29 @@ class _FragmentCheck:
         self.first_key = first if self.first_key is None else self.first_key
         self.last_key = last
 
+    def _check_windows(self, keys: list[pa.Array], group: int, offset: int) -> None:
+        windows = self._table.windows
+        if windows is None:
+            return
+        index = [column.column for column in self._table.sort].index(windows.column)
+        dtype = self._table.schema.field(windows.column).type
+        numbers, known = window_numbers(keys[index], dtype, windows)
+        inside = ~known if self._entry.window is None else known & (numbers == self._entry.window)
+        if not inside.all():
+            row = int(np.argmin(inside))
+            self._fault(
+                f"byte {offset}: row {row} of row group {group} is not of time window {self._entry.window}"
+            )
+
     def _check_footer(self, footer: Footer) -> None:
         entry = self._entry
         found = FragmentEntry.from_footer(
-            entry.key, footer, size_bytes=self.bytes_read, level=entry.level, run=entry.run
+            entry.key,
+            footer,
+            size_bytes=self.bytes_read,
+            level=entry.level,
+            run=entry.run,
+            window=entry.window,
         )
         wrong = [
             name

@@ -32,7 +32,7 @@ from format.emitter import FragmentEmitter
 from format.errors import OrderError
 from format.footer import Footer
 from format.hashing import column_contributions, combine, fold_rows
-from format.keys import KeyComparator, key_at, lower_bound, upper_bound
+from format.keys import Bound, KeyComparator, key_at, lower_bound, upper_bound
 from format.schema import FragmentHeader, SortSchema, column_order
 from format.types import storage_type
 from format.writer import WriterOptions
@@ -58,6 +58,8 @@ class MergeSettings:
     options: WriterOptions
     """`max_rows` is the number of rows of every output row group but the last."""
     target_fragment_bytes: int
+    cut_keys: Sequence[Bound] = ()
+    """Lower bounds, ascending, before which outputs end if they are large enough."""
     prefetch_bytes: int = 64 << 20
     """Fetched ahead, all inputs together."""
     scratch_bytes: int = 64 << 20
@@ -173,6 +175,8 @@ class _Merge:
             self._settings.options.max_rows,
             float(sizes.sum()) / fragments,
             sizes / np.maximum(rows, 1),
+            [self._compare.key(bound) for bound in self._settings.cut_keys],
+            lambda window, row: self._compare.key(key_at(window.keys, row)),
         )
 
     def _start_output(self) -> _Output:

@@ -1,19 +1,22 @@
 """Cutting merged rows into row groups, and row groups into fragments.
 
-Fragments end only where the key changes, so that outputs are disjoint.
+Fragments end only where the key changes, so that outputs are disjoint: at the target size, and before
+that at cut keys, where fragments of the level below begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import bisect
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.key_merge import MergeWindow
+from compactor.merge.key_merge import ComparableKey, MergeWindow
 from format.arrays import concat_storage
 
 
@@ -35,6 +38,10 @@ class CutRule:
     """Estimated stored bytes after which a fragment ends at the next change of key."""
     bytes_per_row: npt.NDArray[np.float64]
     """Stored bytes a row of each input; shape (inputs,)."""
+    cut_keys: Sequence[ComparableKey] = ()
+    """Ascending: a fragment of some size ends before the first row at or after each."""
+    key_at: Callable[[MergeWindow, int], ComparableKey] | None = None
+    """Comparable key of a row; needed with `cut_keys`."""
 
 
 def cut_row_groups(windows: Iterator[MergeWindow], rule: CutRule) -> Iterator[OutputGroup]:
@@ -42,9 +49,14 @@ def cut_row_groups(windows: Iterator[MergeWindow], rule: CutRule) -> Iterator[Ou
     return _Cutter(rule).run(windows)
 
 
+_MIN_CUT_SHARE: Final = 4
+"""A fragment smaller than this part of its target goes on through a cut key: cuts make no small ones."""
+
+
 class _Cutter:
     def __init__(self, rule: CutRule) -> None:
         self._rule = rule
+        self._cut_keys = deque(rule.cut_keys)
         self._pending: MergeWindow | None = None
         self._fragment_bytes = 0.0
         self._starts_fragment = True
@@ -58,6 +70,10 @@ class _Cutter:
     def _emit(self, *, final: bool) -> Iterator[OutputGroup]:
         while self._pending is not None and self._pending.rows:
             limit = self._pending.rows
+            cut = self._cut_row(self._pending)
+            if cut == 0:
+                self._fragment_bytes, self._starts_fragment = 0.0, True
+                continue
             if self._fragment_bytes >= self._rule.fragment_bytes:
                 changes = np.flatnonzero(self._pending.starts_key)
                 if len(changes) and changes[0] == 0:
@@ -67,9 +83,29 @@ class _Cutter:
                     limit = int(changes[0])
                     yield self._take(min(limit, self._rule.rows_per_group))
                     continue
+            if cut is not None:
+                yield self._take(min(cut, self._rule.rows_per_group))
+                continue
             if limit < self._rule.rows_per_group and not final:
                 return
             yield self._take(min(limit, self._rule.rows_per_group))
+
+    def _cut_row(self, pending: MergeWindow) -> int | None:
+        """The row before which the fragment has to end for a cut key; None if there is none in sight."""
+        key_at = self._rule.key_at
+        while self._cut_keys and key_at is not None:
+            row = bisect.bisect_left(
+                range(pending.rows), self._cut_keys[0], key=lambda row: key_at(pending, row)
+            )
+            if row == pending.rows:
+                return None
+            so_far = self._fragment_bytes + float(
+                self._rule.bytes_per_row[pending.inputs[:row]].sum()
+            )
+            if so_far * _MIN_CUT_SHARE >= self._rule.fragment_bytes:
+                return row
+            self._cut_keys.popleft()
+        return None
 
     def _take(self, rows: int) -> OutputGroup:
         assert self._pending is not None

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
-from compactor.errors import UsageError
 from format.keys import KeyComparator
 from format.schema import SortColumn, SortSchema
 from format.types import schema_from_json, schema_to_json
-
-_UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_DAY_SECONDS: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +56,3 @@ class TableMetadata:
             tuple(SortColumn.from_json(column) for column in value["sort"]),
             None if windows is None else TimeWindows(**windows),
         )
-
-
-def units_per_window(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> float:
-    """Stored integers of the time column a window is long.
-
-    Raises `UsageError` if the column is no sort column, or not of a timestamp or date type.
-    """
-    if windows.column not in [column.column for column in sort]:
-        raise UsageError(
-            f"time column {windows.column!r} is no sort column: windows need it among them, such as "
-            f"--sort-by ...,{windows.column}"
-        )
-    dtype = schema.field(windows.column).type
-    if pa.types.is_timestamp(dtype):
-        return windows.window_seconds * _UNITS_PER_SECOND[dtype.unit]
-    if pa.types.is_date64(dtype):
-        return windows.window_seconds * 1000
-    if pa.types.is_date32(dtype):
-        return windows.window_seconds / _DAY_SECONDS
-    raise UsageError(
-        f"time column {windows.column!r} is of type {dtype}: windows need a timestamp or a date"
-    )

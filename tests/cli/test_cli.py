@@ -499,3 +499,35 @@ def test_only_what_is_in_quarantine_can_be_released(cli: Cli, table_path: Path) 
     assert "nothing is in quarantine" in cli("release", table_path, "--all")
     assert "not in quarantine" in cli.fails(2, "release", table_path, "data/x.frag")
     assert "name the fragments" in cli.fails(2, "release", table_path)
+
+
+def test_time_windows_divide_a_table_and_are_dropped_when_old(cli: Cli, tmp_path: Path) -> None:
+    now = dt.datetime.now(dt.UTC)
+    times = [now - dt.timedelta(days=days) for days in (0, 0, 1, 9)]
+    table = pa.table({"ts": pa.array(times, pa.timestamp("ms", "UTC")), "n": [0, 1, 2, 3]})
+    file = write_parquet(tmp_path, "a.parquet", table)
+    windows = ["--sort-by", "ts", "--time-column", "ts", "--time-window", "1d", "--retention", "7d"]
+    cli("ingest", tmp_path / "t", file, *windows)
+    assert len(json.loads(cli("inspect", tmp_path / "t", "--json"))["fragments"]) == 3
+    cli("ingest", tmp_path / "t", file)
+    assert json.loads(cli("plan", tmp_path / "t", "--json"))["expired"]
+    assert "drop 2 fragments of time windows past retention" in cli("plan", tmp_path / "t")
+    cli("compact", tmp_path / "t", "--full", "--master", "in-process")
+    assert len(cli("head", tmp_path / "t").splitlines()) == 6
+    assert json.loads(cli("verify", tmp_path / "t", "--json"))["ok"]
+    assert "leave the option out" in cli.fails(
+        2, "ingest", tmp_path / "t", file, "--time-column", "ts", "--time-window", "1h"
+    )
+    assert "name the --time-column" in cli.fails(
+        2, "ingest", tmp_path / "t", file, "--retention", "1d"
+    )
+
+
+def test_writers_are_told_when_compactions_lag_behind(cli: Cli, tmp_path: Path) -> None:
+    files = [write_parquet(tmp_path, f"{n}.parquet", log_rows(3, n)) for n in range(21)]
+    cli("ingest", tmp_path / "t", *files[:20], *SORT_BY)
+    assert "warning" not in cli.err
+    cli("ingest", tmp_path / "t", files[20])
+    assert "writers should slow down): 20 sorted runs at level 0" in cli.err
+    cli("ingest", tmp_path / "t", files[20], "--back-pressure", "off")
+    assert cli.err == ""

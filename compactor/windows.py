@@ -1,0 +1,75 @@
+"""Rows by time window: vectorised, on whole columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.errors import UsageError
+from compactor.table.metadata import TimeWindows
+from format.schema import SortSchema
+from format.types import to_storage
+
+_UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DAY_SECONDS: Final = 86_400
+
+
+def check_windows(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> None:
+    """Raises `UsageError` if the time column is no sort column, or not of a timestamp or date type."""
+    if windows.column not in [column.column for column in sort]:
+        raise UsageError(
+            f"time column {windows.column!r} is no sort column: windows need it among them, such as "
+            f"--sort-by ...,{windows.column}"
+        )
+    dtype = schema.field(windows.column).type
+    if not (pa.types.is_timestamp(dtype) or pa.types.is_date(dtype)):
+        raise UsageError(
+            f"time column {windows.column!r} is of type {dtype}: windows need a timestamp or a date"
+        )
+
+
+def window_numbers(
+    values: pa.Array, dtype: pa.DataType, windows: TimeWindows
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The window of each value, counted from 1970, and whether it has one: nulls have none.
+
+    values: stored integers of a time column of type `dtype`. Shapes (rows,).
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    known = np.asarray(values.is_valid())
+    numbers = np.asarray(pc.fill_null(values, 0)).astype(np.int64)
+    if pa.types.is_date32(dtype):
+        return numbers * _DAY_SECONDS // windows.window_seconds, known
+    per_second = _UNITS_PER_SECOND[dtype.unit] if pa.types.is_timestamp(dtype) else 1000
+    return numbers // (windows.window_seconds * per_second), known
+
+
+def split_by_window(
+    batches: Iterable[pa.RecordBatch], windows: TimeWindows
+) -> dict[int | None, list[pa.RecordBatch]]:
+    """The rows of each window, in their order."""
+    parts: dict[int | None, list[pa.RecordBatch]] = {}
+    for batch in batches:
+        column = batch.column(windows.column)
+        numbers, known = window_numbers(to_storage(column), column.type, windows)
+        order = np.lexsort((numbers, known))  # stable
+        sorted_numbers, sorted_known = numbers[order], known[order]
+        changes = np.flatnonzero(
+            (np.diff(sorted_numbers) != 0) & sorted_known[1:] | (np.diff(sorted_known))
+        )
+        rows = batch.take(pa.array(order))
+        for start, stop in _bounds(changes, len(order)):
+            window = int(sorted_numbers[start]) if sorted_known[start] else None
+            parts.setdefault(window, []).append(rows.slice(start, stop - start))
+    return parts
+
+
+def _bounds(changes: npt.NDArray[np.int64], rows: int) -> Sequence[tuple[int, int]]:
+    starts = [0, *(int(change) + 1 for change in changes)]
+    return list(zip(starts, [*starts[1:], rows], strict=True)) if rows else []
