@@ -59,17 +59,22 @@ class Shape:
 
 def shapes(snapshot: Snapshot) -> list[Shape]:
     """Of all windows. By sums over columns, so that writers of large tables can afford to ask."""
-    table = snapshot.fragments.table().select(["window", "level", "run", "size_bytes"])
-    sums = table.group_by(["window", "level"]).aggregate(
-        [("size_bytes", "sum"), ("run", "count_distinct")]
+    table = snapshot.fragments.table()
+    # On level 0, fragments of one sequence are one run; deeper down nobody counts them.
+    runs = ["window", "level", "sequence_version", "sequence_position"]
+    sums = (
+        table.group_by(runs)
+        .aggregate([("size_bytes", "sum")])
+        .group_by(["window", "level"])
+        .aggregate([("size_bytes_sum", "sum"), ("size_bytes_sum", "count")])
     )
     windows: dict[int | None, dict[int, dict[str, int]]] = {}
     for row in sums.to_pylist():
         windows.setdefault(row["window"], {})[row["level"]] = row
     return [
         Shape(
-            levels[0]["run_count_distinct"] if 0 in levels else 0,
-            {level: row["size_bytes_sum"] for level, row in levels.items()},
+            levels[0]["size_bytes_sum_count"] if 0 in levels else 0,
+            {level: row["size_bytes_sum_sum"] for level, row in levels.items()},
         )
         for levels in windows.values()
     ]

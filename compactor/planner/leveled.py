@@ -74,6 +74,8 @@ class _Leveled:
         if score < 1:
             return False
         old = [item for run in self._old_runs() for item in run.items]
+        if not old:
+            return False
         is_pushed = False
         for group in _joined(components([*old, *self._tree.level(1).items]), self._limits):
             young_bytes = _size_bytes(item for item in group if item.entry.level == 0)
@@ -110,33 +112,32 @@ class _Leveled:
         """Gives on what overlaps least of the next level, until the level is within its target."""
         excess = self._tree.level_bytes(level) - self._policy.level_target_bytes(level)
         here, below = self._tree.level(level), self._tree.level(level + 1)
-        overlaps = [below.overlapping(Range(item.lower, item.upper)) for item in here.items]
-        ratios = [
-            below.size_bytes(where) / max(1, item.entry.size_bytes)
-            for item, where in zip(here.items, overlaps, strict=True)
-        ]
-        for index in sorted(range(len(ratios)), key=ratios.__getitem__):
-            if excess <= 0 or 1 + ratios[index] > self._policy.max_rewrite_ratio:
+        for ratio, item in self._tree.by_overlap(level):
+            if excess <= 0 or 1 + ratio > self._policy.max_rewrite_ratio:
                 return
-            picked = [here.items[i] for i in self._with_riders(here, overlaps, index)]
-            if self._give_on(picked, below.items[overlaps[index]], level, score):
+            picked = here.items[self._with_riders(here, below, item)]
+            where = below.overlapping(Range(item.lower, item.upper))
+            if self._give_on(picked, below.items[where], level, score):
                 excess -= _size_bytes(picked)
 
-    def _with_riders(self, here: SortedLevel, overlaps: Sequence[slice], index: int) -> range:
-        """`index` and those neighbours that overlap only what it overlaps itself: they go for free."""
-        where, first, last = overlaps[index], index, index
+    def _with_riders(self, here: SortedLevel, below: SortedLevel, item: Item) -> slice:
+        """The fragment and those neighbours that overlap only what it overlaps itself: they go for free."""
+        index = here.index(item)
+        where, first, last = below.overlapping(Range(item.lower, item.upper)), index, index
         if where.start == where.stop:
-            return range(index, index + 1)
+            return slice(index, index + 1)
 
         def rides(i: int) -> bool:
-            inside = where.start <= overlaps[i].start and overlaps[i].stop <= where.stop
-            return inside and self._draft.is_free(here.items[i])
+            other = here.items[i]
+            theirs = below.overlapping(Range(other.lower, other.upper))
+            inside = where.start <= theirs.start and theirs.stop <= where.stop
+            return inside and self._draft.is_free(other)
 
         while first > 0 and rides(first - 1):
             first -= 1
-        while last + 1 < len(overlaps) and rides(last + 1):
+        while last + 1 < len(here.items) and rides(last + 1):
             last += 1
-        return range(first, last + 1)
+        return slice(first, last + 1)
 
     def _give_on(self, picked: list[Item], below: list[Item], level: int, score: float) -> bool:
         if not all(self._draft.is_free(item) for item in (*picked, *below)):
@@ -152,14 +153,12 @@ class _Leveled:
     def merge_tiers(self) -> None:
         """Merges neighbours of like size, the smallest first; no run twice."""
         merged: set[tuple[int, int]] = set()
-        for size_class in sorted({self._size_class(run) for run in self._runs}):
+        classes = [self._size_class(run) for run in self._runs]
+        is_free = [self._is_free(run) for run in self._runs]
+        for size_class in sorted(set(classes)):
             free = [
-                run
-                if self._is_free(run)
-                and run.sequence not in merged
-                and self._size_class(run) <= size_class
-                else None
-                for run in self._runs
+                run if free and number <= size_class and run.sequence not in merged else None
+                for run, number, free in zip(self._runs, classes, is_free, strict=True)
             ]
             for stretch in _stretches(free):
                 for part in _without_giants(stretch):

@@ -8,9 +8,9 @@ Invariants that every plan keeps:
 from __future__ import annotations
 
 import bisect
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from compactor.planner.debt import Shape
@@ -45,21 +45,21 @@ def hull(items: Iterable[Item]) -> Range:
     return Range(min(item.lower for item in items), max(item.upper for item in items))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """A sorted run of level 0: one ingest, or the outputs of one compaction."""
 
     items: tuple[Item, ...]
 
-    @property
+    @cached_property
     def sequence(self) -> tuple[int, int]:
         return min(item.entry.sequence for item in self.items)
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         return sum(item.entry.size_bytes for item in self.items)
 
-    @property
+    @cached_property
     def peak_chunk_bytes(self) -> int:
         # Fragments of one run are read one after the other: one chunk of the run at a time.
         return max(item.entry.peak_chunk_bytes for item in self.items)
@@ -69,21 +69,81 @@ class SortedLevel:
     """The disjoint fragments of one level, in key order."""
 
     def __init__(self, items: Iterable[Item]) -> None:
-        # Parts of one run whose bounds were shortened to the same: names end in the part's number.
-        self.items = sorted(items, key=lambda item: (item.lower, item.entry.key))
+        self.items = sorted(items, key=_position)
         self._lowers = [item.lower for item in self.items]
         self._uppers = [item.upper for item in self.items]
-        sizes = (item.entry.size_bytes for item in self.items)
-        self._bytes_before: list[int] = list(itertools.accumulate(sizes, initial=0))
 
     def overlapping(self, keys: Range) -> slice:
         """Where the fragments are that overlap the range."""
         start = bisect.bisect_left(self._uppers, keys.lower)
         return slice(start, max(start, bisect.bisect_right(self._lowers, keys.upper)))
 
-    def size_bytes(self, where: slice) -> int:
-        before = self._bytes_before
-        return int(before[where.stop] - before[where.start])
+    def overlap_bytes(self, item: Item) -> int:
+        """Of the fragments that overlap a fragment of another level."""
+        found = self.items[self.overlapping(Range(item.lower, item.upper))]
+        return sum(other.entry.size_bytes for other in found)
+
+    def index(self, item: Item) -> int:
+        """Where the fragment is, or belongs."""
+        index = bisect.bisect_left(self._lowers, item.lower)
+        while index < len(self.items) and _position(self.items[index]) < _position(item):
+            index += 1
+        return index
+
+    def add(self, item: Item) -> None:
+        index = self.index(item)
+        self.items.insert(index, item)
+        self._lowers.insert(index, item.lower)
+        self._uppers.insert(index, item.upper)
+
+    def remove(self, item: Item) -> None:
+        index = self.index(item)
+        del self.items[index], self._lowers[index], self._uppers[index]
+
+
+class OverlapOrder:
+    """The fragments of one level by how many bytes of the next they overlap for each of their own.
+
+    Kept up to date by what changes, since a simulation asks for it after every compaction.
+    """
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._stale = {item.entry.key: item for item in items}
+        self._ranks: dict[str, _Rank] = {}
+        self._order: list[_Rank] = []
+
+    def touch(self, item: Item) -> None:
+        """The fragment is new, or what it overlaps has changed."""
+        self._stale[item.entry.key] = item
+
+    def remove(self, item: Item) -> None:
+        self._stale.pop(item.entry.key, None)
+        rank = self._ranks.pop(item.entry.key, None)
+        if rank is not None:
+            del self._order[bisect.bisect_left(self._order, rank)]
+
+    def least_first(self, below: SortedLevel) -> list[_Rank]:
+        if len(self._stale) * 4 > len(self._order):
+            self._ranks.update((key, _rank(item, below)) for key, item in self._stale.items())
+            self._order = sorted(self._ranks.values())
+        else:
+            for key, item in list(self._stale.items()):
+                self.remove(item)
+                rank = self._ranks[key] = _rank(item, below)
+                bisect.insort(self._order, rank)
+        self._stale.clear()
+        return self._order
+
+
+class _Rank(NamedTuple):
+    ratio: float
+    lower: Comparable
+    key: str
+
+
+def _rank(item: Item, below: SortedLevel) -> _Rank:
+    ratio = below.overlap_bytes(item) / max(1, item.entry.size_bytes)
+    return _Rank(ratio, item.lower, item.entry.key)
 
 
 class DisjointRanges:
@@ -123,18 +183,45 @@ class Tree:
     in_flight: list[InFlight] = field(default_factory=list)
     _items: dict[int, dict[str, Item]] = field(default_factory=dict)
     _sorted: dict[int, SortedLevel] = field(default_factory=dict)
+    _overlaps: dict[int, OverlapOrder] = field(default_factory=dict)
     _bytes: dict[int, int] = field(default_factory=dict)
+    _run_items: dict[tuple[int, int], dict[str, Item]] = field(default_factory=dict)
+    _runs: dict[tuple[int, int], Run] = field(default_factory=dict)
+    """Those of level 0 that have not changed since they were asked for."""
 
     def add(self, entry: FragmentEntry) -> None:
         item = Item(entry, self.compare.key(entry.first_key), self.compare.upper(entry.last_key))
         self._items.setdefault(entry.level, {})[entry.key] = item
         self._bytes[entry.level] = self._bytes.get(entry.level, 0) + entry.size_bytes
-        self._sorted.pop(entry.level, None)
+        if entry.level == 0:
+            self._run_items.setdefault(entry.sequence, {})[entry.key] = item
+            self._runs.pop(entry.sequence, None)
+        if entry.level in self._sorted:
+            self._sorted[entry.level].add(item)
+        if entry.level in self._overlaps:
+            self._overlaps[entry.level].touch(item)
+        self._touch_above(item)
 
     def remove(self, entry: FragmentEntry) -> None:
-        del self._items[entry.level][entry.key]
+        item = self._items[entry.level].pop(entry.key)
         self._bytes[entry.level] -= entry.size_bytes
-        self._sorted.pop(entry.level, None)
+        if entry.level == 0:
+            del self._run_items[entry.sequence][entry.key]
+            self._runs.pop(entry.sequence, None)
+            if not self._run_items[entry.sequence]:
+                del self._run_items[entry.sequence]
+        if entry.level in self._sorted:
+            self._sorted[entry.level].remove(item)
+        if entry.level in self._overlaps:
+            self._overlaps[entry.level].remove(item)
+        self._touch_above(item)
+
+    def _touch_above(self, item: Item) -> None:
+        above = item.entry.level - 1
+        if above in self._overlaps:
+            level = self.level(above)
+            for other in level.items[level.overlapping(Range(item.lower, item.upper))]:
+                self._overlaps[above].touch(other)
 
     def item(self, entry: FragmentEntry) -> Item:
         return self._items[entry.level][entry.key]
@@ -147,12 +234,21 @@ class Tree:
             self._sorted[level] = SortedLevel(self._items.get(level, {}).values())
         return self._sorted[level]
 
+    def by_overlap(self, level: int) -> Iterator[tuple[float, Item]]:
+        """The fragments of a level with the bytes of the next that each overlaps for one of its own, those
+        first that overlap least."""
+        if level not in self._overlaps:
+            self._overlaps[level] = OverlapOrder(self._items.get(level, {}).values())
+        items = self._items.get(level, {})
+        for rank in self._overlaps[level].least_first(self.level(level + 1)):
+            yield rank.ratio, items[rank.key]
+
     def level_bytes(self, level: int) -> int:
         return self._bytes.get(level, 0)
 
     def shape(self) -> Shape:
         """What compaction debt depends on."""
-        return Shape(len({i.entry.run for i in self._items.get(0, {}).values()}), self._bytes)
+        return Shape(len(self._run_items), self._bytes)
 
     @property
     def deepest(self) -> int:
@@ -161,10 +257,10 @@ class Tree:
 
     def runs(self) -> list[Run]:
         """Of level 0, oldest first."""
-        runs: dict[str, list[Item]] = {}
-        for item in self._items.get(0, {}).values():
-            runs.setdefault(item.entry.run, []).append(item)
-        return sorted((Run(tuple(items)) for items in runs.values()), key=lambda r: r.sequence)
+        for name, items in self._run_items.items():
+            if name not in self._runs:
+                self._runs[name] = Run(tuple(items.values()))
+        return sorted(self._runs.values(), key=lambda run: run.sequence)
 
     def is_free(self, item: Item) -> bool:
         return item.entry.key not in self.taken and item.entry.key not in self.quarantined

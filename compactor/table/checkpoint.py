@@ -68,6 +68,7 @@ def _header(snapshot: Snapshot) -> dict[str, Any]:
         "protocol": PROTOCOL,
         "version": snapshot.version,
         "committed_unix_ms": snapshot.committed_unix_ms,
+        "commit_id": snapshot.commit_id,
         "metadata": snapshot.table.to_json(),
         "claims": [asdict(claim) for claim in snapshot.claims.values()],
         "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
@@ -90,6 +91,7 @@ def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
         fence=header["fence"],
         oldest=header["oldest"],
         committed_unix_ms=header["committed_unix_ms"],
+        commit_id=header["commit_id"],
     )
 
 

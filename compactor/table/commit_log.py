@@ -6,8 +6,8 @@ again for the very same version: whichever of the two requests lands, the versio
 
 Two rules keep out processes that slept for hours (`vacuum` is the other side of both):
 - what a commit adds must come from an attempt based on a version after the snapshot's fence;
-- old log files are removed in ascending order, so the creation of version n + 1 counts only if version
-  n is still there afterwards: else n + 1 may have been there before, and gone.
+- old log files are removed in ascending order, so the creation of version n + 1 counts only if the very
+  version n is still there afterwards: else n + 1 may have been there before, and gone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from compactor.errors import (
     DataError,
     FencedError,
     ObjectExistsError,
-    ObjectNotFoundError,
     StoreError,
     StoreUnreachableError,
     TableNotFoundError,
@@ -158,7 +157,7 @@ class CommitLog:
         after = snapshot.apply(version)
         if not self._publish(version):
             raise _LostRaceError
-        self._check_log_not_truncated(version)
+        self._check_log_not_truncated(snapshot, version)
         self._latest = after
         self._changed_since += len(changes.adds) + len(changes.removes)
         return after
@@ -208,22 +207,12 @@ class CommitLog:
             raise self._unknown(version, f"its answer was lost and then: {error}") from error
         return True
 
-    def _check_log_not_truncated(self, version: Version) -> None:
+    def _check_log_not_truncated(self, before: Snapshot, version: Version) -> None:
         """Raises `UnknownOutcomeError` if the version may be one that had been removed before."""
-        before = version.number - 1
-
-        def look() -> bool:
-            if before == 0:
-                return not self.history.has_checkpoint()
-            try:
-                self._store.head(version_key(before))
-            except ObjectNotFoundError:
-                return False
-            return True
-
+        patiently = self._patiently(lambda error: isinstance(error, StoreUnreachableError))
         try:
-            genuine = self._patiently(lambda e: isinstance(e, StoreUnreachableError))(look)
-        except StoreError as error:
+            genuine = patiently(self.history.still_has, before)
+        except (StoreError, DataError) as error:
             raise self._unknown(version, f"and then: {error}") from error
         if not genuine:
             raise self._unknown(

@@ -50,9 +50,9 @@ class FragmentEntry:
     key: str
     level: int
     run: str
-    """The sorted run it belongs to: fragments of one run are disjoint."""
+    """What wrote it: the id of its compaction, or its own key."""
     sequence: tuple[int, int]
-    """The version and position at which its oldest rows came in."""
+    """The version and position at which its oldest rows came in; on level 0, its sorted run."""
     rows: int
     size_bytes: int
     row_hash: int
@@ -77,8 +77,15 @@ class FragmentEntry:
 
     @property
     def sorted_run(self) -> str:
-        """Fragments that share it are disjoint: a run of level 0, or a deeper level of one window."""
-        return f"{self.window}/{self.level}" if self.level else self.run
+        """Fragments that share it are disjoint: a run of level 0, or a deeper level of one window.
+
+        On level 0 those of equal sequence are one run, whoever wrote them. They are what is left of one
+        oldest run that was merged piece by piece; taken for several runs, one piece could get rows that
+        are newer than another's, and be no younger by its sequence.
+        """
+        if self.level:
+            return f"{self.window}/{self.level}"
+        return f"{self.window}/0/{self.sequence[0]}/{self.sequence[1]}"
 
     @property
     def raw_bytes(self) -> int:

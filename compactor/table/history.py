@@ -37,6 +37,8 @@ class Loaded:
     """The checkpoint it began with; None if it went on from a snapshot known before."""
     changed: int = 0
     """Fragments added and removed by the versions read after that."""
+    is_patched: bool = False
+    """Whether checkpoints were there that could not be read."""
 
 
 class _GapError(Exception):
@@ -81,15 +83,38 @@ class History:
                 f"{newest.oldest} to {newest.version} are kept"
             )
         start = self._from_checkpoint(number)
+        return replay(start.snapshot, self.versions_after(start.snapshot, number))
+
+    def versions_after(self, start: Snapshot, last: int) -> list[Version]:
+        """Those that follow a snapshot, up to `last`.
+
+        Raises `DataError` if log files are damaged, or a vacuum has removed some.
+        """
         try:
-            versions = self.versions(start.snapshot.version + 1, number)
-            return replay(start.snapshot, versions)
+            versions = list(self._read_all(range(start.version + 1, last + 1)))
         except ObjectNotFoundError as error:
             raise DataError(f"{error}: the log file has gone") from error
+        # Who begins with the first version finds it again: it would be the first to go.
+        known = start if start.version or not versions else start.apply(versions[0])
+        if versions and not self.still_has(known):
+            raise DataError(
+                f"{self._store.url}: log files after version {start.version} were removed while they "
+                "were read: try again"
+            )
+        return versions
 
-    def versions(self, first: int, last: int) -> Iterator[Version]:
-        """Versions first..last, in order. Raises `ObjectNotFoundError`, `DataError`."""
-        yield from self._read_all(range(first, last + 1))
+    def still_has(self, snapshot: Snapshot) -> bool:
+        """Whether the log file of the snapshot's version is still the one it was made of.
+
+        Log files go oldest first. So if it is, none after it has ever been removed, and none of them
+        has been created anew by somebody who slept: all that was read after it is true.
+        """
+        if snapshot.version == 0:
+            return not self.has_checkpoint()
+        try:
+            return self.read(snapshot.version).commit_id == snapshot.commit_id
+        except ObjectNotFoundError:
+            return False
 
     def newest_not_after(self, unix_ms: int, newest: Snapshot) -> int:
         """The last version committed at that time or before; 0 if the oldest kept is younger.
@@ -124,15 +149,17 @@ class History:
 
     def _from_checkpoint(self, number: int | None) -> Loaded:
         """The newest checkpoint that can be read, else the beginning of the table."""
+        is_patched = False
         for version in self._checkpoints(number):
             key = checkpoint_key(version)
             try:
                 data = self._store.read(key)
                 snapshot = read_checkpoint(data, name=f"{self._store.url}/{key}")
             except (DataError, ObjectNotFoundError):
+                is_patched = True
                 continue  # an older one and more of the log say the same
             return Loaded(snapshot, version)
-        return Loaded(Snapshot.empty(), 0)
+        return Loaded(Snapshot.empty(), 0, is_patched=is_patched)
 
     def _follow(self, start: Loaded) -> Loaded:
         after = start.snapshot.version
@@ -156,6 +183,8 @@ class History:
             snapshot = replay(start.snapshot, counted())
         except ObjectNotFoundError as error:
             raise _GapError from error
+        if numbers and not start.is_patched and not self.still_has(start.snapshot):
+            raise _GapError
         return Loaded(snapshot, start.checkpoint, changed)
 
     def _gap(self) -> DataError:

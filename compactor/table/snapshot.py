@@ -84,6 +84,8 @@ class Snapshot:
     oldest: int = 1
     """The first version that can still be read."""
     committed_unix_ms: int = 0
+    commit_id: str = ""
+    """Of the version: by it a log file is told from one created anew in its place."""
 
     @classmethod
     def empty(cls) -> Self:
@@ -134,6 +136,7 @@ class _Replay:
             "fence": start.fence,
             "oldest": start.oldest,
             "committed_unix_ms": start.committed_unix_ms,
+            "commit_id": start.commit_id,
         }
         self._claims = dict(start.claims)
         self._claim_of = {key: c.compaction_id for c in start.claims.values() for key in c.inputs}
@@ -152,6 +155,7 @@ class _Replay:
             raise DataError(f"version {version.number} comes before any table metadata")
         values["fence"] = max(values["fence"], changes.fence or 0)
         values["oldest"] = max(values["oldest"], changes.oldest or 0)
+        values["commit_id"] = version.commit_id
         values["committed_unix_ms"] = max(values["committed_unix_ms"], version.committed_unix_ms)
 
     def _swap(self, changes: Changes) -> None:

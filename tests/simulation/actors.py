@@ -1,0 +1,294 @@
+"""Writers, compactors, vacuums and readers: the product's protocol over a data plane of a few lines."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from compactor.config import CompactionSettings, Policy, Strategy
+from compactor.driver import Driver, DriverSettings
+from compactor.errors import (
+    CompactorError,
+    DataError,
+    ObjectNotFoundError,
+    StoreError,
+    UnknownOutcomeError,
+    VersionNotFoundError,
+)
+from compactor.job import Compaction, Outcome
+from compactor.names import fragment_key
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import ColumnBytes, FragmentEntry
+from compactor.table.metadata import TimeWindows
+from compactor.table.snapshot import Snapshot
+from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.version import Changes, Operation
+from tests.planner.model import METADATA
+from tests.simulation.auditor import Auditor, Row
+from tests.simulation.scheduler import Scheduler, SimulatedClock
+from tests.simulation.store import SharedObjects, SimulatedStore
+
+ROW_BYTES = 100
+WINDOW_SECONDS = 3600
+POLICIES = [
+    Policy(level1_target_bytes=2_000, level_multiplier=2, level0_trigger_runs=2),
+    Policy(level1_target_bytes=4_000, level_multiplier=3, level0_trigger_runs=3, push_ratio=0.5),
+    Policy(strategy=Strategy.TIERED, level0_trigger_runs=3, max_merge_runs=4),
+    Policy(strategy=Strategy.OVERLAPPING),
+    Policy(strategy=Strategy.FULL),
+]
+
+
+class World:
+    """What all actors of one run share."""
+
+    def __init__(self, seed: int) -> None:
+        self.scheduler = Scheduler(seed)
+        self.random = self.scheduler.random
+        self.clock = SimulatedClock(self.scheduler)
+        self.shared = SharedObjects()
+        self.windows = None
+        if self.random.random() < 0.2:
+            self.windows = TimeWindows("k", WINDOW_SECONDS, retention_seconds=WINDOW_SECONDS)
+        self.auditor = Auditor(self.scheduler, self.windows)
+        self.shared.created = self.auditor.created
+        self.shared.deleted = self.auditor.deleted
+        self.settings = CompactionSettings(
+            target_fragment_bytes=self.random.choice([400, 1_000, 100_000]),
+            max_fan_in=self.random.choice([2, 4, 1_000]),
+        )
+        self.key_space = self.random.choice([60, 60, 1_000])
+        """In a wide one most fragments overlap nothing, and compactions reach over the gaps."""
+        self.widths = [3, 40]
+        self.policies = POLICIES
+        self.claim_seconds = [5.0, 120.0]
+        self.dawdle_seconds = 0.0
+        """How long compactions take on the average, beyond their requests."""
+        self._names = itertools.count()
+        self._ingests = itertools.count(1)
+
+    def next_ingest(self) -> int:
+        return next(self._ingests)
+
+    def name(self) -> str:
+        return f"n{next(self._names)}"
+
+    def log(self) -> CommitLog:
+        store = SimulatedStore(self.shared, self.scheduler)
+        return CommitLog(store, self.clock, self.name, readers=1)
+
+    def note(self, text: str) -> None:
+        self.scheduler.note(text)
+
+
+# --- data plane ---
+
+
+def write(world: World, log: CommitLog, key: str, rows: Sequence[Row], **values) -> FragmentEntry:
+    with log.store.start_upload(key) as upload:
+        upload.write(json.dumps(rows).encode())
+        upload.complete()
+    size = len(rows) * ROW_BYTES
+    return FragmentEntry(
+        key=key,
+        rows=len(rows),
+        size_bytes=size,
+        row_hash=0,
+        first_key=(rows[0][0],),
+        last_key=(rows[-1][0],),
+        row_groups=1,
+        peak_chunk_bytes=size,
+        peak_row_bytes=ROW_BYTES,
+        columns={"k": ColumnBytes(size, size)},
+        **values,
+    )
+
+
+def read(log: CommitLog, key: str) -> list[Row]:
+    return [tuple(row) for row in json.loads(log.store.read(key))]
+
+
+def execute(world: World, log: CommitLog, compaction: Compaction) -> Outcome:
+    """One attempt: names of its own, inputs by age, stable by key."""
+    spec = compaction.spec
+    if world.dawdle_seconds:
+        world.scheduler.sleep(world.random.expovariate(1 / world.dawdle_seconds))
+    if world.random.random() < 0.03:
+        return Outcome(compaction.compaction_id, failure="bad luck")
+    try:
+        rows = [row for entry in spec.inputs for row in read(log, entry.key)]
+        rows.sort(key=lambda row: row[0])
+        attempt = f"{compaction.compaction_id}-{world.name()}"
+        entries = [
+            write(
+                world, log, fragment_key(compaction.base_version, attempt, part), piece,
+                level=spec.output_level, run=compaction.compaction_id, window=spec.window,
+                sequence=min(entry.sequence for entry in spec.inputs),
+            )
+            for part, piece in enumerate(cut(world, rows))
+        ]  # fmt: skip
+    except StoreError as error:
+        return Outcome(compaction.compaction_id, failure=repr(error), is_transient=True)
+    return Outcome(compaction.compaction_id, tuple(entries))
+
+
+def cut(world: World, rows: Sequence[Row]) -> Iterator[list[Row]]:
+    target = max(1, world.settings.target_fragment_bytes // ROW_BYTES)
+    piece: list[Row] = []
+    for row in rows:
+        if len(piece) >= target and piece[-1][0] != row[0]:
+            yield piece
+            piece = []
+        piece.append(row)
+    yield piece
+
+
+# --- actors ---
+
+
+def writer(world: World, files: int) -> None:
+    log = world.log()
+    for _ in range(files):
+        ingest(world, log)
+        world.scheduler.sleep(world.random.expovariate(1 / 60))
+
+
+def ingest(world: World, log: CommitLog) -> None:
+    number = world.next_ingest()
+    try:
+        entries = ingest_fragments(world, log, number)
+    except StoreError:
+        world.auditor.refuse(number)
+        return
+
+    def prepare(snapshot: Snapshot) -> Changes:
+        age = snapshot.version + 1
+        aged = tuple(replace(e, sequence=(age, i)) for i, e in enumerate(entries))
+        metadata = replace(METADATA, windows=world.windows) if snapshot.version == 0 else None
+        return Changes(Operation.INGEST, aged, metadata=metadata)
+
+    try:
+        log.commit(prepare)
+    except UnknownOutcomeError:
+        world.note(f"ingest {number}: unknown")
+    except CompactorError as error:
+        world.note(f"ingest {number}: {type(error).__name__}")
+        world.auditor.refuse(number)
+    else:
+        world.auditor.promise(number)
+
+
+def ingest_fragments(world: World, log: CommitLog, number: int) -> list[FragmentEntry]:
+    base = log.refresh().version
+    low = world.random.randrange(world.key_space)
+    width = world.random.choice(world.widths)
+    keys = [low + world.random.randrange(width) for _ in range(9)]
+    rows = [(key, number, position) for position, key in enumerate(sorted(keys))]
+    world.auditor.ingest_rows[number] = rows
+    window = None
+    if world.windows is not None:
+        window = world.clock.now_unix_ms() // 1000 // WINDOW_SECONDS
+    pieces = [rows[:5], rows[5:]] if world.random.random() < 0.3 else [rows]
+    entries = []
+    for part, piece in enumerate(pieces):
+        key = fragment_key(base, f"i{number}", part)
+        entries.append(
+            write(world, log, key, piece, level=0, run=key, sequence=(0, 0), window=window)
+        )
+    return entries
+
+
+def compactor(world: World, name: str, rounds: int) -> None:
+    log = world.log()
+    driver = make_driver(world, log, name)
+    unsettled: list[Outcome] = []
+    for _ in range(rounds):
+        try:
+            for compaction in driver.decide(world.random.randint(1, 3)):
+                unsettled.append(execute(world, log, compaction))
+                if world.random.random() < 0.1:
+                    unsettled.append(execute(world, log, compaction))  # a speculative twin
+                driver.prolong()
+            driver.settle(unsettled)
+            unsettled.clear()
+        except CompactorError as error:
+            world.note(f"compactor: {type(error).__name__}")
+        world.scheduler.sleep(world.random.expovariate(1 / 60))
+    if world.random.random() < 0.5:
+        try:
+            driver.give_up()
+        except CompactorError as error:
+            world.note(f"compactor: {type(error).__name__}")
+
+
+def make_driver(world: World, log: CommitLog, name: str) -> Driver:
+    settings = DriverSettings(
+        world.random.choice(world.policies),
+        world.settings,
+        claim_seconds=world.random.choice(world.claim_seconds),
+        takes_over=world.random.random() < 0.1,
+    )
+    return Driver(log, settings, ids=world.name, owner=name, owner_is_gone=lambda _: False)
+
+
+def cleaner(world: World, rounds: int, seconds: Sequence[int] = (0, 30, 600, 10_000)) -> None:
+    """seconds: of grace and of retention, to choose from."""
+    log = world.log()
+    for _ in range(rounds):
+        world.scheduler.sleep(world.random.expovariate(1 / 100))
+        settings = VacuumSettings(
+            grace_seconds=world.random.choice(seconds),
+            retain_seconds=world.random.choice(seconds),
+            deleters=1,
+        )
+        try:
+            report = vacuum(log, settings)
+            world.note(f"vacuum: {report}")
+        except CompactorError as error:
+            world.note(f"vacuum: {type(error).__name__}")
+
+
+def reader(world: World, rounds: int) -> None:
+    log = world.log()
+    for _ in range(rounds):
+        world.scheduler.sleep(world.random.expovariate(1 / 90))
+        if world.random.random() < 0.5:
+            log = world.log()
+        try:
+            read_once(world, log)
+        except (StoreError, VersionNotFoundError) as error:
+            world.note(f"reader: {type(error).__name__}")
+
+
+def read_once(world: World, log: CommitLog) -> None:
+    newest_before = world.auditor.snapshot.version
+    snapshot = log.refresh()
+    world.auditor.seen(snapshot, newest_before)
+    if snapshot.version and world.random.random() < 0.4:
+        version = world.random.randint(snapshot.oldest, snapshot.version)
+        try:
+            snapshot = log.history.at(version, snapshot)
+        except DataError:
+            # Its log files have been removed meanwhile.
+            assert version < world.auditor.snapshot.oldest
+            return
+        world.auditor.seen(snapshot, 0)
+    for key in snapshot.fragments:
+        try:
+            assert read(log, key) == world.auditor.rows[key]
+        except ObjectNotFoundError:
+            world.auditor.missing(key, snapshot.version)
+            return
+
+
+def restarting(world: World, name: str, run: Callable[[], None]) -> None:
+    """An actor, and another of its kind some time after, whatever became of the first."""
+    world.scheduler.spawn(name, run)
+
+    def later() -> None:
+        world.scheduler.sleep(world.random.expovariate(1 / 400))
+        run()
+
+    world.scheduler.spawn(f"{name}'", later)

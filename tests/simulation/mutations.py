@@ -1,0 +1,227 @@
+"""The rules of the protocol, each broken once on purpose: what the simulation must find."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from compactor.driver import Driver
+from compactor.errors import ObjectExistsError, UnknownOutcomeError
+from compactor.names import base_version, version_key
+from compactor.planner import tree as trees
+from compactor.planner.leveled import _Leveled
+from compactor.planner.limits import Limits
+from compactor.planner.tree import Run, Tree
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.fragments import FragmentMap
+from compactor.table.history import History
+from compactor.table.vacuum import _Vacuum
+from compactor.table.version import Changes, Operation
+from tests.simulation.store import SimulatedStore
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    rule: str
+    """What is no longer kept."""
+    apply: Patch
+    start: int = 0
+    """The seed to begin with: rare interleavings take hundreds to come up."""
+
+    def __str__(self) -> str:
+        return self.rule
+
+
+def _versions_are_overwritten(patch: pytest.MonkeyPatch) -> None:
+    original = SimulatedStore.create
+
+    def create(self: SimulatedStore, key: str, data: bytes) -> Any:
+        if key.startswith("_log/"):
+            self._shared.objects.pop(key, None)
+        return original(self, key, data)
+
+    patch.setattr(SimulatedStore, "create", create)
+
+
+def _unknown_counts_as(answer: bool) -> Patch:
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        def publish(self: CommitLog, version: Any) -> bool:
+            try:
+                self._store.create(version_key(version.number), version.to_bytes())
+            except UnknownOutcomeError:
+                return answer
+            except ObjectExistsError:
+                return False
+            return True
+
+        patch.setattr(CommitLog, "_publish", publish)
+
+    return apply
+
+
+def _changes_are_prepared_once(patch: pytest.MonkeyPatch) -> None:
+    original = CommitLog.commit
+
+    def commit(self: CommitLog, prepare: Any) -> Any:
+        prepared: list[Changes] = []
+
+        def once(snapshot: Any) -> Changes:
+            if not prepared:
+                prepared.append(prepare(snapshot))
+            return prepared[0]
+
+        return original(self, once)
+
+    patch.setattr(CommitLog, "commit", commit)
+
+
+def _a_void_compaction_is_committed(patch: pytest.MonkeyPatch) -> None:
+    def stands(self: Driver, outcome: Any, snapshot: Any) -> bool:
+        compaction, _ = self._running[outcome.compaction_id]
+        return all(entry.key in snapshot.fragments for entry in compaction.spec.inputs)
+
+    patch.setattr(Driver, "_stands", stands)
+
+
+def _the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitLog, "_check_fence", lambda self, snapshot, changes: None)
+
+
+def _garbage_is_removed_without_a_fence(patch: pytest.MonkeyPatch) -> None:
+    def move(self: _Vacuum, snapshot: Any) -> Changes:
+        return Changes(Operation.VACUUM, oldest=self._boundaries(snapshot).oldest)
+
+    def remove(self: _Vacuum, snapshot: Any, boundaries: Any) -> None:
+        needed = self._needed(snapshot, boundaries)
+        fence = self._boundaries(snapshot).fence
+        for info, base in list(self._unneeded(needed)):
+            if base < fence:
+                self._store.delete(info.key)
+
+    patch.setattr(_Vacuum, "_move_boundaries", move)
+    patch.setattr(_Vacuum, "_remove_fragments", remove)
+
+
+def _retained_versions_lose_their_fragments(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_Vacuum, "_needed", lambda self, snapshot, _: set(snapshot.fragments))
+
+
+def _what_is_needed_is_looked_up_before_the_fence(patch: pytest.MonkeyPatch) -> None:
+    original = _Vacuum._needed
+
+    def needed(self: Any, snapshot: Any, boundaries: Any) -> set[str]:
+        cached: dict[int, set[str]] = _CACHE
+        if id(self) not in cached:
+            cached.clear()
+            cached[id(self)] = original(self, snapshot, boundaries)
+        return cached[id(self)]
+
+    patch.setattr(_Vacuum, "_needed", needed)
+
+
+_CACHE: dict[int, set[str]] = {}
+
+
+def _log_files_go_newest_first(patch: pytest.MonkeyPatch) -> None:
+    original = _Vacuum._old_log_files
+    patch.setattr(
+        _Vacuum,
+        "_old_log_files",
+        lambda self, boundaries: reversed(list(original(self, boundaries))),
+    )
+
+
+def _the_predecessor_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitLog, "_check_log_not_truncated", lambda self, before, version: None)
+
+
+def _log_files_go_past_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    original = _Vacuum._kept_checkpoint
+    patch.setattr(
+        _Vacuum, "_kept_checkpoint", lambda self, boundaries: original(self, boundaries) + 2
+    )
+
+
+def _a_checkpoint_misses_a_fragment(patch: pytest.MonkeyPatch) -> None:
+    original = FragmentMap.table
+    patch.setattr(FragmentMap, "table", lambda self: original(self).slice(1))
+
+
+def _a_reader_stops_at_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    original = History._follow
+
+    def follow(self: History, start: Any) -> Any:
+        return start if start.checkpoint else original(self, start)
+
+    patch.setattr(History, "_follow", follow)
+
+
+def _runs_that_are_no_neighbours_are_merged(patch: pytest.MonkeyPatch) -> None:
+    def chunks(self: Limits, runs: Any, max_runs: int) -> Iterator[list[Run]]:
+        runs = list(runs)
+        yield runs[::2]
+        yield runs[1::2]
+
+    patch.setattr(Limits, "chunks", chunks)
+
+
+def _newer_runs_are_pushed_past_older_ones(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        _Leveled, "_old_runs", lambda self: [run for run in self._runs[1:] if self._is_free(run)]
+    )
+
+
+def _ranges_in_flight_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Tree, "may_output", lambda self, keys, level: True)
+
+
+def _claims_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(trees, "_mark_claims", lambda snapshot, found: None)
+
+
+def _depth_does_not_count_as_age(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FragmentEntry, "age", property(lambda self: (self.sequence, self.key)))
+
+
+def _bases_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Attempts are named as if they had begun just now, however long they took."""
+    from tests.simulation import actors
+
+    numbers = itertools.count(1_000_000)
+    patch.setattr(
+        actors,
+        "fragment_key",
+        lambda base, attempt, part: f"data/{next(numbers):020d}-{attempt}-{part:05d}.frag",
+    )
+    assert base_version("data/00000000000001000000-a-00000.frag") == 1_000_000
+
+
+MUTATIONS = [
+    Mutation("a version is created only if absent", _versions_are_overwritten),
+    Mutation("an unknown outcome is no conflict", _unknown_counts_as(False)),
+    Mutation("an unknown outcome is no success", _unknown_counts_as(True)),
+    Mutation("changes are prepared afresh for every try", _changes_are_prepared_once),
+    Mutation("a compaction stands only while its claim does", _a_void_compaction_is_committed, 263),
+    Mutation("two drivers never work on one fragment", _claims_are_not_looked_at),
+    Mutation("attempts before the fence can't commit", _the_fence_is_not_looked_at),
+    Mutation("the fence is moved before garbage goes", _garbage_is_removed_without_a_fence),
+    Mutation("retained versions keep their fragments", _retained_versions_lose_their_fragments),
+    Mutation("what is needed is looked up after the fence", _what_is_needed_is_looked_up_before_the_fence),
+    Mutation("log files go oldest first", _log_files_go_newest_first, 316),
+    Mutation("a commit's predecessor must still be there", _the_predecessor_is_not_looked_at),
+    Mutation("log files after the checkpoint stay", _log_files_go_past_the_checkpoint),
+    Mutation("a checkpoint holds all fragments", _a_checkpoint_misses_a_fragment),
+    Mutation("the log after a checkpoint counts", _a_reader_stops_at_the_checkpoint),
+    Mutation("only neighbours in age are merged", _runs_that_are_no_neighbours_are_merged),
+    Mutation("only the oldest runs go deeper", _newer_runs_are_pushed_past_older_ones),
+    Mutation("outputs in flight keep their range free", _ranges_in_flight_are_forgotten, 138),
+    Mutation("what lies deeper is older", _depth_does_not_count_as_age),
+    Mutation("an attempt's names tell when it began", _bases_are_forgotten),
+]  # fmt: skip

@@ -1,0 +1,45 @@
+"""The protocol under every interleaving and fault that some thousand seeds come up with."""
+
+from __future__ import annotations
+
+from multiprocessing import get_context
+
+import pytest
+
+from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.run import FoundError, finding, simulate
+
+SEEDS = 2_000
+_MUTATION_SEEDS = 600
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    for seed in (3, 4, 5):
+        assert simulate(seed).trace == simulate(seed).trace
+    assert simulate(3).trace != simulate(4).trace
+
+
+@pytest.mark.timeout(600)
+def test_no_row_is_lost_or_doubled_whatever_happens() -> None:
+    with get_context("spawn").Pool(2) as pool:
+        for found in pool.imap_unordered(finding, range(SEEDS), chunksize=20):
+            if found is not None:
+                pool.terminate()
+                pytest.fail(f"{found}\n" + "\n".join(found.trace[-40:]))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=str)
+def test_breaking_a_rule_is_found_by_the_simulation(
+    mutation: Mutation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation.apply(monkeypatch)
+    with pytest.raises(FoundError):
+        for seed in range(mutation.start, mutation.start + _MUTATION_SEEDS):
+            simulate(seed)
+
+
+def test_the_seeds_that_find_mutations_find_nothing_without() -> None:
+    for mutation in MUTATIONS:
+        if mutation.start:
+            simulate(mutation.start)
