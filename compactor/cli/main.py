@@ -18,6 +18,7 @@ from compactor.cli.compact import compact_command, plan_command, watch_command
 from compactor.cli.look import inspect_command, verify_command
 from compactor.cli.maintain import release_command, vacuum_command
 from compactor.cli.read import export_command, head_command
+from compactor.cli.simulate import simulate_command
 from compactor.cli.write import ingest_command
 from compactor.errors import CompactorError
 from format.errors import FormatError
@@ -57,6 +58,7 @@ for _command in (
     verify_command,
     vacuum_command,
     release_command,
+    simulate_command,
 ):
     cli.add_command(_command)
 

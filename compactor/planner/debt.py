@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from compactor.config import Policy
+from compactor.config import Policy, Strategy
 from compactor.table.snapshot import Snapshot
 
 SLOW_SCORE: Final = 0.5
@@ -106,7 +106,8 @@ def _score(runs: int, pending: int, policy: Policy) -> float:
 def _pending_bytes(shape: Shape, policy: Policy) -> int:
     size = shape.level_bytes
     pending = 0
-    if shape.level0_runs >= policy.level0_trigger_runs:
+    stays = policy.strategy is Strategy.TIERED  # at level 0, for good
+    if shape.level0_runs >= policy.level0_trigger_runs and not stays:
         pending += size[0] + min(size.get(1, 0), size[0])
     for level in sorted(size):
         excess = size[level] - policy.level_target_bytes(level) if level else 0

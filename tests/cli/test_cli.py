@@ -423,7 +423,7 @@ def test_wrong_calls_show_usage_and_exit_with_2(cli: Cli) -> None:
 
 
 COMMANDS = ["ingest", "compact", "plan", "watch", "export", "head", "inspect", "verify", "vacuum",
-            "release"]  # fmt: skip
+            "release", "simulate"]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)

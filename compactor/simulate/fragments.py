@@ -1,0 +1,181 @@
+"""Fragments that are only figures: what a flush brings, and what a merge makes of its inputs.
+
+Keys are integers, and a fragment's bytes lie evenly over its range of keys.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from compactor.config import CompactionSettings
+from compactor.planner.spec import CompactionSpec
+from compactor.simulate.settings import Locality, Spread
+from compactor.table.entry import FragmentEntry
+from format.keys import Bound, KeyComparator
+
+_BYTES_PER_ROW: Final = 40
+_FLUSH_JITTER: Final = 0.1
+_MIN_CUT_SHARE: Final = 4
+"""A cut key counts once an output has this part of its size: the rule of the real merge."""
+
+
+class IntegerKeys(KeyComparator):
+    """Keys of one integer, which compare as they are."""
+
+    def __init__(self) -> None: ...
+
+    def key(self, key: Bound) -> tuple[Any, ...]:
+        return key
+
+    def upper(self, bound: Bound) -> tuple[Any, ...]:
+        return bound
+
+
+def fragment(
+    name: str,
+    size_bytes: int,
+    keys: tuple[int, int],
+    *,
+    level: int,
+    run: str,
+    sequence: tuple[int, int],
+    window: int | None,
+    peak_chunk_bytes: int,
+) -> FragmentEntry:
+    return FragmentEntry(
+        key=name,
+        level=level,
+        run=run,
+        sequence=sequence,
+        rows=max(1, size_bytes // _BYTES_PER_ROW),
+        size_bytes=size_bytes,
+        row_hash=0,
+        first_key=keys[:1],
+        last_key=keys[1:],
+        row_groups=1,
+        peak_chunk_bytes=min(peak_chunk_bytes, size_bytes),
+        peak_row_bytes=_BYTES_PER_ROW,
+        window=window,
+    )
+
+
+class Flushes:
+    """Seconds between flushes, and the keys each covers."""
+
+    def __init__(
+        self, locality: Locality, key_space: int, mean_seconds: float, rng: random.Random
+    ) -> None:
+        self._locality = locality
+        self._key_space = key_space
+        self._mean_seconds = mean_seconds
+        self._rng = rng
+        self._count = 0
+
+    def next_seconds(self) -> float:
+        """Not all alike, since they are not in life, and sizes would sit on borders of size classes."""
+        return self._mean_seconds * self._rng.uniform(1 - _FLUSH_JITTER, 1 + _FLUSH_JITTER)
+
+    def next_keys(self) -> tuple[int, int]:
+        self._count += 1
+        match self._locality.spread:
+            case Spread.WHOLE:
+                return 0, self._key_space - 1
+            case Spread.RANDOM:
+                width = max(1, round(self._key_space * self._locality.share))
+                first = self._rng.randint(0, self._key_space - width)
+                return first, first + width - 1
+            case Spread.APPEND:
+                width = max(1, self._key_space >> 20)
+                return (self._count - 1) * width, self._count * width - 1
+
+
+def merged(spec: CompactionSpec, settings: CompactionSettings, *, run: str) -> list[FragmentEntry]:
+    """What the real merge would write: disjoint, of about the target size, cut where `spec` says."""
+    sequence = min(entry.sequence for entry in spec.inputs)
+    total = spec.size_bytes
+    bytes_each = total / max(1, round(total / settings.target_fragment_bytes))
+    profile = _Profile(spec.inputs)
+    return [
+        fragment(
+            f"{run}-{number:05d}",
+            size_bytes,
+            keys,
+            level=spec.output_level,
+            run=run,
+            sequence=sequence,
+            window=spec.window,
+            peak_chunk_bytes=settings.target_row_group_bytes,
+        )
+        for number, (size_bytes, keys) in enumerate(
+            profile.pieces(bytes_each, [bound[0] for bound in spec.cut_keys])
+        )
+    ]
+
+
+class _Profile:
+    """Bytes over keys: the sum of the inputs' densities, as a function that is linear in pieces."""
+
+    def __init__(self, inputs: Sequence[FragmentEntry]) -> None:
+        firsts = np.array([entry.first_key[0] for entry in inputs], dtype=np.int64)
+        ends = np.array([entry.last_key[0] for entry in inputs], dtype=np.int64) + 1
+        sizes = np.array([entry.size_bytes for entry in inputs], dtype=np.float64)
+        self._total = sum(entry.size_bytes for entry in inputs)
+        # Densities change at the edges; how many ranges are open is counted exactly, so that gaps are.
+        self._edges, where = np.unique(np.concatenate((firsts, ends)), return_inverse=True)
+        steps = np.zeros(len(self._edges))
+        np.add.at(steps, where, np.concatenate((sizes / (ends - firsts), -sizes / (ends - firsts))))
+        opened = np.zeros(len(self._edges), dtype=np.int64)
+        np.add.at(opened, where, np.repeat([1, -1], len(inputs)))
+        self._is_filled = np.cumsum(opened)[:-1] > 0
+        density = np.where(self._is_filled, np.cumsum(steps)[:-1], 0.0)
+        self._before = np.concatenate(([0.0], np.cumsum(density * np.diff(self._edges))))
+
+    def pieces(
+        self, bytes_each: float, cut_keys: Sequence[int]
+    ) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Sizes and keys, ends included. Sizes add up to those of the inputs exactly."""
+        cuts = np.array(cut_keys, dtype=np.int64)
+        cut_bytes = np.interp(cuts, self._edges, self._before)
+        start, end = int(self._edges[0]), int(self._edges[-1])
+        given = 0
+        while start < end:
+            done = self._byte_at(start)
+            stop = self._key_at(done + bytes_each)
+            wanted = int(np.searchsorted(cut_bytes, done + bytes_each / _MIN_CUT_SHARE))
+            if wanted < len(cuts) and start < cuts[wanted] < stop:
+                stop = int(cuts[wanted])
+            stop = max(stop, start + 1)
+            size = (self._total if stop >= end else round(self._byte_at(stop))) - given
+            given += size
+            yield size, (start, self._last_filled(min(stop, end)))
+            start = self._first_filled(stop)
+
+    def _byte_at(self, key: int) -> float:
+        """Bytes of the keys below it."""
+        return float(np.interp(key, self._edges, self._before))
+
+    def _key_at(self, byte: float) -> int:
+        """The least key below which there are so many bytes."""
+        if byte >= self._before[-1] * (1 - 1e-9):
+            return int(self._edges[-1])
+        return int(np.ceil(np.interp(byte, self._before, self._edges)))
+
+    def _last_filled(self, end: int) -> int:
+        index = int(np.searchsorted(self._edges, end)) - 1
+        if self._is_filled[index]:
+            return end - 1
+        while not self._is_filled[index]:
+            index -= 1
+        return int(self._edges[index + 1]) - 1
+
+    def _first_filled(self, key: int) -> int:
+        index = int(np.searchsorted(self._edges, key, side="right")) - 1
+        if index >= len(self._is_filled) or self._is_filled[index]:
+            return key
+        while not self._is_filled[index]:
+            index += 1
+        return int(self._edges[index])

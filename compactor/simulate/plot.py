@@ -1,0 +1,134 @@
+"""Pictures of simulations. The only place that knows matplotlib, which is an extra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from compactor.errors import UsageError
+from compactor.simulate.result import Result, Sample, worker_use, write_amplification
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SUFFIXES: Final = (".png", ".svg", ".pdf")
+_PIXELS_PER_INCH: Final = 100
+_WIDTH: Final = 12.0
+_ROW_HEIGHT: Final = 1.55
+_DAY_SECONDS: Final = 86_400
+_MOST_TIMES_THE_BEST: Final = 4
+_WINDOW: Final = 12
+"""Samples over which rates are taken."""
+
+_Draw = Callable[["Axes", Result], None]
+
+
+def check_plot(path: str) -> None:
+    """Before anything is simulated. Raises `UsageError` if the plot could not be made."""
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise UsageError(f"--plot {path}: end the name in one of {', '.join(SUFFIXES)}")
+    if not Path(path).resolve().parent.is_dir():
+        raise UsageError(f"--plot {path}: there is no such folder")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise UsageError("--plot needs matplotlib: pip install 'lsm-compactor[plot]'") from None
+
+
+def plot(results: Mapping[str, Result], title: str, path: str) -> None:
+    """One column a strategy, one row a figure, the same scale along a row."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
+
+    rows: list[tuple[str, _Draw]] = [
+        ("fragments", _line(lambda sample, shards: sample.fragments * shards)),
+        ("runs at level 0\n(one shard)", _line(lambda sample, _: sample.debt.level0_runs)),
+        ("stored", _levels),
+        ("write\namplification", _write_amplification),
+        ("reads,\nsorted runs", _line(lambda sample, _: sample.read_amplification)),
+        ("debt score\n(1: writers stop)", _debt),
+        ("workers\nbusy, %", _worker_use),
+    ]
+    figure = Figure(
+        figsize=(_WIDTH, _ROW_HEIGHT * len(rows) + 1.0), dpi=_PIXELS_PER_INCH, layout="constrained"
+    )
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(len(rows), len(results), sharex="all", sharey="row", squeeze=False)
+    for row, (label, draw) in enumerate(rows):
+        for column, (name, result) in enumerate(results.items()):
+            axes = grid[row][column]
+            draw(axes, result)
+            axes.grid(visible=True, alpha=0.3)
+            axes.margins(x=0)
+            if row == 0:
+                axes.set_title(name + (" (given up)" if result.gave_up else ""), fontsize=11)
+            if row == len(rows) - 1:
+                axes.set_xlabel("days")
+        grid[row][0].set_ylabel(label, fontsize=9)
+        grid[row][0].set_ylim(0, _top(grid[row]))
+        if label in ("fragments", "stored"):
+            unit = "B" if label == "stored" else ""
+            grid[row][0].yaxis.set_major_formatter(EngFormatter(unit, sep=" " if unit else ""))
+    figure.suptitle(title, fontsize=11)
+    figure.align_ylabels()
+    figure.savefig(path)
+
+
+def _top(row: Sequence[Axes]) -> float:
+    """The top of a row's scale. What is far above the best shoots out of it, or that could not be read."""
+    tops = [float(axes.dataLim.y1) for axes in row]
+    return min(max(tops), _MOST_TIMES_THE_BEST * min(tops)) * 1.05 or 1.0
+
+
+def _days(result: Result) -> list[float]:
+    return [sample.seconds / _DAY_SECONDS for sample in result.samples]
+
+
+def _line(value: Callable[[Sample, int], float]) -> _Draw:
+    def draw(axes: Axes, result: Result) -> None:
+        axes.plot(_days(result), [value(s, result.shards) for s in result.samples], linewidth=0.9)
+
+    return draw
+
+
+def _levels(axes: Axes, result: Result) -> None:
+    levels = sorted({level for sample in result.samples for level in sample.level_bytes})
+    stacked = [
+        [s.level_bytes.get(level, 0) * result.shards for s in result.samples] for level in levels
+    ]
+    labels = [f"level {level}" for level in levels]
+    axes.stackplot(_days(result), stacked, labels=labels)
+    _legend(axes, columns=2)
+
+
+def _write_amplification(axes: Axes, result: Result) -> None:
+    axes.plot(
+        _days(result)[1:], [s.write_amplification for s in result.samples[1:]], label="so far"
+    )
+    rates = _rates(result, write_amplification)
+    axes.plot(*rates, linewidth=0.7, alpha=0.7, label="lately")
+    _legend(axes, columns=2)
+
+
+def _debt(axes: Axes, result: Result) -> None:
+    axes.plot(_days(result), [s.debt.score for s in result.samples], linewidth=0.9)
+    axes.axhline(1.0, color="tab:red", linewidth=0.8, linestyle="--")
+    axes.update_datalim([(0.0, 1.0)])
+
+
+def _worker_use(axes: Axes, result: Result) -> None:
+    axes.plot(*_rates(result, lambda a, b: 100 * worker_use(a, b, result.workers)), linewidth=0.9)
+
+
+def _rates(
+    result: Result, rate: Callable[[Sample, Sample], float]
+) -> tuple[list[float], list[float]]:
+    """Days, and a rate over the samples just before."""
+    pairs = list(zip(result.samples, result.samples[_WINDOW:], strict=False))
+    return [b.seconds / _DAY_SECONDS for _, b in pairs], [rate(a, b) for a, b in pairs]
+
+
+def _legend(axes: Any, columns: int) -> None:
+    axes.legend(fontsize=7, ncols=columns, loc="upper left", framealpha=0.6)

@@ -1,0 +1,167 @@
+"""What a simulation found: a sample every so often, and what it comes to."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from compactor.planner.debt import SLOW_SCORE, Debt, Pressure
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One shard at one time."""
+
+    seconds: float
+    fragments: int
+    level_bytes: Mapping[int, int]
+    debt: Debt
+    read_amplification: float
+    """Sorted runs that a read of one key looks at."""
+    busy_workers: int
+    busy_seconds: float
+    """Of all workers, so far."""
+    ingested_bytes: int
+    compacted_bytes: int
+    """Written by compactions so far."""
+    expired_bytes: int
+
+    @property
+    def write_amplification(self) -> float:
+        """Since the beginning."""
+        return 1 + self.compacted_bytes / max(1, self.ingested_bytes)
+
+    @property
+    def live_bytes(self) -> int:
+        return sum(self.level_bytes.values())
+
+
+@dataclass(slots=True)
+class Peaks:
+    """Taken at every flush, not only where samples are."""
+
+    flushes: int = 0
+    slow: int = 0
+    """Flushes whose writers should have paused."""
+    stop: int = 0
+    """Flushes whose writers should have waited."""
+    level0_runs: int = 0
+    score: float = 0.0
+    pending_bytes: int = 0
+    compactions: int = 0
+    moves: int = 0
+    largest_compaction_bytes: int = 0
+
+    def flushed(self, debt: Debt) -> None:
+        self.flushes += 1
+        self.slow += debt.score >= SLOW_SCORE
+        self.stop += debt.pressure is Pressure.STOP
+        self.level0_runs = max(self.level0_runs, debt.level0_runs)
+        self.score = max(self.score, debt.score)
+        self.pending_bytes = max(self.pending_bytes, debt.pending_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One simulated shard; figures of the table are its multiples."""
+
+    shards: int
+    workers: int
+    """Of the shard."""
+    samples: Sequence[Sample]
+    peaks: Peaks
+    planned_seconds: float
+    """What was to be simulated."""
+    gave_up: bool
+    """Whether the debt grew so far that the simulation ended early."""
+
+    @property
+    def last(self) -> Sample:
+        return self.samples[-1]
+
+    @property
+    def has_kept_up(self) -> bool:
+        """Whether no writer would ever have had to wait."""
+        return not self.peaks.stop and not self.gave_up
+
+    @property
+    def read_amplification(self) -> tuple[float, float]:
+        """Mean and greatest."""
+        values = [sample.read_amplification for sample in self.samples[1:]]
+        return sum(values) / len(values), max(values)
+
+    @property
+    def second_half(self) -> tuple[Sample, Sample]:
+        """The samples at its beginning and at its end."""
+        half = self.last.seconds / 2
+        return min(self.samples, key=lambda sample: abs(sample.seconds - half)), self.last
+
+    @property
+    def late_write_amplification(self) -> float:
+        """Of what was written in the second half: without the young table's cheap beginning."""
+        return write_amplification(*self.second_half)
+
+    @property
+    def compaction_bytes_per_second(self) -> float:
+        """Written by compactions of the shard, in the second half; they read as much."""
+        start, end = self.second_half
+        return (end.compacted_bytes - start.compacted_bytes) / (end.seconds - start.seconds)
+
+    @property
+    def worker_use(self) -> float:
+        """Share of the workers' time, in the second half."""
+        return worker_use(*self.second_half, self.workers)
+
+    def points(self, count: int) -> list[tuple[Sample, Sample]]:
+        """So many samples over the time, each with the one before."""
+        last = len(self.samples) - 1
+        picked = sorted({round(last * i / count) for i in range(count + 1)})
+        return [(self.samples[a], self.samples[b]) for a, b in itertools.pairwise(picked)]
+
+    def to_json(self) -> dict[str, Any]:
+        mean_read, max_read = self.read_amplification
+        return {
+            "kept_up": self.has_kept_up,
+            "gave_up": self.gave_up,
+            "seconds": round(self.last.seconds, 3),
+            "write_amplification": round(self.last.write_amplification, 3),
+            "late_write_amplification": round(self.late_write_amplification, 3),
+            "mean_read_amplification": round(mean_read, 3),
+            "max_read_amplification": round(max_read, 3),
+            "max_level0_runs": self.peaks.level0_runs,
+            "max_debt_score": round(self.peaks.score, 3),
+            "max_pending_bytes": self.peaks.pending_bytes * self.shards,
+            "slow_share": round(self.peaks.slow / max(1, self.peaks.flushes), 4),
+            "stop_share": round(self.peaks.stop / max(1, self.peaks.flushes), 4),
+            "worker_use": round(self.worker_use, 4),
+            "compaction_bytes_per_second": round(self.compaction_bytes_per_second * self.shards),
+            "fragments": self.last.fragments * self.shards,
+            "compactions": self.peaks.compactions * self.shards,
+            "moves": self.peaks.moves * self.shards,
+            "largest_compaction_bytes": self.peaks.largest_compaction_bytes,
+            "shards": self.shards,
+            "samples_of_one_shard": [_sample_json(sample) for sample in self.samples],
+        }
+
+
+def write_amplification(start: Sample, end: Sample) -> float:
+    """Bytes written for a byte ingested, between two samples."""
+    ingested = end.ingested_bytes - start.ingested_bytes
+    return 1 + (end.compacted_bytes - start.compacted_bytes) / max(1, ingested)
+
+
+def worker_use(start: Sample, end: Sample, workers: int) -> float:
+    """Share of the workers' time in which they were busy, between two samples."""
+    seconds = (end.seconds - start.seconds) * workers
+    return (end.busy_seconds - start.busy_seconds) / seconds if seconds else 0.0
+
+
+def _sample_json(sample: Sample) -> dict[str, Any]:
+    return {
+        **asdict(sample),
+        "level_bytes": {str(level): size for level, size in sorted(sample.level_bytes.items())},
+        "debt": sample.debt.to_json(),
+        "write_amplification": round(sample.write_amplification, 3),
+    }

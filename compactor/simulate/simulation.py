@@ -1,0 +1,294 @@
+"""The real planner on a synthetic table: flushes come in, compactions take their time, nothing is moved.
+
+Events are taken in order of time from a heap. Whenever one has changed a tree and a worker is free, the
+trees that changed are planned again, by `plan_trees` itself, and the plan's first specs are begun.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from compactor.config import CompactionSettings, Policy
+from compactor.planner.debt import Debt, compaction_debt
+from compactor.planner.plan import by_priority, plan_trees
+from compactor.planner.spec import CompactionPlan, CompactionSpec, Move
+from compactor.planner.tree import InFlight, Item, Tree, hull
+from compactor.simulate.fragments import Flushes, IntegerKeys, fragment, merged
+from compactor.simulate.result import Peaks, Result, Sample
+from compactor.simulate.settings import SimulationSettings
+from compactor.table.entry import FragmentEntry
+
+Window = int | None
+
+_MAX_ROUNDS: Final = 10_000
+"""Of planning at one moment: more would mean plans that never run out."""
+
+
+class Observer:
+    """Told all that happens, for tests. Does nothing itself."""
+
+    def flushed(self, entry: FragmentEntry) -> None: ...
+
+    def compacted(self, spec: CompactionSpec, outputs: Sequence[FragmentEntry]) -> None: ...
+
+    def moved(self, move: Move) -> None: ...
+
+    def expired(self, entries: Sequence[FragmentEntry]) -> None: ...
+
+    def stepped(self, simulation: Simulation) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A compaction that runs."""
+
+    spec: CompactionSpec
+    run: str
+    in_flight: InFlight
+
+
+class Simulation:
+    """One shard under one policy. `run` is for once."""
+
+    def __init__(
+        self,
+        settings: SimulationSettings,
+        policy: Policy,
+        compaction: CompactionSettings,
+        observer: Observer | None = None,
+    ) -> None:
+        self.trees: dict[Window, Tree] = {}
+        self.ingested_bytes = self.compacted_bytes = self.expired_bytes = 0
+        self.now = 0.0
+        self._settings = settings
+        self._policy = policy
+        self._compaction = compaction
+        self._observer = observer or Observer()
+        mean_seconds = settings.flush_bytes / settings.shard_bytes_per_second
+        rng = random.Random(settings.seed)
+        self._flushes = Flushes(settings.locality, settings.key_space, mean_seconds, rng)
+        self._flushed_at = 0.0
+        self._ids = itertools.count()
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._plans: dict[Window, CompactionPlan] = {}
+        self._changed: set[Window] = set()
+        self._fragments = 0
+        self._busy = 0
+        self._busy_seconds = 0.0
+        self._samples: list[Sample] = []
+        self._peaks = Peaks()
+        self._has_given_up = False
+
+    def run(self, on_progress: Callable[[float], None] | None = None) -> Result:
+        settings = self._settings
+        for number in range(settings.samples + 1):
+            self._at(settings.duration_seconds * number / settings.samples, self._sample)
+        self._at(self._flushes.next_seconds(), self._flush)
+        while self._events and not self._has_given_up:
+            time, _, act = heapq.heappop(self._events)
+            if time > settings.duration_seconds:
+                break
+            self._busy_seconds += self._busy * (time - self.now)
+            self.now = time
+            act()
+            if self._changed and self._busy < settings.shard_workers:
+                self._decide()
+            self._observer.stepped(self)
+            if on_progress and act == self._sample:
+                on_progress(time / settings.duration_seconds)
+        if self._has_given_up:
+            self._sample()
+        return Result(
+            settings.shards,
+            settings.shard_workers,
+            self._samples,
+            self._peaks,
+            settings.duration_seconds,
+            self._has_given_up,
+        )
+
+    def debt(self) -> Debt:
+        return compaction_debt((tree.shape() for tree in self.trees.values()), self._policy)
+
+    def _at(self, seconds: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (seconds, next(self._ids), act))
+
+    # --- writers ---
+
+    def _flush(self) -> None:
+        """What came in since the last one: into the current time window, and a little into the last."""
+        size = round((self.now - self._flushed_at) * self._settings.shard_bytes_per_second)
+        self._flushed_at = self.now
+        number, keys, window = next(self._ids), self._flushes.next_keys(), self._window()
+        late = round(size * self._settings.late_share) if window else 0
+        for position, (part, where) in enumerate(
+            [(size - late, window)] + ([(late, window - 1)] if late and window else [])
+        ):
+            name = f"f{number:09d}-{position}"
+            entry = fragment(
+                name,
+                part,
+                keys,
+                level=0,
+                run=name,
+                sequence=(number, position),
+                window=where,
+                peak_chunk_bytes=self._compaction.target_row_group_bytes,
+            )
+            self._add(entry)
+            self._observer.flushed(entry)
+        self.ingested_bytes += size
+        debt = self.debt()
+        self._peaks.flushed(debt)
+        hopeless = self._policy.stop_runs * self._settings.give_up_factor
+        self._has_given_up = debt.level0_runs >= hopeless
+        self._at(self.now + self._flushes.next_seconds(), self._flush)
+
+    def _window(self) -> Window:
+        seconds = self._settings.window_seconds
+        return None if seconds is None else int(self.now // seconds)
+
+    # --- the table ---
+
+    def _add(self, entry: FragmentEntry) -> None:
+        tree = self.trees.get(entry.window)
+        if tree is None:
+            tree = self.trees[entry.window] = Tree(entry.window, IntegerKeys())
+            self._expire_in_time(entry.window)
+        tree.add(entry)
+        self._fragments += 1
+        self._changed.add(entry.window)
+
+    def _remove(self, entry: FragmentEntry) -> None:
+        self.trees[entry.window].remove(entry)
+        self._fragments -= 1
+        self._changed.add(entry.window)
+
+    def _expire_in_time(self, window: Window) -> None:
+        windows = self._settings.windows
+        if windows and windows.retention_seconds is not None and window is not None:
+            end = (window + 1) * windows.window_seconds + windows.retention_seconds
+            self._at(max(self.now, float(end)), lambda: self._expire(window))
+
+    def _expire(self, window: Window) -> None:
+        """Drops the window with all it holds; what is being compacted of it will be in vain."""
+        entries = [item.entry for item in self.trees.pop(window).items()]
+        self._plans.pop(window, None)
+        self._changed.discard(window)
+        self._fragments -= len(entries)
+        self.expired_bytes += sum(entry.size_bytes for entry in entries)
+        self._observer.expired(entries)
+
+    # --- workers ---
+
+    def _decide(self) -> None:
+        """As a driver does: moves first, then as many specs as there are free workers, until none is due."""
+        for _ in range(_MAX_ROUNDS):
+            self._plan()
+            if self._move():
+                continue
+            specs = by_priority(self._plans.values())[: self._settings.shard_workers - self._busy]
+            for spec in specs:
+                self._begin(spec)
+            if not specs or self._busy == self._settings.shard_workers:
+                return
+        raise AssertionError("plans do not run out")
+
+    def _plan(self) -> None:
+        for window in sorted(self._changed, key=lambda window: -1 if window is None else window):
+            tree = self.trees[window]
+            self._plans[window] = plan_trees({window: tree}, self._policy, self._compaction)
+        self._changed.clear()
+
+    def _move(self) -> bool:
+        moves = [move for plan in self._plans.values() for move in plan.moves]
+        for move in moves:
+            for entry in move.entries:
+                self._remove(entry)
+                self._add(replace(entry, level=move.output_level))
+            self._peaks.moves += 1
+            self._observer.moved(move)
+        return bool(moves)
+
+    def _begin(self, spec: CompactionSpec) -> None:
+        tree = self.trees[spec.window]
+        items = [tree.item(entry) for entry in spec.inputs]
+        task = _Task(spec, f"c{next(self._ids):09d}", InFlight(hull(items), spec.output_level))
+        tree.taken.update(entry.key for entry in spec.inputs)
+        tree.in_flight.append(task.in_flight)
+        self._changed.add(spec.window)
+        self._busy += 1
+        seconds = spec.size_bytes / self._settings.task_bytes_per_second
+        self._at(self.now + seconds, lambda: self._finish(task))
+
+    def _finish(self, task: _Task) -> None:
+        spec = task.spec
+        self._busy -= 1
+        self.compacted_bytes += spec.size_bytes
+        self._peaks.compactions += 1
+        self._peaks.largest_compaction_bytes = max(
+            self._peaks.largest_compaction_bytes, spec.size_bytes
+        )
+        tree = self.trees.get(spec.window)
+        if tree is None:
+            # Its window has expired. The free worker is a change to the others.
+            self._changed.update(itertools.islice(self.trees, 1))
+            return
+        for entry in spec.inputs:
+            self._remove(entry)
+            tree.taken.discard(entry.key)
+        tree.in_flight.remove(task.in_flight)
+        outputs = merged(spec, self._compaction, run=task.run)
+        for entry in outputs:
+            self._add(entry)
+        self._observer.compacted(spec, outputs)
+
+    # --- figures ---
+
+    def _sample(self) -> None:
+        shapes = [tree.shape().level_bytes for tree in self.trees.values()]
+        levels = sorted({level for shape in shapes for level, size in shape.items() if size})
+        self._samples.append(
+            Sample(
+                seconds=self.now,
+                fragments=self._fragments,
+                level_bytes={n: sum(shape.get(n, 0) for shape in shapes) for n in levels},
+                debt=self.debt(),
+                read_amplification=self._read_amplification(),
+                busy_workers=self._busy,
+                busy_seconds=self._busy_seconds,
+                ingested_bytes=self.ingested_bytes,
+                compacted_bytes=self.compacted_bytes,
+                expired_bytes=self.expired_bytes,
+            )
+        )
+
+    def _read_amplification(self) -> float:
+        """Sorted runs that a read of a random key looks at, in the window of a random byte."""
+        total = weighted = 0.0
+        for tree in self.trees.values():
+            size = sum(tree.shape().level_bytes.values())
+            total += size
+            weighted += size * _runs_at_random_key(tree)
+        return weighted / total if total else 0.0
+
+
+def _runs_at_random_key(tree: Tree) -> float:
+    """Runs of level 0 that overlap it, on average, and the levels that hold anything."""
+    levels = [n for n, size in tree.shape().level_bytes.items() if n and size]
+    young = [item for run in tree.runs() for item in run.items]
+    edges = [*young]
+    for n in levels:
+        items = tree.level(n).items
+        edges += [items[0], items[-1]]
+    keys = hull(edges)
+    return len(levels) + sum(map(_width, young)) / int(keys.upper[0] - keys.lower[0] + 1)
+
+
+def _width(item: Item) -> int:
+    return int(item.upper[0] - item.lower[0] + 1)

@@ -1,0 +1,96 @@
+"""The command: what it prints, its picture, and wrong calls."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from pathlib import Path
+
+import pytest
+
+from compactor.cli.main import cli, run
+from compactor.cli.simulate import simulate_command
+
+QUICK = ["--ingest", "20MiB/s", "--duration", "1h", "--workers", "4"]
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cli.commands, "simulate", simulate_command)
+
+
+def test_strategies_are_compared_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", *QUICK, "--strategy", "leveled", "--strategy", "tiered"]) == 0
+    out = capsys.readouterr().out
+    assert "21.0 MB/s for 1 h into 1 table" in out
+    lines = out.splitlines()
+    assert lines.index("leveled") < lines.index("tiered")
+    assert len([line for line in lines if "healthy" in line]) == 24
+    assert lines[-3].startswith("summary")
+    assert "yes" in lines[-2]
+
+
+def test_json_has_the_same_result_for_the_same_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
+    for seed in ("1", "1", "2"):
+        assert run(["simulate", *QUICK, "--json", "--seed", seed]) == 0
+        outputs.append(json.loads(capsys.readouterr().out)["leveled"])
+    assert outputs[0] == outputs[1] != outputs[2]
+    assert outputs[0]["kept_up"] and len(outputs[0]["samples_of_one_shard"]) == 481
+
+
+@pytest.mark.parametrize("name", ["out.png", "out.svg"])
+def test_a_picture(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / name
+    assert run(["simulate", *QUICK, "--plot", str(path)]) == 0
+    assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+
+
+def test_without_matplotlib_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    real_import = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    assert run(["simulate", *QUICK, "--plot", str(tmp_path / "a.png")]) == 2
+    assert "pip install 'lsm-compactor[plot]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--ingest", "fast"], "'fast' is no rate: write 10GiB/s or 20MiB/s"),
+        (["--ingest", "-1"], "is no rate"),
+        (["--ingest", "0"], "is no rate"),
+        (["--flush-bytes", "256 parsecs"], "is no size: write 256MiB, 1.5GiB or 4096"),
+        (["--duration", "long"], "is no duration"),
+        (["--duration", "0"], "--duration must be a second at least"),
+        (["--ingest", "1MiB/s", "--duration", "1s"], "not a single flush"),
+        (["--time-window", "0"], "--time-window must be a second at least"),
+        (["--retention", "7d"], "needs a time window"),
+        (["--late", "0.5"], "needs a time window"),
+        (["--locality", "random"], "is no locality"),
+        (["--locality", "random:0"], "is no locality"),
+        (["--locality", "whole:1"], "is no locality"),
+        (["--shards", "8", "--workers", "4"], "at least one a shard"),
+        (["--level-multiplier", "1"], "level_multiplier: "),
+        (["--push-ratio", "nan"], "push_ratio: "),
+        (["--strategy", "hope"], "'hope' is not one of"),
+        (["--plot", "out.txt"], "end the name in one of .png"),
+        (["--plot", "/nowhere/out.png"], "no such folder"),
+    ],
+)
+def test_bad_options_are_one_line_and_exit_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", *arguments]) == 2
+    captured = capsys.readouterr()
+    errors = [line for line in captured.err.splitlines() if "rror: " in line]
+    assert len(errors) == 1 and message in errors[0]
+    assert not captured.out
