@@ -3,9 +3,10 @@
     python -m bench.bench_log --folder /dev/shm     100,000 commits, 1,000,000 fragments, a local folder
     python -m bench.bench_log --commits 5000 --fragments 50000
 
-Commits are real ones, one fragment each, by `CommitLog.commit`; what they cost includes the checkpoints.
-A million live fragments are put into one checkpoint, as a table would have it after a million ingests, with
-64 commits after it. Opening is `CommitLog(store).current()` by an object that knows nothing yet.
+The log files are written as commits would have, and the checkpoints where the rule of `CommitLog` puts
+them, with the longest tail after the last one that it allows. A million live fragments are put into one
+checkpoint, as a table would have it after a million ingests, with 64 commits after it. Opening is
+`CommitLog(store).current()` by an object that knows nothing yet.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import ColumnBytes, FragmentEntry
 from compactor.table.metadata import TableMetadata
-from compactor.table.snapshot import Snapshot
+from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Changes, Operation, Version
 from format.schema import parse_sort_schema
 
 _COLUMNS = 10
 _TAIL = 64
+_MAX = 1024  # versions between two checkpoints at most, see compactor/table/commit_log.py
+_LONGEST_TAIL = _MAX - 1
 _Result = TypeVar("_Result")
 
 
@@ -77,21 +80,34 @@ def timed(what: str, act: Callable[[], _Result]) -> _Result:
 
 
 def many_commits(folder: Path, commits: int) -> None:
-    print(f"{commits:,} commits of one fragment each")
-    log = CommitLog(LocalStore(folder))
-
-    def commit_all() -> None:
-        for number in range(commits):
-            table = metadata() if number == 0 else None
-            changes = Changes(Operation.INGEST, (entry(number),), metadata=table)
-            log.commit(lambda _, changes=changes: changes)  # type: ignore[misc]
-
-    timed("all commits, with their checkpoints", commit_all)
-    files = sum(1 for _ in (folder / "_log").iterdir())
-    checkpoints = sum(1 for _ in (folder / "_checkpoint").iterdir())
-    print(f"  {files:,} log files, {checkpoints:,} checkpoints")
-    snapshot = timed("open", lambda: CommitLog(LocalStore(folder)).current())
+    print(
+        f"{commits:,} commits of one fragment each, the last {_LONGEST_TAIL:,} after the checkpoint"
+    )
+    versions = [
+        Version(
+            number,
+            f"{number:032x}",
+            0,
+            Changes(
+                Operation.INGEST, (entry(number),), metadata=metadata() if number == 1 else None
+            ),
+        )
+        for number in range(1, commits + 1)
+    ]
+    (folder / "_log").mkdir(parents=True)
+    for version in versions:
+        (folder / version_key(version.number)).write_bytes(version.to_bytes())
+    last = max(1, commits - _LONGEST_TAIL)
+    store = LocalStore(folder)
+    for number in sorted({commits // 2 // _MAX * _MAX or 1, last}):
+        data = checkpoint_bytes(replay(Snapshot.empty(), versions[:number]))
+        store.create(checkpoint_key(number), data)
+    log = CommitLog(store)
+    snapshot = timed("open", log.current)
     assert len(snapshot.fragments) == commits
+    timed("look again", log.current)
+    changes = Changes(Operation.INGEST, (entry(commits + 1),))
+    timed("commit", lambda: log.commit(lambda _: changes))
     half = commits // 2
     earlier = timed(f"read version {half:,}", lambda: log.history.at(half, snapshot))
     assert len(earlier.fragments) == half

@@ -55,7 +55,7 @@ class Strategy(StrEnum):
 
 
 class Policy(BaseModel):
-    """When to compact what. The defaults come out of `compactor simulate`."""
+    """When to compact what. The defaults come out of `compactor simulate` (docs/simulations.md)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,12 +64,12 @@ class Policy(BaseModel):
     """Sorted runs of like size at level 0 that start a compaction. More: fewer rewrites, slower reads."""
     max_merge_runs: int = Field(default=32, ge=2)
     """Runs of level 0 that one size-tiered merge takes: with a backlog, several go in parallel."""
-    push_ratio: float = Field(default=1.0, gt=0)
+    push_ratio: float = Field(default=0.5, gt=0)
     """Level 0 is merged into level 1 when that rewrites at most this many bytes of level 1 for each of
     its own. Smaller: lazier."""
-    level1_target_bytes: int = Field(default=4096 * MIB, ge=1)
+    level1_target_bytes: int = Field(default=16_384 * MIB, ge=1)
     """Level 1 above this is moved on to level 2."""
-    level_multiplier: int = Field(default=10, ge=2)
+    level_multiplier: int = Field(default=4, ge=2)
     """Each level may hold this many times the one above."""
     max_rewrite_ratio: float = Field(default=25.0, ge=1)
     """Cap on write amplification: a compaction rewrites at most this many bytes for each it moves."""

@@ -99,9 +99,9 @@ def policy_options(command: _Command) -> _Command:
             ),
             click.option("--level0-trigger-runs", type=int,
                          help="Runs of like size that start a compaction of level 0.  [default: 4]"),
-            click.option("--level1-target-bytes", type=int, help="Size of level 1.  [default: 4 GiB]"),
+            click.option("--level1-target-bytes", type=int, help="Size of level 1.  [default: 16 GiB]"),
             click.option("--level-multiplier", type=int,
-                         help="Size of each level by that above.  [default: 10]"),
+                         help="Size of each level by that above.  [default: 4]"),
         )
     ):  # fmt: skip
         command = option(command)

@@ -110,7 +110,11 @@ class _Leveled:
 
     def _drain(self, level: int, score: float) -> None:
         """Gives on what overlaps least of the next level, until the level is within its target."""
-        excess = self._tree.level_bytes(level) - self._policy.level_target_bytes(level)
+        # What is on its way down already does not count: or every plan would send as much again.
+        bytes_here = self._tree.level_bytes(level) - self._tree.leaving_bytes(level)
+        excess = bytes_here - self._policy.level_target_bytes(level)
+        if excess <= 0:
+            return
         here, below = self._tree.level(level), self._tree.level(level + 1)
         for ratio, item in self._tree.by_overlap(level):
             if excess <= 0 or 1 + ratio > self._policy.max_rewrite_ratio:

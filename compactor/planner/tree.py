@@ -246,6 +246,19 @@ class Tree:
     def level_bytes(self, level: int) -> int:
         return self._bytes.get(level, 0)
 
+    def leaving_bytes(self, level: int) -> int:
+        """Of fragments that compactions in flight are moving from this level to the next."""
+        going = [other.keys for other in self.in_flight if other.output_level == level + 1]
+        if not going:
+            return 0
+        items = self._items.get(level, {})
+        taken = (items[key] for key in self.taken if key in items)
+        return sum(
+            item.entry.size_bytes
+            for item in taken
+            if any(keys.overlaps(Range(item.lower, item.upper)) for keys in going)
+        )
+
     def shape(self) -> Shape:
         """What compaction debt depends on."""
         return Shape(len(self._run_items), self._bytes)
