@@ -229,10 +229,9 @@ def test_write_amplification_of_levels_is_bounded_and_steady() -> None:
         assert end.level_bytes[level] < 1.5 * LEVELED.level_target_bytes(level)
 
 
-def test_tiered_writes_less_and_reads_more_than_leveled() -> None:
+def test_tiered_writes_less_than_leveled() -> None:
     leveled, tiered = run(LEVELED, workers=8), run(TIERED, workers=8)
     assert tiered.last.write_amplification < leveled.last.write_amplification
-    assert tiered.read_amplification[0] > leveled.read_amplification[0]
 
 
 def test_keys_that_only_grow_are_hardly_rewritten() -> None:
