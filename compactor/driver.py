@@ -83,7 +83,6 @@ class Driver:
         self._running: dict[str, tuple[Compaction, Estimate]] = {}
         self._attempts: dict[tuple[str, ...], int] = {}
         self._avoided: dict[str, str] = {}
-        self._claims_until_ms = 0
 
     @property
     def url(self) -> str:
@@ -176,14 +175,13 @@ class Driver:
         )
 
     def _as_claim(self, compaction: Compaction) -> Claim:
-        now = self._log.clock.now_unix_ms()
-        self._claims_until_ms = now + round(self._settings.claim_seconds * 1000)
+        claim_ms = round(self._settings.claim_seconds * 1000)
         return Claim(
             compaction.compaction_id,
             self._owner,
             tuple(entry.key for entry in compaction.spec.inputs),
             compaction.spec.output_level,
-            self._claims_until_ms,
+            self._log.clock.now_unix_ms() + claim_ms,
         )
 
     def _void_claims(self, snapshot: Snapshot) -> tuple[str, ...]:
@@ -298,9 +296,11 @@ class Driver:
     # --- claims ---
 
     def prolong(self) -> None:
-        """Renews the claims of what runs, once half of their time is over. Lost ones stay lost."""
-        left_ms = self._claims_until_ms - self._log.clock.now_unix_ms()
-        if self._running and left_ms * 2 < self._settings.claim_seconds * 1000:
+        """Renews the claims of what runs, once half of any one's time is over. Lost ones stay lost."""
+        claims = self._log.latest.claims
+        expiries = [claims[i].expires_unix_ms for i in self._running if i in claims]
+        left_ms = min(expiries, default=0) - self._log.clock.now_unix_ms()
+        if expiries and left_ms * 2 < self._settings.claim_seconds * 1000:
 
             def prepare(snapshot: Snapshot) -> Changes:
                 standing = [

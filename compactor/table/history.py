@@ -82,8 +82,13 @@ class History:
                 f"{self._store.url}: there is no version {number} to read; versions "
                 f"{newest.oldest} to {newest.version} are kept"
             )
-        start = self._from_checkpoint(number)
-        return replay(start.snapshot, self.versions_after(start.snapshot, number))
+        for _ in range(_MAX_TRIES):
+            start = self._from_checkpoint(number)
+            versions = self.versions_after(start.snapshot, number)
+            # From the beginning: who removed version 1 since needed a checkpoint, and left one.
+            if start.snapshot.version or start.is_patched or not self._has_checkpoint_at(number):
+                return replay(start.snapshot, versions)
+        raise self._removed_meanwhile(0)
 
     def versions_after(self, start: Snapshot, last: int) -> list[Version]:
         """Those that follow a snapshot, up to `last`.
@@ -97,10 +102,7 @@ class History:
         # Who begins with the first version finds it again: it would be the first to go.
         known = start if start.version or not versions else start.apply(versions[0])
         if versions and not self.still_has(known):
-            raise DataError(
-                f"{self._store.url}: log files after version {start.version} were removed while they "
-                "were read: try again"
-            )
+            raise self._removed_meanwhile(start.version)
         return versions
 
     def still_has(self, snapshot: Snapshot) -> bool:
@@ -186,6 +188,15 @@ class History:
         if numbers and not start.is_patched and not self.still_has(start.snapshot):
             raise _GapError
         return Loaded(snapshot, start.checkpoint, changed)
+
+    def _has_checkpoint_at(self, number: int) -> bool:
+        return self.checkpoint_not_after(number) is not None
+
+    def _removed_meanwhile(self, version: int) -> DataError:
+        return DataError(
+            f"{self._store.url}: log files after version {version} were removed while they were read: "
+            "try again"
+        )
 
     def _gap(self) -> DataError:
         damaged = []

@@ -137,7 +137,7 @@ class _Vacuum:
         """Keys of all fragments that were live in a retained version."""
         history = self._log.history
         oldest = history.at(boundaries.oldest, snapshot)
-        needed = set(oldest.fragments)
+        needed = {*oldest.fragments, *snapshot.fragments}
         for version in history.versions_after(oldest, snapshot.version):
             needed.update(entry.key for entry in version.changes.adds)
         return needed

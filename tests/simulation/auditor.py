@@ -9,25 +9,38 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+from compactor.errors import ObjectNotFoundError
 from compactor.names import is_fragment_key, parse_version
+from compactor.stores.base import ObjectInfo
 from compactor.table.entry import FragmentEntry
+from compactor.table.history import History
 from compactor.table.metadata import TimeWindows
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Operation, Version
 from tests.simulation.scheduler import Scheduler
 
 Row = tuple[int, int, int]
+_FRESH_READER_EVERY = 5
 
 
 class Auditor:
-    def __init__(self, scheduler: Scheduler, windows: TimeWindows | None) -> None:
+    def __init__(
+        self, scheduler: Scheduler, windows: TimeWindows | None, objects: Mapping[str, bytes]
+    ) -> None:
         self._scheduler = scheduler
         self._windows = windows
+        self._objects = objects
         self.snapshot = Snapshot.empty()
+        self.snapshots = {0: self.snapshot}
+        """Of every version, as the log had it when it was committed."""
         self.live: dict[int, frozenset[str]] = {0: frozenset()}
         """Keys of the live fragments, by version."""
+        self.visits = scheduler.visits
+        self.log_files_removed = 0
+        self._changes = 0
         self.rows: dict[str, list[Row]] = {}
         """Of every fragment ever written."""
         self.committed: dict[int, int] = {}
@@ -45,22 +58,60 @@ class Auditor:
 
     def created(self, key: str, data: bytes) -> None:
         if is_fragment_key(key):
-            assert key not in self.rows or self.rows[key] == _rows(data), f"{key} is written twice"
+            assert key not in self.rows, f"{key} is written twice"
             self.rows[key] = _rows(data)
+            return
         number = parse_version(key)
         if number is not None:
             self._version(Version.from_bytes(data, name=key))
+        else:
+            self.visits["checkpoint"] += 1
+        self._check_fresh_readers()
 
     def deleted(self, key: str) -> None:
         if is_fragment_key(key):
-            needed = range(self.snapshot.oldest, self.snapshot.version + 1)
-            for version in needed:
+            self.visits["fragment removed"] += 1
+            for version in self._retained():
                 assert key not in self.live[version], f"{key} is gone, version {version} needs it"
+            return
+        if parse_version(key) is not None:
+            self.log_files_removed += 1
+        self.visits["log file or checkpoint removed"] += 1
+        self._check_fresh_readers()
+
+    def _retained(self) -> range:
+        return range(self.snapshot.oldest, self.snapshot.version + 1)
+
+    def _check_fresh_readers(self) -> None:
+        """Who opens the table now sees the newest version, and can see any that is retained.
+
+        Looked at once in a few changes of the log, for speed.
+        """
+        self._changes += 1
+        if self.snapshot.version == 0 or self._changes % _FRESH_READER_EVERY:
+            return
+        history = History(_Objects(self._objects), readers=1)
+        self.same(history.newest(Snapshot.empty()).snapshot)
+        if self.visits["fresh readers"] % 4 == 0:
+            for version in {self.snapshot.oldest, sum(self._retained()) // len(self._retained())}:
+                self.same(history.at(version, self.snapshot))
+        self.visits["fresh readers"] += 1
+
+    def same(self, snapshot: Snapshot) -> None:
+        """That it is its version in every respect."""
+        true = self.snapshots[snapshot.version]
+        assert dict(snapshot.fragments) == dict(true.fragments), (
+            f"version {snapshot.version} is read as it never was"
+        )
+        for field in ("metadata", "claims", "quarantine", "totals", "fence", "oldest", "commit_id"):
+            read, expected = getattr(snapshot, field, None), getattr(true, field, None)
+            assert read == expected, f"version {snapshot.version}: {field} {read}, not {expected}"
 
     def _version(self, version: Version) -> None:
         if version.number <= self.snapshot.version:
             # Where a log file was removed, a sleeper may create it anew: only it must not believe in it.
             self.strays += 1
+            self.visits["stray"] += 1
             return
         before = self.snapshot
         after = before.apply(version)
@@ -69,9 +120,12 @@ class Auditor:
         self._scheduler.note(f"version {version.number}: {changes.operation} {len(removed)} -> "
                              f"{len(changes.adds)}")  # fmt: skip
         for entry in changes.adds:
-            assert entry.key in self.rows, (
-                f"version {version.number} adds {entry.key}, never written"
+            assert entry.key in self._objects, (
+                f"version {version.number} adds {entry.key}, which is not there"
             )
+            assert _describes(entry, self.rows[entry.key]), f"{entry} is not what it holds"
+            self.visits[f"level {entry.level}"] += 1
+        self.visits[str(changes.operation)] += 1
         match changes.operation:
             case Operation.INGEST:
                 self._ingest(version.number, changes.adds)
@@ -79,7 +133,7 @@ class Auditor:
                 self._expire(removed)
             case _:
                 self._conserve(version.number, removed, changes.adds)
-        self.snapshot = after
+        self.snapshot = self.snapshots[version.number] = after
         self.live[version.number] = frozenset(after.fragments)
         self._check_levels()
         self._check_order()
@@ -147,9 +201,7 @@ class Auditor:
         assert snapshot.version >= not_before, (
             f"version {snapshot.version} is read after {not_before}"
         )
-        assert frozenset(snapshot.fragments) == self.live[snapshot.version], (
-            f"version {snapshot.version} is read as it never was"
-        )
+        self.same(snapshot)
 
     def missing(self, key: str, version: int) -> None:
         """A reader did not find a fragment of its version."""
@@ -171,6 +223,33 @@ class Auditor:
         assert rows == self.expected(), "rows are lost or doubled"
         stored = {key for key in objects if is_fragment_key(key)}
         assert stored == live, f"garbage {stored - live} stays, or live {live - stored} is gone"
+
+
+class _Objects:
+    """The objects as they are at this moment, for reading: nobody else runs meanwhile."""
+
+    url = "memory://table"
+
+    def __init__(self, objects: Mapping[str, bytes]) -> None:
+        self._objects = objects
+
+    def read(self, key: str) -> bytes:
+        if key not in self._objects:
+            raise ObjectNotFoundError(key)
+        return self._objects[key]
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        for key in sorted(self._objects):
+            if key.startswith(prefix) and key > (start_after or ""):
+                yield ObjectInfo(key, len(self._objects[key]), "", 0.0)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"reading the log calls {name}")
+
+
+def _describes(entry: FragmentEntry, rows: list[Row]) -> bool:
+    bounds = (rows[0][0],), (rows[-1][0],)
+    return entry.rows == len(rows) and (entry.first_key, entry.last_key) == bounds
 
 
 def _rows(data: bytes) -> list[Row]:

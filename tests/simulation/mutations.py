@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -203,25 +203,46 @@ def _bases_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     assert base_version("data/00000000000001000000-a-00000.frag") == 1_000_000
 
 
+def _garbage_is_told_by_age(patch: pytest.MonkeyPatch) -> None:
+    """What began before the fence goes, whether or not it is live."""
+    patch.setattr(_Vacuum, "_needed", lambda self, snapshot, boundaries: set())
+
+
+def _attempts_share_names(patch: pytest.MonkeyPatch) -> None:
+    from tests.simulation import actors
+
+    patch.setattr(actors, "attempt_id", lambda world, compaction: compaction.compaction_id)
+
+
+def _what_follows_a_removed_log_file_is_believed(patch: pytest.MonkeyPatch) -> None:
+    original = History._follow
+    patch.setattr(
+        History, "_follow", lambda self, start: original(self, replace(start, is_patched=True))
+    )
+
+
 MUTATIONS = [
     Mutation("a version is created only if absent", _versions_are_overwritten),
     Mutation("an unknown outcome is no conflict", _unknown_counts_as(False)),
     Mutation("an unknown outcome is no success", _unknown_counts_as(True)),
     Mutation("changes are prepared afresh for every try", _changes_are_prepared_once),
-    Mutation("a compaction stands only while its claim does", _a_void_compaction_is_committed, 263),
+    Mutation("a compaction stands only while its claim does", _a_void_compaction_is_committed),
     Mutation("two drivers never work on one fragment", _claims_are_not_looked_at),
     Mutation("attempts before the fence can't commit", _the_fence_is_not_looked_at),
     Mutation("the fence is moved before garbage goes", _garbage_is_removed_without_a_fence),
     Mutation("retained versions keep their fragments", _retained_versions_lose_their_fragments),
     Mutation("what is needed is looked up after the fence", _what_is_needed_is_looked_up_before_the_fence),
-    Mutation("log files go oldest first", _log_files_go_newest_first, 316),
+    Mutation("log files go oldest first", _log_files_go_newest_first),
     Mutation("a commit's predecessor must still be there", _the_predecessor_is_not_looked_at),
     Mutation("log files after the checkpoint stay", _log_files_go_past_the_checkpoint),
     Mutation("a checkpoint holds all fragments", _a_checkpoint_misses_a_fragment),
     Mutation("the log after a checkpoint counts", _a_reader_stops_at_the_checkpoint),
     Mutation("only neighbours in age are merged", _runs_that_are_no_neighbours_are_merged),
     Mutation("only the oldest runs go deeper", _newer_runs_are_pushed_past_older_ones),
-    Mutation("outputs in flight keep their range free", _ranges_in_flight_are_forgotten, 138),
+    Mutation("outputs in flight keep their range free", _ranges_in_flight_are_forgotten, 200),
     Mutation("what lies deeper is older", _depth_does_not_count_as_age),
     Mutation("an attempt's names tell when it began", _bases_are_forgotten),
+    Mutation("what is live stays, however old", _garbage_is_told_by_age),
+    Mutation("attempts have names of their own", _attempts_share_names),
+    Mutation("what follows a removed log file is not believed", _what_follows_a_removed_log_file_is_believed),
 ]  # fmt: skip

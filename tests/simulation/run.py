@@ -20,6 +20,7 @@ from tests.simulation.actors import (
     compactor,
     execute,
     ingest,
+    pardon_all,
     reader,
     restarting,
     writer,
@@ -87,8 +88,9 @@ def _spawn_zombies(world: World) -> None:
 
 def _spawn_vacuums(world: World) -> None:
     """Log files that go while others commit, everybody slow."""
-    world.shared.faults = Faults(slow=0.2, hesitates=0.3)
-    for number in range(3):
+    world.shared.faults = Faults(slow=0.1, hesitates=0.3)
+    _set_log_constants(3, 0)
+    for number in range(4):
         world.scheduler.spawn(f"writer{number}", partial(writer, world, 8))
     for number in range(2):
         world.scheduler.spawn(f"vacuum{number}", partial(cleaner, world, 8, [0]))
@@ -104,6 +106,7 @@ def _spawn_any(world: World) -> None:
             Faults(crash=0.003, slow=0.05, stalled=0.004),
             Faults(crash=0.002, refused=0.01, lost=0.02, slow=0.03, stalled=0.004),
             Faults(lost=0.1, stalled=0.002),
+            Faults(lost=0.5, refused=0.05),
             Faults(slow=0.2, stalled=0.01),
         ]
     )
@@ -124,6 +127,8 @@ def _come_to_rest(world: World) -> None:
     log = world.log()
     ingest(world, log)
     world.scheduler.sleep(1_000)
+    log.commit(pardon_all)
+    world.failing = 0.03
     for strategy in (world.random.choice(list(Strategy)), Strategy.FULL):
         _compact(world, strategy)
     world.scheduler.sleep(1_000)
@@ -157,20 +162,27 @@ def _compact(world: World, strategy: Strategy) -> None:
     assert log.current().version == version, "commits although nothing is due"
 
 
+_LOG_CONSTANTS = [
+    (commit_log, "_CHECKPOINT_VERSIONS"),
+    (commit_log, "_MAX_CHECKPOINT_VERSIONS"),
+    (vacuuming, "LOG_GRACE_SECONDS"),
+]
+
+
 @contextmanager
 def _small_constants(world: World) -> Iterator[None]:
     """Checkpoints after a few versions, log files removed after minutes: or none would see it."""
-    versions = world.random.choice([3, 6, 64])
-    changed = [
-        (commit_log, "_CHECKPOINT_VERSIONS", versions),
-        (commit_log, "_MAX_CHECKPOINT_VERSIONS", versions),
-        (vacuuming, "LOG_GRACE_SECONDS", world.random.choice([0, 0, 200])),
-    ]
-    before = [(module, name, getattr(module, name)) for module, name, _ in changed]
-    for module, name, value in changed:
-        setattr(module, name, value)
+    before = [(module, name, getattr(module, name)) for module, name in _LOG_CONSTANTS]
+    _set_log_constants(world.random.choice([3, 6, 64]), world.random.choice([0, 0, 200]))
     try:
         yield
     finally:
         for module, name, value in before:
             setattr(module, name, value)
+
+
+def _set_log_constants(versions: int, grace_seconds: int) -> None:
+    for (module, name), value in zip(
+        _LOG_CONSTANTS, (versions, versions, grace_seconds), strict=True
+    ):
+        setattr(module, name, value)

@@ -7,6 +7,7 @@ whenever it sleeps; the scheduler picks who goes on. Same seed, same run.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -34,6 +35,8 @@ class Scheduler:
         self.now_ms = START_MS
         self.steps = 0
         self.trace: list[str] = []
+        self.visits: Counter[str] = Counter()
+        """What happened in this run, and how often."""
         self._actors: list[Actor] = []
         self._main = greenlet.getcurrent()
         self._running: Actor | None = None

@@ -1,7 +1,8 @@
 """A store in memory shared by all actors, with the faults of a real one.
 
-Modelled: a request fails before its effect, after it, or its answer is lost either way; it is slow, or so
-slow that its process seems dead; a listing breaks off after some keys; the process dies before or after.
+Modelled: a request fails before its effect, after it, or its answer is lost either way, and then it may
+still take effect much later, when its sender has long given up; it is slow, or so slow that its process
+seems dead; a listing breaks off after some keys; the process dies before or after.
 Not modelled: listings or reads that are behind (S3 is strongly consistent), damaged bytes.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from compactor.errors import (
@@ -18,6 +20,7 @@ from compactor.errors import (
     StoreUnreachableError,
     UnknownOutcomeError,
 )
+from compactor.names import LOG_PREFIX
 from compactor.stores.base import ObjectInfo, UnfinishedUpload
 from tests.simulation.scheduler import Crash, Scheduler
 
@@ -37,7 +40,7 @@ class Faults:
     stalled: float = 0.0
     """Slower than every grace period."""
     hesitates: float = 0.0
-    """A process pauses right before it creates an object: others commit meanwhile."""
+    """A process pauses right before it creates or removes a version: others commit meanwhile."""
 
 
 class SharedObjects:
@@ -82,13 +85,17 @@ class SimulatedStore:
         return self._info(key)
 
     def create(self, key: str, data: bytes) -> ObjectInfo:
-        self._before("create", key, is_write=True)
+        self._before("create", key, late=lambda: self._create_late(key, data))
         if key in self._shared.objects:
             self._scheduler.note(f"create {key}: exists")
             raise ObjectExistsError(key)
         self.put(key, data)
         self._after("create", key)
         return self._info(key)
+
+    def _create_late(self, key: str, data: bytes) -> None:
+        if key not in self._shared.objects:
+            self.put(key, data)
 
     def put(self, key: str, data: bytes) -> None:
         self._scheduler.note(f"created {key}")
@@ -128,23 +135,38 @@ class SimulatedStore:
     def _info(self, key: str) -> ObjectInfo:
         return ObjectInfo(key, len(self._shared.objects.get(key, b"")), "", 0.0)
 
-    def _before(self, operation: str, key: str, *, is_write: bool = False) -> None:
+    def _before(self, operation: str, key: str, *, late: Callable[[], None] | None = None) -> None:
+        """late: for writes, their effect: what a lost request may do after all."""
         self._scheduler.hand_over()
         faults, chance = self._shared.faults, self._scheduler.random.random()
-        if operation == "create" and self._scheduler.random.random() < faults.hesitates:
-            self._scheduler.sleep(self._scheduler.random.expovariate(1 / 100))
+        if key.startswith(LOG_PREFIX) and operation in ("create", "delete"):
+            self._hesitate()
         self._die_or_dawdle()
         if chance < faults.refused:
             self._scheduler.note(f"{operation} {key}: refused")
             raise StoreUnreachableError(f"{operation} {key}")
-        if is_write and chance < faults.refused + faults.lost:
+        # Most uploads come through, so that there is something to commit.
+        lost = faults.lost if operation == "create" else faults.lost / 5
+        if late is not None and chance < faults.refused + lost:
             self._scheduler.note(f"{operation} {key}: lost before")
+            if self._scheduler.random.random() < 0.3:
+                self._scheduler.spawn(f"late {operation}", partial(self._take_effect, late))
             raise UnknownOutcomeError(f"{operation} {key}")
+
+    def _hesitate(self) -> None:
+        random = self._scheduler.random
+        if random.random() < self._shared.faults.hesitates:
+            self._scheduler.sleep(random.expovariate(1 / random.choice([30, 200, 1_000])))
+
+    def _take_effect(self, late: Callable[[], None]) -> None:
+        self._scheduler.sleep(self._scheduler.random.choice([0, 1, 10, 300, 7_200]))
+        late()
 
     def _after(self, operation: str, key: str) -> None:
         self._scheduler.hand_over()
         self._die_or_dawdle()
-        if self._scheduler.random.random() < self._shared.faults.lost:
+        lost = self._shared.faults.lost / (1 if operation == "create" else 5)
+        if self._scheduler.random.random() < lost:
             self._scheduler.note(f"{operation} {key}: answer lost")
             raise (
                 StoreUnreachableError(key) if operation == "delete" else UnknownOutcomeError(key)
@@ -177,12 +199,17 @@ class SimulatedUpload:
         self._data += bytes(data)
 
     def complete(self) -> ObjectInfo:
-        self._store._before("complete", self._key, is_write=True)
+        self._store._before("complete", self._key, late=self._complete_late)
         if self._shared.uploads.pop(self._token, None) is None:
             raise StoreError(f"{self._key}: the upload is gone")
         self._store.put(self._key, self._data)
         self._store._after("complete", self._key)
         return self._store._info(self._key)
+
+    def _complete_late(self) -> None:
+        # As a PUT of one part does, whether or not its sender aborted.
+        self._shared.uploads.pop(self._token, None)
+        self._store.put(self._key, self._data)
 
     def abort(self) -> None:
         self._shared.uploads.pop(self._token, None)

@@ -143,6 +143,21 @@ def test_a_claim_that_is_prolonged_does_not_expire(world: World) -> None:
     assert not slow.settle([outcome(compaction)])[0].is_void
 
 
+def test_an_older_claim_is_prolonged_while_newer_ones_are_made(world: World) -> None:
+    world.ingest(0, 9)
+    world.ingest(5, 14)
+    busy, idle = world.driver("busy", claim_seconds=60), world.driver("idle")
+    (oldest,) = busy.decide(1)
+    for low in (100, 200, 300, 400):
+        world.clock.sleep(25)
+        busy.prolong()
+        world.ingest(low, low + 9)
+        world.ingest(low + 5, low + 14)
+        assert len(busy.decide(1)) == 1
+        assert idle.decide(9) == []
+    assert not busy.settle([outcome(oldest)])[0].is_void
+
+
 def test_what_a_dead_process_of_this_host_claimed_is_free_at_once(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
