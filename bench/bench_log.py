@@ -29,10 +29,11 @@ from compactor.planner.plan import plan_compactions
 from compactor.stores.local import LocalStore
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
-from compactor.table.entry import ColumnBytes, FragmentEntry
+from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Changes, Operation, Version
+from format.footer import ColumnBytes
 from format.schema import parse_sort_schema
 
 _COLUMNS = 10

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from compactor.errors import ConfigError
+from compactor.memory_plan import MemorySettings
 from format.writer import WriterOptions
 
 MIB = 1 << 20
@@ -30,14 +31,26 @@ class CompactionSettings(BaseModel):
     """zstd level of outputs."""
     max_fan_in: int = Field(default=1_000, ge=2, le=60_000)
     """Sorted runs merged by one task; more are merged in passes. A level-0 fragment is a run."""
-    merge_memory_bytes: int = Field(default=512 * MIB, ge=MIB)
-    """Bound on the decoded chunks of a task's inputs together; limits the fan-in of heavy inputs."""
-    prefetch_bytes: int = Field(default=64 * MIB, ge=MIB)
-    """Fetched ahead by one task, all its inputs together."""
-    scratch_memory_bytes: int = Field(default=64 * MIB, ge=0)
-    """Row order and row hashes of one task held in memory; more goes to local disk."""
-    max_restarts: int = Field(default=8, ge=0)
-    """Fresh starts of an attempt with smaller row groups, after an overshoot."""
+    memory_limit_bytes: int = Field(default=512 * MIB, ge=16 * MIB)
+    """What one task's buffers may take; above four fifths of it, what can be spilled goes to local disk."""
+    batch_size: int = Field(default=262_144, ge=1)
+    """Rows put in order at a time, at most. Changes the footprint, never the output."""
+    spool_after_seconds: float = Field(default=10.0, ge=0)
+    """A paused connection is kept waiting so long; then its input goes on to local disk."""
+    spool_limit_bytes: int = Field(default=64 << 30, ge=0)
+    """Inputs up to this size are kept on local disk until the merge ends, so that a second pass reads them
+    from there. 0: never."""
+    spool_directory: str | None = Field(default=None)
+    """Where to put what memory does not hold; by default the system's folder for temporary files."""
+
+    def memory(self) -> MemorySettings:
+        return MemorySettings(
+            self.memory_limit_bytes,
+            self.batch_size,
+            self.spool_after_seconds,
+            self.spool_limit_bytes,
+            self.spool_directory,
+        )
 
     def writer_options(self, max_rows: int) -> WriterOptions:
         return WriterOptions(max_rows, self.target_row_group_bytes, self.compression_level)

@@ -129,8 +129,10 @@ class Driver:
         if plan.specs and most > 0:
             self._commit_unless_nothing(lambda snapshot: self._claim(snapshot, most, decided))
         for compaction in decided:
-            totals = self._log.latest.totals
-            predicted = estimate(compaction.spec, self._settings.compaction, totals)
+            latest = self._log.latest
+            predicted = estimate(
+                compaction.spec, self._settings.compaction, latest.totals, latest.table
+            )
             self._running[compaction.compaction_id] = compaction, predicted
         return decided
 

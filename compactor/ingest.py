@@ -215,9 +215,9 @@ class _FragmentsOfFile:
             written = writer.finish()
             upload.complete()
         self._written += 1
-        return FragmentEntry.from_footer(
+        return FragmentEntry.from_summary(
             key,
-            written.footer,
+            written.summary,
             size_bytes=written.bytes_written,
             level=0,
             run=key,

@@ -13,16 +13,18 @@ import resource
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from compactor.clock import Ids, random_id
 from compactor.config import CompactionSettings
-from compactor.errors import CompactorError, JobError, StoreUnreachableError, UnknownOutcomeError
-from compactor.merge.errors import RowGroupOvershootError
-from compactor.merge.merge import OVERSHOOT_FACTOR, MergeResult, MergeSettings, merge_fragments
+from compactor.errors import CompactorError, StoreUnreachableError, UnknownOutcomeError
+from compactor.flow.errors import LocalDiskError, MemoryLimitError
+from compactor.flow.upload_memory import UploadMemory
+from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
 from compactor.merge.merge_input import InputFragment
 from compactor.names import fragment_key
-from compactor.planner.spec import CompactionSpec, rows_per_group
+from compactor.planner.shape import memory_plan
+from compactor.planner.spec import CompactionSpec, max_rows_per_group
 from compactor.stores.base import Store, Upload
 from compactor.stores.metered import MeteredStore, StoreMetrics
 from compactor.stores.open import open_store
@@ -30,6 +32,9 @@ from compactor.stores.resume import ResumingStream
 from compactor.table.entry import FragmentEntry, with_sequence
 from compactor.table.metadata import TableMetadata
 from format.errors import FormatError
+
+_OTHER_FILES: Final = 256
+"""Open files beside the inputs: outputs, libraries, Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +93,15 @@ class AttemptReport:
     gets: int
     resumed_gets: int
     restarts: int
+    """Second passes, because row groups had to be divided."""
+    replayed_inputs: int
+    """Inputs that a second pass read from local disk instead of by a second GET."""
     peak_rss_bytes: int
     """Of the whole process, since it began."""
+    peak_charged_bytes: int
+    """Of the memory limit."""
     spilled_bytes: int
+    """Put on local disk, inputs kept for a second pass included."""
     fetch_wait_seconds: float
     seconds: float
 
@@ -152,7 +163,9 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
     return Outcome(
         compaction.compaction_id,
         failure=message,
-        is_transient=isinstance(error, (StoreUnreachableError, UnknownOutcomeError)),
+        is_transient=isinstance(
+            error, (StoreUnreachableError, UnknownOutcomeError, MemoryLimitError, LocalDiskError)
+        ),
         culprit=culprits[0] if len(culprits) == 1 else None,
     )
 
@@ -167,7 +180,8 @@ class _Attempt:
 
     def run(self) -> Outcome:
         started = time.monotonic()
-        result, restarts = self._merge_with_restarts()
+        allow_open_files(len(self._compaction.spec.inputs) + _OTHER_FILES)
+        result = self._merge()
         metrics = self._store.metrics
         report = AttemptReport(
             rows_in=result.rows_in,
@@ -176,49 +190,38 @@ class _Attempt:
             bytes_out=sum(output.size_bytes for output in result.outputs),
             gets=metrics.gets,
             resumed_gets=metrics.resumed_gets,
-            restarts=restarts,
+            restarts=result.restarts,
+            replayed_inputs=result.replayed_inputs,
             peak_rss_bytes=peak_rss_bytes(),
+            peak_charged_bytes=result.peak_bytes,
             spilled_bytes=result.spilled_bytes,
             fetch_wait_seconds=round(result.fetch_wait_seconds, 3),
             seconds=round(time.monotonic() - started, 3),
         )
         return Outcome(self._compaction.compaction_id, self._entries(result), report)
 
-    def _merge_with_restarts(self) -> tuple[MergeResult, int]:
-        settings, inputs = self._compaction.settings, self._compaction.spec.inputs
-        rows = rows_per_group(
+    def _merge(self) -> MergeResult:
+        compaction = self._compaction
+        settings, metadata, inputs = (
+            compaction.settings, compaction.metadata, compaction.spec.inputs,
+        )  # fmt: skip
+        max_rows = max_rows_per_group(
             inputs,
-            target_bytes=settings.target_row_group_bytes,
             target_fragment_bytes=settings.target_fragment_bytes,
             max_rows=settings.max_rows_per_row_group,
-            overshoot_factor=OVERSHOOT_FACTOR,
         )
-        for restarts in range(settings.max_restarts + 1):
-            self._keys.clear()
-            try:
-                return merge_fragments(
-                    [self._input(entry) for entry in inputs],
-                    self._merge_settings(rows),
-                    self._open_output,
-                ), restarts
-            except RowGroupOvershootError as overshoot:
-                excess = overshoot.raw_bytes / settings.target_row_group_bytes
-                rows = max(1, min(rows // 2, int(overshoot.rows / excess)))
-        raise JobError(
-            f"compaction {self._compaction.compaction_id}: row groups still too heavy after "
-            f"{settings.max_restarts} restarts: raise target_row_group_bytes"
-        )
-
-    def _merge_settings(self, rows: int) -> MergeSettings:
-        settings, metadata = self._compaction.settings, self._compaction.metadata
-        return MergeSettings(
-            schema=metadata.schema,
-            sort=metadata.sort,
-            options=settings.writer_options(rows),
-            target_fragment_bytes=settings.target_fragment_bytes,
-            cut_keys=self._compaction.spec.cut_keys,
-            prefetch_bytes=settings.prefetch_bytes,
-            scratch_bytes=settings.scratch_memory_bytes,
+        return merge_fragments(
+            [self._input(entry) for entry in inputs],
+            MergeSettings(
+                schema=metadata.schema,
+                sort=metadata.sort,
+                options=settings.writer_options(max_rows),
+                target_fragment_bytes=settings.target_fragment_bytes,
+                cut_keys=compaction.spec.cut_keys,
+                memory=settings.memory(),
+            ),
+            memory_plan(inputs, metadata, settings),
+            self._open_output,
         )
 
     def _input(self, entry: FragmentEntry) -> InputFragment:
@@ -229,27 +232,34 @@ class _Attempt:
             size_bytes=entry.size_bytes,
             row_hash=entry.row_hash,
             open_source=lambda: ResumingStream(self._store, entry.key),
+            mean_row_bytes=-(
+                -max((c.raw for c in entry.columns.values()), default=0) // max(1, entry.rows)
+            ),
+            peak_row_bytes=entry.peak_row_bytes,
         )
 
-    def _open_output(self) -> Upload:
-        # Counted through all restarts, so that no two uploads of an attempt share a name.
+    def _open_output(self, memory: UploadMemory) -> Upload:
+        # Counted through both passes, so that no two uploads of an attempt share a name.
         key = fragment_key(self._compaction.base_version, self._attempt_id, self._opened)
         self._opened += 1
         self._keys.append(key)
-        return self._store.start_upload(key)
+        return self._store.start_upload(key, memory)
 
     def _entries(self, result: MergeResult) -> tuple[FragmentEntry, ...]:
         compaction = self._compaction
         entries = [
-            FragmentEntry.from_footer(
+            FragmentEntry.from_summary(
                 key,
-                output.footer,
+                output.summary,
                 size_bytes=output.size_bytes,
                 level=compaction.spec.output_level,
                 run=compaction.compaction_id,
                 window=compaction.spec.window,
             )
-            for key, output in zip(self._keys, result.outputs, strict=True)
+            # Those of a first pass that was given up come before.
+            for key, output in zip(
+                self._keys[len(self._keys) - len(result.outputs) :], result.outputs, strict=True
+            )
         ]
         oldest = min(entry.sequence for entry in compaction.spec.inputs)
         return tuple(with_sequence(entries, oldest))
@@ -261,10 +271,22 @@ def peak_rss_bytes() -> int:
     return int(peak if os.uname().sysname == "Darwin" else peak * 1024)
 
 
+def allow_open_files(count: int) -> None:
+    """Raises the soft limit of open files as far as needed and allowed: an input is a connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
     """Sums over attempts; the peak is that of the largest."""
-    fields = ("rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "resumed_gets", "restarts")
+    fields = (
+        "rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "resumed_gets", "restarts",
+        "replayed_inputs", "spilled_bytes",
+    )  # fmt: skip
     totals: dict[str, Any] = {name: sum(getattr(r, name) for r in reports) for name in fields}
     totals["task_seconds"] = round(sum(report.seconds for report in reports), 3)
-    totals["peak_rss_bytes"] = max((r.peak_rss_bytes for r in reports), default=0)
+    for name in ("peak_rss_bytes", "peak_charged_bytes"):
+        totals[name] = max((getattr(report, name) for report in reports), default=0)
     return totals

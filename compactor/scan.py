@@ -6,21 +6,46 @@ window at once, by range requests. Disjoint groups of fragments follow one anoth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.errors import UsageError
-from compactor.merge.key_merge import merge_keys
+from compactor.flow.budget import MemoryBudget
+from compactor.flow.disk import LocalDisk
+from compactor.flow.stage import Buffer, Stage, StagePlan
+from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.merge.decoded import DecodedRows
+from compactor.merge.key_merge import LoadedGroup, MergeWindow, merge_keys
 from compactor.planner.tree import all_items, components
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.arrays import concat_storage
+from format.keys import key_at
 from format.reader import FragmentReader
 from format.types import storage_type, to_logical
+
+_MEMORY_BYTES: Final = 512 << 20
+_MIN_SLICE_BYTES: Final = 16 << 10
+_BATCH_ROWS: Final = 262_144
+_PLAN: Final = StagePlan(
+    _MEMORY_BYTES,
+    0,
+    (
+        Stage(
+            CHUNKS,
+            "decoded rows, a row group for each fragment",
+            Buffer.STREAMING,
+            _MEMORY_BYTES,
+            spill_priority=0,
+        ),
+    ),
+)
 
 
 class StoredObject:
@@ -67,42 +92,64 @@ def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schem
 def _merge_group(
     store: Store, table: TableMetadata, group: Sequence[FragmentEntry], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    sources = [_ScanInput(store, table, entry, schema) for entry in group]
-    for window in merge_keys(sources, table.comparator(), table.sort):
-        counts = np.bincount(window.inputs, minlength=len(sources))
-        order = np.argsort(window.inputs, kind="stable")
-        positions = np.empty_like(order)
-        positions[order] = np.arange(len(order))
-        taken = [source.take(int(n)) for source, n in zip(sources, counts, strict=True) if n]
-        arrays = [
-            concat_storage([piece for pieces in taken for piece in pieces[index]])
-            for index in range(len(schema))
+    with closing(LocalDisk()) as disk:
+        budget = MemoryBudget(_PLAN)
+        slice_bytes = max(_MIN_SLICE_BYTES, _MEMORY_BYTES // 16 // len(group))
+        sources = [
+            _ScanInput(store, table, entry, schema, lambda: DecodedRows(budget, disk, slice_bytes))
+            for entry in group
         ]
-        columns = [
-            to_logical(array.take(pa.array(positions)), field.type)
-            for array, field in zip(arrays, schema, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        budget.spill_by(CHUNKS, lambda _: sum(source.spill() for source in sources))
+        for window in merge_keys(sources, table.comparator(), table.sort, _BATCH_ROWS):
+            yield _batch(sources, window, schema)
+
+
+def _batch(sources: Sequence[_ScanInput], window: MergeWindow, schema: pa.Schema) -> pa.RecordBatch:
+    counts = np.bincount(window.inputs, minlength=len(sources))
+    order = np.argsort(window.inputs, kind="stable")
+    positions = np.empty_like(order)
+    positions[order] = np.arange(len(order))
+    taken = [
+        piece
+        for source, n in zip(sources, counts, strict=True)
+        if n
+        for piece in source.take(int(n))
+    ]
+    columns = [
+        to_logical(
+            concat_storage([piece[index] for piece in taken]).take(pa.array(positions)), field.type
+        )
+        for index, field in enumerate(schema)
+    ]
+    for source in sources:
+        source.settle()
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 class _ScanInput:
     """A `KeySource` that also hands out the other columns of the rows merged."""
 
     def __init__(
-        self, store: Store, table: TableMetadata, entry: FragmentEntry, schema: pa.Schema
+        self,
+        store: Store,
+        table: TableMetadata,
+        entry: FragmentEntry,
+        schema: pa.Schema,
+        new_rows: Callable[[], DecodedRows],
     ) -> None:
         self._reader = open_fragment(store, entry.key, entry.size_bytes)
         self._sort_names = [column.column for column in table.sort]
         self._sort_types = [table.schema.field(name).type for name in self._sort_names]
         self._schema = schema
         self._next_group = 0
-        self._rows: list[list[pa.Array]] = []
+        self.keys = new_rows()
+        self._rows = new_rows()
 
     @property
     def name(self) -> str:
         return self._reader.name
 
-    def next_keys(self) -> list[pa.Array] | None:
+    def load_keys(self) -> LoadedGroup | None:
         if self._next_group == self._reader.row_groups:
             return None
         group = self._next_group
@@ -111,27 +158,28 @@ class _ScanInput:
         present = [n for n in dict.fromkeys(wanted) if n in self._reader.schema.names]
         arrays = dict(zip(present, self._reader.read_storage(present, [group])[0], strict=True))
         rows = self._reader.footer.row_groups[group].rows
-        self._rows.append([_typed(arrays.get(f.name), rows, f.type) for f in self._schema])
-        return [
+        if self._schema.names:
+            self._rows.push([_typed(arrays.get(f.name), rows, f.type) for f in self._schema])
+        keys = [
             _typed(arrays[name], rows, dtype)
             for name, dtype in zip(self._sort_names, self._sort_types, strict=True)
         ]
+        loaded = LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1))
+        self.keys.push(keys)
+        return loaded
+
+    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - a scan writes no row groups
+        return 0
 
     def take(self, rows: int) -> list[list[pa.Array]]:
-        """Pieces [column][piece] of the next `rows` rows."""
-        taken: list[list[pa.Array]] = [[] for _ in self._schema]
-        while rows and self._schema.names:
-            available = len(self._rows[0][0])
-            count = min(rows, available)
-            for pieces, array in zip(taken, self._rows[0], strict=True):
-                pieces.append(array.slice(0, count))
-            rest = [array.slice(count) for array in self._rows[0]]
-            if count == available:
-                self._rows.pop(0)
-            else:
-                self._rows[0] = rest
-            rows -= count
-        return taken
+        """The next `rows` rows in pieces, each of all columns."""
+        return self._rows.take(rows) if self._schema.names else []
+
+    def settle(self) -> None:
+        self._rows.settle()
+
+    def spill(self) -> int:
+        return self.keys.spill() + self._rows.spill()
 
 
 def _typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:

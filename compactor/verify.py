@@ -190,9 +190,9 @@ class _FragmentCheck:
 
     def _check_footer(self, footer: Footer) -> None:
         entry = self._entry
-        found = FragmentEntry.from_footer(
+        found = FragmentEntry.from_summary(
             entry.key,
-            footer,
+            footer.summary(),
             size_bytes=self.bytes_read,
             level=entry.level,
             run=entry.run,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import pyarrow as pa
 
@@ -80,8 +81,17 @@ class Block:
 class BlockReader:
     """Reads blocks one after the other and knows its place."""
 
-    def __init__(self, source: ByteSource, name: str, *, offset: int = 0) -> None:
+    def __init__(
+        self,
+        source: ByteSource,
+        name: str,
+        *,
+        offset: int = 0,
+        before_payload: Callable[[BlockHeader], None] = lambda _header: None,
+    ) -> None:
+        """before_payload: called with each block's checked header before its payload takes memory."""
         self._source = source
+        self._before_payload = before_payload
         self.name = name
         self.offset = offset
 
@@ -96,6 +106,7 @@ class BlockReader:
         header = layout.unpack_block_header(head, name=self.name, offset=offset)
         meta = self.read_exactly(header.meta_bytes, column)
         layout.check_block_header(header, head, meta, name=self.name, offset=offset)
+        self._before_payload(header)
         stored = self.read_exactly(header.stored_bytes, column)
         if layout.checksum64(stored) != header.payload_checksum:
             raise CorruptFragmentError(
@@ -122,6 +133,8 @@ class BlockReader:
         return not self._source.read(1)
 
     def _read_up_to(self, size: int) -> bytes:
+        if size > _STEP_BYTES:
+            return self._read_large(size)
         pieces: list[bytes] = []
         left = size
         while left and (piece := self._source.read(min(left, _STEP_BYTES))):
@@ -129,6 +142,14 @@ class BlockReader:
             left -= len(piece)
         self.offset += size - left
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _read_large(self, size: int) -> bytes:
+        """Grows with what really arrives, and never holds it twice."""
+        data = bytearray()
+        while len(data) < size and (piece := self._source.read(min(size - len(data), _STEP_BYTES))):
+            data += piece
+        self.offset += len(data)
+        return cast("bytes", data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +166,8 @@ class Chunk:
     min: Value
     max: Value
 
-    def block(self, kind: Kind) -> bytes:
+    def parts(self, kind: Kind) -> tuple[bytes, bytes, bytes]:
+        """The block in the order in which its parts are written."""
         head = layout.pack_block_header(
             kind,
             self.codec,
@@ -154,7 +176,10 @@ class Chunk:
             stored=self.stored,
             raw_bytes=self.raw_bytes,
         )
-        return b"".join((head, self.meta, self.stored))
+        return head, self.meta, self.stored
+
+    def block(self, kind: Kind) -> bytes:
+        return b"".join(self.parts(kind))
 
     def stats(self, *, offset: int, stored_bytes: int) -> ChunkStats:
         """The footer's entry for this chunk, its block being at `offset` and of `stored_bytes`."""

@@ -6,13 +6,14 @@ rows into such columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from format import layout
 from format.blocks import ByteSink, Chunk, make_block
-from format.footer import ChunkStats, Footer, RowGroupStats
+from format.footer import ChunkStats, FragmentSummary, RowGroupStats, pack_column, pack_footer
+from format.hashing import combine
 from format.keys import Bound
 from format.layout import Kind
 from format.schema import FragmentHeader
@@ -29,20 +30,31 @@ class _OpenGroup:
     last_key: Bound
 
 
+class Shelf(Protocol):
+    """Where finished columns' statistics wait for the end: a list, or something that spills."""
+
+    def append(self, record: bytes, /) -> None: ...
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+
 class FragmentEmitter:
     """Call `key_group` for every row group, then `begin_column` and `chunk`s for each column in
     lexicographic order, then `finish`. The caller answers for order and equal row counts."""
 
-    def __init__(self, sink: ByteSink, header: FragmentHeader) -> None:
+    def __init__(self, sink: ByteSink, header: FragmentHeader, shelf: Shelf | None = None) -> None:
+        """shelf: only of use to this emitter; by default a list."""
         self._sink = sink
         self._header = header
+        self._shelf: Shelf = [] if shelf is None else shelf
         self._groups: list[_OpenGroup] = []
-        self._columns: dict[str, list[ChunkStats]] = {c.column: [] for c in header.sort}
-        self._current: list[ChunkStats] = []
+        self._keys: list[list[ChunkStats]] = [[] for _ in header.sort]
+        self._column: str | None = None
+        self._chunks: list[ChunkStats] = []
+        self._summary = FragmentSummary()
         self.bytes_written = 0
-        payload = header.to_bytes()
         self._write(layout.pack_prologue())
-        self._write(_json_block(Kind.HEADER, payload))
+        self._write(_json_block(Kind.HEADER, header.to_bytes()))
 
     @property
     def header(self) -> FragmentHeader:
@@ -54,41 +66,59 @@ class FragmentEmitter:
 
     def key_group(self, chunks: Sequence[Chunk], first_key: Bound, last_key: Bound) -> None:
         """One row group's sort columns, in sort-schema order, with its key bounds."""
-        for column, chunk in zip(self._header.sort, chunks, strict=True):
-            self._columns[column.column].append(self._write_chunk(Kind.KEY, chunk))
+        for column, chunk in zip(self._keys, chunks, strict=True):
+            column.append(self._write_chunk(Kind.KEY, chunk))
         self._groups.append(_OpenGroup(chunks[0].rows, first_key, last_key))
 
     def begin_column(self, name: str) -> None:
+        self._end_column()
         self._write(make_block(Kind.COLUMN, name.encode()))
-        self._current = self._columns[name] = []
+        self._column = name
 
     def chunk(self, chunk: Chunk) -> None:
         """The current column's chunk of the next row group."""
-        self._current.append(self._write_chunk(Kind.DATA, chunk))
+        self._chunks.append(self._write_chunk(Kind.DATA, chunk))
 
-    def finish(self, row_hashes: Sequence[int]) -> Footer:
+    def finish(self, row_hashes: Sequence[int]) -> FragmentSummary:
         """Writes footer and trailer. row_hashes: one a row group, over all columns."""
-        footer = Footer(
-            [
-                RowGroupStats(group.rows, row_hash, group.first_key, group.last_key)
-                for group, row_hash in zip(self._groups, row_hashes, strict=True)
-            ],
-            self._columns,
-        )
+        self._end_column()
+        groups = [
+            RowGroupStats(group.rows, row_hash, group.first_key, group.last_key)
+            for group, row_hash in zip(self._groups, row_hashes, strict=True)
+        ]
         offset = self.bytes_written
-        self._write(_json_block(Kind.FOOTER, footer.to_bytes()))
+        self._write(_json_block(Kind.FOOTER, pack_footer(groups, self._shelf)))
         self._write(layout.pack_trailer(offset, self.bytes_written + layout.TRAILER_BYTES))
-        return footer
+        summary = self._summary
+        summary.rows, summary.row_groups = self.rows, len(groups)
+        summary.row_hash = combine(*row_hashes)
+        if groups:
+            summary.first_key, summary.last_key = groups[0].first_key, groups[-1].last_key
+        return summary
 
     def copy_block(self, block: bytes, stats: ChunkStats) -> None:
         """A finished 'D' block made elsewhere, as it is, as the current column's next chunk."""
-        self._current.append(replace(stats, offset=self.bytes_written))
+        self._chunks.append(replace(stats, offset=self.bytes_written))
         self._write(block)
 
+    def _end_column(self) -> None:
+        """Puts the statistics of what was written last on the shelf: the sort columns, or a column."""
+        if self._column is not None:
+            self._shelve(self._column, self._chunks)
+            self._column, self._chunks = None, []
+        for column, chunks in zip(self._header.sort, self._keys, strict=False):
+            self._shelve(column.column, chunks)
+        self._keys = []
+
+    def _shelve(self, name: str, chunks: Sequence[ChunkStats]) -> None:
+        self._shelf.append(pack_column(name, chunks))
+        self._summary.add_column(name, chunks, [group.rows for group in self._groups])
+
     def _write_chunk(self, kind: Kind, chunk: Chunk) -> ChunkStats:
-        block = chunk.block(kind)
-        stats = chunk.stats(offset=self.bytes_written, stored_bytes=len(block))
-        self._write(block)
+        parts = chunk.parts(kind)
+        stats = chunk.stats(offset=self.bytes_written, stored_bytes=sum(map(len, parts)))
+        for part in parts:
+            self._write(part)
         return stats
 
     def _write(self, data: bytes) -> None:

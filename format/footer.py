@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 from format.errors import SchemaError
 from format.hashing import combine
@@ -32,6 +33,37 @@ class ChunkStats:
     max: Value
 
 
+class ColumnBytes(NamedTuple):
+    """Bytes of one column of a fragment."""
+
+    raw: int
+    stored: int
+
+
+@dataclass(slots=True)
+class FragmentSummary:
+    """What is worth knowing of a fragment without opening it; small however large it is."""
+
+    rows: int = 0
+    row_hash: int = 0
+    row_groups: int = 0
+    first_key: Bound = ()
+    last_key: Bound = ()
+    peak_chunk_bytes: int = 0
+    """Raw bytes of its heaviest chunk."""
+    peak_row_bytes: int = 0
+    """Raw bytes a row in the chunk where that is greatest."""
+    columns: dict[str, ColumnBytes] = field(default_factory=dict)
+
+    def add_column(self, name: str, chunks: Sequence[ChunkStats], rows: Sequence[int]) -> None:
+        """rows: of each row group."""
+        raw = [chunk.raw_bytes for chunk in chunks]
+        self.columns[name] = ColumnBytes(sum(raw), sum(chunk.stored_bytes for chunk in chunks))
+        self.peak_chunk_bytes = max(self.peak_chunk_bytes, *raw, 0)
+        by_row = (-(-size // count) for size, count in zip(raw, rows, strict=True))
+        self.peak_row_bytes = max(self.peak_row_bytes, *by_row, 0)
+
+
 @dataclass(slots=True)
 class Footer:
     """Statistics of a fragment; `columns` maps names to one `ChunkStats` a row group."""
@@ -47,34 +79,14 @@ class Footer:
     def row_hash(self) -> int:
         return combine(*(group.row_hash for group in self.row_groups))
 
-    def to_bytes(self) -> bytes:
+    def summary(self) -> FragmentSummary:
         groups = self.row_groups
-        document = {
-            "rows": self.rows,
-            "row_hash": _hex(self.row_hash),
-            "row_groups": {
-                "rows": [group.rows for group in groups],
-                "row_hash": [_hex(group.row_hash) for group in groups],
-                "first_key": [list(group.first_key) for group in groups],
-                "last_key": [list(group.last_key) for group in groups],
-            },
-            "columns": [
-                {
-                    "name": name,
-                    "offset": [chunk.offset for chunk in chunks],
-                    "stored_bytes": [chunk.stored_bytes for chunk in chunks],
-                    "raw_bytes": [chunk.raw_bytes for chunk in chunks],
-                    "encoding": [chunk.encoding for chunk in chunks],
-                    "null_count": [chunk.null_count for chunk in chunks],
-                    "min": [chunk.min for chunk in chunks],
-                    "max": [chunk.max for chunk in chunks],
-                }
-                for name, chunks in self.columns.items()
-            ],
-        }
-        return json.dumps(
-            document, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        ).encode()
+        summary = FragmentSummary(self.rows, self.row_hash, len(groups))
+        if groups:
+            summary.first_key, summary.last_key = groups[0].first_key, groups[-1].last_key
+        for name, chunks in self.columns.items():
+            summary.add_column(name, chunks, [group.rows for group in groups])
+        return summary
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -105,6 +117,41 @@ class Footer:
         if not consistent:
             raise SchemaError("the footer contradicts itself")
         return footer
+
+
+def pack_footer(groups: Sequence[RowGroupStats], columns: Iterable[bytes]) -> bytes:
+    """The footer's payload. columns: of `pack_column`, in the order of the file."""
+    head = {
+        "rows": sum(group.rows for group in groups),
+        "row_hash": _hex(combine(*(group.row_hash for group in groups))),
+        "row_groups": {
+            "rows": [group.rows for group in groups],
+            "row_hash": [_hex(group.row_hash) for group in groups],
+            "first_key": [list(group.first_key) for group in groups],
+            "last_key": [list(group.last_key) for group in groups],
+        },
+    }
+    return b"".join((_json(head)[:-1], b',"columns":[', b",".join(columns), b"]}"))
+
+
+def pack_column(name: str, chunks: Sequence[ChunkStats]) -> bytes:
+    """One column's statistics, as the footer has them."""
+    return _json(
+        {
+            "name": name,
+            "offset": [chunk.offset for chunk in chunks],
+            "stored_bytes": [chunk.stored_bytes for chunk in chunks],
+            "raw_bytes": [chunk.raw_bytes for chunk in chunks],
+            "encoding": [chunk.encoding for chunk in chunks],
+            "null_count": [chunk.null_count for chunk in chunks],
+            "min": [chunk.min for chunk in chunks],
+            "max": [chunk.max for chunk in chunks],
+        }
+    )
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def _chunks(column: dict[str, list[Value]]) -> list[ChunkStats]:

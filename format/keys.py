@@ -193,7 +193,9 @@ def min_max(array: pa.Array) -> tuple[Value, Value]:
     """`min` and `max` of a chunk's footer entry: bounds, (None, None) where there is nothing to compare."""
     dtype = array.type
     if pt.is_dictionary(dtype):
-        return min_max(array.dictionary) if len(array) > array.null_count else (None, None)
+        # Only of the values in use: the dictionary may have come with more than these rows.
+        used = pc.unique(array.indices.drop_null())
+        return min_max(array.dictionary.take(used)) if len(used) else (None, None)
     if array.null_count == len(array) or pt.is_nested(dtype) or pt.is_interval(dtype):
         return None, None
     if pt.is_fixed_size_binary(dtype):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -127,6 +127,10 @@ class FragmentHeader:
     def __post_init__(self) -> None:
         check_column_names(self.schema)
         check_sort_schema(self.schema, self.sort)
+
+    def with_schema(self, schema: pa.Schema) -> Self:
+        """The same header holding an equal schema."""
+        return replace(self, schema=schema)
 
     def to_bytes(self) -> bytes:
         document: dict[str, Any] = {

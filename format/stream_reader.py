@@ -6,13 +6,14 @@ handed out checked but still compressed, so that a merge may decode them or pass
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from format import layout
 from format.blocks import Block, BlockReader, ByteSource
 from format.errors import CorruptFragmentError, SchemaError
 from format.footer import Footer
-from format.layout import Kind
+from format.layout import BlockHeader, Kind
 from format.schema import FragmentHeader
 
 _AFTER_KEYS: Final = (Kind.COLUMN, Kind.FOOTER)
@@ -25,8 +26,15 @@ class FragmentStream:
     every method; after an error the stream is of no further use.
     """
 
-    def __init__(self, source: ByteSource, name: str) -> None:
-        self._reader = BlockReader(source, name)
+    def __init__(
+        self,
+        source: ByteSource,
+        name: str,
+        *,
+        before_payload: Callable[[BlockHeader], None] = lambda _header: None,
+    ) -> None:
+        """before_payload: see `BlockReader`."""
+        self._reader = BlockReader(source, name, before_payload=before_payload)
         self._reader.read_prologue()
         block = self._reader.read_block()
         if block.header.kind is not Kind.HEADER:
@@ -36,7 +44,6 @@ class FragmentStream:
         except SchemaError as error:
             raise block.fault(str(error)) from error
         self._keys = [column.column for column in self.header.sort]
-        self._names = set(self.header.schema.names).difference(self._keys)
         self.row_group_rows: list[int] = []
         """Rows of each row group seen so far; complete once `next_key_group` has returned None."""
         self._ahead: Block | None = None
@@ -135,7 +142,7 @@ class FragmentStream:
 
     def _column_name(self, block: Block) -> str:
         name = block.raw().decode(errors="replace")
-        if name not in self._names:
+        if name in self._keys or self.header.schema.get_field_index(name) < 0:
             raise block.fault(f"column {name!r} is not in the schema, or comes twice")
         if self._column is not None and name.encode() <= self._column.encode():
             raise block.fault(f"column {name!r} comes after {self._column!r}")

@@ -20,7 +20,7 @@ from format.arrays import concat_storage
 from format.blocks import ByteSink, Chunk, make_chunk
 from format.emitter import FragmentEmitter
 from format.errors import OrderError, SchemaError
-from format.footer import ChunkStats, Footer
+from format.footer import ChunkStats, FragmentSummary
 from format.hashing import hash_batch
 from format.keys import Bound, KeyComparator, key_at, lower_bound, upper_bound
 from format.layout import Kind
@@ -65,7 +65,7 @@ class WrittenFragment:
     """What a finished writer knows of its fragment."""
 
     bytes_written: int
-    footer: Footer
+    summary: FragmentSummary
 
 
 class FragmentWriter:
@@ -120,9 +120,9 @@ class FragmentWriter:
             self._cut(final=True)
         for name in self._others:
             self._copy_column(name)
-        footer = self._emitter.finish(self._row_hashes)
+        summary = self._emitter.finish(self._row_hashes)
         self._spool.close()
-        return WrittenFragment(self._emitter.bytes_written, footer)
+        return WrittenFragment(self._emitter.bytes_written, summary)
 
     def __enter__(self) -> Self:
         return self

@@ -224,7 +224,7 @@ def _show_plan(table: str, policy: Policy, settings: CompactionSettings, *, as_j
     driver = Driver(CommitLog(open_store(table)), DriverSettings(policy, settings))
     snapshot = driver.log.current()
     plan = driver.plan(snapshot)
-    estimates = [estimate(spec, settings, snapshot.totals) for spec in plan.specs]
+    estimates = [estimate(spec, settings, snapshot.totals, snapshot.table) for spec in plan.specs]
     if as_json:
         echo_json(_plan_json(snapshot, plan, estimates, policy))
     elif plan:

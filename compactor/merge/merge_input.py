@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from compactor.flow.budget import MemoryBudget
+from compactor.flow.fetch import ClosableSource
+from compactor.merge.decoded import DecodedRows
 from compactor.merge.errors import InputMismatchError
-from compactor.merge.prefetch import ClosableSource, PrefetchedSource
-from format.footer import Footer
-from format.schema import SortSchema
+from compactor.merge.key_merge import LoadedGroup
+from format.blocks import Block
+from format.keys import key_at
+from format.layout import BlockHeader
+from format.schema import FragmentHeader, SortSchema
 from format.stream_reader import FragmentStream
 from format.types import is_stored_as, storage_type
 
@@ -28,44 +33,57 @@ class InputFragment:
     row_hash: int
     open_source: Callable[[], ClosableSource]
     """Starts the one GET."""
+    mean_row_bytes: int = 0
+    """Raw bytes of a row in the heaviest column, on average. 0: unknown."""
+    peak_row_bytes: int = 0
+    """The same in the row group where it is greatest."""
 
 
 class MergeInput:
     """Keys first, then column by column; chunks are decoded when rows of them are taken."""
 
-    def __init__(self, fragment: InputFragment, window_bytes: int) -> None:
+    def __init__(
+        self,
+        fragment: InputFragment,
+        source: ClosableSource,
+        budget: MemoryBudget,
+        new_rows: Callable[[], DecodedRows],
+        target_row_group_bytes: int,
+    ) -> None:
         self.fragment = fragment
-        self._source = PrefetchedSource(fragment.open_source, window_bytes)
+        self._source = source
+        self._budget = budget
+        self._target_row_group_bytes = target_row_group_bytes
         self._stream: FragmentStream | None = None
-        self._column: str | None = None
-        self._chunk: pa.Array | None = None
-        self._position = 0
+        self.keys = new_rows()
+        """Sort columns read and not merged yet."""
+        self._rows = new_rows()
+        self.column: str | None = None
+        """The column that is read next; None before the first and after the last."""
 
     @property
     def name(self) -> str:
         return self.fragment.name
 
-    @property
-    def fetch_wait_seconds(self) -> float:
-        return self._source.wait_seconds
+    def open(
+        self,
+        schema: pa.Schema,
+        sort: SortSchema,
+        shared: Callable[[FragmentHeader], FragmentHeader] = lambda header: header,
+    ) -> None:
+        """Reads the header. Raises `InputMismatchError` if it does not fit `schema` and `sort`.
 
-    def open(self, schema: pa.Schema, sort: SortSchema) -> None:
-        """Reads the header. Raises `InputMismatchError` if it does not fit `schema` and `sort`."""
-        self._stream = FragmentStream(self._source, self.name)
-        header = self._stream.header
+        shared: gives an equal header that others use too, to hold one copy.
+        """
+        self._stream = FragmentStream(self._source, self.name, before_payload=self._before_payload)
+        self._stream.header = header = shared(self._stream.header)
+        self._discharge_decode()
         if header.sort != sort:
             raise InputMismatchError(
                 f"{self.name}: sorted by {', '.join(map(str, header.sort))} where the table sorts by "
                 + ", ".join(map(str, sort))
             )
-        types = {column.name: column.type for column in schema}
-        for field in header.schema:
-            expected = types.get(field.name)
-            if expected is None or not is_stored_as(field.type, expected):
-                raise InputMismatchError(
-                    f"{self.name}: column {field.name!r} is of type {field.type}, "
-                    f"the table's is {expected}"
-                )
+        self._check_types(header.schema, schema)
         self._key_types = [storage_type(schema.field(column.column).type) for column in sort]
 
     @property
@@ -73,54 +91,101 @@ class MergeInput:
         assert self._stream is not None, "open() comes first"
         return self._stream
 
-    def next_keys(self) -> list[pa.Array] | None:
-        """The next row group's sort columns; None after the last. See `KeySource`."""
+    def load_keys(self) -> LoadedGroup | None:
+        """Adds the next row group's sort columns to `keys`; None after the last."""
         blocks = self.stream.next_key_group()
         if blocks is None:
-            self._column = self.stream.next_column()
+            self.column = self.stream.next_column()
             return None
-        return [
-            block.decode(dtype, keep_dictionary=True)
-            for block, dtype in zip(blocks, self._key_types, strict=True)
+        arrays = [
+            self._decode(block, dtype) for block, dtype in zip(blocks, self._key_types, strict=True)
         ]
+        self._discharge_decode()
+        rows = len(arrays[0])
+        group = LoadedGroup(rows, key_at(arrays, 0), key_at(arrays, rows - 1))
+        self.keys.push(arrays)
+        return group
 
-    def has_column(self, name: str) -> bool:
-        """Whether the column about to be read is `name`; ask in lexicographic order."""
-        return self._column == name
+    def row_bytes(self, group_rows: int) -> int:
+        """What a row of such a row group weighs in the heaviest column, by all that is known.
 
-    def take(self, name: str, dtype: pa.DataType, rows: int) -> list[pa.Array]:
-        """The next `rows` values of column `name`, in pieces; nulls if the input does not have it."""
-        if self._column != name:
-            return [pa.nulls(rows, dtype)]
-        pieces = []
-        while rows:
-            if self._chunk is None or self._position == len(self._chunk):
-                self._chunk = self.stream.next_chunk().decode(dtype, keep_dictionary=True)
-                self._position = 0
-            piece = self._chunk.slice(self._position, rows)
-            self._position += len(piece)
-            rows -= len(piece)
-            pieces.append(piece)
-        if self._chunk is not None and self._position == len(self._chunk):
-            self._chunk = None  # a run's next fragment takes over: only one chunk a run stays
-        return pieces
+        Row groups were cut by the heaviest column: one of few rows has heavy ones.
+        """
+        fragment = self.fragment
+        if group_rows >= self.stream.header.max_rows:
+            return fragment.mean_row_bytes
+        by_group = -(-self._target_row_group_bytes // group_rows)
+        return max(fragment.mean_row_bytes, min(fragment.peak_row_bytes, by_group))
 
-    def end_column(self, name: str) -> None:
-        """Goes on to the next column once all rows of `name` were taken."""
-        if self._column == name:
-            self._chunk, self._position = None, 0
-            self._column = self.stream.next_column()
+    def take(self, dtype: pa.DataType, rows: int) -> list[pa.Array]:
+        """The next `rows` values of the current column, in pieces; `settle` when done with them."""
+        while self._rows.rows < rows:
+            block = self.stream.next_chunk()
+            array = self._decode(block, dtype)
+            del block
+            self._discharge_decode()
+            self._rows.push([array])
+        return [piece[0] for piece in self._rows.take(rows)]
 
-    def finish(self) -> Footer:
-        """Reads footer and trailer. Raises `InputMismatchError` if they are not the log's fragment."""
+    def settle(self) -> None:
+        """Gives back the memory of what was taken."""
+        self._rows.settle()
+
+    def end_column(self) -> str | None:
+        """Goes on to the next column, once all rows of the current one were taken; its name."""
+        assert not self._rows.rows
+        self._rows.clear()
+        self.column = self.stream.next_column()
+        return self.column
+
+    def finish(self) -> tuple[int, int]:
+        """Reads footer and trailer; rows and row hash.
+
+        Raises `InputMismatchError` if they are not the log's fragment.
+        """
         footer = self.stream.finish()
+        self._discharge_decode()
         if (footer.rows, footer.row_hash) != (self.fragment.rows, self.fragment.row_hash):
             raise InputMismatchError(
                 f"{self.name}: its footer says {footer.rows} rows of hash {footer.row_hash:016x}, the "
                 f"table's log {self.fragment.rows} rows of hash {self.fragment.row_hash:016x}"
             )
-        return footer
+        return footer.rows, footer.row_hash
+
+    @property
+    def spillable_bytes(self) -> int:
+        return self.keys.spillable_bytes + self._rows.spillable_bytes
+
+    def spill(self) -> int:
+        """Moves decoded rows to disk; how many bytes that frees."""
+        return self.keys.spill() + self._rows.spill()
+
+    def clear(self) -> None:
+        """Forgets what was decoded."""
+        self.keys.clear()
+        self._rows.clear()
+        self._discharge_decode()
 
     def close(self) -> None:
         """Ends the GET wherever it is. Idempotent."""
         self._source.close()
+
+    def _check_types(self, ours: pa.Schema, table: pa.Schema) -> None:
+        for field in ours:
+            index = table.get_field_index(field.name)
+            expected = table.field(index).type if index >= 0 else None
+            if expected is None or not is_stored_as(field.type, expected):
+                raise InputMismatchError(
+                    f"{self.name}: column {field.name!r} is of type {field.type}, "
+                    f"the table's is {expected}"
+                )
+
+    def _decode(self, block: Block, dtype: pa.DataType) -> pa.Array:
+        return block.decode(dtype, keep_dictionary=True)
+
+    def _before_payload(self, header: BlockHeader) -> None:
+        """Before a block's payload is in memory: charged as stored and as decompressed."""
+        self._budget.charge("decode", header.stored_bytes + header.raw_bytes)
+
+    def _discharge_decode(self) -> None:
+        self._budget.discharge("decode", self._budget.held_bytes("decode"))

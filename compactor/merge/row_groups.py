@@ -1,7 +1,9 @@
 """Cutting merged rows into row groups, and row groups into fragments.
 
+Row groups end where the heaviest column has its target by the inputs' statistics, or at a number of rows.
 Fragments end only where the key changes, so that outputs are disjoint: at the target size, and before
-that at cut keys, where fragments of the level below begin.
+that at cut keys, where fragments of the level below begin. All sums are of whole numbers: cuts must not
+depend on how the rows came in windows.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import bisect
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,10 @@ import pyarrow as pa
 
 from compactor.merge.key_merge import ComparableKey, MergeWindow
 from format.arrays import concat_storage
+from format.sizes import rows_within
+
+SIZE_UNITS: Final = 256
+"""Fractions of a byte that stored sizes of rows are counted in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +34,23 @@ class OutputGroup:
     origins: npt.NDArray[np.uint16]
     starts_fragment: bool
 
+    @property
+    def rows(self) -> int:
+        return len(self.origins)
+
 
 @dataclass(frozen=True, slots=True)
 class CutRule:
     """When to end row groups and fragments."""
 
     rows_per_group: int
-    fragment_bytes: float
-    """Estimated stored bytes after which a fragment ends at the next change of key."""
-    bytes_per_row: npt.NDArray[np.float64]
-    """Stored bytes a row of each input; shape (inputs,)."""
+    """At most."""
+    group_bytes: int
+    """Raw bytes of a row group's heaviest column."""
+    fragment_units: int
+    """Estimated stored bytes, times `SIZE_UNITS`, after which a fragment ends at the next change of key."""
+    units_per_row: npt.NDArray[np.int64]
+    """Stored bytes of a row of each input, times `SIZE_UNITS`; shape (inputs,)."""
     cut_keys: Sequence[ComparableKey] = ()
     """Ascending: a fragment of some size ends before the first row at or after each."""
     key_at: Callable[[MergeWindow, int], ComparableKey] | None = None
@@ -45,7 +58,7 @@ class CutRule:
 
 
 def cut_row_groups(windows: Iterator[MergeWindow], rule: CutRule) -> Iterator[OutputGroup]:
-    """Row groups of exactly `rows_per_group` rows, but for a fragment's last ones."""
+    """Row groups as large as the rule allows, but for a fragment's last ones."""
     return _Cutter(rule).run(windows)
 
 
@@ -57,84 +70,93 @@ class _Cutter:
     def __init__(self, rule: CutRule) -> None:
         self._rule = rule
         self._cut_keys = deque(rule.cut_keys)
-        self._pending: MergeWindow | None = None
-        self._fragment_bytes = 0.0
+        self._waiting: list[MergeWindow] = []
+        self._waiting_rows = 0
+        self._fragment_units = 0
         self._starts_fragment = True
 
     def run(self, windows: Iterator[MergeWindow]) -> Iterator[OutputGroup]:
         for window in windows:
-            self._pending = window if self._pending is None else _join(self._pending, window)
-            yield from self._emit(final=False)
+            self._waiting.append(window)
+            self._waiting_rows += window.rows
+            if self._waiting_rows >= self._rule.rows_per_group:
+                yield from self._emit(final=False)
         yield from self._emit(final=True)
 
     def _emit(self, *, final: bool) -> Iterator[OutputGroup]:
-        while self._pending is not None and self._pending.rows:
-            limit = self._pending.rows
-            cut = self._cut_row(self._pending)
-            if cut == 0:
-                self._fragment_bytes, self._starts_fragment = 0.0, True
+        """Row groups whose end is in sight: at least `rows_per_group` rows are, or all."""
+        pending = _join(self._waiting)
+        while pending is not None and (final or pending.rows >= self._rule.rows_per_group):
+            rows = self._rows_until_cut(pending)
+            if rows == 0:
+                self._fragment_units, self._starts_fragment = 0, True
                 continue
-            if self._fragment_bytes >= self._rule.fragment_bytes:
-                changes = np.flatnonzero(self._pending.starts_key)
-                if len(changes) and changes[0] == 0:
-                    self._fragment_bytes, self._starts_fragment = 0.0, True
-                    continue
-                if len(changes):
-                    limit = int(changes[0])
-                    yield self._take(min(limit, self._rule.rows_per_group))
-                    continue
-            if cut is not None:
-                yield self._take(min(cut, self._rule.rows_per_group))
-                continue
-            if limit < self._rule.rows_per_group and not final:
-                return
-            yield self._take(min(limit, self._rule.rows_per_group))
+            group, pending = self._take(pending, min(rows, self._rows_by_size(pending)))
+            yield group
+        self._waiting = [] if pending is None else [pending]
+        self._waiting_rows = 0 if pending is None else pending.rows
+
+    def _rows_until_cut(self, pending: MergeWindow) -> int:
+        """Rows before the fragment has to end; all that are in sight if it has not to."""
+        cut = self._cut_row(pending)
+        if self._fragment_units >= self._rule.fragment_units:
+            changes = np.flatnonzero(pending.starts_key[: self._rule.rows_per_group])
+            if len(changes):
+                return min(int(changes[0]), pending.rows if cut is None else cut)
+        return pending.rows if cut is None else cut
+
+    def _rows_by_size(self, pending: MergeWindow) -> int:
+        """Rows of the next row group by number and weight; at least 1."""
+        rows = min(pending.rows, self._rule.rows_per_group)
+        running = np.cumsum(pending.row_bytes[:rows])
+        if running[-1] > self._rule.group_bytes:
+            rows = max(1, int(np.searchsorted(running, self._rule.group_bytes, side="right")))
+        # Keys are at hand: how heavy they really are is known.
+        return rows_within([key.slice(0, rows) for key in pending.keys], self._rule.group_bytes)
 
     def _cut_row(self, pending: MergeWindow) -> int | None:
-        """The row before which the fragment has to end for a cut key; None if there is none in sight."""
+        """The row before which the fragment has to end for a cut key; None if there is none in the next row
+        group."""
         key_at = self._rule.key_at
+        sight = min(pending.rows, self._rule.rows_per_group)
         while self._cut_keys and key_at is not None:
             row = bisect.bisect_left(
-                range(pending.rows), self._cut_keys[0], key=lambda row: key_at(pending, row)
+                range(sight), self._cut_keys[0], key=lambda row: key_at(pending, row)
             )
-            if row == pending.rows:
+            if row == sight:
                 return None
-            so_far = self._fragment_bytes + float(
-                self._rule.bytes_per_row[pending.inputs[:row]].sum()
-            )
-            if so_far * _MIN_CUT_SHARE >= self._rule.fragment_bytes:
+            so_far = self._fragment_units + self._units(pending, row)
+            if so_far * _MIN_CUT_SHARE >= self._rule.fragment_units:
                 return row
             self._cut_keys.popleft()
         return None
 
-    def _take(self, rows: int) -> OutputGroup:
-        assert self._pending is not None
-        head, self._pending = _split(self._pending, rows)
-        group = OutputGroup(head.keys, head.inputs, self._starts_fragment)
+    def _take(self, pending: MergeWindow, rows: int) -> tuple[OutputGroup, MergeWindow | None]:
+        group = OutputGroup(
+            [key.slice(0, rows) for key in pending.keys],
+            pending.inputs[:rows],
+            self._starts_fragment,
+        )
         self._starts_fragment = False
-        self._fragment_bytes += float(self._rule.bytes_per_row[head.inputs].sum())
-        return group
+        self._fragment_units += self._units(pending, rows)
+        rest = MergeWindow(
+            [key.slice(rows) for key in pending.keys],
+            pending.inputs[rows:],
+            pending.starts_key[rows:],
+            pending.row_bytes[rows:],
+        )
+        return group, rest if rest.rows else None
+
+    def _units(self, pending: MergeWindow, rows: int) -> int:
+        return int(self._rule.units_per_row[pending.inputs[:rows]].sum())
 
 
-def _join(a: MergeWindow, b: MergeWindow) -> MergeWindow:
-    if a.rows == 0:
-        return b
+def _join(windows: Sequence[MergeWindow]) -> MergeWindow | None:
+    if len(windows) <= 1:
+        return windows[0] if windows else None
     return MergeWindow(
-        [concat_storage([x, y]) for x, y in zip(a.keys, b.keys, strict=True)],
-        _append(a.inputs, b.inputs),
-        _append(a.starts_key, b.starts_key),
+        [concat_storage(list(parts)) for parts in zip(*(w.keys for w in windows), strict=True)],
+        np.concatenate([window.inputs for window in windows]),
+        np.concatenate([window.starts_key for window in windows]),
+        np.concatenate([window.row_bytes for window in windows]),
     )
-
-
-def _split(window: MergeWindow, rows: int) -> tuple[MergeWindow, MergeWindow]:
-    head = MergeWindow(
-        [key.slice(0, rows) for key in window.keys], window.inputs[:rows], window.starts_key[:rows]
-    )
-    rest = MergeWindow(
-        [key.slice(rows) for key in window.keys], window.inputs[rows:], window.starts_key[rows:]
-    )
-    return head, rest
-
-
-def _append(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.concatenate((a, b))

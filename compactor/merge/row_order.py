@@ -6,85 +6,104 @@ end in input order, are permuted. Rows of one input keep their order, so nothing
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from compactor.merge.scratch import Handle, Scratch
+from compactor.flow.tape import Tape
 
-_MIN_RUN: Final = 8
+_MIN_RUN: Final = 4
 """Average run length from which runs take less room than one position a row."""
+_HEAD: Final = struct.Struct("<IIBxxx")
+
+
+class _Form(IntEnum):
+    AS_THEY_LIE = 0
+    POSITIONS = 1
+    RUNS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOrder:
-    """One output row group."""
+    """One output row group, read from a record."""
 
     inputs: npt.NDArray[np.uint16]
     """Contributing inputs, ascending."""
-    counts: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.uint32]
     """Rows of each; their sum is the row group's rows."""
-    positions: npt.NDArray[Any] | None
-    """For each output row, its position among the inputs' rows laid end to end; None: as they lie."""
+    rows: int
+    _form: _Form
+    _data: bytes
 
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    inputs: npt.NDArray[np.uint16]
-    counts: npt.NDArray[np.int64]
-    positions: Handle | None
-    run_starts: Handle | None
+    def positions(self) -> npt.NDArray[Any] | None:
+        """For each output row, its position among the inputs' rows laid end to end; None: as they lie."""
+        match self._form:
+            case _Form.AS_THEY_LIE:
+                return None
+            case _Form.POSITIONS:
+                return np.frombuffer(self._data, dtype=_narrow(self.rows))
+            case _Form.RUNS:
+                both = np.frombuffer(self._data, dtype=_narrow(self.rows)).astype(np.int64)
+                starts, positions = both[: len(both) // 2], both[len(both) // 2 :]
+                lengths = np.diff(np.append(starts, self.rows))
+                return np.repeat(positions - starts, lengths) + np.arange(self.rows)
 
 
 class RowOrder:
-    """Row groups in output order. Positions are kept as runs where that is smaller, and spill."""
+    """Row groups in output order, on a tape; positions as runs where that is smaller."""
 
-    def __init__(self, scratch: Scratch) -> None:
-        self._scratch = scratch
-        self._groups: list[_Stored] = []
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self._tape)
 
     def append(self, origins: npt.NDArray[np.uint16]) -> None:
         """A row group from the input of each of its rows, in output order."""
+        rows = len(origins)
         per_input = np.bincount(origins)
         inputs = np.flatnonzero(per_input)
-        counts = per_input[inputs]
-        if len(inputs) == 1:
-            self._groups.append(_Stored(inputs.astype(np.uint16), counts, None, None))
-            return
-        by_input = np.argsort(origins, kind="stable")
-        positions = np.empty(len(origins), dtype=_narrow(len(origins)))
-        positions[by_input] = np.arange(len(origins), dtype=positions.dtype)
-        run_starts = np.flatnonzero(np.diff(positions.astype(np.int64)) != 1) + 1
-        handle_runs = None
-        if (len(run_starts) + 1) * _MIN_RUN <= len(origins):
-            run_starts = np.concatenate(([0], run_starts))
-            positions = positions[run_starts]
-            handle_runs = self._scratch.add(run_starts.astype(_narrow(len(origins))))
-        handle = self._scratch.add(positions)
-        self._groups.append(_Stored(inputs.astype(np.uint16), counts, handle, handle_runs))
+        form, data = self._form(origins) if len(inputs) > 1 else (_Form.AS_THEY_LIE, b"")
+        self._tape.append(
+            b"".join(
+                (
+                    _HEAD.pack(rows, len(inputs), form),
+                    inputs.astype(np.uint16).tobytes(),
+                    per_input[inputs].astype(np.uint32).tobytes(),
+                    data,
+                )
+            )
+        )
 
     def groups(self) -> Iterator[GroupOrder]:
         """All row groups, in output order; may be iterated many times."""
-        for stored in self._groups:
-            yield GroupOrder(stored.inputs, stored.counts, self._positions(stored))
+        for record in self._tape:
+            rows, count, form = _HEAD.unpack_from(record)
+            counts_at = _HEAD.size + 2 * count
+            data_at = counts_at + 4 * count
+            yield GroupOrder(
+                np.frombuffer(record, np.uint16, count, _HEAD.size),
+                np.frombuffer(record[counts_at:data_at], np.uint32),
+                rows,
+                _Form(form),
+                record[data_at:],
+            )
 
-    def _positions(self, stored: _Stored) -> npt.NDArray[Any] | None:
-        if stored.positions is None:
-            return None
-        positions = self._scratch.get(stored.positions)
-        if stored.run_starts is None:
-            return positions
-        rows = int(stored.counts.sum())
-        starts = self._scratch.get(stored.run_starts).astype(np.int64)
-        lengths = np.diff(np.append(starts, rows))
-        offsets = positions.astype(np.int64) - starts
-        return (np.repeat(offsets, lengths) + np.arange(rows)).astype(_narrow(rows))
+    def _form(self, origins: npt.NDArray[np.uint16]) -> tuple[_Form, bytes]:
+        rows = len(origins)
+        by_input = np.argsort(origins, kind="stable")
+        positions = np.empty(rows, dtype=np.int64)
+        positions[by_input] = np.arange(rows)
+        starts = np.concatenate(([0], np.flatnonzero(np.diff(positions) != 1) + 1))
+        if len(starts) * _MIN_RUN <= rows:
+            both = np.concatenate((starts, positions[starts]))
+            return _Form.RUNS, both.astype(_narrow(rows)).tobytes()
+        return _Form.POSITIONS, positions.astype(_narrow(rows)).tobytes()
 
 
 def _narrow(rows: int) -> type[Any]:

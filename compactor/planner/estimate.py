@@ -7,17 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from compactor.config import CompactionSettings
-from compactor.planner.limits import MIN_WINDOW_BYTES
+from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionSpec
-from compactor.planner.tree import Item, sorted_runs
+from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Totals
 
 DEFAULT_RAW_BYTES_PER_SECOND: Final = 150 << 20
 """Decoded bytes one task goes through in a second, until the table has compactions of its own to go by."""
 _BASE_BYTES: Final = 220 << 20
 """Resident memory of a task's process with its libraries, before it reads anything."""
-_UPLOAD_BYTES: Final = 24 << 20
-"""Parts of one output on their way to S3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +36,22 @@ class Estimate:
         return {**asdict(self), "task_seconds": round(self.task_seconds, 3)}
 
 
-def estimate(spec: CompactionSpec, settings: CompactionSettings, totals: Totals) -> Estimate:
+def estimate(
+    spec: CompactionSpec, settings: CompactionSettings, totals: Totals, metadata: TableMetadata
+) -> Estimate:
     """By the inputs' statistics, and by how fast the table's compactions went so far."""
-    items = [Item(entry, (), ()) for entry in spec.inputs]
+    plan = memory_plan(spec.inputs, metadata, settings)
     size_bytes = spec.size_bytes
     puts = max(1, round(size_bytes / settings.target_fragment_bytes))
     speed = totals.raw_bytes_per_task_second or DEFAULT_RAW_BYTES_PER_SECOND
-    windows = max(settings.prefetch_bytes, len(items) * MIN_WINDOW_BYTES)
-    chunks = sum(run.peak_chunk_bytes for run in sorted_runs(items))
     return Estimate(
-        gets=len(items),
+        gets=len(spec.inputs),
         puts=puts,
         rows=spec.rows,
         bytes_in=size_bytes,
         bytes_out=size_bytes,
         memory_bytes=_BASE_BYTES
-        + min(windows, size_bytes)
-        + 2 * chunks
-        + min(settings.scratch_memory_bytes, 16 * spec.rows)
-        + puts * min(_UPLOAD_BYTES, size_bytes),
+        + min(settings.memory_limit_bytes, sum(stage.memory_bytes for stage in plan.stages)),
         task_seconds=sum(entry.raw_bytes for entry in spec.inputs) / speed,
     )
 

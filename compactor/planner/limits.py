@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from compactor.config import CompactionSettings
+from compactor.memory_plan import need_bytes
 from compactor.planner.tree import Run
-
-MIN_WINDOW_BYTES: Final = 256 << 10
-"""Fetched ahead for every input, however many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,24 +17,21 @@ class Limits:
     target_fragment_bytes: int
     max_fan_in: int
     """Sorted runs merged at once."""
-    merge_memory_bytes: int
-    """Bound on the sum of the runs' heaviest chunks, and on what is fetched ahead of the inputs."""
+    memory_limit_bytes: int
 
     @classmethod
     def of(cls, settings: CompactionSettings) -> Limits:
-        return cls(settings.target_fragment_bytes, settings.max_fan_in, settings.merge_memory_bytes)
-
-    @property
-    def max_fragments(self) -> int:
-        return max(2, self.merge_memory_bytes // MIN_WINDOW_BYTES)
+        return cls(settings.target_fragment_bytes, settings.max_fan_in, settings.memory_limit_bytes)
 
     def fits(self, runs: Iterable[Run]) -> bool:
         """Whether one task may merge those; two runs always may, or nothing would ever end."""
         runs = list(runs)
-        return len(runs) <= 2 or (
-            len(runs) <= self.max_fan_in
-            and sum(run.peak_chunk_bytes for run in runs) <= self.merge_memory_bytes
-            and sum(len(run.items) for run in runs) <= self.max_fragments
+        if len(runs) <= 2:
+            return True
+        inputs = sum(len(run.items) for run in runs)
+        heaviest = max(run.peak_chunk_bytes for run in runs)
+        return (
+            len(runs) <= self.max_fan_in and need_bytes(inputs, heaviest) <= self.memory_limit_bytes
         )
 
     def chunks(self, runs: Iterable[Run], max_runs: int) -> Iterator[list[Run]]:

@@ -81,29 +81,14 @@ class CompactionPlan:
         return bool(self.specs or self.moves or self.expiry.entries)
 
 
-def rows_per_group(
-    entries: Sequence[FragmentEntry],
-    *,
-    target_bytes: int,
-    target_fragment_bytes: int,
-    max_rows: int,
-    overshoot_factor: int,
+def max_rows_per_group(
+    entries: Sequence[FragmentEntry], *, target_fragment_bytes: int, max_rows: int
 ) -> int:
-    """Rows per output row group that keep the heaviest column's chunk near `target_bytes`.
+    """Rows of an output row group at most: a quarter of a fragment, since fragments end where row groups do.
 
-    By the inputs' statistics: the average of each column over all inputs, but no more than the
-    densest chunk of any input allows without an overshoot; and no more than a quarter
-    of a fragment of `target_fragment_bytes`, since fragments end where row groups do.
+    How many fewer the heaviest column allows is seen row by row, from the inputs' own row groups.
     """
     rows = max(1, sum(entry.rows for entry in entries))
-    names = {name for entry in entries for name in entry.columns}
-    heaviest = max(
-        (sum(e.columns[n].raw for e in entries if n in e.columns) for n in names), default=0
-    )
-    average = max(1.0, heaviest / rows)
-    peak = max((entry.peak_row_bytes for entry in entries), default=0)
-    by_average = int(target_bytes / average)
-    by_peak = overshoot_factor * target_bytes // max(1, peak)
     stored = max(1, sum(entry.size_bytes for entry in entries))
     by_fragment = target_fragment_bytes * rows // (stored * _ROW_GROUPS_PER_FRAGMENT)
-    return max(1, min(max_rows, by_average, by_peak, by_fragment))
+    return max(1, min(max_rows, by_fragment))

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
+from compactor.flow.disk import LocalDisk
+from compactor.flow.upload_memory import UploadMemory
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -67,6 +70,10 @@ class Upload(Protocol):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append. May block while earlier parts are being sent: that is the back-pressure."""
+        ...
+
+    def spill(self, disk: LocalDisk) -> None:
+        """Puts what is held in memory and not being sent on local disk, as far as there is any."""
         ...
 
     def complete(self) -> ObjectInfo:
@@ -151,8 +158,8 @@ class Store(Protocol):
         """
         ...
 
-    def start_upload(self, key: str) -> Upload:
-        """A streaming (multipart) write to a new key."""
+    def start_upload(self, key: str, memory: UploadMemory | None = None) -> Upload:
+        """A streaming (multipart) write to a new key, which accounts for what it holds if told where."""
         ...
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from compactor.errors import ObjectChangedError, StoreError, StoreUnreachableError, UsageError
+from compactor.flow.disk import LocalDisk
+from compactor.flow.upload_memory import UploadMemory
 from compactor.stores.base import ObjectInfo, UnfinishedUpload, UploadScope
 from compactor.stores.keys import HIDDEN_FOLDER, check_key, check_prefix
 from compactor.stores.local_files import explained, link_new, make_folder, rename_over, walk
@@ -74,7 +76,7 @@ class LocalStore:
             upload.write(data)
             return upload.complete()
 
-    def start_upload(self, key: str) -> LocalUpload:
+    def start_upload(self, key: str, memory: UploadMemory | None = None) -> LocalUpload:  # noqa: ARG002
         return self._upload(key, rename_over)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
@@ -161,6 +163,9 @@ class LocalUpload(UploadScope):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         with explained(self._path):
             self._file.write(data)
+
+    def spill(self, disk: LocalDisk) -> None:
+        """It goes to a file anyway."""
 
     def complete(self) -> ObjectInfo:
         with explained(self._path):

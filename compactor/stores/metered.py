@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from compactor.flow.disk import LocalDisk
+from compactor.flow.upload_memory import UploadMemory
 from compactor.stores.base import (
     ByteStream,
     ObjectInfo,
@@ -80,8 +82,8 @@ class MeteredStore:
         self.metrics.add(puts=1, bytes_written=len(data))
         return info
 
-    def start_upload(self, key: str) -> Upload:
-        return _MeteredUpload(self._store.start_upload(key), self.metrics)
+    def start_upload(self, key: str, memory: UploadMemory | None = None) -> Upload:
+        return _MeteredUpload(self._store.start_upload(key, memory), self.metrics)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         return self._store.list(prefix, start_after=start_after)
@@ -124,6 +126,9 @@ class _MeteredUpload(UploadScope):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._upload.write(data)
         self._metrics.add(bytes_written=memoryview(data).nbytes)
+
+    def spill(self, disk: LocalDisk) -> None:
+        self._upload.spill(disk)
 
     def complete(self) -> ObjectInfo:
         info = self._upload.complete()

@@ -34,6 +34,7 @@ from compactor.errors import (
     StoreError,
     StoreUnreachableError,
 )
+from compactor.flow.upload_memory import Unaccounted, UploadMemory
 from compactor.stores.base import ObjectInfo, UnfinishedUpload
 from compactor.stores.keys import check_key, check_prefix
 from compactor.stores.s3_answers import (
@@ -139,7 +140,7 @@ class S3Store:
             raise ObjectExistsError(f"{address}: it exists already") from None
         return written(key, len(data), response)
 
-    def start_upload(self, key: str) -> S3Upload:
+    def start_upload(self, key: str, memory: UploadMemory | None = None) -> S3Upload:
         target = UploadTarget(
             key=key,
             address=self._address(key),
@@ -147,7 +148,7 @@ class S3Store:
             object=self._object(key),
             explained=functools.partial(self._explained, key),
         )
-        return S3Upload(target, self._part_bytes)
+        return S3Upload(target, self._part_bytes, memory or Unaccounted())
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         check_prefix(prefix)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from compactor.errors import StoreError
+from compactor.flow.disk import LocalDisk, Region
+from compactor.flow.upload_memory import UploadMemory
 from compactor.stores.base import ObjectInfo, UploadScope
 from compactor.stores.s3_answers import outcome_known, written
 
@@ -44,12 +47,12 @@ class S3Upload(UploadScope):
     hold 2.4 TiB, while an object of 100 GB still takes parts of 64 MiB only.
     """
 
-    def __init__(self, target: UploadTarget, part_bytes: int) -> None:
+    def __init__(self, target: UploadTarget, part_bytes: int, memory: UploadMemory) -> None:
         self._target = target
         self._part_bytes = part_bytes
-        self._buffer = bytearray()
+        self._part = _Part(memory)
+        self._memory = memory
         self._upload_id: str | None = None
-        self._sender = ThreadPoolExecutor(_PARTS_IN_FLIGHT, thread_name_prefix="upload")
         self._in_flight: deque[Future[str]] = deque()
         self._etags: list[str] = []
         self._size_bytes = 0
@@ -63,12 +66,15 @@ class S3Upload(UploadScope):
         view = memoryview(data).cast("B")
         self._size_bytes += len(view)
         # A full part stays here until more comes, so that what fits into one part is one PUT.
-        while len(self._buffer) + len(view) > self._part_bytes:
-            room = self._part_bytes - len(self._buffer)
-            self._buffer += view[:room]
+        while len(self._part) + len(view) > self._part_bytes:
+            room = self._part_bytes - len(self._part)
+            self._part.append(view[:room])
             view = view[room:]
             self._send_part()
-        self._buffer += view
+        self._part.append(view)
+
+    def spill(self, disk: LocalDisk) -> None:
+        self._part.spill(disk, self._part_bytes)
 
     def complete(self) -> ObjectInfo:
         info = self._put_whole() if self._upload_id is None else self._complete_parts()
@@ -87,10 +93,10 @@ class S3Upload(UploadScope):
                 )
 
     def _put_whole(self) -> ObjectInfo:
+        data = self._part.take()
         with outcome_known(self._target.address), self._target.explained():
-            response = self._target.client.put_object(
-                **self._target.object, Body=bytes(self._buffer)
-            )
+            response = self._target.client.put_object(**self._target.object, Body=data)
+        self._memory.drop(len(data))
         return written(self._target.key, self._size_bytes, response)
 
     def _complete_parts(self) -> ObjectInfo:
@@ -117,9 +123,9 @@ class S3Upload(UploadScope):
             raise StoreError(
                 f"{self._target.address}: larger than {_MAX_PARTS:,} parts can hold: write smaller objects"
             )
-        # The buffer itself is handed over: a copy would be a fourth part in memory.
-        data, self._buffer = self._buffer, bytearray()
-        self._in_flight.append(self._sender.submit(self._put_part, upload_id, number, data))
+        data = self._part.take()
+        self._memory.send(len(data))
+        self._in_flight.append(_in_thread(lambda: self._put_part(upload_id, number, data)))
         if number % _GROW_EVERY_PARTS == 0:
             self._part_bytes = min(2 * self._part_bytes, _MAX_PART_BYTES)
 
@@ -130,13 +136,15 @@ class S3Upload(UploadScope):
             self._upload_id = response["UploadId"]
         return self._upload_id
 
-    def _put_part(self, upload_id: str, number: int, data: bytearray) -> str:
-        body = cast("bytes", data)  # boto3 takes a bytearray; its stubs do not know
-        with self._target.explained():
-            response = self._target.client.upload_part(
-                **self._target.object, UploadId=upload_id, PartNumber=number, Body=body
-            )
-        return response["ETag"]
+    def _put_part(self, upload_id: str, number: int, data: bytes) -> str:
+        try:
+            with self._target.explained():
+                response = self._target.client.upload_part(
+                    **self._target.object, UploadId=upload_id, PartNumber=number, Body=data
+                )
+            return response["ETag"]
+        finally:
+            self._memory.sent(len(data))
 
     def _wait_for_parts(self, allowed: int) -> None:
         """Waits until at most `allowed` parts are in flight; raises what one of them raised."""
@@ -147,5 +155,76 @@ class S3Upload(UploadScope):
     def _finish(self) -> None:
         """Lets go of memory and threads, once no part is under way."""
         self._finished = True
+        self._part.clear()
+        wait(self._in_flight)
+        self._in_flight.clear()
+
+
+class _Part:
+    """The bytes of the part that is being filled: in memory, the first of them perhaps on disk."""
+
+    def __init__(self, memory: UploadMemory) -> None:
+        self._memory = memory
         self._buffer = bytearray()
-        self._sender.shutdown(wait=True, cancel_futures=True)
+        self._disk: LocalDisk | None = None
+        self._region: Region | None = None
+        self._on_disk = 0
+        self._is_taken = False
+
+    def __len__(self) -> int:
+        return self._on_disk + len(self._buffer)
+
+    def append(self, data: memoryview) -> None:
+        self._memory.fill(len(data))
+        self._buffer += data
+
+    def spill(self, disk: LocalDisk, part_bytes: int) -> None:
+        if not self._buffer or self._is_taken:
+            return
+        if self._region is None:
+            self._disk, self._region = disk, disk.allocate(part_bytes)
+        disk.write(self._region, self._buffer, at=self._on_disk)
+        self._on_disk += len(self._buffer)
+        self._drop_buffer()
+
+    def take(self) -> bytes:
+        """All of it, charged as held back still; the part is empty then."""
+        if self._disk is None or self._region is None:
+            data, self._buffer = self._buffer, bytearray()
+            return cast("bytes", data)  # boto3 takes a bytearray; its stubs do not know
+        self._is_taken = True  # to charge for it may spill others, not this
+        self._memory.fill(self._on_disk)
+        self._is_taken = False
+        data = bytearray(self._disk.read(self._region, 0, self._on_disk))
+        data += self._buffer
+        self._buffer = bytearray()
+        self._forget_disk()
+        return cast("bytes", data)
+
+    def clear(self) -> None:
+        self._drop_buffer()
+        self._forget_disk()
+
+    def _drop_buffer(self) -> None:
+        size, self._buffer = len(self._buffer), bytearray()
+        self._memory.drop(size)
+
+    def _forget_disk(self) -> None:
+        if self._disk is not None and self._region is not None:
+            self._disk.release(self._region)
+        self._disk = self._region = None
+        self._on_disk = 0
+
+
+def _in_thread(work: Callable[[], str]) -> Future[str]:
+    """A thread each: a part takes far longer than starting one, and idle uploads keep none."""
+    future: Future[str] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - handed to who waits for the part
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="upload", daemon=True).start()
+    return future

@@ -6,18 +6,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from compactor.names import is_fragment_key
-from format.footer import Footer
+from format.footer import ColumnBytes, FragmentSummary
 from format.keys import Bound
-
-
-class ColumnBytes(NamedTuple):
-    """Bytes of one column of a fragment."""
-
-    raw: int
-    stored: int
 
 
 class LazyColumns(Mapping[str, ColumnBytes]):
@@ -93,10 +86,10 @@ class FragmentEntry:
         return sum(column.raw for column in self.columns.values())
 
     @classmethod
-    def from_footer(
+    def from_summary(
         cls,
         key: str,
-        footer: Footer,
+        summary: FragmentSummary,
         *,
         size_bytes: int,
         level: int,
@@ -104,32 +97,20 @@ class FragmentEntry:
         window: int | None = None,
     ) -> Self:
         """The entry of a fragment just written; its sequence is set when it is committed."""
-        chunks = [
-            (chunk.raw_bytes, group.rows)
-            for column in footer.columns.values()
-            for chunk, group in zip(column, footer.row_groups, strict=True)
-        ]
-        groups = footer.row_groups
         return cls(
             key=key,
             level=level,
             run=run,
             sequence=(0, 0),
-            rows=footer.rows,
+            rows=summary.rows,
             size_bytes=size_bytes,
-            row_hash=footer.row_hash,
-            first_key=groups[0].first_key if groups else (),
-            last_key=groups[-1].last_key if groups else (),
-            row_groups=len(groups),
-            peak_chunk_bytes=max((raw for raw, _ in chunks), default=0),
-            peak_row_bytes=max((-(-raw // rows) for raw, rows in chunks), default=0),
-            columns={
-                name: ColumnBytes(
-                    sum(chunk.raw_bytes for chunk in column),
-                    sum(chunk.stored_bytes for chunk in column),
-                )
-                for name, column in footer.columns.items()
-            },
+            row_hash=summary.row_hash,
+            first_key=summary.first_key,
+            last_key=summary.last_key,
+            row_groups=summary.row_groups,
+            peak_chunk_bytes=summary.peak_chunk_bytes,
+            peak_row_bytes=summary.peak_row_bytes,
+            columns=summary.columns,
             window=window,
         )
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from compactor.table.entry import ColumnBytes, FragmentEntry, LazyColumns
+from compactor.table.entry import FragmentEntry, LazyColumns
+from format.footer import ColumnBytes
 
 SCHEMA: Final = pa.schema(
     [

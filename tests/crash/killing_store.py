@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.flow.disk import LocalDisk
+from compactor.flow.upload_memory import UploadMemory
 from compactor.stores.base import ObjectInfo, Store, Upload, UploadScope
 
 
@@ -81,8 +83,8 @@ class KillingStore:
         self.reach("create:after", key)
         return info
 
-    def start_upload(self, key: str) -> Upload:
-        return KillingUpload(self._store.start_upload(key), self, key)
+    def start_upload(self, key: str, memory: UploadMemory | None = None) -> Upload:
+        return KillingUpload(self._store.start_upload(key, memory), self, key)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         self.reach("list", prefix)
@@ -108,6 +110,9 @@ class KillingUpload(UploadScope):
     def write(self, data: Any) -> None:
         self._store.reach("write", self._key)
         self._upload.write(data)
+
+    def spill(self, disk: LocalDisk) -> None:
+        self._upload.spill(disk)
 
     def complete(self) -> ObjectInfo:
         self._store.reach("complete:before", self._key)

@@ -16,10 +16,11 @@ from compactor.names import fragment_key
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, CompactionSpec
 from compactor.planner.tree import forest
-from compactor.table.entry import ColumnBytes, FragmentEntry
+from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
+from format.footer import ColumnBytes
 from tests.support.fragments import sort_schema
 
 Row = tuple[int, int]

@@ -21,11 +21,12 @@ from compactor.errors import (
 from compactor.job import Compaction, Outcome
 from compactor.names import fragment_key
 from compactor.table.commit_log import CommitLog
-from compactor.table.entry import ColumnBytes, FragmentEntry
+from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TimeWindows
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
+from format.footer import ColumnBytes
 from tests.planner.model import METADATA
 from tests.simulation.auditor import Auditor, Row
 from tests.simulation.scheduler import Scheduler, SimulatedClock

@@ -20,6 +20,8 @@ from compactor.errors import (
     StoreUnreachableError,
     UnknownOutcomeError,
 )
+from compactor.flow.disk import LocalDisk
+from compactor.flow.upload_memory import UploadMemory
 from compactor.names import LOG_PREFIX
 from compactor.stores.base import ObjectInfo, UnfinishedUpload
 from tests.simulation.scheduler import Crash, Scheduler
@@ -102,7 +104,7 @@ class SimulatedStore:
         self._shared.objects[key] = data
         self._shared.created(key, data)
 
-    def start_upload(self, key: str) -> SimulatedUpload:
+    def start_upload(self, key: str, memory: UploadMemory | None = None) -> SimulatedUpload:
         self._before("start_upload", key)
         return SimulatedUpload(self, key, self._shared, self._scheduler)
 
@@ -197,6 +199,8 @@ class SimulatedUpload:
 
     def write(self, data: Any) -> None:
         self._data += bytes(data)
+
+    def spill(self, disk: LocalDisk) -> None: ...
 
     def complete(self) -> ObjectInfo:
         self._store._before("complete", self._key, late=self._complete_late)

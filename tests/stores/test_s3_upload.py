@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.errors import StoreError, StoreUnreachableError
+from compactor.flow.upload_memory import Unaccounted
 from compactor.stores import s3_upload
 from compactor.stores.s3_upload import S3Upload, UploadTarget
 
@@ -57,7 +58,7 @@ class PartsClient:
 
 def upload_to(client: Any, part_bytes: int) -> S3Upload:
     target = UploadTarget("k", "s3://b/k", client, {}, contextlib.nullcontext)
-    return S3Upload(target, part_bytes)
+    return S3Upload(target, part_bytes, Unaccounted())
 
 
 def test_parts_grow_in_steps_and_stop_growing_at_the_largest(

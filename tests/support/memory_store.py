@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from compactor.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, StoreError
+from compactor.flow.disk import LocalDisk
+from compactor.flow.upload_memory import UploadMemory
 from compactor.stores.base import ObjectInfo, UnfinishedUpload
 
 Fault = Callable[[str, str], None]
@@ -61,7 +63,7 @@ class MemoryStore:
         self._call("create:after", key)
         return _info(key, data)
 
-    def start_upload(self, key: str) -> MemoryUpload:
+    def start_upload(self, key: str, memory: UploadMemory | None = None) -> MemoryUpload:
         self._call("start_upload", key)
         return MemoryUpload(self, key)
 
@@ -125,6 +127,8 @@ class MemoryUpload:
     def write(self, data: Any) -> None:
         self._store._call("write", self._key)
         self._data += data
+
+    def spill(self, disk: LocalDisk) -> None: ...
 
     def complete(self) -> ObjectInfo:
         self._store._call("complete:before", self._key)

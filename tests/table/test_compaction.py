@@ -171,7 +171,7 @@ def test_an_overshoot_restarts_with_fewer_rows_and_is_counted(tmp_path: Path) ->
     settings = CompactionSettings(target_row_group_bytes=4_000)
     report = compact_table(store, settings)
     assert report.to_json()["restarts"] >= 1
-    assert report.to_json()["gets"] == 20 * (1 + report.to_json()["restarts"])
+    assert report.to_json()["gets"] == report.to_json()["replayed_inputs"] == 20
     assert verify(store, CommitLog(store).current()).faults == []
     assert len(table_rows(store)) == 20 * 505
 

@@ -18,10 +18,10 @@ from compactor.names import checkpoint_key, fragment_key, parse_checkpoint, vers
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
-from compactor.table.entry import ColumnBytes
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import LOG_GRACE_SECONDS, VacuumSettings, vacuum
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
+from format.footer import ColumnBytes
 from tests.support.memory_store import MemoryStore
 from tests.table.test_commit_log import METADATA, entry
 

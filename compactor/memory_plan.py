@@ -1,0 +1,176 @@
+"""How one merge will use memory: worked out from the inputs' statistics, before anything is read.
+
+Pure. The executor, `compact --explain`, the planner's limits and the estimates all read this plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from compactor.flow.stage import Buffer, Stage, StagePlan
+
+OVERSHOOT_FACTOR: Final = 4
+"""A row group with a column heavier than this many targets is divided, which takes a second pass."""
+
+_KIB: Final = 1 << 10
+_MIB: Final = 1 << 20
+_MIN_PIECE_BYTES: Final = 16 * _KIB
+_MAX_PIECE_BYTES: Final = 256 * _KIB
+_MIN_WINDOW_BYTES: Final = 2 * _MIN_PIECE_BYTES
+_MAX_WINDOW_BYTES: Final = 8 * _MIB
+_MIN_SLICE_BYTES: Final = 16 * _KIB
+_MAX_SLICE_BYTES: Final = 1 * _MIB
+MIN_INPUT_BYTES: Final = 96 * _KIB
+"""Of each open input, everything spilled: two pieces fetched, a slice of keys, a slice of a column."""
+_MIN_ORDER_BYTES: Final = 4 * _MIB
+_COPIES: Final = 4
+"""Of the heaviest chunk at a time: as decoded, gathered, encoded and compressed."""
+_ORDER_COPIES: Final = 4
+"""Of the keys being ordered: as taken, concatenated, as words, in order."""
+_SHARE: Final = 8
+"""Fetching ahead, ordering, slices and uploads each get this part of the limit."""
+PART_BYTES: Final = 8 * _MIB
+"""What an upload to object storage holds back until it is a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeShape:
+    """What is known of a merge's inputs before they are read."""
+
+    inputs: int
+    """Fragments, each read by one GET."""
+    rows: int
+    stored_bytes: int
+    peak_chunk_bytes: int
+    """Raw bytes of the heaviest chunk of any input."""
+    run_chunk_bytes: int
+    """The heaviest chunks of the sorted runs together: what a merge holds decoded if nothing spills."""
+    heaviest_column_bytes: int
+    """Raw bytes of the heaviest column, all inputs together."""
+    key_bytes: int
+    """Raw bytes of the sort columns."""
+    columns: int
+    may_overshoot: bool = True
+    """Whether rows can differ in weight at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """What one task may use."""
+
+    memory_limit_bytes: int = 512 * _MIB
+    batch_size: int = 262_144
+    spool_after_seconds: float = 10.0
+    spool_limit_bytes: int = 64 << 30
+    spool_directory: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """A merge's stages and the sizes they work with."""
+
+    stages: StagePlan
+    window_bytes: int
+    """Fetched ahead of each input."""
+    piece_bytes: int
+    slice_bytes: int
+    """Of decoded rows, when they are read back from disk."""
+    batch_rows: int
+    """Keys ordered at a time, all inputs together."""
+    upload_bytes: int
+    """Parts being sent at a time, all outputs together."""
+    keeps_inputs: bool
+    """Whether inputs are kept on local disk, so that a second pass takes no second GET."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "memory_limit_bytes": self.stages.limit_bytes,
+            "need_bytes": self.stages.need_bytes,
+            "batch_rows": self.batch_rows,
+            "window_bytes": self.window_bytes,
+            "keeps_inputs": self.keeps_inputs,
+            "stages": [stage.to_json() for stage in self.stages],
+        }
+
+
+def need_bytes(inputs: int, heaviest_chunk_bytes: int) -> int:
+    """The least memory limit for so many inputs whose heaviest chunk (or row group to be) is this."""
+    parts = min(3 * PART_BYTES, 3 * heaviest_chunk_bytes + 2 * _MIB)
+    heaviest = _COPIES * heaviest_chunk_bytes
+    return heaviest + parts + _MIN_ORDER_BYTES + inputs * MIN_INPUT_BYTES
+
+
+def heaviest_group_bytes(shape: MergeShape, target_row_group_bytes: int) -> int:
+    """Most bytes a chunk read or written has: a target's worth and its overshoot, or one heavy row."""
+    most = min(OVERSHOOT_FACTOR * target_row_group_bytes, shape.heaviest_column_bytes)
+    return max(shape.peak_chunk_bytes, most)
+
+
+def plan_merge(
+    shape: MergeShape,
+    settings: MemorySettings,
+    *,
+    target_row_group_bytes: int,
+    target_fragment_bytes: int,
+) -> MergePlan:
+    """The plan of a merge. That its need is within its limit is for the caller to check."""
+    limit = settings.memory_limit_bytes
+    share = limit // _SHARE
+    inputs = max(1, shape.inputs)
+    heaviest = heaviest_group_bytes(shape, target_row_group_bytes)
+    outputs = max(1, round(shape.stored_bytes / target_fragment_bytes))
+
+    window = _clamp(share // inputs, _MIN_WINDOW_BYTES, _MAX_WINDOW_BYTES)
+    piece = _clamp(_power_of_two(window // 4), _MIN_PIECE_BYTES, _MAX_PIECE_BYTES)
+    slice_bytes = _clamp(share // inputs, _MIN_SLICE_BYTES, _MAX_SLICE_BYTES)
+    key_row = -(-shape.key_bytes // max(1, shape.rows)) + 8
+    batch = max(1, min(settings.batch_size, share // (_ORDER_COPIES * key_row)))
+    upload = _clamp(share, PART_BYTES, 4 * PART_BYTES)
+    keeps_inputs = shape.may_overshoot and 0 < shape.stored_bytes <= settings.spool_limit_bytes
+
+    soft = limit * 4 // 5
+    chunks = min(shape.run_chunk_bytes, soft)
+    index = (
+        96
+        * shape.columns
+        * max(1, shape.heaviest_column_bytes // target_row_group_bytes, shape.rows // 65_536)
+    )
+    stages = (
+        Stage("fetch", "bytes fetched ahead, a window for each input", Buffer.STREAMING,
+              min(inputs * (window + piece), shape.stored_bytes + inputs * piece),
+              applies_back_pressure=True),
+        Stage("spool", "inputs kept for a second pass, and fetched during long pauses",
+              Buffer.MATERIALIZED, 0, disk_bytes=min(shape.stored_bytes, settings.spool_limit_bytes)),
+        Stage("decode", "one chunk: as stored, as decompressed", Buffer.STREAMING, 2 * heaviest),
+        Stage("chunks", "decoded rows, at most one chunk for each sorted run", Buffer.STREAMING, chunks,
+              disk_bytes=max(0, shape.run_chunk_bytes - chunks), spill_priority=3,
+              applies_back_pressure=True),
+        Stage("order", "keys being put in order, a batch at a time", Buffer.STREAMING,
+              min(share, shape.rows * key_row * _ORDER_COPIES) + heaviest),
+        Stage("row order", "the order of all rows, as runs", Buffer.MATERIALIZED, 4 * shape.rows,
+              disk_bytes=4 * shape.rows, spill_priority=0),
+        Stage("row hashes", "eight bytes a row, to show that none was lost", Buffer.MATERIALIZED,
+              8 * shape.rows, disk_bytes=8 * shape.rows, spill_priority=1),
+        Stage("gather", "one output row group of one column", Buffer.STREAMING, 2 * heaviest,
+              applies_back_pressure=True),
+        Stage("encode", "one chunk: as encoded, as compressed", Buffer.STREAMING, 2 * heaviest,
+              applies_back_pressure=True),
+        Stage("footer", "offsets and statistics of the chunks written", Buffer.MATERIALIZED, index,
+              disk_bytes=index, spill_priority=2),
+        Stage("parts", "the begun part of every output's upload", Buffer.STREAMING,
+              min(outputs * PART_BYTES, soft), disk_bytes=outputs * PART_BYTES, spill_priority=4),
+        Stage("upload", "parts being sent", Buffer.STREAMING, upload, applies_back_pressure=True),
+    )  # fmt: skip
+    need = need_bytes(inputs, heaviest)
+    return MergePlan(
+        StagePlan(limit, need, stages), window, piece, slice_bytes, batch, upload, keeps_inputs
+    )
+
+
+def _clamp(value: int, low: int, high: int) -> int:
+    return max(low, min(value, high))
+
+
+def _power_of_two(value: int) -> int:
+    return 1 << max(0, value.bit_length() - 1)

@@ -1,0 +1,214 @@
+"""Decoded rows of one input that nobody has taken yet: in memory, or in slices on local disk."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.flow.budget import MemoryBudget
+from compactor.flow.disk import LocalDisk, Region
+from format.nodes import dictionary_codes, valid_mask
+
+STAGE: Final = "chunks"
+
+
+@dataclass(slots=True)
+class _InMemory:
+    arrays: list[pa.Array]
+    charged: int
+    position: int = 0
+    is_lent: bool = False
+    """Whether somebody holds rows of it, so that dropping it would free nothing."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.arrays[0]) - self.position
+
+
+@dataclass(slots=True)
+class _OnDisk:
+    region: Region
+    rows: int
+    columns: list[_StoredColumn]
+
+
+@dataclass(slots=True)
+class _StoredColumn:
+    batches: list[tuple[pa.Schema, int]] = field(default_factory=list)
+    """Of the values, or of codes and dictionary: schema and length."""
+
+
+class DecodedRows:
+    """Row groups of some columns side by side, taken from the front a few rows at a time.
+
+    What does not fit below the soft threshold when it comes goes to disk at once; what is held can be
+    spilled later. Dictionary-coded columns stay dictionary-coded, so that encoders see the same.
+    """
+
+    def __init__(self, budget: MemoryBudget, disk: LocalDisk, slice_bytes: int) -> None:
+        self._budget = budget
+        self._disk = disk
+        self._slice_bytes = slice_bytes
+        self._parts: deque[_InMemory | _OnDisk] = deque()
+        self._spent = 0
+        self._is_loading = False
+        self.rows = 0
+        """Rows not taken yet."""
+
+    def push(self, arrays: list[pa.Array]) -> None:
+        """Adds a row group; one array a column."""
+        size = sum(array.nbytes for array in arrays)
+        self.rows += len(arrays[0])
+        if size > self._slice_bytes and not self._budget.has_room(size):
+            self._parts.extend(self._to_disk(arrays, size))
+            return
+        self._budget.charge(STAGE, size)
+        self._parts.append(_InMemory(arrays, size))
+
+    def peek(self, rows: int) -> list[list[pa.Array]]:
+        """The first `rows` rows (fewer if there are not so many), in pieces; they stay."""
+        pieces = []
+        for index in range(len(self._parts)):
+            if rows <= 0:
+                break
+            part = self._in_memory(index)
+            pieces.append([array.slice(part.position, rows) for array in part.arrays])
+            rows -= len(pieces[-1][0])
+        return pieces
+
+    def take(self, rows: int) -> list[list[pa.Array]]:
+        """Removes the first `rows` rows; call `settle` when the pieces are not used any more."""
+        assert rows <= self.rows
+        self.rows -= rows
+        pieces = []
+        while rows:
+            part = self._in_memory(0)
+            count = min(rows, part.rows)
+            pieces.append([array.slice(part.position, count) for array in part.arrays])
+            part.position += count
+            part.is_lent = True
+            rows -= count
+            if not part.rows:
+                self._spent += part.charged
+                self._parts.popleft()
+        return pieces
+
+    def settle(self) -> None:
+        """Gives back the memory of what was taken."""
+        if self._parts and isinstance(front := self._parts[0], _InMemory):
+            front.is_lent = False
+        self._budget.discharge(STAGE, self._spent)
+        self._spent = 0
+
+    @property
+    def spillable_bytes(self) -> int:
+        return sum(
+            part.charged
+            for part in self._parts
+            if isinstance(part, _InMemory) and self._may_spill(part)
+        )
+
+    def spill(self) -> int:
+        """Moves what nobody holds to disk; how many bytes that frees."""
+        if self._is_loading:
+            return 0
+        freed = 0
+        parts: deque[_InMemory | _OnDisk] = deque()
+        for part in self._parts:
+            if isinstance(part, _InMemory) and self._may_spill(part):
+                rest = [array.slice(part.position) for array in part.arrays]
+                parts.extend(self._to_disk(rest, sum(array.nbytes for array in rest)))
+                self._budget.discharge(STAGE, part.charged)
+                freed += part.charged
+            else:
+                parts.append(part)
+        self._parts = parts
+        return freed
+
+    def clear(self) -> None:
+        """Forgets all rows."""
+        self.settle()
+        for part in self._parts:
+            if isinstance(part, _InMemory):
+                self._budget.discharge(STAGE, part.charged)
+            else:
+                self._disk.release(part.region)
+        self._parts.clear()
+        self.rows = 0
+
+    def _may_spill(self, part: _InMemory) -> bool:
+        return not part.is_lent and part.charged > self._slice_bytes and part.rows > 0
+
+    def _in_memory(self, index: int) -> _InMemory:
+        part = self._parts[index]
+        if isinstance(part, _OnDisk):
+            arrays = _restore(self._disk.read(part.region), part)
+            self._disk.release(part.region)
+            size = sum(array.nbytes for array in arrays)
+            self._is_loading = True  # charging may spill, but not here: parts would change places
+            try:
+                self._budget.charge(STAGE, size)
+            finally:
+                self._is_loading = False
+            self._parts[index] = part = _InMemory(arrays, size)
+        return part
+
+    def _to_disk(self, arrays: list[pa.Array], size: int) -> list[_OnDisk | _InMemory]:
+        rows = len(arrays[0])
+        step = max(1, rows * self._slice_bytes // max(1, size))
+        return [
+            self._store([array.slice(start, step) for array in arrays])
+            for start in range(0, rows, step)
+        ]
+
+    def _store(self, arrays: Sequence[pa.Array]) -> _OnDisk:
+        columns, buffers = [], []
+        for array in arrays:
+            column = _StoredColumn()
+            for part in _split_dictionary(array):
+                batch = pa.record_batch([part], names=["v"])
+                buffer = batch.serialize()
+                column.batches.append((batch.schema, buffer.size))
+                buffers.append(buffer)
+            columns.append(column)
+        region = self._disk.allocate(sum(buffer.size for buffer in buffers))
+        at = 0
+        for buffer in buffers:
+            self._disk.write(region, memoryview(buffer), at)
+            at += buffer.size
+        return _OnDisk(region, len(arrays[0]), columns)
+
+
+def _restore(data: bytes, part: _OnDisk) -> list[pa.Array]:
+    whole = pa.py_buffer(data)
+    arrays, at = [], 0
+    for column in part.columns:
+        parts = []
+        for schema, size in column.batches:
+            batch = pa.ipc.read_record_batch(whole.slice(at, size), schema)
+            parts.append(batch.column(0))
+            at += size
+        arrays.append(
+            parts[0]
+            if len(parts) == 1
+            else pa.DictionaryArray.from_arrays(parts[0], parts[1], safe=False)
+        )
+    return arrays
+
+
+def _split_dictionary(array: pa.Array) -> list[pa.Array]:
+    """The array; or codes and dictionary, the latter without the values that no code points to."""
+    if not pt.is_dictionary(array.type):
+        return [array]
+    valid, codes = valid_mask(array), dictionary_codes(array)
+    used, new_codes = np.unique(codes if valid is None else codes[valid], return_inverse=True)
+    indices = np.zeros(len(array), dtype=np.int32)
+    indices[slice(None) if valid is None else valid] = new_codes
+    mask = None if valid is None else ~valid
+    return [pa.array(indices, mask=mask), array.dictionary.take(pa.array(used))]

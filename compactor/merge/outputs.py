@@ -1,0 +1,40 @@
+"""The outputs of a merge: all open from their first row group to the end, since column c of every output
+comes before column c + 1 of any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from compactor.flow.disk import LocalDisk
+from compactor.flow.tape import PagedNumbers, Tape
+from compactor.flow.upload_memory import UploadMemory
+from format.blocks import ByteSink
+from format.emitter import FragmentEmitter
+
+
+class OutputSink(ByteSink, Protocol):
+    """Where one output goes; not visible to anybody before `complete`."""
+
+    def complete(self) -> object: ...
+
+    def abort(self) -> None: ...
+
+    def spill(self, disk: LocalDisk) -> None:
+        """Puts what is held back on local disk."""
+        ...
+
+
+OpenOutput = Callable[[UploadMemory], OutputSink]
+
+
+@dataclass(slots=True)
+class Output:
+    """One open output."""
+
+    emitter: FragmentEmitter
+    sink: OutputSink
+    row_numbers: PagedNumbers
+    """A page a row group: the sums behind the row hash so far."""
+    shelf: Tape

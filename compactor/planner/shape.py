@@ -1,0 +1,57 @@
+"""What the log knows of a merge's inputs, as its memory plan needs it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from compactor.config import CompactionSettings
+from compactor.memory_plan import MergePlan, MergeShape, plan_merge
+from compactor.planner.tree import Item, sorted_runs
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from format.nodes import fixed_width_bytes
+from format.types import storage_type
+
+
+def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> MergeShape:
+    """Of a merge of these fragments."""
+    runs = sorted_runs([Item(entry, (), ()) for entry in entries])
+    raw_bytes: dict[str, int] = {}
+    for entry in entries:
+        for name, column in entry.columns.items():
+            raw_bytes[name] = raw_bytes.get(name, 0) + column.raw
+    keys = [column.column for column in metadata.sort]
+    return MergeShape(
+        inputs=len(entries),
+        rows=sum(entry.rows for entry in entries),
+        stored_bytes=sum(entry.size_bytes for entry in entries),
+        peak_chunk_bytes=max((entry.peak_chunk_bytes for entry in entries), default=0),
+        run_chunk_bytes=sum(run.peak_chunk_bytes for run in runs),
+        heaviest_column_bytes=max(raw_bytes.values(), default=0),
+        key_bytes=sum(raw_bytes.get(name, 0) for name in keys),
+        columns=len(raw_bytes),
+        may_overshoot=any(
+            name not in keys and _is_variable(metadata.schema.field(name).type)
+            for name in raw_bytes
+            if name in metadata.schema.names
+        ),
+    )
+
+
+def memory_plan(
+    entries: Sequence[FragmentEntry], metadata: TableMetadata, settings: CompactionSettings
+) -> MergePlan:
+    """How a merge of these fragments will use memory: what its task does and `--explain` shows."""
+    return plan_merge(
+        merge_shape(entries, metadata),
+        settings.memory(),
+        target_row_group_bytes=settings.target_row_group_bytes,
+        target_fragment_bytes=settings.target_fragment_bytes,
+    )
+
+
+def _is_variable(dtype: pa.DataType) -> bool:
+    dtype = storage_type(dtype)
+    return fixed_width_bytes(dtype) is None and not pa.types.is_boolean(dtype)

@@ -1,0 +1,227 @@
+"""What memory a merge is given changes its footprint and never its output."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.flow import budget as budget_module
+from compactor.flow.errors import MemoryLimitError
+from compactor.merge.merge import MergeResult
+from format.writer import WriterOptions
+from tests.merge.test_oracle import Merged, numbered
+from tests.support.fragments import sort_schema, write_fragment
+from tests.support.oracle import stable_sorted
+from tests.support.samples import SAMPLES, sample_array
+from tests.support.strategies import AWKWARD_SIZES, keyed_tables
+
+
+def run(merged: Merged) -> tuple[list[bytes], MergeResult]:
+    result = merged.run()
+    return [bytes(output.data) for output in merged.outputs if output.state == "complete"], result
+
+
+def run_spilling(merged: Merged, slice_bytes: int = 1) -> tuple[list[bytes], MergeResult]:
+    """Everything that can be spilled is, as soon as it is there, in slices of so many bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget_module, "SOFT_RATIO", 0.0)
+        merged.plan = replace(merged.plan, slice_bytes=slice_bytes)
+        return run(merged)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    keyed_tables(max_tables=5, max_rows=60),
+    st.sampled_from(AWKWARD_SIZES),
+    st.sampled_from(AWKWARD_SIZES),
+    st.sampled_from([1, 3, 50, 1 << 20]),
+    st.sampled_from([1, 100, 5000]),
+    st.sampled_from([1, 2000, 1 << 30]),
+)
+def test_spilling_everything_changes_no_byte(
+    case, rows_in: int, rows_out: int, batch_size: int, slice_bytes: int, fragment_bytes: int
+) -> None:
+    tables, sort = case
+    options = WriterOptions(max_rows=rows_in)
+    fragments = [write_fragment(stable_sorted(t, sort), sort, options) for t in tables]
+    knobs = {"max_rows": rows_out, "target_fragment_bytes": fragment_bytes}
+    plain, result = run(Merged(fragments, tables[0].schema, sort, **knobs))
+    tight = Merged(fragments, tables[0].schema, sort, batch_size=batch_size, **knobs)
+    spilled, spilled_result = run_spilling(tight, slice_bytes)
+    assert spilled == plain
+    assert sorted(tight.opened) == list(range(len(fragments)))
+    if result.rows_in:
+        assert spilled_result.spilled_bytes > result.spilled_bytes
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_values_of_every_type_survive_being_spilled(name: str) -> None:
+    array = sample_array(name, 60)
+    rows = len(array)
+    table = pa.table({"k": pa.array(range(rows)), "v": array})
+    parts = [pa.concat_tables([table.slice(r, 1) for r in range(n, rows, 3)]) for n in range(3)]
+    fragments = [write_fragment(part, "k", WriterOptions(max_rows=11)) for part in parts]
+    plain, _ = run(Merged(fragments, table.schema, sort_schema("k"), max_rows=17))
+    spilled, _ = run_spilling(Merged(fragments, table.schema, sort_schema("k"), max_rows=17))
+    assert spilled == plain
+
+
+def test_neither_windows_nor_batches_nor_limits_change_a_byte() -> None:
+    tables = [
+        numbered(i, 3000, 5, t=lambda v: [f"text {n}" * (n % 4) for n in v]) for i in range(5)
+    ]
+    fragments = [write_fragment(t, "k", WriterOptions(max_rows=100)) for t in tables]
+    results = []
+    for limit, batch, window in itertools.product(
+        (32 << 20, 1 << 30), (1, 77, 1 << 20), (1, 1 << 20)
+    ):
+        merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=128,
+                        memory_limit_bytes=limit, batch_size=batch)  # fmt: skip
+        merged.plan = replace(merged.plan, window_bytes=window, piece_bytes=window)
+        results.append(run(merged)[0])
+    assert all(result == results[0] for result in results)
+
+
+def heavy_parts(heavy_rows: int, inputs: int = 4, rows: int = 2000) -> list[pa.Table]:
+    """Each input has a few heavy rows, far apart; `k` makes them neighbours in the merged order."""
+    rng = np.random.default_rng(1)
+    parts = []
+    for number in range(inputs):
+        heavy = np.zeros(rows, dtype=bool)
+        heavy[rng.choice(rows, heavy_rows, replace=False)] = True
+        keys = np.where(
+            heavy, 1_000_000 + np.arange(rows) * inputs + number, rng.integers(0, 900_000, rows)
+        )
+        text = [("h" * 2000 + str(n)) if is_heavy else f"t{n}" for n, is_heavy in enumerate(heavy)]
+        part = pa.table({"k": keys, "a": np.arange(rows), "text": text, "z": keys * 7})
+        parts.append(part.take(pa.array(np.argsort(keys, kind="stable"))))
+    return parts
+
+
+def overshooting(**knobs) -> tuple[Merged, list[pa.Table]]:
+    """Heavy rows that the inputs' statistics, being averages of large row groups, hide."""
+    parts = heavy_parts(30)
+    options = WriterOptions(max_rows=2000, target_row_group_bytes=1 << 20)
+    fragments = [write_fragment(part, "k", options) for part in parts]
+    merged = Merged(fragments, parts[0].schema, sort_schema("k"), max_rows=500,
+                    target_row_group_bytes=20_000, **knobs)  # fmt: skip
+    return merged, parts
+
+
+def test_heavy_rows_that_become_neighbours_are_divided_in_one_second_pass() -> None:
+    merged, parts = overshooting()
+    outputs, result = run(merged)
+    expected = stable_sorted(pa.concat_tables(parts), sort_schema("k"))
+    assert merged.rows_of_complete() == expected.to_pylist()
+    assert result.restarts == 1
+    heaviest = max(output.summary.peak_chunk_bytes for output in result.outputs)
+    assert heaviest <= 4 * 20_000 + 200
+    assert len(outputs) == 1
+
+
+def test_a_second_pass_reads_from_local_disk_and_takes_no_second_get() -> None:
+    merged, _ = overshooting()
+    _, result = run(merged)
+    assert result.replayed_inputs == 4
+    assert sorted(merged.opened) == [0, 1, 2, 3]
+    other, _ = overshooting(spool_limit_bytes=0)
+    again, result = run(other)
+    assert result.replayed_inputs == 0
+    assert sorted(other.opened) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert again == run(overshooting()[0])[0]
+
+
+def test_only_the_row_groups_that_are_too_heavy_are_divided() -> None:
+    merged, _ = overshooting()
+    run(merged)
+    rows = merged.row_group_rows()
+    assert max(rows) == 500
+    assert sum(count < 100 for count in rows) >= 10
+
+
+def test_what_was_written_before_a_second_pass_is_aborted() -> None:
+    merged, _ = overshooting()
+    run(merged)
+    assert [output.state for output in merged.outputs] == ["aborted", "complete"]
+
+
+def test_row_groups_follow_the_weight_of_the_inputs_row_groups() -> None:
+    """A dense stretch of heavy rows is known from the inputs: no second pass."""
+    light = numbered(0, 3000, v=lambda v: ["x" * 40] * len(v))
+    heavy = numbered(3000, 3300, v=lambda v: [f"{n}" * 500 for n in v])
+    options = WriterOptions(max_rows=1000, target_row_group_bytes=50_000)
+    fragments = [write_fragment(part, "k", options) for part in (light, heavy)]
+    merged = Merged(fragments, light.schema, sort_schema("k"), max_rows=1000,
+                    target_row_group_bytes=50_000)  # fmt: skip
+    _, result = run(merged)
+    rows = merged.row_group_rows()
+    assert result.restarts == 0
+    assert max(rows[:2]) >= 900
+    assert max(rows[-10:]) <= 30
+
+
+def test_a_value_far_above_the_target_gets_a_row_group_of_its_own() -> None:
+    parts = [numbered(i, 200, 2, v=lambda v: ["x"] * len(v)) for i in range(2)]
+    parts[1] = parts[1].set_column(1, "v", pa.array(["y" * 3_000_000] + ["x"] * 99))
+    fragments = [
+        write_fragment(p, "k", WriterOptions(target_row_group_bytes=10_000)) for p in parts
+    ]
+    merged = Merged(fragments, parts[0].schema, sort_schema("k"), max_rows=200,
+                    target_row_group_bytes=10_000)  # fmt: skip
+    run(merged)
+    assert 1 in merged.row_group_rows()
+    assert (
+        merged.rows_of_complete()
+        == stable_sorted(pa.concat_tables(parts), sort_schema("k")).to_pylist()
+    )
+
+
+def test_a_limit_below_the_need_is_refused_before_anything_is_read() -> None:
+    table = numbered(0, 100, v=lambda v: ["x" * 100_000] * len(v))
+    fragments = [write_fragment(table, "k", WriterOptions(max_rows=100)) for _ in range(3)]
+    merged = Merged(fragments, table.schema, sort_schema("k"), memory_limit_bytes=1 << 20)
+    with pytest.raises(
+        MemoryLimitError, match=r"a merge of 3 fragments needs \d+ MiB.*--memory-limit"
+    ):
+        merged.run()
+    assert merged.opened == []
+    assert merged.outputs == []
+
+
+def test_inputs_that_lie_about_their_chunks_end_in_a_clear_error_and_no_output() -> None:
+    """The plan goes by the log's statistics; should they be wrong, the budget stops the merge."""
+    table = numbered(0, 100, v=lambda v: [str(n) * 400_000 for n in v])
+    fragments = [write_fragment(table, "k", WriterOptions(100, 1 << 30)) for _ in range(2)]
+    merged = Merged(fragments, table.schema, sort_schema("k"), memory_limit_bytes=1 << 30)
+    low = replace(merged.plan.stages, limit_bytes=30 << 20, need_bytes=1)
+    merged.plan = replace(merged.plan, stages=low)
+    with pytest.raises(MemoryLimitError, match=r"stage decode needs \d+ MiB more"):
+        merged.run()
+    assert {output.state for output in merged.outputs} <= {"aborted"}
+
+
+@pytest.mark.parametrize("spill", [False, True])
+def test_nothing_stays_charged_and_every_charge_is_of_a_stage_of_the_plan(
+    monkeypatch, spill: bool
+) -> None:
+    budgets = []
+    honest = budget_module.MemoryBudget.__init__
+
+    def noted(self, plan) -> None:
+        honest(self, plan)
+        budgets.append(self)
+
+    monkeypatch.setattr(budget_module.MemoryBudget, "__init__", noted)
+    merged, _ = overshooting()
+    _, result = run_spilling(merged) if spill else run(merged)
+    (budget,) = budgets
+    assert budget.used_bytes == 0
+    assert set(result.stage_peak_bytes) == set(merged.plan.stages.names)
+    for stage in merged.plan.stages:
+        assert budget.held_bytes(stage.name) == 0
