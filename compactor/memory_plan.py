@@ -47,7 +47,7 @@ class MergeShape:
     run_chunk_bytes: int
     """The heaviest chunks of the sorted runs together: what a merge holds decoded if nothing spills."""
     heaviest_column_bytes: int
-    """Raw bytes of the heaviest column, all inputs together."""
+    """An upper bound of the raw bytes of the heaviest column, all inputs together."""
     key_bytes: int
     """Raw bytes of the sort columns."""
     columns: int
@@ -94,17 +94,20 @@ class MergePlan:
         }
 
 
+def heaviest_chunk_bytes(
+    peak_chunk_bytes: int, column_bytes: int, target_row_group_bytes: int
+) -> int:
+    """Most bytes a chunk has that is read or written: as heavy as any read, or a target and its overshoot.
+
+    column_bytes: an upper bound of the heaviest column, all inputs together.
+    """
+    return max(peak_chunk_bytes, min(OVERSHOOT_FACTOR * target_row_group_bytes, column_bytes))
+
+
 def need_bytes(inputs: int, heaviest_chunk_bytes: int) -> int:
-    """The least memory limit for so many inputs whose heaviest chunk (or row group to be) is this."""
+    """The least memory limit for a merge of so many fragments, with everything spilled that can be."""
     parts = min(3 * PART_BYTES, 3 * heaviest_chunk_bytes + 2 * _MIB)
-    heaviest = _COPIES * heaviest_chunk_bytes
-    return heaviest + parts + _MIN_ORDER_BYTES + inputs * MIN_INPUT_BYTES
-
-
-def heaviest_group_bytes(shape: MergeShape, target_row_group_bytes: int) -> int:
-    """Most bytes a chunk read or written has: a target's worth and its overshoot, or one heavy row."""
-    most = min(OVERSHOOT_FACTOR * target_row_group_bytes, shape.heaviest_column_bytes)
-    return max(shape.peak_chunk_bytes, most)
+    return _COPIES * heaviest_chunk_bytes + parts + _MIN_ORDER_BYTES + inputs * MIN_INPUT_BYTES
 
 
 def plan_merge(
@@ -118,7 +121,9 @@ def plan_merge(
     limit = settings.memory_limit_bytes
     share = limit // _SHARE
     inputs = max(1, shape.inputs)
-    heaviest = heaviest_group_bytes(shape, target_row_group_bytes)
+    heaviest = heaviest_chunk_bytes(
+        shape.peak_chunk_bytes, shape.heaviest_column_bytes, target_row_group_bytes
+    )
     outputs = max(1, round(shape.stored_bytes / target_fragment_bytes))
 
     window = _clamp(share // inputs, _MIN_WINDOW_BYTES, _MAX_WINDOW_BYTES)

@@ -19,6 +19,7 @@ from format.layout import Kind
 from format.schema import FragmentHeader
 
 _JSON_LEVEL: Final = 3
+_JOINED_BYTES: Final = 1 << 20
 _PLAIN_JSON_BYTES: Final = 4 << 10
 """Headers and footers up to this size stay readable in a hex dump; larger ones are compressed."""
 
@@ -117,7 +118,8 @@ class FragmentEmitter:
     def _write_chunk(self, kind: Kind, chunk: Chunk) -> ChunkStats:
         parts = chunk.parts(kind)
         stats = chunk.stats(offset=self.bytes_written, stored_bytes=sum(map(len, parts)))
-        for part in parts:
+        # Large ones are not copied together.
+        for part in parts if len(chunk.stored) > _JOINED_BYTES else (b"".join(parts),):
             self._write(part)
         return stats
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from compactor.cli.explain import explain_plan
 from compactor.cli.options import (
     check_engine,
     chosen,
@@ -25,7 +26,7 @@ from compactor.cli.output import echo_json, human_bytes, print_table, progress, 
 from compactor.clock import SystemClock
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.driver import Driver, DriverSettings, Settled
-from compactor.errors import JobError, UsageError
+from compactor.errors import ConfigError, JobError, UsageError
 from compactor.job import Compaction
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate, estimate, total
@@ -39,6 +40,7 @@ _COMPACT_EPILOG = """\b
 Examples:
   compactor compact ./logs                            what is due
   compactor compact ./logs --dry-run                  what would be done
+  compactor compact ./logs --explain                  with which memory, stage by stage
   compactor compact s3://bucket/logs --full --master 'local[2]' --json
   compactor compact ./logs --master in-process        without Spark
 
@@ -53,6 +55,18 @@ one failed for good."""
 @click.option("--full", is_flag=True, help="Merge everything into one sorted run: --strategy full.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, as `plan` does, and change nothing.")
 @click.option(
+    "--explain",
+    is_flag=True,
+    help="Show how each compaction would use memory, stage by stage, and change nothing. No data "
+    "is read.",
+)
+@click.option(
+    "--format",
+    "explain_format",
+    type=click.Choice(["text", "json"]),
+    help="Of --explain.  [default: text]",
+)
+@click.option(
     "--take-over", is_flag=True, help="Do not wait for compactions that others have begun."
 )
 @policy_options
@@ -63,6 +77,8 @@ def compact_command(
     table: str,
     full: bool,
     dry_run: bool,
+    explain: bool,
+    explain_format: str | None,
     take_over: bool,
     master: str | None,
     max_tasks: int | None,
@@ -76,6 +92,12 @@ def compact_command(
     """
     policy, settings = chosen(_with_full(options, full=full))
     check_engine(master)
+    if explain_format and not explain:
+        raise UsageError("--format is for --explain; a report comes as JSON by --json")
+    if explain:
+        wants_json = as_json if explain_format is None else explain_format == "json"
+        explain_plan(table, policy, settings, as_json=wants_json)
+        return
     if dry_run:
         _show_plan(table, policy, settings, as_json=as_json)
         return
@@ -86,6 +108,7 @@ def compact_command(
     # A missing table, or nothing to do, is said before Spark takes its seconds to start.
     plan = driver.plan(driver.log.current())
     if not plan:
+        _refuse(plan)
         _print_idle(driver, plan, as_json=as_json)
         return
     engine = open_engine(master, max_tasks)
@@ -97,6 +120,16 @@ def compact_command(
         _print_report(report)
     if report.lost:
         raise JobError(_explain_lost(report))
+    _refuse(driver.plan(driver.log.latest))
+
+
+def _refuse(plan: CompactionPlan) -> None:
+    """Raises `ConfigError` for what the memory limit does not allow."""
+    if plan.refused:
+        others = f" ({len(plan.refused) - 1} more like it)" if len(plan.refused) > 1 else ""
+        raise ConfigError(
+            f"{plan.refused[0]}{others}; nothing of it was begun, its inputs stay live"
+        )
 
 
 def _with_full(options: dict[str, Any], *, full: bool) -> dict[str, Any]:
@@ -130,7 +163,7 @@ def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:
     click.echo(
         f"nothing to compact at version {snapshot.version}: {_why_idle(snapshot, driver.policy)}"
     )
-    for line in plan.blocked:
+    for line in (*plan.blocked, *plan.refused):
         click.echo(f"  held up: {line}")
     for claim in snapshot.claims.values():
         left = (claim.expires_unix_ms - SystemClock().now_unix_ms()) / 1000
@@ -160,7 +193,7 @@ def _print_report(report: CompactReport) -> None:
         f"{figures['input_fragments']} fragments into {figures['output_fragments']} by "
         f"{figures['tasks']} tasks, {figures['rows_in']:,} rows, "
         f"{human_bytes(figures['bytes_in'])} to {human_bytes(figures['bytes_out'])}, "
-        f"{figures['gets']} GETs ({figures['resumed_gets']} resumed), "
+        f"{figures['gets']} GETs ({figures['resumed_gets']} resumed), {_restarts(figures)}"
         f"peak {human_bytes(figures['peak_rss_bytes'])} RSS, {report.seconds:.1f} s; "
         f"version {figures['version']}"
     )
@@ -168,6 +201,15 @@ def _print_report(report: CompactReport) -> None:
         click.echo(f"{len(report.void)} compactions were overtaken by others: their result stands")
     if report.done:
         _print_predicted(report.predicted, figures)
+
+
+def _restarts(figures: dict[str, Any]) -> str:
+    if not figures["restarts"]:
+        return ""
+    return (
+        f"{figures['restarts']} second passes for heavy row groups "
+        f"({figures['replayed_inputs']} inputs read from local disk), "
+    )
 
 
 def _print_predicted(predicted: Estimate, actual: dict[str, Any]) -> None:
@@ -281,7 +323,7 @@ def _print_plan(snapshot: Snapshot, plan: CompactionPlan, estimates: Sequence[Es
         )
     if plan.expiry.entries:
         click.echo(f"drop {len(plan.expiry.entries)} fragments of time windows past retention")
-    for line in plan.blocked:
+    for line in (*plan.blocked, *plan.refused):
         click.echo(f"held up: {line}")
 
 

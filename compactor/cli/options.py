@@ -34,6 +34,16 @@ def duration_seconds(text: str) -> float:
     return float(match[1]) * _UNIT_SECONDS[match[2]] if match else 0.0
 
 
+def size_bytes(text: str) -> int:
+    """`512MiB`, `2GiB`, `1.5GB` or a number of bytes. A type of click's options."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no size: write 512MiB, 2GiB or a number of bytes")
+    unit = (match[2] or "").lower()
+    base = 1024 if unit.endswith("i") else 1000
+    return round(float(match[1]) * float(base ** (" kmgt".index(unit[0]) if unit else 0)))
+
+
 def moment_unix_ms(text: str) -> int:
     """A time (ISO 8601, UTC if it names no zone), or a duration before now. A type of click's options."""
     if re.fullmatch(r"\d+(?:\.\d+)?[smhdw]", text):
@@ -122,6 +132,22 @@ def compaction_options(command: _Command) -> _Command:
                          help="zstd level of outputs, 0 for none.  [default: 1]"),
             click.option("--max-fan-in", type=int,
                          help="Sorted runs merged by one task.  [default: 1000]"),
+            click.option("--memory-limit", "memory_limit_bytes", type=size_bytes, metavar="SIZE",
+                         help="Memory for one task's data; more is put on local disk, and what can't be is "
+                         "refused before it begins. The process itself takes some 150 MiB more.  "
+                         "[default: 512MiB]"),
+            click.option("--batch-size", type=int, metavar="ROWS",
+                         help="Rows put in order at a time: changes the footprint, never the output.  "
+                         "[default: 262144]"),
+            click.option("--spool-directory", type=click.Path(exists=True, file_okay=False, writable=True),
+                         help="Where to put what memory does not hold.  [default: the system's for "
+                         "temporary files]"),
+            click.option("--spool-limit", "spool_limit_bytes", type=size_bytes, metavar="SIZE",
+                         help="Inputs up to this are kept there, so that a second pass takes no second GET. "
+                         "0: never.  [default: 64GiB]"),
+            click.option("--spool-after", "spool_after_seconds", type=duration_seconds, metavar="DURATION",
+                         help="How long a connection may be left waiting before its data goes to local "
+                         "disk.  [default: 10s]"),
         )
     ):  # fmt: skip
         command = option(command)

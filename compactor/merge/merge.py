@@ -36,7 +36,7 @@ from compactor.merge.merge_input import InputFragment, MergeInput
 from compactor.merge.outputs import OpenOutput, Output, OutputSink
 from compactor.merge.row_groups import SIZE_UNITS, CutRule, OutputGroup, cut_row_groups
 from compactor.merge.row_order import GroupOrder, RowOrder
-from compactor.merge.splits import Splits, coded_bytes, is_coded, row_sizes
+from compactor.merge.splits import Splits, coded_bytes, has_one_form, is_coded, row_sizes
 from format.arrays import concat_storage
 from format.blocks import Chunk, make_chunk
 from format.emitter import FragmentEmitter
@@ -455,29 +455,29 @@ class _Pass:
         ]
         if not pieces:
             return pa.nulls(order.rows, dtype)
-        if (
-            self.splits
-            and not is_coded(pieces)
-            and not self._is_too_heavy(row_sizes(pieces).sum(), order)
-        ):
-            return None
+        coded, size = is_coded(pieces), sum(piece.nbytes for piece in pieces)
         positions = _positions(order, has_rows)
-        if not is_coded(pieces) and self._is_too_heavy(row_sizes(pieces).sum(), order):
+        if not coded and self._is_too_heavy(pieces, size, order):
             self._split(number, row_sizes(pieces), positions)
+        if self.splits and not coded:
             return None
-        size = sum(piece.nbytes for piece in pieces) if len(pieces) > 1 else 0
-        with self._budget.holding("gather", size):
+        with self._budget.holding("gather", size if len(pieces) > 1 else 0):
             array = concat_storage(pieces)
             if positions is not None:
                 array = pc.take(array, positions, boundscheck=False)
-        if is_coded(pieces) and self._is_too_heavy(coded_bytes(array), order):
+        if coded and self._is_too_heavy([array], array.nbytes, order):
             self._split(number, np.diff(cumulative_bytes(array)), None)
             return None
         return array
 
-    def _is_too_heavy(self, size: int, order: GroupOrder) -> bool:
-        target = self._settings.options.target_row_group_bytes
-        return order.rows > 1 and size > OVERSHOOT_FACTOR * target
+    def _is_too_heavy(self, pieces: Sequence[pa.Array], bound: int, order: GroupOrder) -> bool:
+        """bound: bytes of the pieces as they are, whatever of that is in use."""
+        most = OVERSHOOT_FACTOR * self._settings.options.target_row_group_bytes
+        if order.rows == 1 or (bound <= most and has_one_form(pieces)):
+            return False
+        if len(pieces) == 1 and is_coded(pieces):
+            return coded_bytes(pieces[0]) > most
+        return int(row_sizes(pieces).sum()) > most
 
     def _split(self, number: int, sizes: I64, positions: pa.Array | None) -> None:
         if positions is not None:

@@ -72,6 +72,11 @@ def is_coded(pieces: Sequence[pa.Array]) -> bool:
     )
 
 
+def has_one_form(pieces: Sequence[pa.Array]) -> bool:
+    """Whether putting the pieces together decodes none of them, so that nothing gets larger."""
+    return is_coded(pieces) or not any(pt.is_dictionary(piece.type) for piece in pieces)
+
+
 def coded_bytes(array: pa.Array) -> int:
     """Bytes of a dictionary-coded array: its codes, and the values that they point to."""
     valid, codes = valid_mask(array), dictionary_codes(array)

@@ -22,11 +22,17 @@ class Draft:
         self._specs: list[CompactionSpec] = []
         self._moves: list[Move] = []
         self._blocked: list[str] = []
+        self._refused: list[str] = []
         self._taken: set[str] = set()
         self._ranges: dict[int, DisjointRanges] = {}
 
     def plan(self) -> CompactionPlan:
-        return CompactionPlan(tuple(self._specs), tuple(self._moves), blocked=tuple(self._blocked))
+        return CompactionPlan(
+            tuple(self._specs),
+            tuple(self._moves),
+            blocked=tuple(self._blocked),
+            refused=tuple(self._refused),
+        )
 
     def is_free(self, item: Item) -> bool:
         return self._tree.is_free(item) and item.entry.key not in self._taken
@@ -35,6 +41,10 @@ class Draft:
         self, items: Sequence[Item], output_level: int, *, reason: str, priority: float
     ) -> bool:
         """One spec, if nothing stands in its way; whether it was taken."""
+        refusal = self._limits.refusal(sorted_runs(items))
+        if refusal is not None:
+            self._refused.append(f"{reason}, {len(items)} fragments: {refusal}")
+            return False
         if not self._reserve(items, output_level, reason):
             return False
         inputs = sorted((item.entry for item in items), key=lambda entry: entry.age)

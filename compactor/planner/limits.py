@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from compactor.config import CompactionSettings
-from compactor.memory_plan import need_bytes
+from compactor.memory_plan import heaviest_chunk_bytes, need_bytes
 from compactor.planner.tree import Run
+
+_MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,23 +18,45 @@ class Limits:
     """Bounds on the inputs of one merge."""
 
     target_fragment_bytes: int
+    target_row_group_bytes: int
     max_fan_in: int
     """Sorted runs merged at once."""
     memory_limit_bytes: int
 
     @classmethod
     def of(cls, settings: CompactionSettings) -> Limits:
-        return cls(settings.target_fragment_bytes, settings.max_fan_in, settings.memory_limit_bytes)
+        return cls(
+            settings.target_fragment_bytes,
+            settings.target_row_group_bytes,
+            settings.max_fan_in,
+            settings.memory_limit_bytes,
+        )
 
     def fits(self, runs: Iterable[Run]) -> bool:
         """Whether one task may merge those; two runs always may, or nothing would ever end."""
         runs = list(runs)
-        if len(runs) <= 2:
-            return True
-        inputs = sum(len(run.items) for run in runs)
-        heaviest = max(run.peak_chunk_bytes for run in runs)
+        return len(runs) <= 2 or (
+            len(runs) <= self.max_fan_in and self.need_bytes(runs) <= self.memory_limit_bytes
+        )
+
+    def need_bytes(self, runs: Iterable[Run]) -> int:
+        """The least memory limit under which one task can merge those."""
+        runs = list(runs)
+        heaviest = heaviest_chunk_bytes(
+            max(run.peak_chunk_bytes for run in runs),
+            sum(run.column_bytes for run in runs),
+            self.target_row_group_bytes,
+        )
+        return need_bytes(sum(len(run.items) for run in runs), heaviest)
+
+    def refusal(self, runs: Iterable[Run]) -> str | None:
+        """Why a merge of those can't be done within the memory limit; None if it can."""
+        need = self.need_bytes(runs)
+        if need <= self.memory_limit_bytes:
+            return None
         return (
-            len(runs) <= self.max_fan_in and need_bytes(inputs, heaviest) <= self.memory_limit_bytes
+            f"it needs {-(-need // _MIB):,} MiB of memory, the limit is {self.memory_limit_bytes // _MIB:,} "
+            f"MiB: raise --memory-limit to {-(-need // _MIB):,}MiB"
         )
 
     def chunks(self, runs: Iterable[Run], max_runs: int) -> Iterator[list[Run]]:

@@ -42,6 +42,7 @@ def plan_trees(
         specs=by_priority(plans),
         moves=tuple(move for plan in plans for move in plan.moves),
         blocked=tuple(line for plan in plans for line in plan.blocked),
+        refused=tuple(line for plan in plans for line in plan.refused),
     )
 
 

@@ -29,7 +29,7 @@ def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> Me
         stored_bytes=sum(entry.size_bytes for entry in entries),
         peak_chunk_bytes=max((entry.peak_chunk_bytes for entry in entries), default=0),
         run_chunk_bytes=sum(run.peak_chunk_bytes for run in runs),
-        heaviest_column_bytes=max(raw_bytes.values(), default=0),
+        heaviest_column_bytes=sum(run.column_bytes for run in runs),
         key_bytes=sum(raw_bytes.get(name, 0) for name in keys),
         columns=len(raw_bytes),
         may_overshoot=any(

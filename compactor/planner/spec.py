@@ -76,6 +76,8 @@ class CompactionPlan:
     expiry: Expiry = Expiry(())
     blocked: tuple[str, ...] = ()
     """What would be due, but for a quarantined fragment or another's compaction: a line each."""
+    refused: tuple[str, ...] = ()
+    """What would be due, but not within the memory limit: a line each, with the limit that would do."""
 
     def __bool__(self) -> bool:
         return bool(self.specs or self.moves or self.expiry.entries)

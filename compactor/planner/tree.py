@@ -64,6 +64,11 @@ class Run:
         # Fragments of one run are read one after the other: one chunk of the run at a time.
         return max(item.entry.peak_chunk_bytes for item in self.items)
 
+    @cached_property
+    def column_bytes(self) -> int:
+        """At least the raw bytes of its heaviest column."""
+        return sum(item.entry.peak_chunk_bytes * item.entry.row_groups for item in self.items)
+
 
 class SortedLevel:
     """The disjoint fragments of one level, in key order."""

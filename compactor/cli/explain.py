@@ -1,0 +1,76 @@
+"""`compact --explain`: what each compaction would hold in memory, stage by stage."""
+
+from __future__ import annotations
+
+import click
+
+from compactor.cli.output import echo_json, human_bytes, print_table
+from compactor.config import CompactionSettings, Policy
+from compactor.driver import Driver, DriverSettings
+from compactor.memory_plan import MergePlan
+from compactor.planner.shape import memory_plan
+from compactor.planner.spec import CompactionPlan, CompactionSpec
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+
+
+def explain_plan(
+    table: str, policy: Policy, settings: CompactionSettings, *, as_json: bool
+) -> None:
+    """Prints the memory plans that the tasks of the next compactions will follow; reads only the log."""
+    driver = Driver(CommitLog(open_store(table)), DriverSettings(policy, settings))
+    snapshot = driver.log.current()
+    plan = driver.plan(snapshot)
+    plans = [memory_plan(spec.inputs, snapshot.table, settings) for spec in plan.specs]
+    if as_json:
+        echo_json(
+            {
+                "version": snapshot.version,
+                "compactions": [
+                    {"reason": spec.reason, "inputs": len(spec.inputs), **memory.to_json()}
+                    for spec, memory in zip(plan.specs, plans, strict=True)
+                ],
+                "refused": list(plan.refused),
+            }
+        )
+        return
+    for spec, memory in zip(plan.specs, plans, strict=True):
+        _print_compaction(spec, memory)
+    _print_rest(plan, snapshot.version)
+
+
+def _print_compaction(spec: CompactionSpec, memory: MergePlan) -> None:
+    stages = memory.stages
+    click.echo(
+        f"{spec.reason}: {len(spec.inputs)} fragments, {spec.rows:,} rows, {human_bytes(spec.size_bytes)}"
+    )
+    click.echo(
+        f"  memory limit {_mib(stages.limit_bytes)}, needs {_mib(stages.need_bytes)}; above "
+        f"{_mib(stages.limit_bytes * 4 // 5)} fetching pauses and stages spill, in this order of priority"
+    )
+    click.echo(
+        f"  {human_bytes(memory.window_bytes)} fetched ahead of each input, {memory.batch_rows:,} rows put "
+        f"in order at a time, inputs {'kept' if memory.keeps_inputs else 'not kept'} on local disk for a "
+        "second pass"
+    )
+    columns = [("  stage", False), ("buffer", False), ("memory up to", True), ("disk up to", True),
+               ("spills", True), ("back-pressure", False), ("holds", False)]  # fmt: skip
+    print_table(None, columns, [
+        [f"  {stage.name}", str(stage.buffer), human_bytes(stage.memory_bytes),
+         human_bytes(stage.disk_bytes) if stage.disk_bytes else "-",
+         "-" if stage.spill_priority is None else str(stage.spill_priority),
+         "yes" if stage.applies_back_pressure else "-", stage.holds]
+        for stage in stages
+    ])  # fmt: skip
+    click.echo("")
+
+
+def _print_rest(plan: CompactionPlan, version: int) -> None:
+    if not plan.specs and not plan.refused:
+        click.echo(f"no compaction is due at version {version}")
+    for line in plan.refused:
+        click.echo(f"refused: {line}")
+
+
+def _mib(size: int) -> str:
+    return f"{-(-size // (1 << 20)):,} MiB"
