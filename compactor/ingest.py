@@ -74,7 +74,10 @@ def ingest_file(
     known = snapshot.metadata.schema if snapshot.metadata else None
     with open_table_file(path, known) as file:
         metadata = _metadata(snapshot, file.schema, sort, options.windows, store, path)
-        writer = _FragmentsOfFile(store, metadata, options, snapshot.version, ids())
+        # Columns that the file has not cost its fragments nothing, not even a place in the header.
+        present = set(file.schema.names)
+        schema = pa.schema([field for field in metadata.schema if field.name in present])
+        writer = _FragmentsOfFile(store, metadata, schema, options, snapshot.version, ids())
         entries = list(writer.write(file, on_progress))
     after = log.commit(lambda latest: _changes(latest, snapshot, metadata, entries, path))
     return IngestReport(
@@ -165,12 +168,14 @@ class _FragmentsOfFile:
         self,
         store: Store,
         metadata: TableMetadata,
+        schema: pa.Schema,
         options: IngestOptions,
         base_version: int,
         attempt_id: str,
     ) -> None:
         self._store = store
         self._metadata = metadata
+        self._schema = schema
         self._options = options
         self._base_version = base_version
         self._attempt_id = attempt_id
@@ -180,7 +185,7 @@ class _FragmentsOfFile:
         pending: list[pa.RecordBatch] = []
         rows = size = 0
         for raw in file:
-            batch = conform_batch(raw, self._metadata.schema, file.path)
+            batch = conform_batch(raw, self._schema, file.path)
             while batch.num_rows:
                 head = batch.slice(0, self._options.rows_per_fragment - rows)
                 batch = batch.slice(head.num_rows)
@@ -204,7 +209,7 @@ class _FragmentsOfFile:
             yield self._write_fragment(part, window)
 
     def _write_fragment(self, batches: list[pa.RecordBatch], window: int | None) -> FragmentEntry:
-        schema, sort = self._metadata.schema, self._metadata.sort
+        schema, sort = self._schema, self._metadata.sort
         key = fragment_key(self._base_version, self._attempt_id, self._written)
         with (
             self._store.start_upload(key) as upload,

@@ -103,6 +103,8 @@ class AttemptReport:
     spilled_bytes: int
     """Put on local disk, inputs kept for a second pass included."""
     fetch_wait_seconds: float
+    cpu_busy_ratio: float
+    """Of the merging thread, once it has begun to merge."""
     seconds: float
 
 
@@ -196,6 +198,7 @@ class _Attempt:
             peak_charged_bytes=result.peak_bytes,
             spilled_bytes=result.spilled_bytes,
             fetch_wait_seconds=round(result.fetch_wait_seconds, 3),
+            cpu_busy_ratio=round(result.cpu_busy_ratio, 3),
             seconds=round(time.monotonic() - started, 3),
         )
         return Outcome(self._compaction.compaction_id, self._entries(result), report)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Final
+from typing import Final, cast
 
 import zstandard
 
@@ -51,20 +51,18 @@ def _decompress_small(stored: bytes, raw_bytes: int) -> bytes:
 
 
 def _decompress_large(stored: bytes, raw_bytes: int) -> bytes:
-    pieces: list[bytes] = []
-    total = 0
+    raw = bytearray()  # never held twice, as pieces to be joined would be
     try:
         with _decompressor().stream_reader(stored) as reader:
             while piece := reader.read(_STEP_BYTES):
-                total += len(piece)
-                if total > raw_bytes:
+                raw += piece
+                if len(raw) > raw_bytes:
                     break
-                pieces.append(piece)
     except zstandard.ZstdError as error:
         raise ValueError(f"it does not decompress ({error})") from error
-    if total != raw_bytes:
+    if len(raw) != raw_bytes:
         raise ValueError(f"decompression gives another length than the {raw_bytes} bytes stated")
-    return b"".join(pieces)
+    return cast("bytes", raw)
 
 
 def _compressor(level: int) -> zstandard.ZstdCompressor:

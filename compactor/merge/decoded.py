@@ -84,20 +84,24 @@ class DecodedRows:
 
     def take(self, rows: int) -> list[list[pa.Array]]:
         """Removes the first `rows` rows; call `settle` when the pieces are not used any more."""
-        assert rows <= self.rows
-        self.rows -= rows
         pieces = []
         while rows:
-            part = self._in_memory(0)
-            count = min(rows, part.rows)
-            pieces.append([array.slice(part.position, count) for array in part.arrays])
-            part.position += count
-            part.is_lent = True
-            rows -= count
-            if not part.rows:
-                self._spent += part.charged
-                self._parts.popleft()
+            pieces.append(self.take_piece(rows))
+            rows -= len(pieces[-1][0])
         return pieces
+
+    def take_piece(self, most: int) -> list[pa.Array]:
+        """Removes some of the first rows, at most so many; as `take`."""
+        part = self._in_memory(0)
+        count = min(most, part.rows)
+        piece = [array.slice(part.position, count) for array in part.arrays]
+        part.position += count
+        part.is_lent = True
+        self.rows -= count
+        if not part.rows:
+            self._spent += part.charged
+            self._parts.popleft()
+        return piece
 
     def settle(self) -> None:
         """Gives back the memory of what was taken."""

@@ -13,6 +13,7 @@ divides the row groups that need it. It is the last one: its row groups were mea
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -36,7 +37,14 @@ from compactor.merge.merge_input import InputFragment, MergeInput
 from compactor.merge.outputs import OpenOutput, Output, OutputSink
 from compactor.merge.row_groups import SIZE_UNITS, CutRule, OutputGroup, cut_row_groups
 from compactor.merge.row_order import GroupOrder, RowOrder
-from compactor.merge.splits import Splits, coded_bytes, has_one_form, is_coded, row_sizes
+from compactor.merge.splits import (
+    Splits,
+    coded_bytes,
+    has_one_form,
+    has_values,
+    is_coded,
+    row_sizes,
+)
 from format.arrays import concat_storage
 from format.blocks import Chunk, make_chunk
 from format.emitter import FragmentEmitter
@@ -91,6 +99,9 @@ class MergeResult:
     spilled_bytes: int
     """Put on local disk in all, inputs that were kept included."""
     fetch_wait_seconds: float
+    cpu_busy_ratio: float
+    """CPU seconds of the merging thread for a second of the clock, from the first keys in order to the last
+    chunk encoded."""
     peak_bytes: int
     """Most that was charged at a time."""
     stage_peak_bytes: dict[str, int]
@@ -165,6 +176,8 @@ class _Pass:
         self._uploads = BudgetedUploads(budget, plan.upload_bytes)
         self._outputs: list[Output] = []
         self._schemas: list[pa.Schema] = []
+        self._began: tuple[float, float] | None = None
+        """When the first keys were in order: by the clock, and of this thread's CPU."""
         budget.spill_by("row order", lambda _: self._order_tape.spill())
         budget.spill_by("row hashes", self._spill_row_hashes)
         budget.spill_by("footer", lambda _: sum(o.shelf.spill() for o in self._outputs))
@@ -173,6 +186,8 @@ class _Pass:
         replays = before.replays() if before else [None] * len(inputs)
         self.replayed_inputs = sum(replay is not None for replay in replays)
         size_bytes = sum(fragment.size_bytes for fragment in inputs)
+        self._most_bytes = OVERSHOOT_FACTOR * settings.options.target_row_group_bytes
+        """Of a row group of more than one row in one column."""
         self._keeps_inputs = (
             plan.keeps_inputs and before is None and disk.free_bytes() > 2 * size_bytes
         )
@@ -215,6 +230,7 @@ class _Pass:
         self._merge_keys()
         for name, present in self._columns():
             self._merge_column(name, present)
+        busy = self._busy_ratio()
         ends = [source.finish() for source in self._inputs]
         if self.splits:
             return None
@@ -233,9 +249,16 @@ class _Pass:
             self.replayed_inputs,
             self._disk.written_bytes,
             self.fetch_wait_seconds,
+            busy,
             self._budget.peak_bytes,
             self._budget.peaks,
         )
+
+    def _busy_ratio(self) -> float:
+        if self._began is None:
+            return 0.0
+        clock, cpu = self._began
+        return (time.thread_time() - cpu) / max(1e-9, time.perf_counter() - clock)
 
     def _abort(self) -> None:
         for output in self._outputs:
@@ -308,6 +331,7 @@ class _Pass:
     def _charged(self, windows: Iterator[MergeWindow]) -> Iterator[MergeWindow]:
         """While a window is in use, what was needed to make it is charged."""
         for window in windows:
+            self._began = self._began or (time.perf_counter(), time.thread_time())
             size = sum(key.nbytes for key in window.keys) + window.rows * _ORDER_BYTES_PER_ROW
             with self._budget.holding(ORDER, 2 * size):
                 yield window
@@ -446,38 +470,65 @@ class _Pass:
         present: npt.NDArray[np.bool_],
         number: int,
     ) -> pa.Array | None:
-        """The row group's values; None if it is too heavy, and `splits` knows it."""
+        """The row group's values; None if it is too heavy, or was only to be measured: `splits` knows."""
         has_rows = present[order.inputs]
-        pieces = [
-            piece
-            for index, count in zip(order.inputs[has_rows], order.counts[has_rows], strict=True)
-            for piece in self._inputs[index].take(dtype, int(count))
-        ]
-        if not pieces:
+        if not has_rows.any():
             return pa.nulls(order.rows, dtype)
-        coded, size = is_coded(pieces), sum(piece.nbytes for piece in pieces)
+        taken = self._take(dtype, order, has_rows)
         positions = _positions(order, has_rows)
-        if not coded and self._is_too_heavy(pieces, size, order):
-            self._split(number, row_sizes(pieces), positions)
-        if self.splits and not coded:
+        if isinstance(taken, np.ndarray):
+            if int(taken.sum()) > self._most_bytes and order.rows > 1:
+                self._split(number, taken, positions)
             return None
-        with self._budget.holding("gather", size if len(pieces) > 1 else 0):
-            array = concat_storage(pieces)
+        size = sum(piece.nbytes for piece in taken) if len(taken) > 1 else 0
+        coded = is_coded(taken)
+        with self._budget.holding("gather", size):
+            array = concat_storage(taken)
             if positions is not None:
                 array = pc.take(array, positions, boundscheck=False)
-        if coded and self._is_too_heavy([array], array.nbytes, order):
+        if coded and order.rows > 1 and array.nbytes > self._most_bytes < coded_bytes(array):
             self._split(number, np.diff(cumulative_bytes(array)), None)
             return None
         return array
 
-    def _is_too_heavy(self, pieces: Sequence[pa.Array], bound: int, order: GroupOrder) -> bool:
-        """bound: bytes of the pieces as they are, whatever of that is in use."""
-        most = OVERSHOOT_FACTOR * self._settings.options.target_row_group_bytes
-        if order.rows == 1 or (bound <= most and has_one_form(pieces)):
+    def _take(
+        self, dtype: pa.DataType, order: GroupOrder, has_rows: npt.NDArray[np.bool_]
+    ) -> list[pa.Array] | I64:
+        """The rows of those inputs that have the column, end to end, in pieces.
+
+        If they are too heavy together, or only to be measured: the bytes of each, none of them held.
+        """
+        pieces: list[pa.Array] = []
+        sizes: list[I64] | None = None
+        held = 0
+        for index, count in zip(order.inputs[has_rows], order.counts[has_rows], strict=True):
+            source, left = self._inputs[index], int(count)
+            while left:
+                piece = source.take_piece(dtype, left)
+                left -= len(piece)
+                pieces.append(piece)
+                held += piece.nbytes
+                if sizes is None and not self._must_measure(pieces, held, order):
+                    continue
+                sizes = [] if sizes is None else sizes
+                sizes.append(row_sizes(pieces))
+                pieces.clear()
+                del piece
+                source.settle()
+        return pieces if sizes is None else np.concatenate(sizes)
+
+    def _must_measure(self, pieces: Sequence[pa.Array], held: int, order: GroupOrder) -> bool:
+        """Whether those pieces make the row group too heavy, whatever is still to come.
+
+        Dictionary-coded ones are no heavier than what they use, which is known only of all together.
+        """
+        if not has_values(pieces) or is_coded(pieces):
             return False
-        if len(pieces) == 1 and is_coded(pieces):
-            return coded_bytes(pieces[0]) > most
-        return int(row_sizes(pieces).sum()) > most
+        if self.splits:
+            return True
+        if order.rows == 1 or (held <= self._most_bytes and has_one_form(pieces)):
+            return False
+        return int(row_sizes(pieces).sum()) > self._most_bytes
 
     def _split(self, number: int, sizes: I64, positions: pa.Array | None) -> None:
         if positions is not None:

@@ -100,10 +100,10 @@ class MergeInput:
         arrays = [
             self._decode(block, dtype) for block, dtype in zip(blocks, self._key_types, strict=True)
         ]
-        self._discharge_decode()
         rows = len(arrays[0])
         group = LoadedGroup(rows, key_at(arrays, 0), key_at(arrays, rows - 1))
         self.keys.push(arrays)
+        self._discharge_decode()
         return group
 
     def row_bytes(self, group_rows: int) -> int:
@@ -117,15 +117,16 @@ class MergeInput:
         by_group = -(-self._target_row_group_bytes // group_rows)
         return max(fragment.mean_row_bytes, min(fragment.peak_row_bytes, by_group))
 
-    def take(self, dtype: pa.DataType, rows: int) -> list[pa.Array]:
-        """The next `rows` values of the current column, in pieces; `settle` when done with them."""
-        while self._rows.rows < rows:
+    def take_piece(self, dtype: pa.DataType, most: int) -> pa.Array:
+        """Some of the next values of the current column, at most so many; `settle` when done with them."""
+        if not self._rows.rows:
             block = self.stream.next_chunk()
             array = self._decode(block, dtype)
             del block
-            self._discharge_decode()
             self._rows.push([array])
-        return [piece[0] for piece in self._rows.take(rows)]
+            del array
+            self._discharge_decode()
+        return self._rows.take_piece(most)[0]
 
     def settle(self) -> None:
         """Gives back the memory of what was taken."""

@@ -72,6 +72,11 @@ def is_coded(pieces: Sequence[pa.Array]) -> bool:
     )
 
 
+def has_values(pieces: Sequence[pa.Array]) -> bool:
+    """Whether anything is not null."""
+    return any(piece.null_count < len(piece) for piece in pieces)
+
+
 def has_one_form(pieces: Sequence[pa.Array]) -> bool:
     """Whether putting the pieces together decodes none of them, so that nothing gets larger."""
     return is_coded(pieces) or not any(pt.is_dictionary(piece.type) for piece in pieces)

@@ -1,0 +1,217 @@
+"""Memory of a compaction, measured: the resident set over that of the bare process.
+
+Every case is a process of its own, which merges a little first, so that libraries and allocators are
+warm, then notes its resident set, merges, and reports the peak above it (VmHWM of Linux).
+
+    python -m bench.bench_memory                         all cases, some minutes
+    python -m bench.bench_memory --cases size fan-in     some
+    python -m bench.bench_memory --memory-limit 128 --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from bench.slow_store import SlowStore
+from bench.workload import make_overlapping_inputs
+from compactor.clock import random_id
+from compactor.config import CompactionSettings
+from compactor.ingest import IngestOptions, ingest_file
+from compactor.job import Compaction, run_compaction
+from compactor.planner.shape import memory_plan
+from compactor.planner.spec import CompactionSpec
+from compactor.stores.base import Store
+from compactor.stores.local import LocalStore
+from compactor.table.commit_log import CommitLog
+from format.schema import parse_sort_schema
+from format.writer import WriterOptions
+
+MIB: Final = 1 << 20
+_LOG_SORT: Final = "service,host,timestamp"
+
+
+@dataclass(frozen=True)
+class Case:
+    group: str
+    name: str
+    build: Callable[[], Iterator[pa.Table]]
+    sort: str
+    row_group_bytes: int = 4 * MIB
+    slow: bool = False
+
+
+def logs(rows: int, inputs: int) -> Callable[[], Iterator[pa.Table]]:
+    return lambda: make_overlapping_inputs(rows, inputs, seed=7)
+
+
+def wide(
+    columns: int, inputs: int = 32, present: int = 100, rows: int = 5_000
+) -> Iterator[pa.Table]:
+    """Inputs that each have 100 of so many columns; the same number of values whatever `columns` is."""
+    rng = np.random.default_rng(1)
+    for _ in range(inputs):
+        chosen = rng.choice(columns, present, replace=False)
+        values = {f"c{n:05d}": rng.integers(0, 1 << 40, rows) for n in chosen}
+        yield pa.table({"k": rng.integers(0, 1 << 40, rows), **values})
+
+
+def heavy(heavy_rows: int, inputs: int = 16, rows: int = 40_000) -> Iterator[pa.Table]:
+    """Messages of 75 KiB among tiny ones: neighbours in key order, far apart in every input's row groups."""
+    rng = np.random.default_rng(2)
+    for number in range(inputs):
+        keys = rng.integers(0, 1 << 30, rows)
+        which = rng.choice(rows, heavy_rows, replace=False)
+        keys[which] = (1 << 31) + rng.integers(0, 1 << 20, heavy_rows)
+        text = np.array([f"message {n}" for n in range(rows)], dtype=object)
+        for row in which:
+            text[row] = rng.bytes(38_400).hex()
+        yield pa.table({"k": keys, "text": pa.array(text, pa.string()), "n": np.full(rows, number)})
+
+
+CASES: Final = (
+    *(Case("size", f"{times}x", logs(500_000 * times, 16), _LOG_SORT) for times in (1, 4, 16)),
+    *(Case("fan-in", f"{k} inputs", logs(2_000_000, k), _LOG_SORT) for k in (4, 64, 512)),
+    *(Case("columns", f"{n} columns", lambda n=n: wide(n), "k") for n in (100, 1_000, 10_000)),  # type: ignore[misc]
+    *(Case("heavy", f"{n} of 75 KiB", lambda n=n: heavy(n), "k", 256 * MIB) for n in (25, 100, 400)),  # type: ignore[misc]
+    Case("cpu", "50 ms, 100 MB/s", logs(2_000_000, 16), _LOG_SORT, slow=True),
+)  # fmt: skip
+"""Heavy rows are ingested into large row groups, so that only the merge can divide them."""
+
+
+def build(case: Case, folder: Path) -> None:
+    log = CommitLog(store := LocalStore(folder))
+    options = IngestOptions(writer=WriterOptions(target_row_group_bytes=case.row_group_bytes))
+    for table in case.build():
+        file = folder.with_suffix(".arrow")
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=65_536)
+        ingest_file(store, log, str(file), parse_sort_schema(case.sort), options)
+        file.unlink()
+
+
+def measure(folder: Path, limit_bytes: int, *, slow: bool) -> dict[str, Any]:
+    """In a process of its own."""
+    import boto3  # noqa: F401 - part of the bare process
+
+    with tempfile.TemporaryDirectory() as work:
+        warm = Path(work) / "warm"
+        build(Case("", "", logs(20_000, 2), _LOG_SORT), warm)
+        compact_all(LocalStore(warm), CompactionSettings())
+    store: Store = SlowStore(LocalStore(folder)) if slow else LocalStore(folder)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    cpu, started = time.process_time(), time.perf_counter()
+    figures = compact_all(store, CompactionSettings(memory_limit_bytes=limit_bytes))
+    seconds = time.perf_counter() - started
+    figures["process_cpu_seconds"] = round(time.process_time() - cpu, 3)
+    figures["wall_seconds"] = round(seconds, 3)
+    figures["peak_rss_over_baseline_bytes"] = _status("VmHWM") - before
+    return figures
+
+
+def compact_all(store: Store, settings: CompactionSettings) -> dict[str, Any]:
+    """One compaction of all fragments; nothing is committed, its outputs are dropped."""
+    snapshot = CommitLog(store).refresh()
+    entries = tuple(sorted(snapshot.fragments.values(), key=lambda entry: entry.age))
+    plan = memory_plan(entries, snapshot.table, settings)
+    compaction = Compaction(
+        random_id(),
+        snapshot.version,
+        store.url,
+        snapshot.table,
+        CompactionSpec(entries, 1),
+        settings,
+    )
+    outcome = run_compaction(compaction, store)
+    if outcome.report is None:
+        raise SystemExit(f"bench: {outcome.failure}")
+    for entry in outcome.outputs:
+        store.delete(entry.key)
+    return {
+        "inputs": len(entries),
+        "need_bytes": plan.stages.need_bytes,
+        **asdict(outcome.report),
+        "row_groups": sum(entry.row_groups for entry in outcome.outputs),
+    }
+
+
+def _status(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(name)
+
+
+def run_case(case: Case, limit_bytes: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work) / "table"
+        build(case, folder)
+        command = [sys.executable, "-m", "bench.bench_memory", "--child", str(folder),
+                   "--memory-limit", str(limit_bytes // MIB)]  # fmt: skip
+        if case.slow:
+            command.append("--slow")
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    figures: dict[str, Any] = {
+        "group": case.group,
+        "case": case.name,
+        "memory_limit_bytes": limit_bytes,
+    }
+    figures.update(json.loads(done.stdout.splitlines()[-1]))
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    groups = list(dict.fromkeys(case.group for case in CASES))
+    parser.add_argument("--cases", nargs="*", choices=groups, default=groups)
+    parser.add_argument("--memory-limit", type=int, default=512, help="MiB")
+    parser.add_argument("--json", action="store_true", help="an object a line, all figures")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--slow", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    limit_bytes = arguments.memory_limit * MIB
+    if arguments.child:
+        print(json.dumps(measure(arguments.child, limit_bytes, slow=arguments.slow)))
+        return
+    header = (
+        f"{'case':<22}{'limit':>8}{'need':>8}{'charged':>9}{'RSS over':>10}{'on disk':>9}{'GETs':>6}"
+        f"{'passes':>8}{'wall':>8}{'merge CPU':>11}"
+    )
+    for number, case in enumerate(case for case in CASES if case.group in arguments.cases):
+        figures = run_case(case, limit_bytes)
+        if arguments.json:
+            print(json.dumps(figures), flush=True)
+            continue
+        if number == 0:
+            print(header)
+        print(
+            f"{case.group + ' ' + case.name:<22}{_mib(limit_bytes):>8}{_mib(figures['need_bytes']):>8}"
+            f"{_mib(figures['peak_charged_bytes']):>9}{_mib(figures['peak_rss_over_baseline_bytes']):>10}"
+            f"{_mib(figures['spilled_bytes']):>9}{figures['gets']:>6}{1 + figures['restarts']:>8}"
+            f"{figures['wall_seconds']:>7.1f}s{figures['cpu_busy_ratio']:>10.0%}",
+            flush=True,
+        )
+    if not arguments.json:
+        print("limit to on disk in MiB; merge CPU: of the time since the first row group was there")
+
+
+def _mib(size: int) -> str:
+    return f"{size / MIB:,.0f}"
+
+
+if __name__ == "__main__":
+    main()
