@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 from compactor.clock import Ids, random_id
 from compactor.config import CompactionSettings
 from compactor.errors import CompactorError, StoreUnreachableError, UnknownOutcomeError
+from compactor.flow.allocator import give_freed_memory_back
 from compactor.flow.errors import LocalDiskError, MemoryLimitError
 from compactor.flow.upload_memory import UploadMemory
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
@@ -182,6 +183,7 @@ class _Attempt:
 
     def run(self) -> Outcome:
         started = time.monotonic()
+        give_freed_memory_back()
         allow_open_files(len(self._compaction.spec.inputs) + _OTHER_FILES)
         result = self._merge()
         metrics = self._store.metrics

@@ -24,10 +24,15 @@ _MAX_SLICE_BYTES: Final = 1 * _MIB
 MIN_INPUT_BYTES: Final = 96 * _KIB
 """Of each open input, everything spilled: two pieces fetched, a slice of keys, a slice of a column."""
 _MIN_ORDER_BYTES: Final = 4 * _MIB
+ORDER_ROW_BYTES: Final = 32
+"""Of a row being put in order beside its keys: words to sort by, positions, input, weight."""
+_RECORD_BYTES: Final = 16
+_FOOTER_BYTES: Final = 256
+"""Of a chunk's statistics; its least and greatest value take most."""
+_VALUE_BYTES: Final = 16
+"""Decoded, beyond what is counted as raw: integers stored in a byte or none, offsets of strings."""
 _COPIES: Final = 4
 """Of the heaviest chunk at a time: as decoded, gathered, encoded and compressed."""
-_ORDER_COPIES: Final = 4
-"""Of the keys being ordered: as taken, concatenated, as words, in order."""
 _SHARE: Final = 8
 """Fetching ahead, ordering, slices and uploads each get this part of the limit."""
 PART_BYTES: Final = 8 * _MIB
@@ -48,8 +53,9 @@ class MergeShape:
     """The heaviest chunks of the sorted runs together: what a merge holds decoded if nothing spills."""
     heaviest_column_bytes: int
     """An upper bound of the raw bytes of the heaviest column, all inputs together."""
-    key_bytes: int
-    """Raw bytes of the sort columns."""
+    sort_columns: int
+    key_row_bytes: int
+    """Of the sort columns of one row, decoded."""
     columns: int
     may_overshoot: bool = True
     """Whether rows can differ in weight at all."""
@@ -116,6 +122,7 @@ def plan_merge(
     *,
     target_row_group_bytes: int,
     target_fragment_bytes: int,
+    max_rows_per_row_group: int = 65_536,
 ) -> MergePlan:
     """The plan of a merge. That its need is within its limit is for the caller to check."""
     limit = settings.memory_limit_bytes
@@ -129,43 +136,59 @@ def plan_merge(
     window = _clamp(share // inputs, _MIN_WINDOW_BYTES, _MAX_WINDOW_BYTES)
     piece = _clamp(_power_of_two(window // 4), _MIN_PIECE_BYTES, _MAX_PIECE_BYTES)
     slice_bytes = _clamp(share // inputs, _MIN_SLICE_BYTES, _MAX_SLICE_BYTES)
-    key_row = -(-shape.key_bytes // max(1, shape.rows)) + 8
-    batch = max(1, min(settings.batch_size, share // (_ORDER_COPIES * key_row)))
+    order_row = 2 * (shape.key_row_bytes + ORDER_ROW_BYTES)
+    batch = max(1, min(settings.batch_size, share // order_row))
     upload = _clamp(share, PART_BYTES, 4 * PART_BYTES)
     keeps_inputs = shape.may_overshoot and 0 < shape.stored_bytes <= settings.spool_limit_bytes
 
-    soft = limit * 4 // 5
-    chunks = min(shape.run_chunk_bytes, soft)
-    index = (
-        96
-        * shape.columns
-        * max(1, shape.heaviest_column_bytes // target_row_group_bytes, shape.rows // 65_536)
+    group_rows = min(shape.rows, max_rows_per_row_group)
+    groups = -(-shape.rows // max(1, group_rows)) + -(
+        -shape.heaviest_column_bytes // target_row_group_bytes
     )
+    decoded = heaviest + _VALUE_BYTES * group_rows
+    keys = min((shape.sort_columns - 1) * decoded, shape.key_row_bytes * group_rows)
+    # A row group to be gathered may begin in one chunk of a run and end in the next. Keys of every input
+    # are loaded for a share of a batch ahead, and a row group more.
+    columns = 2 * (shape.run_chunk_bytes + inputs * _VALUE_BYTES * group_rows)
+    ahead = min(shape.rows, batch + 2 * inputs * group_rows) * (shape.key_row_bytes + _VALUE_BYTES)
+    chunks = max(columns, ahead)
+    order = shape.rows * 4 + groups * (_RECORD_BYTES + 6 * inputs)
+    footer = shape.columns * (_FOOTER_BYTES + groups * _FOOTER_BYTES)
+
+    def stage(
+        name: str,
+        holds: str,
+        buffer: Buffer,
+        memory: int,
+        disk: int = 0,
+        spills: int | None = None,
+        *,
+        waits: bool = False,
+    ) -> Stage:
+        return Stage(name, holds, buffer, min(memory, limit), disk, spills, waits)
+
+    streaming, materialized = Buffer.STREAMING, Buffer.MATERIALIZED
     stages = (
-        Stage("fetch", "bytes fetched ahead, a window for each input", Buffer.STREAMING,
-              min(inputs * (window + piece), shape.stored_bytes + inputs * piece),
-              applies_back_pressure=True),
-        Stage("spool", "inputs kept for a second pass, and fetched during long pauses",
-              Buffer.MATERIALIZED, 0, disk_bytes=min(shape.stored_bytes, settings.spool_limit_bytes)),
-        Stage("decode", "one chunk: as stored, as decompressed", Buffer.STREAMING, 2 * heaviest),
-        Stage("chunks", "decoded rows, at most one chunk for each sorted run", Buffer.STREAMING, chunks,
-              disk_bytes=max(0, shape.run_chunk_bytes - chunks), spill_priority=3,
-              applies_back_pressure=True),
-        Stage("order", "keys being put in order, a batch at a time", Buffer.STREAMING,
-              min(share, shape.rows * key_row * _ORDER_COPIES) + heaviest),
-        Stage("row order", "the order of all rows, as runs", Buffer.MATERIALIZED, 4 * shape.rows,
-              disk_bytes=4 * shape.rows, spill_priority=0),
-        Stage("row hashes", "eight bytes a row, to show that none was lost", Buffer.MATERIALIZED,
-              8 * shape.rows, disk_bytes=8 * shape.rows, spill_priority=1),
-        Stage("gather", "one output row group of one column", Buffer.STREAMING, 2 * heaviest,
-              applies_back_pressure=True),
-        Stage("encode", "one chunk: as encoded, as compressed", Buffer.STREAMING, 2 * heaviest,
-              applies_back_pressure=True),
-        Stage("footer", "offsets and statistics of the chunks written", Buffer.MATERIALIZED, index,
-              disk_bytes=index, spill_priority=2),
-        Stage("parts", "the begun part of every output's upload", Buffer.STREAMING,
-              min(outputs * PART_BYTES, soft), disk_bytes=outputs * PART_BYTES, spill_priority=4),
-        Stage("upload", "parts being sent", Buffer.STREAMING, upload, applies_back_pressure=True),
+        stage("fetch", "bytes fetched ahead, a window for each input", streaming,
+              inputs * (max(window, piece) + piece), waits=True),
+        stage("spool", "inputs kept for a second pass, and fetched during long pauses", materialized,
+              0, min(shape.stored_bytes, settings.spool_limit_bytes)),
+        stage("decode", "one chunk as stored and as decompressed", streaming,
+              2 * (heaviest + keys) + _MIB),
+        stage("chunks", "decoded rows, a chunk or two for each sorted run", streaming,
+              chunks, chunks, 3, waits=True),
+        stage("order", "keys being put in order, a batch at a time", streaming,
+              min(share, order_row * shape.rows) + inputs * order_row + heaviest),
+        stage("row order", "the order of all rows, as runs", materialized, order, order, 0),
+        stage("row hashes", "eight bytes a row, to show that none was lost", materialized,
+              8 * shape.rows, 8 * shape.rows, 1),
+        stage("gather", "one output row group of one column", streaming, 2 * decoded, waits=True),
+        stage("encode", "one chunk as encoded and as compressed", streaming,
+              2 * (decoded + keys), waits=True),
+        stage("footer", "offsets and statistics of the chunks written", materialized, footer, footer, 2),
+        stage("parts", "the begun part of every output's upload", streaming,
+              min((outputs + 1) * PART_BYTES, 2 * shape.stored_bytes + _MIB), outputs * PART_BYTES, 4),
+        stage("upload", "parts being sent", streaming, upload, waits=True),
     )  # fmt: skip
     need = need_bytes(inputs, heaviest)
     return MergePlan(

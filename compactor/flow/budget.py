@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from compactor.flow.allocator import Trimmer
 from compactor.flow.errors import MemoryLimitError
 from compactor.flow.stage import StagePlan
 
 SOFT_RATIO: Final = 0.80
 """Of the limit: above, fetching pauses and stages spill."""
+_SLACK_SHARE: Final = 20
+"""Of the limit: what the resident set may be above what is charged before the allocator is trimmed."""
 
 Spiller = Callable[[int], int]
 """Asked to free so many bytes; discharges what it frees and returns how much that was."""
@@ -37,6 +40,7 @@ class MemoryBudget:
         self._spillers: dict[str, Spiller] = {}
         self._draining: set[str] = set()
         self._changed = threading.Condition()
+        self._trimmer = Trimmer(plan.limit_bytes // _SLACK_SHARE)
         self.used_bytes = 0
         self.peak_bytes = 0
 
@@ -61,6 +65,7 @@ class MemoryBudget:
         """Waits and spills as needed. Raises `MemoryLimitError` if that is not enough."""
         if size <= 0:
             return
+        self._trimmer.look(self.used_bytes)
         excess = self.used_bytes + size - self.soft_bytes
         if excess > 0:
             self._spill(excess)

@@ -28,7 +28,12 @@ from compactor.flow.errors import MemoryLimitError
 from compactor.flow.fetch import ClosableSource, FetchedSource, FetchSettings
 from compactor.flow.tape import PagedNumbers, Tape
 from compactor.flow.upload_memory import PARTS, BudgetedUploads
-from compactor.memory_plan import OVERSHOOT_FACTOR, MemorySettings, MergePlan
+from compactor.memory_plan import (
+    ORDER_ROW_BYTES,
+    OVERSHOOT_FACTOR,
+    MemorySettings,
+    MergePlan,
+)
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.errors import MergeCheckError
@@ -58,8 +63,6 @@ from format.types import storage_type
 from format.writer import WriterOptions
 
 ORDER = "order"
-_ORDER_BYTES_PER_ROW = 32
-"""Beside the keys: words to sort by, positions, inputs."""
 I64 = npt.NDArray[np.int64]
 
 
@@ -332,7 +335,7 @@ class _Pass:
         """While a window is in use, what was needed to make it is charged."""
         for window in windows:
             self._began = self._began or (time.perf_counter(), time.thread_time())
-            size = sum(key.nbytes for key in window.keys) + window.rows * _ORDER_BYTES_PER_ROW
+            size = sum(key.nbytes for key in window.keys) + window.rows * ORDER_ROW_BYTES
             with self._budget.holding(ORDER, 2 * size):
                 yield window
 

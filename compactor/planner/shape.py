@@ -22,15 +22,20 @@ def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> Me
     for entry in entries:
         for name, column in entry.columns.items():
             raw_bytes[name] = raw_bytes.get(name, 0) + column.raw
+    rows = sum(entry.rows for entry in entries)
     keys = [column.column for column in metadata.sort]
     return MergeShape(
         inputs=len(entries),
-        rows=sum(entry.rows for entry in entries),
+        rows=rows,
         stored_bytes=sum(entry.size_bytes for entry in entries),
         peak_chunk_bytes=max((entry.peak_chunk_bytes for entry in entries), default=0),
         run_chunk_bytes=sum(run.peak_chunk_bytes for run in runs),
         heaviest_column_bytes=sum(run.column_bytes for run in runs),
-        key_bytes=sum(raw_bytes.get(name, 0) for name in keys),
+        sort_columns=len(keys),
+        key_row_bytes=sum(
+            row_bytes(metadata.schema.field(name).type, raw_bytes.get(name, 0), rows)
+            for name in keys
+        ),
         columns=len(raw_bytes),
         may_overshoot=any(
             name not in keys and _is_variable(metadata.schema.field(name).type)
@@ -49,7 +54,14 @@ def memory_plan(
         settings.memory(),
         target_row_group_bytes=settings.target_row_group_bytes,
         target_fragment_bytes=settings.target_fragment_bytes,
+        max_rows_per_row_group=settings.max_rows_per_row_group,
     )
+
+
+def row_bytes(dtype: pa.DataType, raw_bytes: int, rows: int) -> int:
+    """What a value of a column takes decoded, on average, given its raw bytes in so many rows."""
+    width = fixed_width_bytes(storage_type(dtype))
+    return width if width is not None else -(-raw_bytes // max(1, rows)) + 8
 
 
 def _is_variable(dtype: pa.DataType) -> bool:

@@ -17,6 +17,7 @@ from compactor.memory_plan import MemorySettings, MergeShape, plan_merge
 from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
 from compactor.merge.merge_input import InputFragment
+from compactor.planner.shape import row_bytes
 from format.errors import CorruptFragmentError, OrderError
 from format.keys import KeyComparator
 from format.reader import FragmentReader
@@ -58,7 +59,7 @@ class MemoryOutput:
 MEMORY_KNOBS = [knob.name for knob in fields(MemorySettings)]
 
 
-def shape_of(fragments: Sequence[bytes], sort: SortSchema) -> MergeShape:
+def shape_of(fragments: Sequence[bytes], schema: pa.Schema, sort: SortSchema) -> MergeShape:
     """What a log would know of these fragments."""
     footers = [FragmentReader(BytesSource(data), len(data), "mem").footer for data in fragments]
     summaries = [footer.summary() for footer in footers]
@@ -66,15 +67,20 @@ def shape_of(fragments: Sequence[bytes], sort: SortSchema) -> MergeShape:
     for summary in summaries:
         for name, column in summary.columns.items():
             raw[name] = raw.get(name, 0) + column.raw
+    rows = sum(summary.rows for summary in summaries)
     peaks = [summary.peak_chunk_bytes for summary in summaries]
     return MergeShape(
         inputs=len(fragments),
-        rows=sum(summary.rows for summary in summaries),
+        rows=rows,
         stored_bytes=sum(map(len, fragments)),
         peak_chunk_bytes=max(peaks, default=0),
         run_chunk_bytes=sum(peaks),
-        heaviest_column_bytes=max(raw.values(), default=0),
-        key_bytes=sum(raw.get(column.column, 0) for column in sort),
+        heaviest_column_bytes=sum(s.peak_chunk_bytes * s.row_groups for s in summaries),
+        sort_columns=len(sort),
+        key_row_bytes=sum(
+            row_bytes(schema.field(column.column).type, raw.get(column.column, 0), rows)
+            for column in sort
+        ),
         columns=len(raw),
     )
 
@@ -100,10 +106,11 @@ class Merged:
         )
         self.inputs = [self._input(i, data) for i, data in enumerate(fragments)]
         self.plan = plan_merge(
-            shape_of(fragments, sort),
+            shape_of(fragments, schema, sort),
             memory,
             target_row_group_bytes=options.target_row_group_bytes,
             target_fragment_bytes=self.settings.target_fragment_bytes,
+            max_rows_per_row_group=options.max_rows,
         )
 
     def run(self) -> MergeResult:

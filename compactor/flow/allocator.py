@@ -1,0 +1,79 @@
+"""Memory that was freed goes back to the system, so that the resident set follows what is accounted.
+
+glibc raises the size from which allocations are mapped, and unmapped when freed, up to 32 MiB by itself
+once such ones were freed; then chunks of some MiB fragment the heap. Measured on 16 inputs with rows of
+75 KiB: a resident set 42% above what was charged, 9% with this. 1 MiB costs a quarter of the speed in page
+faults, 4 MiB nothing that can be told from noise. What stays free between smaller chunks is trimmed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
+_MAPPED_BYTES: Final = 4 << 20
+_LOOK_SECONDS: Final = 0.03
+_STATM: Final = Path("/proc/self/statm")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_ARENAS: Final = 2
+"""Heaps that threads share: an input has a thread that allocates little and often."""
+
+
+@functools.cache
+def give_freed_memory_back() -> None:
+    """For the whole process. Does nothing where the C library is not glibc."""
+    if (libc := _libc()) is not None:
+        libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        libc.mallopt(_M_TRIM_THRESHOLD, _MAPPED_BYTES)
+        libc.mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+def trim() -> None:
+    """Gives back what is free inside of the heaps now."""
+    pa.default_memory_pool().release_unused()
+    if (libc := _libc()) is not None:
+        libc.malloc_trim(0)
+
+
+class Trimmer:
+    """Trims when the resident set has grown by more than what is in use and some slack."""
+
+    def __init__(self, slack_bytes: int) -> None:
+        self._slack_bytes = slack_bytes
+        self._base_bytes = resident_bytes()
+        self._next_look = 0.0
+
+    def look(self, used_bytes: int) -> None:
+        """Call often: it looks some thirty times a second. used_bytes: more than when this was made."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_SECONDS
+        if resident_bytes() - self._base_bytes - used_bytes > self._slack_bytes:
+            trim()
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process now; 0 where there is no /proc."""
+    try:
+        return int(_STATM.read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL | None:
+    try:
+        libc = ctypes.CDLL(None)
+    except OSError:
+        return None
+    return libc if hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim") else None
