@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -531,3 +532,86 @@ def test_writers_are_told_when_compactions_lag_behind(cli: Cli, tmp_path: Path) 
     assert "writers should slow down): 20 sorted runs at level 0" in cli.err
     cli("ingest", tmp_path / "t", files[20], "--back-pressure", "off")
     assert cli.err == ""
+
+
+def overlapping_table(cli: Cli, table_url: str, tmp_path: Path) -> None:
+    files = [write_parquet(tmp_path, f"{n}.parquet", log_rows(200, n)) for n in range(4)]
+    cli("ingest", table_url, *files, *SORT_BY, "--json")
+
+
+def test_explain_shows_the_plan_that_the_task_follows_and_changes_nothing(
+    cli: Cli, table_url: str, tmp_path: Path
+) -> None:
+    overlapping_table(cli, table_url, tmp_path)
+    plan = json.loads(cli("compact", table_url, "--full", "--explain", "--format", "json"))
+    (compaction,) = plan["compactions"]
+    assert compaction["inputs"] == 4
+    assert compaction["need_bytes"] < compaction["memory_limit_bytes"] == 512 << 20
+    stages = {stage["stage"]: stage for stage in compaction["stages"]}
+    assert {stage["buffer"] for stage in stages.values()} == {"streaming", "materialized"}
+    assert stages["upload"]["applies_back_pressure"]
+    assert stages["row order"]["spill_priority"] == 0
+    text = cli("compact", table_url, "--full", "--explain", "--memory-limit", "64MiB")
+    assert "memory limit 64 MiB" in text
+    assert all(f"  {name} " in text for name in stages)
+    assert json.loads(cli("inspect", table_url, "--json"))["version"] == 4
+    assert (
+        json.loads(cli("compact", table_url, "--full", "--master", "in-process", "--json"))["tasks"]
+        == 1
+    )
+    assert "no compaction is due" in cli("compact", table_url, "--full", "--explain")
+
+
+def test_a_memory_limit_that_is_too_low_names_the_one_that_would_do(
+    cli: Cli, table_url: str, tmp_path: Path
+) -> None:
+    few = log_rows(2, 1)
+    names = few.schema.names
+    rows = pa.table({**{n: few[n] for n in names}, "message": ["x" * 12_000_000, "y"]})
+    for n in range(2):
+        cli("ingest", table_url, write_parquet(tmp_path, f"{n}.parquet", rows), *SORT_BY)
+    command = ["compact", table_url, "--full", "--master", "in-process"]
+    error = cli.fails(2, *command, "--memory-limit", "32MiB")
+    needed = re.search(r"raise --memory-limit to (\d+)MiB", error)
+    assert needed is not None
+    assert "2 fragments" in error
+    below = int(needed[1]) - 1
+    cli.fails(2, *command, "--memory-limit", f"{below}MiB")
+    refused = json.loads(cli(*command, "--memory-limit", f"{below}MiB", "--explain", "--json"))
+    assert refused["compactions"] == []
+    assert len(refused["refused"]) == 1
+    assert "4 rows" in cli(*command, "--memory-limit", f"{needed[1]}MiB")
+    assert "peak" in cli.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--batch-size", "0"], "batch_size"),
+        (["--memory-limit", "lots"], "is no size"),
+        (["--memory-limit", "1MiB"], "memory_limit_bytes"),
+        (["--spool-directory", "/no/such/folder"], "--spool-directory"),
+        (["--format", "json"], "--explain"),
+    ],
+)
+def test_memory_options_that_make_no_sense_are_refused(
+    cli: Cli, table_url: str, tmp_path: Path, options: list[str], message: str
+) -> None:
+    overlapping_table(cli, table_url, tmp_path)
+    assert message in cli.fails_in_full("compact", table_url, "--full", *options)
+
+
+def test_batch_size_and_memory_limit_change_no_byte_of_the_output(cli: Cli, tmp_path: Path) -> None:
+    contents = []
+    for number, options in enumerate(([], ["--batch-size", "1"], ["--memory-limit", "120MiB"])):
+        table = str(tmp_path / f"t{number}")
+        overlapping_table(cli, table, tmp_path)
+        before = set((Path(table) / "data").rglob("*.frag"))
+        cli("compact", table, "--full", "--master", "in-process", *options)
+        outputs = set((Path(table) / "data").rglob("*.frag")) - before
+        # The header names the inputs, which have names of their own; what follows must be the same.
+        contents.append(
+            [p.read_bytes().partition(b'"sources"')[2].partition(b"]")[2] for p in outputs]
+        )
+    assert len(contents[0][0]) > 5_000
+    assert contents[0] == contents[1] == contents[2]

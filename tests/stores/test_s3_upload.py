@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from compactor.errors import StoreError, StoreUnreachableError
+from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import Unaccounted
 from compactor.stores import s3_upload
 from compactor.stores.s3_upload import S3Upload, UploadTarget
@@ -19,6 +20,7 @@ class PartsClient:
 
     def __init__(self) -> None:
         self.parts: dict[int, bytes] = {}
+        self.whole = b""
         self.fail_part = 0
         self.go_on = threading.Event()
         self.go_on.set()
@@ -41,6 +43,10 @@ class PartsClient:
             raise StoreUnreachableError("reset by peer")
         self.parts[PartNumber] = bytes(Body)
         return {"ETag": f"e{PartNumber}"}
+
+    def put_object(self, *, Body: Any, **_: Any) -> dict[str, Any]:  # noqa: N803
+        self.whole = bytes(Body)
+        return {"ETag": "whole", "ResponseMetadata": {"HTTPHeaders": {}}}
 
     def complete_multipart_upload(self, *, MultipartUpload: Any, **_: Any) -> dict[str, Any]:  # noqa: N803
         numbers = [part["PartNumber"] for part in MultipartUpload["Parts"]]
@@ -126,3 +132,68 @@ def test_an_upload_with_a_lost_part_never_completes() -> None:
             upload.complete()
     upload.abort()
     assert client.aborted
+
+
+class Ledger:
+    """What an upload says of its memory; checks that it adds up."""
+
+    def __init__(self) -> None:
+        self.held = self.sending = self.peak_held = 0
+        self.lock = threading.Lock()
+
+    def fill(self, size: int) -> None:
+        with self.lock:
+            self.held += size
+            self.peak_held = max(self.peak_held, self.held)
+
+    def drop(self, size: int) -> None:
+        with self.lock:
+            self.held -= size
+            assert self.held >= 0
+
+    def send(self, size: int) -> None:
+        with self.lock:
+            self.held -= size
+            self.sending += size
+            assert self.held >= 0
+
+    def sent(self, size: int) -> None:
+        with self.lock:
+            self.sending -= size
+            assert self.sending >= 0
+
+
+@pytest.mark.parametrize("spill_every", [0, 1, 3])
+@pytest.mark.parametrize("size", [0, 7, 25, 26, 100, 333])
+def test_a_part_that_was_spilled_is_sent_whole_and_memory_adds_up(
+    size: int, spill_every: int
+) -> None:
+    data = bytes(n % 251 for n in range(size))
+    client, ledger, disk = PartsClient(), Ledger(), LocalDisk()
+    target = UploadTarget("k", "s3://b/k", cast("Any", client), {}, contextlib.nullcontext)
+    with S3Upload(target, 25, ledger) as upload:
+        for number, start in enumerate(range(0, size, 11)):
+            upload.write(data[start : start + 11])
+            if spill_every and number % spill_every == 0:
+                upload.spill(disk)
+        upload.complete()
+    stored = (
+        client.whole
+        if not client.parts
+        else b"".join(client.parts[number] for number in sorted(client.parts))
+    )
+    assert stored == data
+    assert (ledger.held, ledger.sending) == (0, 0)
+    if spill_every == 1 and size > 25:
+        assert ledger.peak_held <= 25 + 11
+    disk.close()
+
+
+def test_an_aborted_upload_gives_its_memory_back() -> None:
+    client, ledger = PartsClient(), Ledger()
+    target = UploadTarget("k", "s3://b/k", cast("Any", client), {}, contextlib.nullcontext)
+    upload = S3Upload(target, 25, ledger)
+    upload.write(b"x" * 60)
+    upload.abort()
+    upload.abort()
+    assert (ledger.held, ledger.sending) == (0, 0)
