@@ -33,6 +33,7 @@ _POSITION_FACTOR: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 _SHIFT: Final = np.uint64(32)
 _CANONICAL_NAN: Final = np.uint64(0x7FF8000000000000)
 _LONG_BYTES: Final = 1024
+_BLOCK_BYTES: Final = 16 << 20
 _MASK: Final = (1 << 64) - 1
 
 
@@ -151,6 +152,25 @@ def _hash_fixed_bytes(array: pa.Array, width: int) -> U64:
 
 
 def _hash_bytes(offsets: npt.NDArray[Any], data: memoryview) -> U64:
+    """By blocks of rows, since one is copied at a time; a single row of that size is hashed where it lies."""
+    rows = len(offsets) - 1
+    if int(offsets[-1]) - int(offsets[0]) <= _BLOCK_BYTES:
+        return _hash_block(offsets, data)
+    out = np.empty(rows, dtype=np.uint64)
+    start = 0
+    while start < rows:
+        limit = int(offsets[start]) + _BLOCK_BYTES
+        stop = max(start + 1, int(np.searchsorted(offsets, limit, side="right")) - 1)
+        low, high = int(offsets[start]), int(offsets[stop])
+        if high - low > _BLOCK_BYTES:
+            out[start] = xxhash.xxh3_64_intdigest(data[low:high])
+        else:
+            out[start:stop] = _hash_block(offsets[start : stop + 1], data)
+        start = stop
+    return out
+
+
+def _hash_block(offsets: npt.NDArray[Any], data: memoryview) -> U64:
     first, last = int(offsets[0]), int(offsets[-1])
     # Eight bytes of padding let every word be loaded whole; its excess is masked off.
     padded = np.empty(last - first + 8, dtype=np.uint8)

@@ -27,6 +27,8 @@ Bound = tuple[Value, ...]
 """A BOUND: values of the first so many sort columns."""
 
 MAX_VALUE_BYTES: Final = 64
+_MANY_BYTES: Final = 4096
+"""On average, from which it pays to cut values before they are compared."""
 _MAX_CODE_POINT: Final = 0x10FFFF
 
 
@@ -200,8 +202,20 @@ def min_max(array: pa.Array) -> tuple[Value, Value]:
         return None, None
     if pt.is_fixed_size_binary(dtype):
         array = array.cast(pa.binary())
+    if is_binary_like(dtype):
+        array = _without_tails(array)
     low, high = _extremes(array)
     return shorten(low, dtype, down=True)[0], shorten(high, dtype, down=False)[0]
+
+
+def _without_tails(array: pa.Array) -> pa.Array:
+    """Values of many bytes cut to what a bound can hold: the least of the prefixes is that of the least."""
+    if array.nbytes < _MANY_BYTES * max(1, len(array)):
+        return array
+    keep = MAX_VALUE_BYTES + 1
+    if pt.is_string(array.type) or pt.is_large_string(array.type):
+        return pc.utf8_slice_codeunits(array, 0, keep)
+    return pc.binary_slice(array, 0, keep)
 
 
 def _extremes(array: pa.Array) -> tuple[Value, Value]:

@@ -1,0 +1,62 @@
+"""Ways around copies of heavy values give what the plain way gives."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from format import compression, hashing, keys
+from format.compression import compress, decompress
+from format.hashing import column_contributions
+from format.keys import min_max
+
+TEXT = st.one_of(
+    st.none(),
+    st.text(max_size=8),
+    st.builds(
+        lambda start, tail, count: start + tail * count,
+        st.text(max_size=70),
+        st.sampled_from(["a", "é", "\U0010ffff", "\ud7ff"]),
+        st.integers(0, 3000),
+    ),
+)
+TYPES = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
+
+
+def array_of(values: list[str | None], dtype: pa.DataType) -> pa.Array:
+    is_text = dtype in (pa.string(), pa.large_string())
+    return pa.array([v if v is None or is_text else v.encode() for v in values], dtype)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(TEXT, min_size=1, max_size=8), st.sampled_from(TYPES))
+def test_cutting_values_before_comparing_gives_the_same_bounds(values, dtype) -> None:
+    array = array_of(values, dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys, "_MANY_BYTES", 1 << 60)
+        plain = min_max(array)
+        patch.setattr(keys, "_MANY_BYTES", 0)
+        assert min_max(array) == plain
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(TEXT, min_size=1, max_size=8), st.sampled_from(TYPES), st.sampled_from([1, 100, 5000]))
+def test_hashing_in_blocks_gives_the_same_hashes(values, dtype, block_bytes: int) -> None:
+    array = array_of(values, dtype)
+    plain = column_contributions("c", array)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hashing, "_BLOCK_BYTES", max(block_bytes, hashing._LONG_BYTES))
+        assert column_contributions("c", array).tolist() == plain.tolist()
+
+
+def test_large_payloads_are_decompressed_as_small_ones_are(monkeypatch) -> None:
+    raw = bytes(range(256)) * 1000
+    codec, stored = compress(raw, 1)
+    monkeypatch.setattr(compression, "_TRUST_BYTES", 10)
+    monkeypatch.setattr(compression, "_STEP_BYTES", 1000)
+    assert decompress(codec, stored, len(raw)) == raw
+    for wrong in (len(raw) - 1, len(raw) + 1):
+        with pytest.raises(ValueError, match="another length"):
+            decompress(codec, stored, wrong)
