@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
+
+from format.nodes import dictionary_codes, valid_mask
 
 
 def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
@@ -27,6 +30,19 @@ def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
         indices = pa.concat_arrays([array.indices for array in arrays])
         return pa.DictionaryArray.from_arrays(indices, first, safe=False)
     return pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
+
+
+def without_unused(array: pa.Array) -> pa.Array:
+    """A dictionary-coded array over those values only that its codes point to."""
+    valid, codes = valid_mask(array), dictionary_codes(array)
+    used, new_codes = np.unique(codes if valid is None else codes[valid], return_inverse=True)
+    indices = np.zeros(len(array), dtype=np.int32)
+    indices[slice(None) if valid is None else valid] = new_codes
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices, mask=None if valid is None else ~valid),
+        array.dictionary.take(pa.array(used)),
+        safe=False,
+    )
 
 
 def _plain(array: pa.Array) -> pa.Array:

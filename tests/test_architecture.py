@@ -12,6 +12,10 @@ ROOT = Path(__file__).parents[1]
 # Package prefix -> prefixes of this project it must not import.
 FORBIDDEN = {
     "format": ["compactor"],
+    "compactor/flow": ["format", "compactor.stores", "compactor.merge", "compactor.planner",
+                       "compactor.table", "compactor.cli", "compactor.spark", "compactor.job", "compactor.config"],
+    "compactor/memory_plan.py": ["format", "compactor.stores", "compactor.merge", "compactor.planner",
+                                 "compactor.table", "compactor.job", "compactor.config"],
     "compactor/merge": ["compactor.stores", "compactor.planner", "compactor.spark", "compactor.cli",
                         "compactor.table.commit_log", "compactor.job"],
     "compactor/planner": ["compactor.stores", "compactor.merge", "compactor.spark", "compactor.cli",

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk, Region
-from format.nodes import dictionary_codes, valid_mask
+from format.arrays import without_unused
 
 STAGE: Final = "chunks"
 
@@ -210,9 +209,5 @@ def _split_dictionary(array: pa.Array) -> list[pa.Array]:
     """The array; or codes and dictionary, the latter without the values that no code points to."""
     if not pt.is_dictionary(array.type):
         return [array]
-    valid, codes = valid_mask(array), dictionary_codes(array)
-    used, new_codes = np.unique(codes if valid is None else codes[valid], return_inverse=True)
-    indices = np.zeros(len(array), dtype=np.int32)
-    indices[slice(None) if valid is None else valid] = new_codes
-    mask = None if valid is None else ~valid
-    return [pa.array(indices, mask=mask), array.dictionary.take(pa.array(used))]
+    array = without_unused(array)
+    return [array.indices, array.dictionary]

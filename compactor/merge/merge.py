@@ -13,6 +13,7 @@ divides the row groups that need it. It is the last one: its row groups were mea
 from __future__ import annotations
 
 import heapq
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -42,14 +43,7 @@ from compactor.merge.merge_input import InputFragment, MergeInput
 from compactor.merge.outputs import OpenOutput, Output, OutputSink
 from compactor.merge.row_groups import SIZE_UNITS, CutRule, OutputGroup, cut_row_groups
 from compactor.merge.row_order import GroupOrder, RowOrder
-from compactor.merge.splits import (
-    Splits,
-    coded_bytes,
-    has_one_form,
-    has_values,
-    is_coded,
-    row_sizes,
-)
+from compactor.merge.splits import Pieces, Splits, coded_bytes
 from format.arrays import concat_storage
 from format.blocks import Chunk, make_chunk
 from format.emitter import FragmentEmitter
@@ -477,61 +471,42 @@ class _Pass:
         has_rows = present[order.inputs]
         if not has_rows.any():
             return pa.nulls(order.rows, dtype)
-        taken = self._take(dtype, order, has_rows)
+        pieces = self._take(dtype, order, has_rows)
         positions = _positions(order, has_rows)
-        if isinstance(taken, np.ndarray):
-            if int(taken.sum()) > self._most_bytes and order.rows > 1:
-                self._split(number, taken, positions)
+        if (sizes := pieces.sizes) is not None:
+            if order.rows > 1 and int(sizes.sum()) > self._most_bytes:
+                self._split(number, sizes, positions)
             return None
-        size = sum(piece.nbytes for piece in taken) if len(taken) > 1 else 0
-        coded = is_coded(taken)
+        arrays = pieces.arrays
+        size = sum(array.nbytes for array in arrays) if len(arrays) > 1 else 0
         with self._budget.holding("gather", size):
-            array = concat_storage(taken)
+            array = concat_storage(arrays)
             if positions is not None:
                 array = pc.take(array, positions, boundscheck=False)
-        if coded and order.rows > 1 and array.nbytes > self._most_bytes < coded_bytes(array):
+        if (
+            pieces.is_coded
+            and order.rows > 1
+            and array.nbytes > self._most_bytes < coded_bytes(array)
+        ):
             self._split(number, np.diff(cumulative_bytes(array)), None)
             return None
         return array
 
     def _take(
         self, dtype: pa.DataType, order: GroupOrder, has_rows: npt.NDArray[np.bool_]
-    ) -> list[pa.Array] | I64:
-        """The rows of those inputs that have the column, end to end, in pieces.
-
-        If they are too heavy together, or only to be measured: the bytes of each, none of them held.
-        """
-        pieces: list[pa.Array] = []
-        sizes: list[I64] | None = None
-        held = 0
+    ) -> Pieces:
+        """The rows of those inputs that have the column, end to end."""
+        most = self._most_bytes if order.rows > 1 else sys.maxsize
+        pieces = Pieces(most, only_weighs=bool(self.splits))
         for index, count in zip(order.inputs[has_rows], order.counts[has_rows], strict=True):
             source, left = self._inputs[index], int(count)
             while left:
                 piece = source.take_piece(dtype, left)
                 left -= len(piece)
-                pieces.append(piece)
-                held += piece.nbytes
-                if sizes is None and not self._must_measure(pieces, held, order):
-                    continue
-                sizes = [] if sizes is None else sizes
-                sizes.append(row_sizes(pieces))
-                pieces.clear()
-                del piece
-                source.settle()
-        return pieces if sizes is None else np.concatenate(sizes)
-
-    def _must_measure(self, pieces: Sequence[pa.Array], held: int, order: GroupOrder) -> bool:
-        """Whether those pieces make the row group too heavy, whatever is still to come.
-
-        Dictionary-coded ones are no heavier than what they use, which is known only of all together.
-        """
-        if not has_values(pieces) or is_coded(pieces):
-            return False
-        if self.splits:
-            return True
-        if order.rows == 1 or (held <= self._most_bytes and has_one_form(pieces)):
-            return False
-        return int(row_sizes(pieces).sum()) > self._most_bytes
+                if not pieces.add(piece):
+                    del piece
+                    source.settle()
+        return pieces
 
     def _split(self, number: int, sizes: I64, positions: pa.Array | None) -> None:
         if positions is not None:

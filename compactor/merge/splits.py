@@ -7,7 +7,7 @@ notices, measures that column and all that follow, and the second pass divides e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.merge.row_groups import OutputGroup
+from format.arrays import without_unused
 from format.nodes import dictionary_codes, valid_mask
 from format.sizes import cumulative_bytes
 
@@ -58,28 +59,59 @@ class Splits:
             start = stop
 
 
-def row_sizes(pieces: Sequence[pa.Array]) -> I64:
-    """Bytes of each row of the pieces, end to end, as if none were dictionary-coded; shape (rows,)."""
-    return np.concatenate([np.diff(cumulative_bytes(piece)) for piece in pieces])
+class Pieces:
+    """Rows of one column on their way into a row group: held, or only weighed where they are too heavy."""
 
+    def __init__(self, most_bytes: int, *, only_weighs: bool) -> None:
+        """most_bytes: of all pieces together, as they will be when put together."""
+        self.arrays: list[pa.Array] = []
+        self._most_bytes = most_bytes
+        self._only_weighs = only_weighs
+        self._sizes: list[I64] | None = None
+        self._has_values = self._has_codes = False
+        self._held_bytes = self._weighed_bytes = self._weighed = 0
 
-def is_coded(pieces: Sequence[pa.Array]) -> bool:
-    """Whether the pieces make a dictionary-coded array, see `concat_storage`."""
-    coded = [pt.is_dictionary(piece.type) for piece in pieces]
-    return any(coded) and all(
-        is_one or piece.null_count == len(piece)
-        for is_one, piece in zip(coded, pieces, strict=True)
-    )
+    def add(self, piece: pa.Array) -> bool:
+        """Whether it is held now."""
+        if pt.is_dictionary(piece.type):
+            self._has_codes = True
+            if len(piece.dictionary) > len(piece):
+                piece = without_unused(piece)
+        else:
+            self._has_values |= piece.null_count < len(piece)
+        self.arrays.append(piece)
+        self._held_bytes += piece.nbytes
+        if self._sizes is None:
+            if not self._is_too_heavy():
+                return True
+            self._sizes = []
+        self._sizes.append(np.concatenate([_row_sizes(array) for array in self.arrays]))
+        self.arrays.clear()
+        return False
 
+    @property
+    def sizes(self) -> I64 | None:
+        """Bytes of each row, if the pieces are not held; shape (rows,)."""
+        return None if self._sizes is None else np.concatenate(self._sizes)
 
-def has_values(pieces: Sequence[pa.Array]) -> bool:
-    """Whether anything is not null."""
-    return any(piece.null_count < len(piece) for piece in pieces)
+    @property
+    def is_coded(self) -> bool:
+        """Whether they make a dictionary-coded array, see `concat_storage`."""
+        return self._has_codes and not self._has_values
 
-
-def has_one_form(pieces: Sequence[pa.Array]) -> bool:
-    """Whether putting the pieces together decodes none of them, so that nothing gets larger."""
-    return is_coded(pieces) or not any(pt.is_dictionary(piece.type) for piece in pieces)
+    def _is_too_heavy(self) -> bool:
+        """Whatever is still to come. Dictionary-coded pieces are as heavy as the values that they use, and
+        that is known only of all together."""
+        if not self._has_values:
+            return False
+        if self._only_weighs:
+            return True
+        if not self._has_codes and self._held_bytes <= self._most_bytes:
+            return False
+        for array in self.arrays[self._weighed :]:
+            self._weighed_bytes += int(_row_sizes(array).sum())
+        self._weighed = len(self.arrays)
+        return self._weighed_bytes > self._most_bytes
 
 
 def coded_bytes(array: pa.Array) -> int:
@@ -88,3 +120,8 @@ def coded_bytes(array: pa.Array) -> int:
     used = np.unique(codes if valid is None else codes[valid])
     values = np.diff(cumulative_bytes(array.dictionary))
     return 4 * len(array) + int(values[used].sum())
+
+
+def _row_sizes(array: pa.Array) -> I64:
+    """Bytes of each row, as if it were not dictionary-coded; shape (rows,)."""
+    return np.diff(cumulative_bytes(array))

@@ -42,7 +42,9 @@ def test_cutting_values_before_comparing_gives_the_same_bounds(values, dtype) ->
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(TEXT, min_size=1, max_size=8), st.sampled_from(TYPES), st.sampled_from([1, 100, 5000]))
+@given(
+    st.lists(TEXT, min_size=1, max_size=8), st.sampled_from(TYPES), st.sampled_from([1, 100, 5000])
+)
 def test_hashing_in_blocks_gives_the_same_hashes(values, dtype, block_bytes: int) -> None:
     array = array_of(values, dtype)
     plain = column_contributions("c", array)
