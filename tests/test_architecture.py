@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 FORBIDDEN = {
     "format": ["compactor"],
     "compactor/flow": ["format", "compactor.stores", "compactor.merge", "compactor.planner",
-                       "compactor.table", "compactor.cli", "compactor.spark", "compactor.job", "compactor.config"],
+                       "compactor.table", "compactor.cli", "compactor.spark", "compactor.job",
+                       "compactor.config"],
     "compactor/memory_plan.py": ["format", "compactor.stores", "compactor.merge", "compactor.planner",
                                  "compactor.table", "compactor.job", "compactor.config"],
     "compactor/merge": ["compactor.stores", "compactor.planner", "compactor.spark", "compactor.cli",

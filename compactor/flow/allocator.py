@@ -45,9 +45,10 @@ def trim() -> None:
 
 
 class Trimmer:
-    """Trims when the resident set has grown by more than what is in use and some slack."""
+    """Trims when the resident set has grown past a threshold, and that is not because of what is in use."""
 
-    def __init__(self, slack_bytes: int) -> None:
+    def __init__(self, threshold_bytes: int, slack_bytes: int) -> None:
+        self._threshold_bytes = threshold_bytes
         self._slack_bytes = slack_bytes
         self._base_bytes = resident_bytes()
         self._next_look = 0.0
@@ -58,7 +59,8 @@ class Trimmer:
         if now < self._next_look:
             return
         self._next_look = now + _LOOK_SECONDS
-        if resident_bytes() - self._base_bytes - used_bytes > self._slack_bytes:
+        grown = resident_bytes() - self._base_bytes
+        if grown > self._threshold_bytes and grown - used_bytes > self._slack_bytes:
             trim()
 
 

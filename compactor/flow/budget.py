@@ -40,7 +40,7 @@ class MemoryBudget:
         self._spillers: dict[str, Spiller] = {}
         self._draining: set[str] = set()
         self._changed = threading.Condition()
-        self._trimmer = Trimmer(plan.limit_bytes // _SLACK_SHARE)
+        self._trimmer = Trimmer(self.soft_bytes, plan.limit_bytes // _SLACK_SHARE)
         self.used_bytes = 0
         self.peak_bytes = 0
 
