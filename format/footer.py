@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
+import msgspec
+
 from format.errors import SchemaError
 from format.hashing import combine
 from format.keys import Bound, Value
@@ -79,6 +81,10 @@ class Footer:
     def row_hash(self) -> int:
         return combine(*(group.row_hash for group in self.row_groups))
 
+    @property
+    def group_rows(self) -> list[int]:
+        return [group.rows for group in self.row_groups]
+
     def summary(self) -> FragmentSummary:
         groups = self.row_groups
         summary = FragmentSummary(self.rows, self.row_hash, len(groups))
@@ -117,6 +123,38 @@ class Footer:
         if not consistent:
             raise SchemaError("the footer contradicts itself")
         return footer
+
+
+class _GroupsHead(msgspec.Struct):
+    rows: list[int]
+
+
+class FooterHead(msgspec.Struct):
+    """A footer without its columns, which may be ten thousand: decoded without making anything of them."""
+
+    rows: int
+    row_hash_hex: str = msgspec.field(name="row_hash")
+    row_groups: _GroupsHead
+
+    @property
+    def row_hash(self) -> int:
+        return int(self.row_hash_hex, 16)
+
+    @property
+    def group_rows(self) -> list[int]:
+        return self.row_groups.rows
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Raises `SchemaError` for anything that is not a footer, or contradicts itself."""
+        try:
+            head = msgspec.json.decode(data, type=cls)
+            consistent = sum(head.group_rows) == head.rows and 0 <= head.row_hash < 1 << 64
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise SchemaError(f"the footer is not a fragment footer: {error!r}") from error
+        if not consistent:
+            raise SchemaError("the footer contradicts itself")
+        return head
 
 
 def pack_footer(groups: Sequence[RowGroupStats], columns: Iterable[bytes]) -> bytes:

@@ -7,15 +7,16 @@ handed out checked but still compressed, so that a merge may decode them or pass
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from format import layout
 from format.blocks import Block, BlockReader, ByteSource
 from format.errors import CorruptFragmentError, SchemaError
-from format.footer import Footer
+from format.footer import Footer, FooterHead
 from format.layout import BlockHeader, Kind
 from format.schema import FragmentHeader
 
+_AnyFooter = TypeVar("_AnyFooter", Footer, FooterHead)
 _AFTER_KEYS: Final = (Kind.COLUMN, Kind.FOOTER)
 
 
@@ -116,14 +117,21 @@ class FragmentStream:
 
     def finish(self) -> Footer:
         """Reads footer and trailer, and checks them against what went by."""
+        return self._finish(Footer)
+
+    def finish_quickly(self) -> FooterHead:
+        """As `finish`, without looking at the columns' statistics."""
+        return self._finish(FooterHead)
+
+    def _finish(self, kind: type[_AnyFooter]) -> _AnyFooter:
         block = self._take(None)
         if block.header.kind is not Kind.FOOTER:
             raise block.fault("the footer belongs here")
         try:
-            footer = Footer.from_bytes(block.raw())
+            footer = kind.from_bytes(block.raw())
         except SchemaError as error:
             raise block.fault(str(error)) from error
-        if [group.rows for group in footer.row_groups] != self.row_group_rows:
+        if footer.group_rows != self.row_group_rows:
             raise block.fault("the footer's row groups are not those of the key section")
         trailer = self._reader.read_exactly(layout.TRAILER_BYTES)
         offset = layout.unpack_trailer(trailer, name=self.name, total_bytes=self._reader.offset)

@@ -34,6 +34,11 @@ class Tape:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all records, wherever they are."""
+        return self._held + sum(region.size for region, _ in self._segments)
+
     def append(self, record: bytes) -> None:
         self._budget.charge(self._stage, len(record))
         self._records.append(record)

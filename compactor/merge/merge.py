@@ -536,7 +536,8 @@ class _Pass:
             )
 
     def _complete(self, output: Output, row_hashes: Sequence[int]) -> MergedFragment:
-        summary = output.emitter.finish(row_hashes)
+        with self._budget.holding("encode", 2 * output.shelf.size_bytes):
+            summary = output.emitter.finish(row_hashes)
         output.sink.complete()
         emitter = output.emitter
         return MergedFragment(output.sink, emitter.header.schema, emitter.bytes_written, summary)

@@ -144,7 +144,7 @@ class MergeInput:
 
         Raises `InputMismatchError` if they are not the log's fragment.
         """
-        footer = self.stream.finish()
+        footer = self.stream.finish_quickly()
         self._discharge_decode()
         if (footer.rows, footer.row_hash) != (self.fragment.rows, self.fragment.row_hash):
             raise InputMismatchError(
