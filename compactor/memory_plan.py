@@ -23,6 +23,8 @@ _MIN_SLICE_BYTES: Final = 16 * _KIB
 _MAX_SLICE_BYTES: Final = 1 * _MIB
 MIN_INPUT_BYTES: Final = 96 * _KIB
 """Of each open input, everything spilled: two pieces fetched, a slice of keys, a slice of a column."""
+MAX_INPUTS: Final = 60_000
+"""They are numbered in 16 bits."""
 _MIN_ORDER_BYTES: Final = 4 * _MIB
 ORDER_ROW_BYTES: Final = 32
 """Of a row being put in order beside its keys: words to sort by, positions, input, weight."""

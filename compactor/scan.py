@@ -34,7 +34,7 @@ _MEMORY_BYTES: Final = 512 << 20
 _MIN_SLICE_BYTES: Final = 16 << 10
 _BATCH_ROWS: Final = 262_144
 _PLAN: Final = StagePlan(
-    _MEMORY_BYTES,
+    1 << 62,  # a reader spills, but is not refused
     0,
     (
         Stage(
@@ -93,7 +93,7 @@ def _merge_group(
     store: Store, table: TableMetadata, group: Sequence[FragmentEntry], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     with closing(LocalDisk()) as disk:
-        budget = MemoryBudget(_PLAN)
+        budget = MemoryBudget(_PLAN, soft_bytes=_MEMORY_BYTES)
         slice_bytes = max(_MIN_SLICE_BYTES, _MEMORY_BYTES // 16 // len(group))
         sources = [
             _ScanInput(store, table, entry, schema, lambda: DecodedRows(budget, disk, slice_bytes))

@@ -31,9 +31,10 @@ class MemoryBudget:
     Only the consuming thread may `charge`. Fetching threads use `try_charge`, sending ones `discharge`.
     """
 
-    def __init__(self, plan: StagePlan) -> None:
+    def __init__(self, plan: StagePlan, *, soft_bytes: int | None = None) -> None:
+        """soft_bytes: by default four fifths of the plan's limit."""
         self.limit_bytes = plan.limit_bytes
-        self.soft_bytes = int(plan.limit_bytes * SOFT_RATIO)
+        self.soft_bytes = int(plan.limit_bytes * SOFT_RATIO) if soft_bytes is None else soft_bytes
         self._held = dict.fromkeys(plan.names, 0)
         self._peaks = dict.fromkeys(plan.names, 0)
         self._priorities = {stage.name: stage.spill_priority for stage in plan}

@@ -40,7 +40,10 @@ class LocalDisk:
 
     @property
     def directory(self) -> str:
-        return self._directory or tempfile.gettempdir()
+        try:
+            return self._directory or tempfile.gettempdir()
+        except OSError:
+            return "the folder for temporary files, of which there is none"
 
     def free_bytes(self) -> int:
         """What the file system has room for. 0 if it can't be told."""

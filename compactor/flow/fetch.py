@@ -120,8 +120,13 @@ class FetchedSource:
         assert self._region is not None
         return DiskSource(self._disk, self._region, self._fetched, self._settings.piece_bytes)
 
-    def close(self) -> None:
+    def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
         """Stops fetching and releases the connection. Idempotent; waits for a stuck read only a while."""
+        self.stop()
+        self._thread.join(timeout_seconds)
+
+    def stop(self) -> None:
+        """Begins to close: nothing more is fetched, and nothing held."""
         with self._changed:
             self._closed = True
             self._window.clear()
@@ -129,7 +134,6 @@ class FetchedSource:
             self._budget.discharge(FETCH_STAGE, self._charged)
             self._charged = self._credit = 0
             self._changed.notify_all()
-        self._thread.join(timeout=_CLOSE_SECONDS)
 
     # --- the consumer's side ---
 

@@ -12,17 +12,20 @@ divides the row groups that need it. It is the last one: its row groups were mea
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.errors import CompactorError
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.flow.errors import MemoryLimitError
@@ -57,6 +60,8 @@ from format.types import storage_type
 from format.writer import WriterOptions
 
 ORDER = "order"
+_CLOSE_SECONDS: Final = 5.0
+"""How long all connections together may take to end; one that hangs is left to itself."""
 I64 = npt.NDArray[np.int64]
 
 
@@ -259,12 +264,19 @@ class _Pass:
 
     def _abort(self) -> None:
         for output in self._outputs:
-            output.sink.abort()
+            # What can't be dropped now is for a vacuum; the error to be seen is the one that led here.
+            with contextlib.suppress(CompactorError):
+                output.sink.abort()
 
     def _close(self) -> None:
-        for source in self._inputs:
-            source.close()
-            source.clear()
+        for source in self._sources:
+            if isinstance(source, FetchedSource):
+                source.stop()
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        for source, decoded in zip(self._sources, self._inputs, strict=True):
+            if isinstance(source, FetchedSource):
+                source.close(max(0.0, deadline - time.monotonic()))
+            decoded.clear()
         self._order_tape.close()
         for output in self._outputs:
             output.row_numbers.close()
@@ -444,8 +456,8 @@ class _Pass:
             array = self._gather(dtype, order, present, number)
             if array is None or self.splits:
                 return
+            self._budget.charge("gather", 2 * array.nbytes)
             size = 2 * array.nbytes
-            self._budget.charge("gather", size)
             for source in sources:
                 source.settle()
             sources = []

@@ -167,10 +167,6 @@ class MergeInput:
         self._rows.clear()
         self._discharge_decode()
 
-    def close(self) -> None:
-        """Ends the GET wherever it is. Idempotent."""
-        self._source.close()
-
     def _check_types(self, ours: pa.Schema, table: pa.Schema) -> None:
         for field in ours:
             index = table.get_field_index(field.name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compactor.config import CompactionSettings
-from compactor.memory_plan import heaviest_chunk_bytes, need_bytes
+from compactor.memory_plan import MAX_INPUTS, heaviest_chunk_bytes, need_bytes
 from compactor.planner.tree import Run
 
 _MIB: Final = 1 << 20
@@ -36,7 +36,9 @@ class Limits:
         """Whether one task may merge those; two runs always may, or nothing would ever end."""
         runs = list(runs)
         return len(runs) <= 2 or (
-            len(runs) <= self.max_fan_in and self.need_bytes(runs) <= self.memory_limit_bytes
+            len(runs) <= self.max_fan_in
+            and sum(len(run.items) for run in runs) <= MAX_INPUTS
+            and self.need_bytes(runs) <= self.memory_limit_bytes
         )
 
     def need_bytes(self, runs: Iterable[Run]) -> int:
@@ -51,6 +53,11 @@ class Limits:
 
     def refusal(self, runs: Iterable[Run]) -> str | None:
         """Why a merge of those can't be done within the memory limit; None if it can."""
+        runs = list(runs)
+        if sum(len(run.items) for run in runs) > MAX_INPUTS:
+            return (
+                f"one task merges {MAX_INPUTS:,} fragments at most: raise --target-fragment-bytes"
+            )
         need = self.need_bytes(runs)
         if need <= self.memory_limit_bytes:
             return None

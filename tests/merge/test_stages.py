@@ -13,7 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from compactor.errors import StoreError
+from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
+from compactor.flow.errors import MemoryLimitError
 from compactor.flow.stage import Buffer
 from compactor.flow.upload_memory import UploadMemory
 from compactor.memory_plan import MemorySettings, MergeShape, plan_merge
@@ -384,3 +387,53 @@ def test_a_sink_that_fails_ends_the_merge_and_leaves_no_thread() -> None:
         merge_fragments(merged.inputs, merged.settings, merged.plan, lambda _: Failing())
     assert Failing.aborted == 1
     assert threading.active_count() == before
+
+
+def test_an_abort_that_fails_does_not_hide_what_went_wrong() -> None:
+    merged, _ = gated_merge(incompressible(500, 2))
+
+    class Stubborn:
+        def write(self, data: bytes) -> None:
+            if len(data) > 5_000:
+                raise StoreError("the disk is full")
+
+        def spill(self, disk: LocalDisk) -> None: ...
+
+        def complete(self) -> None: ...
+
+        def abort(self) -> None:
+            raise StoreError("no answer")
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        merge_fragments(merged.inputs, merged.settings, merged.plan, lambda _: Stubborn())
+
+
+@pytest.mark.parametrize("room", range(2_000, 60_000, 2_900))
+def test_wherever_memory_runs_out_the_error_says_so_and_all_is_given_back(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Limits far below the need, past the check: charges fail in one stage after the other."""
+    parts = incompressible(400, 3)
+    fragments = [write_fragment(p, "k", WriterOptions(100, 1 << 20)) for p in parts]
+    merged = Merged(fragments, parts[0].schema, sort_schema("k"), max_rows=100)
+    low = replace(merged.plan.stages, limit_bytes=room, need_bytes=0)
+    merged.plan = replace(merged.plan, stages=low, window_bytes=1, piece_bytes=500, slice_bytes=500)
+    budgets: list[MemoryBudget] = []
+    honest = MemoryBudget.__init__
+
+    def noted(self: MemoryBudget, plan: Any) -> None:
+        honest(self, plan)
+        budgets.append(self)
+
+    monkeypatch.setattr(MemoryBudget, "__init__", noted)
+    try:
+        merged.run()
+    except MemoryLimitError as error:
+        assert "--memory-limit" in str(error)
+        assert {output.state for output in merged.outputs} <= {"aborted"}
+    else:
+        assert room > 20_000
+        assert merged.rows()
+    assert budgets[0].peak_bytes <= room
+    assert budgets[0].held_bytes("fetch") == budgets[0].held_bytes("chunks") == 0
+    assert budgets[0].held_bytes("decode") == budgets[0].held_bytes("gather") == 0
