@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,7 +36,9 @@ class LocalDisk:
         self._file: int | None = None
         self._end = 0
         self._free: dict[int, list[int]] = {}
-        self._lock = threading.Lock()
+        self._in_use = 0
+        self._closed = False
+        self._lock = threading.Condition()
         self.written_bytes = 0
         """In all, whether freed since or not."""
 
@@ -72,10 +76,10 @@ class LocalDisk:
         assert at + view.nbytes <= region.size
         position, left = region.offset + at, view
         try:
-            file = self._opened()
-            while left:
-                count = os.pwrite(file, left, position)
-                position, left = position + count, left[count:]
+            with self._opened() as file:
+                while left:
+                    count = os.pwrite(file, left, position)
+                    position, left = position + count, left[count:]
         except OSError as error:
             raise LocalDiskError(
                 f"cannot put {view.nbytes:,} bytes aside in {self.directory}: {error.strerror}: make room "
@@ -89,13 +93,13 @@ class LocalDisk:
         left = region.size - at if size is None else size
         position, pieces = region.offset + at, []
         try:
-            file = self._opened()
-            while left:
-                piece = os.pread(file, left, position)
-                if not piece:
-                    raise LocalDiskError(f"what was put aside in {self.directory} is not there")
-                pieces.append(piece)
-                position, left = position + len(piece), left - len(piece)
+            with self._opened() as file:
+                while left:
+                    piece = os.pread(file, left, position)
+                    if not piece:
+                        raise LocalDiskError(f"what was put aside in {self.directory} is not there")
+                    pieces.append(piece)
+                    position, left = position + len(piece), left - len(piece)
         except OSError as error:
             raise LocalDiskError(
                 f"cannot read back what was put aside in {self.directory}: {error.strerror}"
@@ -103,18 +107,33 @@ class LocalDisk:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
-        """Gives the room back. Idempotent."""
+        """Gives the room back; whoever comes later gets an error. Idempotent."""
         with self._lock:
+            self._closed = True
+            self._lock.wait_for(lambda: not self._in_use)
             file, self._file = self._file, None
         if file is not None:
             os.close(file)
 
-    def _opened(self) -> int:
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The file's descriptor, which stays valid meanwhile: closed, its number could be another file's."""
         with self._lock:
+            if self._closed:
+                raise LocalDiskError(
+                    "what was put aside is gone: the work that needed it has ended"
+                )
             if self._file is None:
                 with tempfile.TemporaryFile(dir=self._directory) as named:
                     self._file = os.dup(named.fileno())
-            return self._file
+            self._in_use += 1
+            file = self._file
+        try:
+            yield file
+        finally:
+            with self._lock:
+                self._in_use -= 1
+                self._lock.notify_all()
 
 
 def _rounded(size: int) -> int:

@@ -293,16 +293,16 @@ def test_an_input_that_is_not_the_logs_is_refused() -> None:
 def test_rows_lost_on_the_way_are_noticed_before_anything_is_complete(monkeypatch) -> None:
     tables = [numbered(i, 100, 2, v=lambda v: v) for i in range(2)]
     merged = Merged([write_fragment(t, "k") for t in tables], tables[0].schema, sort_schema("k"))
-    from compactor.merge import merge as module
+    from compactor.merge.gather import Gatherer
 
-    honest = module._Pass._gather
+    honest = Gatherer.gather
 
     def swapping(self, *arguments):
         array = honest(self, *arguments)
         assert array is not None
         return array.take(pa.array([1, 0, *range(2, len(array))]))
 
-    monkeypatch.setattr(module._Pass, "_gather", swapping)
+    monkeypatch.setattr(Gatherer, "gather", swapping)
     with pytest.raises(MergeCheckError, match="the inputs are untouched"):
         merged.run()
     assert merged.outputs[0].state == "aborted"

@@ -1,0 +1,59 @@
+"""What a merge is asked for and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from compactor.memory_plan import MemorySettings
+from compactor.merge.outputs import OutputSink
+from format.footer import FragmentSummary
+from format.keys import Bound
+from format.schema import SortSchema
+from format.writer import WriterOptions
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSettings:
+    """What a merge needs to know beyond its inputs."""
+
+    schema: pa.Schema
+    sort: SortSchema
+    options: WriterOptions
+    """`max_rows` and `target_row_group_bytes` bound every output row group."""
+    target_fragment_bytes: int
+    cut_keys: Sequence[Bound] = ()
+    """Lower bounds, ascending, before which outputs end if they are large enough."""
+    memory: MemorySettings = field(default_factory=MemorySettings)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFragment:
+    """A completed output."""
+
+    sink: OutputSink
+    schema: pa.Schema
+    size_bytes: int
+    summary: FragmentSummary
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    outputs: list[MergedFragment]
+    rows_in: int
+    rows_out: int
+    restarts: int
+    """Second passes: 0 or 1."""
+    replayed_inputs: int
+    """Inputs that the second pass read from local disk."""
+    spilled_bytes: int
+    """Put on local disk in all, inputs that were kept included."""
+    fetch_wait_seconds: float
+    cpu_busy_ratio: float
+    """CPU seconds of the merging thread for a second of the clock, from the first keys in order to the last
+    chunk encoded."""
+    peak_bytes: int
+    """Most that was charged at a time."""
+    stage_peak_bytes: dict[str, int]

@@ -1,0 +1,106 @@
+"""Gathering: the rows of one output row group in one column, taken from the inputs and put in order."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.flow.budget import MemoryBudget
+from compactor.memory_plan import OVERSHOOT_FACTOR
+from compactor.merge.merge_input import MergeInput
+from compactor.merge.row_order import GroupOrder
+from compactor.merge.splits import Pieces, Splits, coded_bytes
+from format.arrays import concat_storage
+from format.sizes import cumulative_bytes
+
+I64 = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class Gatherer:
+    """Gathers row groups; once one was too heavy, it only weighs them."""
+
+    def __init__(
+        self, inputs: Sequence[MergeInput], budget: MemoryBudget, target_row_group_bytes: int
+    ) -> None:
+        self._inputs = inputs
+        self._budget = budget
+        self._target_bytes = target_row_group_bytes
+        self._most_bytes = OVERSHOOT_FACTOR * target_row_group_bytes
+        """Of a row group of more than one row in one column."""
+        self.splits = Splits()
+        """Of the row groups that were too heavy."""
+
+    def gather(
+        self,
+        dtype: pa.DataType,
+        order: GroupOrder,
+        present: Flags,
+        number: int,
+    ) -> pa.Array | None:
+        """The row group's values; None if it is too heavy, or was only to be measured: `splits` knows.
+
+        present: which inputs have the column. number: of the row group in output order.
+        """
+        has_rows = present[order.inputs]
+        if not has_rows.any():
+            return pa.nulls(order.rows, dtype)
+        pieces = self._take(dtype, order, has_rows)
+        positions = _positions(order, has_rows)
+        if (sizes := pieces.sizes) is not None:
+            if order.rows > 1 and int(sizes.sum()) > self._most_bytes:
+                self._split(number, sizes, positions)
+            return None
+        arrays = pieces.arrays
+        size = sum(array.nbytes for array in arrays) if len(arrays) > 1 else 0
+        with self._budget.holding("gather", size):
+            array = concat_storage(arrays)
+            if positions is not None:
+                array = pc.take(array, positions, boundscheck=False)
+        if (
+            pieces.is_coded
+            and order.rows > 1
+            and array.nbytes > self._most_bytes < coded_bytes(array)
+        ):
+            self._split(number, np.diff(cumulative_bytes(array)), None)
+            return None
+        return array
+
+    def _take(self, dtype: pa.DataType, order: GroupOrder, has_rows: Flags) -> Pieces:
+        """The rows of those inputs that have the column, end to end."""
+        most = self._most_bytes if order.rows > 1 else sys.maxsize
+        pieces = Pieces(most, only_weighs=bool(self.splits))
+        for index, count in zip(order.inputs[has_rows], order.counts[has_rows], strict=True):
+            source, left = self._inputs[index], int(count)
+            while left:
+                piece = source.take_piece(dtype, left)
+                left -= len(piece)
+                if not pieces.add(piece):
+                    del piece
+                    source.settle()
+        return pieces
+
+    def _split(self, number: int, sizes: I64, positions: pa.Array | None) -> None:
+        if positions is not None:
+            sizes = pc.take(pa.array(sizes), positions).fill_null(0).to_numpy()
+        running = np.concatenate(([0], np.cumsum(sizes)))
+        self.splits.add(number, running, self._target_bytes)
+
+
+def _positions(order: GroupOrder, has_rows: Flags) -> pa.Array | None:
+    """Where each output row lies in the rows of those inputs that have the column, laid end to end; null
+    where its input has not. None: all as they lie."""
+    positions = order.positions()
+    if has_rows.all():
+        return None if positions is None else pa.array(positions)
+    if positions is None:
+        positions = np.arange(order.rows)
+    counts = order.counts.astype(np.int64)
+    owner = np.searchsorted(np.cumsum(counts), positions, side="right")
+    skipped = np.cumsum(np.where(has_rows, 0, counts))
+    return pa.array(positions - skipped[owner], mask=~has_rows[owner])

@@ -1,0 +1,400 @@
+"""One way through all inputs of a merge: keys, then column by column, then the checks."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.errors import CompactorError
+from compactor.flow.budget import MemoryBudget
+from compactor.flow.disk import LocalDisk
+from compactor.flow.fetch import ClosableSource, FetchedSource, FetchSettings
+from compactor.flow.tape import PagedNumbers, Tape
+from compactor.flow.upload_memory import PARTS, BudgetedUploads
+from compactor.memory_plan import (
+    ORDER_ROW_BYTES,
+    MergePlan,
+)
+from compactor.merge.contract import MergedFragment, MergeResult, MergeSettings
+from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.merge.decoded import DecodedRows
+from compactor.merge.errors import MergeCheckError
+from compactor.merge.gather import Gatherer
+from compactor.merge.key_merge import MergeWindow, merge_keys
+from compactor.merge.merge_input import InputFragment, MergeInput
+from compactor.merge.outputs import OpenOutput, Output
+from compactor.merge.row_groups import SIZE_UNITS, CutRule, OutputGroup, cut_row_groups
+from compactor.merge.row_order import GroupOrder, RowOrder
+from compactor.merge.splits import Splits
+from format.blocks import Chunk, make_chunk
+from format.emitter import FragmentEmitter
+from format.hashing import column_contributions, combine, fold_rows
+from format.keys import KeyComparator, key_at, lower_bound, upper_bound
+from format.schema import FragmentHeader
+from format.types import storage_type
+
+ORDER = "order"
+_CLOSE_SECONDS: Final = 5.0
+"""How long all connections together may take to end; one that hangs is left to itself."""
+I64 = npt.NDArray[np.int64]
+
+
+class MergePass:
+    """One way through all inputs."""
+
+    def __init__(
+        self,
+        inputs: Sequence[InputFragment],
+        settings: MergeSettings,
+        plan: MergePlan,
+        open_output: OpenOutput,
+        budget: MemoryBudget,
+        disk: LocalDisk,
+        splits: Splits,
+        before: MergePass | None = None,
+    ) -> None:
+        self._settings = settings
+        self._plan = plan
+        self._open_output = open_output
+        self._budget = budget
+        self._disk = disk
+        self._splits = splits
+        self._before = before
+        self._compare = KeyComparator(settings.schema, settings.sort)
+        self._order_tape = Tape(budget, "row order", disk)
+        self._order = RowOrder(self._order_tape)
+        self._uploads = BudgetedUploads(budget, plan.upload_bytes)
+        self._outputs: list[Output] = []
+        self._schemas: list[pa.Schema] = []
+        self._began: tuple[float, float] | None = None
+        """When the first keys were in order: by the clock, and of this thread's CPU."""
+        budget.spill_by("row order", lambda _: self._order_tape.spill())
+        budget.spill_by("row hashes", self._spill_row_hashes)
+        budget.spill_by("footer", lambda _: sum(o.shelf.spill() for o in self._outputs))
+        budget.spill_by(CHUNKS, self._spill_chunks)
+        budget.spill_by(PARTS, self._spill_parts)
+        replays = before.replays() if before else [None] * len(inputs)
+        self.replayed_inputs = sum(replay is not None for replay in replays)
+        size_bytes = sum(fragment.size_bytes for fragment in inputs)
+        self._keeps_inputs = (
+            plan.keeps_inputs and before is None and disk.free_bytes() > 2 * size_bytes
+        )
+        self._sources = [
+            replay or self._fetch(fragment)
+            for fragment, replay in zip(inputs, replays, strict=True)
+        ]
+        self._inputs = [
+            MergeInput(
+                fragment, source, budget, self._new_rows, settings.options.target_row_group_bytes
+            )
+            for fragment, source in zip(inputs, self._sources, strict=True)
+        ]
+        self._gatherer = Gatherer(self._inputs, budget, settings.options.target_row_group_bytes)
+
+    @property
+    def splits(self) -> Splits:
+        """Of row groups that were too heavy; once there are any, the rest of the pass only measures."""
+        return self._gatherer.splits
+
+    def run(self) -> MergeResult | None:
+        """None if row groups were too heavy: `splits` has them, and nothing is left of the outputs."""
+        try:
+            result = self._run()
+            if result is None:
+                self._abort()
+            return result
+        except BaseException:
+            self._abort()
+            raise
+        finally:
+            self._close()
+
+    def replays(self) -> list[ClosableSource | None]:
+        """Of every input, what can be read again without a GET."""
+        return [s.replay() if isinstance(s, FetchedSource) else None for s in self._sources]
+
+    @property
+    def fetch_wait_seconds(self) -> float:
+        own = sum(s.wait_seconds for s in self._sources if isinstance(s, FetchedSource))
+        return own + (self._before.fetch_wait_seconds if self._before else 0.0)
+
+    def _run(self) -> MergeResult | None:
+        for source in self._inputs:
+            source.open(self._settings.schema, self._settings.sort, self._shared)
+        self._merge_keys()
+        for name, present in self._columns():
+            self._merge_column(name, present)
+        busy = self._busy_ratio()
+        ends = [source.finish() for source in self._inputs]
+        if self.splits:
+            return None
+        row_hashes = [self._row_hashes(output) for output in self._outputs]
+        self._check(ends, row_hashes)
+        outputs = [
+            self._complete(output, hashes)
+            for output, hashes in zip(self._outputs, row_hashes, strict=True)
+        ]
+        rows = sum(rows for rows, _ in ends)
+        return MergeResult(
+            outputs,
+            rows,
+            sum(output.summary.rows for output in outputs),
+            1 if self._before else 0,
+            self.replayed_inputs,
+            self._disk.written_bytes,
+            self.fetch_wait_seconds,
+            busy,
+            self._budget.peak_bytes,
+            self._budget.peaks,
+        )
+
+    def _busy_ratio(self) -> float:
+        if self._began is None:
+            return 0.0
+        clock, cpu = self._began
+        return (time.thread_time() - cpu) / max(1e-9, time.perf_counter() - clock)
+
+    def _abort(self) -> None:
+        for output in self._outputs:
+            # What can't be dropped now is for a vacuum; the error to be seen is the one that led here.
+            with contextlib.suppress(CompactorError):
+                output.sink.abort()
+
+    def _close(self) -> None:
+        for source in self._sources:
+            if isinstance(source, FetchedSource):
+                source.stop()
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        for source, decoded in zip(self._sources, self._inputs, strict=True):
+            if isinstance(source, FetchedSource):
+                source.close(max(0.0, deadline - time.monotonic()))
+            decoded.clear()
+        self._order_tape.close()
+        for output in self._outputs:
+            output.row_numbers.close()
+            output.shelf.close()
+
+    # --- memory ---
+
+    def _fetch(self, fragment: InputFragment) -> FetchedSource:
+        memory = self._settings.memory
+        settings = FetchSettings(
+            self._plan.window_bytes,
+            self._plan.piece_bytes,
+            memory.spool_after_seconds,
+            keeps_all=self._keeps_inputs,
+        )
+        return FetchedSource(
+            fragment.open_source, settings, self._budget, self._disk, fragment.size_bytes
+        )
+
+    def _new_rows(self) -> DecodedRows:
+        return DecodedRows(self._budget, self._disk, self._plan.slice_bytes)
+
+    def _spill_row_hashes(self, _size: int) -> int:
+        return sum(output.row_numbers.spill() for output in self._outputs)
+
+    def _spill_chunks(self, size: int) -> int:
+        """The largest first."""
+        freed = 0
+        for source in sorted(self._inputs, key=lambda source: -source.spillable_bytes):
+            if freed >= size or not source.spillable_bytes:
+                break
+            freed += source.spill()
+        return freed
+
+    def _spill_parts(self, _size: int) -> int:
+        before = self._budget.held_bytes(PARTS)
+        for output in self._outputs:
+            output.sink.spill(self._disk)
+        return before - self._budget.held_bytes(PARTS)
+
+    def _shared(self, header: FragmentHeader) -> FragmentHeader:
+        """With a schema that earlier inputs have too, if one does: a thousand copies would add up."""
+        for schema in self._schemas:
+            if schema.equals(header.schema, check_metadata=True):
+                return header.with_schema(schema)
+        self._schemas.append(header.schema)
+        return header
+
+    # --- keys ---
+
+    def _merge_keys(self) -> None:
+        windows = merge_keys(
+            self._inputs, self._compare, self._settings.sort, self._plan.batch_rows
+        )
+        for number, whole in enumerate(cut_row_groups(self._charged(windows), self._cut_rule())):
+            for group in self._splits.divide(number, whole):
+                if group.starts_fragment:
+                    self._outputs.append(self._start_output())
+                self._write_key_group(self._outputs[-1], group)
+
+    def _charged(self, windows: Iterator[MergeWindow]) -> Iterator[MergeWindow]:
+        """While a window is in use, what was needed to make it is charged."""
+        for window in windows:
+            self._began = self._began or (time.perf_counter(), time.thread_time())
+            size = sum(key.nbytes for key in window.keys) + window.rows * ORDER_ROW_BYTES
+            with self._budget.holding(ORDER, 2 * size):
+                yield window
+
+    def _cut_rule(self) -> CutRule:
+        sizes = np.array([s.fragment.size_bytes for s in self._inputs], dtype=np.int64)
+        rows = np.array([s.fragment.rows for s in self._inputs], dtype=np.int64)
+        total, options = max(1, int(sizes.sum())), self._settings.options
+        # Outputs of equal size rather than full ones and a small rest.
+        fragments = max(1, round(total / self._settings.target_fragment_bytes))
+        return CutRule(
+            options.max_rows,
+            options.target_row_group_bytes,
+            max(1, total * SIZE_UNITS // fragments),
+            -(-sizes * SIZE_UNITS // np.maximum(rows, 1)),
+            [self._compare.key(bound) for bound in self._settings.cut_keys],
+            lambda window, row: self._compare.key(key_at(window.keys, row)),
+        )
+
+    def _start_output(self) -> Output:
+        sink = self._open_output(self._uploads)
+        present = {name for schema in self._schemas for name in schema.names}
+        schema = pa.schema(
+            [column for column in self._settings.schema if column.name in present],
+            metadata=self._settings.schema.metadata,
+        )
+        if self._outputs and self._outputs[0].emitter.header.schema.equals(
+            schema, check_metadata=True
+        ):
+            schema = self._outputs[0].emitter.header.schema
+        options = self._settings.options
+        header = FragmentHeader(
+            schema,
+            self._settings.sort,
+            options.max_rows,
+            options.writer_json(),
+            tuple(source.fragment.source_id for source in self._inputs),
+        )
+        shelf = Tape(self._budget, "footer", self._disk)
+        numbers = PagedNumbers(self._budget, "row hashes", self._disk)
+        try:
+            return Output(FragmentEmitter(sink, header, shelf), sink, numbers, shelf)
+        except BaseException:
+            sink.abort()
+            raise
+
+    def _write_key_group(self, output: Output, group: OutputGroup) -> None:
+        schema, sort = self._settings.schema, self._settings.sort
+        size = sum(key.nbytes for key in group.keys)
+        with self._budget.holding("encode", 2 * size):
+            output.emitter.key_group(
+                [self._encode(array) for array in group.keys],
+                lower_bound(key_at(group.keys, 0), schema, sort),
+                upper_bound(key_at(group.keys, group.rows - 1), schema, sort),
+            )
+        numbers = np.zeros(group.rows, dtype=np.uint64)
+        for column, array in zip(sort, group.keys, strict=True):
+            numbers += column_contributions(column.column, array)
+        output.row_numbers.append(numbers)
+        self._order.append(group.origins)
+
+    # --- columns ---
+
+    def _columns(self) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+        """Names in lexicographic order, each with the inputs that have it; all must have taken it before
+        the next."""
+        waiting: dict[bytes, list[int]] = {}
+        names: list[bytes] = []
+
+        def add(index: int, column: str | None) -> None:
+            if column is not None:
+                name = column.encode()
+                if name not in waiting:
+                    heapq.heappush(names, name)
+                waiting.setdefault(name, []).append(index)
+
+        for index, source in enumerate(self._inputs):
+            add(index, source.column)
+        while names:
+            name = heapq.heappop(names)
+            indices = waiting.pop(name)
+            present = np.zeros(len(self._inputs), dtype=np.bool_)
+            present[indices] = True
+            yield name.decode(), present
+            for index in indices:
+                add(index, self._inputs[index].end_column())
+
+    def _merge_column(self, name: str, present: npt.NDArray[np.bool_]) -> None:
+        dtype = storage_type(self._settings.schema.field(name).type)
+        orders = self._order.groups()
+        number = 0
+        for output in self._outputs:
+            if not self.splits:
+                output.emitter.begin_column(name)
+            for page in range(len(output.row_numbers)):
+                self._merge_chunk(name, dtype, next(orders), present, output, page, number)
+                number += 1
+
+    def _merge_chunk(
+        self,
+        name: str,
+        dtype: pa.DataType,
+        order: GroupOrder,
+        present: npt.NDArray[np.bool_],
+        output: Output,
+        page: int,
+        number: int,
+    ) -> None:
+        """One output row group of one column."""
+        sources = [self._inputs[i] for i in order.inputs[present[order.inputs]]]
+        size = 0
+        try:
+            array = self._gatherer.gather(dtype, order, present, number)
+            if array is None or self.splits:
+                return
+            self._budget.charge("gather", 2 * array.nbytes)
+            size = 2 * array.nbytes
+            for source in sources:
+                source.settle()
+            sources = []
+            if array.null_count < len(array):
+                numbers = output.row_numbers.get(page)
+                numbers += column_contributions(name, array)
+                output.row_numbers.put(page, numbers)
+            with self._budget.holding("encode", size):
+                output.emitter.chunk(self._encode(array))
+        finally:
+            for source in sources:
+                source.settle()
+            self._budget.discharge("gather", size)
+
+    def _encode(self, array: pa.Array) -> Chunk:
+        return make_chunk(array, level=self._settings.options.compression_level)
+
+    # --- checks ---
+
+    def _row_hashes(self, output: Output) -> list[int]:
+        numbers = output.row_numbers
+        return [fold_rows(numbers.get(page)) for page in range(len(numbers))]
+
+    def _check(self, ends: Sequence[tuple[int, int]], row_hashes: Sequence[Sequence[int]]) -> None:
+        rows_in = sum(rows for rows, _ in ends)
+        rows_out = sum(output.emitter.rows for output in self._outputs)
+        hash_in = combine(*(row_hash for _, row_hash in ends))
+        hash_out = combine(*(value for hashes in row_hashes for value in hashes))
+        if (rows_in, hash_in) != (rows_out, hash_out):
+            raise MergeCheckError(
+                f"the merge of {len(ends)} fragments took {rows_in} rows of hash {hash_in:016x} "
+                f"and gave {rows_out} rows of hash {hash_out:016x}; its outputs were dropped, the "
+                "inputs are untouched"
+            )
+
+    def _complete(self, output: Output, row_hashes: Sequence[int]) -> MergedFragment:
+        with self._budget.holding("encode", 2 * output.shelf.size_bytes):
+            summary = output.emitter.finish(row_hashes)
+        output.sink.complete()
+        emitter = output.emitter
+        return MergedFragment(output.sink, emitter.header.schema, emitter.bytes_written, summary)
