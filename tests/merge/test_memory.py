@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -225,3 +226,45 @@ def test_nothing_stays_charged_and_every_charge_is_of_a_stage_of_the_plan(
     assert set(result.stage_peak_bytes) == set(merged.plan.stages.names)
     for stage in merged.plan.stages:
         assert budget.held_bytes(stage.name) == 0
+
+
+def sparse_parts(
+    columns: int, inputs: int = 8, present: int = 20
+) -> tuple[list[pa.Table], pa.Schema]:
+    """Inputs that each have some of so many columns; the same values whatever `columns` is."""
+    rng = np.random.default_rng(4)
+    schema = pa.schema([("k", pa.int64()), *((f"c{n:05d}", pa.int64()) for n in range(columns))])
+    parts = []
+    for _ in range(inputs):
+        chosen = np.sort(rng.choice(columns, present, replace=False))
+        values = {f"c{n:05d}": rng.integers(0, 1 << 40, 300) for n in chosen}
+        parts.append(pa.table({"k": np.sort(rng.integers(0, 1 << 40, 300)), **values}))
+    return parts, schema
+
+
+def test_columns_that_most_inputs_lack_cost_neither_memory_nor_bytes() -> None:
+    peaks, sizes = {}, {}
+    for columns in (200, 5_000):
+        parts, schema = sparse_parts(columns)
+        fragments = [write_fragment(part, "k", WriterOptions(max_rows=100)) for part in parts]
+        merged = Merged(fragments, schema, sort_schema("k"), max_rows=500)
+        tracemalloc.start()
+        outputs, result = run(merged)
+        _, peaks[columns] = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        sizes[columns] = len(outputs[0]) / len(result.outputs[0].summary.columns)
+        assert result.rows_out == 2_400
+        assert len(result.outputs[0].schema) == len(result.outputs[0].summary.columns) <= 161
+    assert peaks[5_000] < 1.25 * peaks[200]
+    assert sizes[5_000] < 1.1 * sizes[200]
+
+
+def test_a_row_of_a_column_that_its_input_lacks_is_null_wherever_it_lands() -> None:
+    parts, schema = sparse_parts(40, inputs=5, present=7)
+    merged = Merged([write_fragment(p, "k", WriterOptions(max_rows=64)) for p in parts], schema,
+                    sort_schema("k"), max_rows=90)  # fmt: skip
+    run(merged)
+    expected = pa.concat_tables(parts, promote_options="default").sort_by("k")
+    names = expected.schema.names
+    found = [{name: row.get(name) for name in names} for row in merged.rows()]
+    assert found == expected.to_pylist()

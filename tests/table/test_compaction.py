@@ -397,3 +397,13 @@ def test_every_compaction_is_claimed_and_then_committed(tmp_path: Path) -> None:
     assert totals.ingested_rows == 120
     assert totals.write_amplification > 1.5
     assert totals.raw_bytes_per_task_second
+
+
+def test_more_inputs_than_memory_allows_are_merged_in_passes(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "t")
+    tables = [log_rows(3, seed) for seed in range(150)]
+    ingest_tables(store, tables, tmp_path)
+    report = compact_table(store, CompactionSettings(memory_limit_bytes=16 << 20))
+    assert report.to_json()["tasks"] >= 3
+    assert len(CommitLog(store).refresh().fragments) == 1
+    assert table_rows(store) == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
