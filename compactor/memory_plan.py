@@ -28,6 +28,8 @@ MAX_INPUTS: Final = 60_000
 _MIN_ORDER_BYTES: Final = 4 * _MIB
 ORDER_ROW_BYTES: Final = 32
 """Of a row being put in order beside its keys: words to sort by, positions, input, weight."""
+GATHER_ROW_BYTES: Final = 96
+"""Of a gathered row beside its value: positions, hashes, what encoders try."""
 _RECORD_BYTES: Final = 16
 _FOOTER_BYTES: Final = 256
 """Of a chunk's statistics; its least and greatest value take most."""
@@ -86,6 +88,8 @@ class MergePlan:
     """Of decoded rows, when they are read back from disk."""
     batch_rows: int
     """Keys ordered at a time, all inputs together."""
+    order_bytes: int
+    """What that takes."""
     upload_bytes: int
     """Parts being sent at a time, all outputs together."""
     keeps_inputs: bool
@@ -140,6 +144,7 @@ def plan_merge(
     slice_bytes = _clamp(share // inputs, _MIN_SLICE_BYTES, _MAX_SLICE_BYTES)
     order_row = 2 * (shape.key_row_bytes + ORDER_ROW_BYTES)
     batch = max(1, min(settings.batch_size, share // order_row))
+    order_bytes = order_row * min(batch, shape.rows)
     upload = _clamp(share, PART_BYTES, 4 * PART_BYTES)
     keeps_inputs = shape.may_overshoot and 0 < shape.stored_bytes <= settings.spool_limit_bytes
 
@@ -180,11 +185,12 @@ def plan_merge(
         stage("chunks", "decoded rows, a chunk or two for each sorted run", streaming,
               chunks, chunks, 3, waits=True),
         stage("order", "keys being put in order, a batch at a time", streaming,
-              min(share, order_row * shape.rows) + inputs * order_row + heaviest),
+              order_bytes + inputs * order_row + heaviest),
         stage("row order", "the order of all rows, as runs", materialized, order, order, 0),
         stage("row hashes", "eight bytes a row, to show that none was lost", materialized,
               8 * shape.rows, 8 * shape.rows, 1),
-        stage("gather", "one output row group of one column", streaming, 2 * decoded, waits=True),
+        stage("gather", "one output row group of one column", streaming,
+              2 * decoded + GATHER_ROW_BYTES * group_rows, waits=True),
         stage("encode", "one chunk as encoded and as compressed", streaming,
               2 * (decoded + keys), waits=True),
         stage("footer", "offsets and statistics of the chunks written", materialized, footer, footer, 2),
@@ -194,7 +200,14 @@ def plan_merge(
     )  # fmt: skip
     need = need_bytes(inputs, heaviest)
     return MergePlan(
-        StagePlan(limit, need, stages), window, piece, slice_bytes, batch, upload, keeps_inputs
+        StagePlan(limit, need, stages),
+        window,
+        piece,
+        slice_bytes,
+        batch,
+        order_bytes,
+        upload,
+        keeps_inputs,
     )
 
 

@@ -19,6 +19,7 @@ from compactor.flow.fetch import ClosableSource, FetchedSource, FetchSettings
 from compactor.flow.tape import PagedNumbers, Tape
 from compactor.flow.upload_memory import PARTS, BudgetedUploads
 from compactor.memory_plan import (
+    GATHER_ROW_BYTES,
     ORDER_ROW_BYTES,
     MergePlan,
 )
@@ -230,18 +231,22 @@ class MergePass:
         windows = merge_keys(
             self._inputs, self._compare, self._settings.sort, self._plan.batch_rows
         )
-        for number, whole in enumerate(cut_row_groups(self._charged(windows), self._cut_rule())):
-            for group in self._splits.divide(number, whole):
-                if group.starts_fragment:
-                    self._outputs.append(self._start_output())
-                self._write_key_group(self._outputs[-1], group)
+        # Charged beforehand for all windows: a window takes most while it is made.
+        with self._budget.holding(ORDER, self._plan.order_bytes):
+            for number, whole in enumerate(
+                cut_row_groups(self._charged(windows), self._cut_rule())
+            ):
+                for group in self._splits.divide(number, whole):
+                    if group.starts_fragment:
+                        self._outputs.append(self._start_output())
+                    self._write_key_group(self._outputs[-1], group)
 
     def _charged(self, windows: Iterator[MergeWindow]) -> Iterator[MergeWindow]:
-        """While a window is in use, what was needed to make it is charged."""
+        """While a window is in use, what it takes more than was expected is charged too."""
         for window in windows:
             self._began = self._began or (time.perf_counter(), time.thread_time())
             size = sum(key.nbytes for key in window.keys) + window.rows * ORDER_ROW_BYTES
-            with self._budget.holding(ORDER, 2 * size):
+            with self._budget.holding(ORDER, max(0, 2 * size - self._plan.order_bytes)):
                 yield window
 
     def _cut_rule(self) -> CutRule:
@@ -355,8 +360,9 @@ class MergePass:
             array = self._gatherer.gather(dtype, order, present, number)
             if array is None or self.splits:
                 return
-            self._budget.charge("gather", 2 * array.nbytes)
-            size = 2 * array.nbytes
+            in_work = 2 * array.nbytes + GATHER_ROW_BYTES * len(array)
+            self._budget.charge("gather", in_work)
+            size = in_work
             for source in sources:
                 source.settle()
             sources = []
@@ -364,7 +370,7 @@ class MergePass:
                 numbers = output.row_numbers.get(page)
                 numbers += column_contributions(name, array)
                 output.row_numbers.put(page, numbers)
-            with self._budget.holding("encode", size):
+            with self._budget.holding("encode", 2 * array.nbytes):
                 output.emitter.chunk(self._encode(array))
         finally:
             for source in sources:
