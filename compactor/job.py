@@ -21,6 +21,7 @@ from compactor.errors import CompactorError, StoreUnreachableError, UnknownOutco
 from compactor.flow.allocator import give_freed_memory_back
 from compactor.flow.errors import LocalDiskError, MemoryLimitError
 from compactor.flow.upload_memory import UploadMemory
+from compactor.memory_plan import output_count
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
 from compactor.merge.merge_input import InputFragment
 from compactor.names import fragment_key
@@ -35,7 +36,7 @@ from compactor.table.metadata import TableMetadata
 from format.errors import FormatError
 
 _OTHER_FILES: Final = 256
-"""Open files beside the inputs: outputs, libraries, Spark."""
+"""Open files beside inputs and outputs: libraries, Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,9 @@ class _Attempt:
     def run(self) -> Outcome:
         started = time.monotonic()
         give_freed_memory_back()
-        allow_open_files(len(self._compaction.spec.inputs) + _OTHER_FILES)
+        spec, settings = self._compaction.spec, self._compaction.settings
+        outputs = output_count(spec.rows, spec.size_bytes, settings.target_fragment_bytes)
+        allow_open_files(len(spec.inputs) + 2 * outputs + _OTHER_FILES)
         result = self._merge()
         metrics = self._store.metrics
         report = AttemptReport(

@@ -21,8 +21,9 @@ _MIN_WINDOW_BYTES: Final = 2 * _MIN_PIECE_BYTES
 _MAX_WINDOW_BYTES: Final = 8 * _MIB
 _MIN_SLICE_BYTES: Final = 16 * _KIB
 _MAX_SLICE_BYTES: Final = 1 * _MIB
-MIN_INPUT_BYTES: Final = 96 * _KIB
-"""Of each open input, everything spilled: two pieces fetched, a slice of keys, a slice of a column."""
+MIN_OPEN_BYTES: Final = 96 * _KIB
+"""Of each open fragment, everything spilled: of an input two pieces fetched, a slice of keys and one of a
+column; of an output its write buffer and what it knows of its row groups."""
 MAX_INPUTS: Final = 60_000
 """They are numbered in 16 bits."""
 _MIN_ORDER_BYTES: Final = 4 * _MIB
@@ -116,10 +117,17 @@ def heaviest_chunk_bytes(
     return max(peak_chunk_bytes, min(OVERSHOOT_FACTOR * target_row_group_bytes, column_bytes))
 
 
-def need_bytes(inputs: int, heaviest_chunk_bytes: int) -> int:
-    """The least memory limit for a merge of so many fragments, with everything spilled that can be."""
+def need_bytes(open_fragments: int, heaviest_chunk_bytes: int) -> int:
+    """The least memory limit for a merge with so many inputs and outputs, everything spilled that can be."""
     parts = min(3 * PART_BYTES, 3 * heaviest_chunk_bytes + 2 * _MIB)
-    return _COPIES * heaviest_chunk_bytes + parts + _MIN_ORDER_BYTES + inputs * MIN_INPUT_BYTES
+    return (
+        _COPIES * heaviest_chunk_bytes + parts + _MIN_ORDER_BYTES + open_fragments * MIN_OPEN_BYTES
+    )
+
+
+def output_count(rows: int, stored_bytes: int, target_fragment_bytes: int) -> int:
+    """Fragments that a merge of so many rows and bytes makes."""
+    return max(1, min(rows, round(stored_bytes / target_fragment_bytes)))
 
 
 def plan_merge(
@@ -137,7 +145,7 @@ def plan_merge(
     heaviest = heaviest_chunk_bytes(
         shape.peak_chunk_bytes, shape.heaviest_column_bytes, target_row_group_bytes
     )
-    outputs = max(1, round(shape.stored_bytes / target_fragment_bytes))
+    outputs = output_count(shape.rows, shape.stored_bytes, target_fragment_bytes)
 
     window = _clamp(share // inputs, _MIN_WINDOW_BYTES, _MAX_WINDOW_BYTES)
     piece = _clamp(_power_of_two(window // 4), _MIN_PIECE_BYTES, _MAX_PIECE_BYTES)
@@ -198,7 +206,7 @@ def plan_merge(
               min((outputs + 1) * PART_BYTES, 2 * shape.stored_bytes + _MIB), outputs * PART_BYTES, 4),
         stage("upload", "parts being sent", streaming, upload, waits=True),
     )  # fmt: skip
-    need = need_bytes(inputs, heaviest)
+    need = need_bytes(inputs + outputs, heaviest)
     return MergePlan(
         StagePlan(limit, need, stages),
         window,

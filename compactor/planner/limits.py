@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from compactor.config import CompactionSettings
-from compactor.memory_plan import MAX_INPUTS, heaviest_chunk_bytes, need_bytes
+from compactor.memory_plan import (
+    MAX_INPUTS,
+    heaviest_chunk_bytes,
+    need_bytes,
+    output_count,
+)
 from compactor.planner.tree import Run
 
 _MIB: Final = 1 << 20
@@ -49,7 +54,13 @@ class Limits:
             sum(run.column_bytes for run in runs),
             self.target_row_group_bytes,
         )
-        return need_bytes(sum(len(run.items) for run in runs), heaviest)
+        entries = [item.entry for run in runs for item in run.items]
+        outputs = output_count(
+            sum(entry.rows for entry in entries),
+            sum(entry.size_bytes for entry in entries),
+            self.target_fragment_bytes,
+        )
+        return need_bytes(len(entries) + outputs, heaviest)
 
     def refusal(self, runs: Iterable[Run]) -> str | None:
         """Why a merge of those can't be done within the memory limit; None if it can."""

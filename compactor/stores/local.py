@@ -22,7 +22,7 @@ from compactor.stores.base import ObjectInfo, UnfinishedUpload, UploadScope
 from compactor.stores.keys import HIDDEN_FOLDER, check_key, check_prefix
 from compactor.stores.local_files import explained, link_new, make_folder, rename_over, walk
 
-_WRITE_BUFFER_BYTES: Final = 1 << 20
+_WRITE_BUFFER_BYTES: Final = 64 << 10
 _ABSENT: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 """No object has the key: nothing there, a folder, or a file where a folder would have to be."""
 

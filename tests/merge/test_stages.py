@@ -90,9 +90,10 @@ def test_streaming_stages_do_not_grow_with_rows_and_materialized_ones_go_to_disk
     assert large.stages.need_bytes == small.stages.need_bytes
 
 
-def test_the_need_grows_with_inputs_and_heavy_chunks_and_with_nothing_else() -> None:
+def test_the_need_grows_with_inputs_outputs_and_heavy_chunks_and_with_nothing_else() -> None:
     need = plan_of().stages.need_bytes
-    assert plan_of(rows=1 << 40, stored_bytes=1 << 50, columns=10_000).stages.need_bytes == need
+    assert plan_of(rows=1 << 40, columns=10_000).stages.need_bytes == need
+    assert plan_of(stored_bytes=101 * 512 * MIB).stages.need_bytes == need + 100 * (96 << 10)
     assert plan_of(inputs=1_016).stages.need_bytes == need + 1_000 * (96 << 10)
     assert plan_of(peak_chunk_bytes=1 << 30).stages.need_bytes >= 4 << 30
 
