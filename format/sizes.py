@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,35 +13,41 @@ from format.nodes import binary_parts, dictionary_codes, fixed_width_bytes, vali
 from format.types import is_binary_like, list_parts
 
 I64 = npt.NDArray[np.int64]
+_LENGTH_BITS: Final = 32
 
 
 def cumulative_bytes(array: pa.Array) -> I64:
-    """Bytes of the first i rows of a storage array, for i in 0..rows; shape (rows + 1,).
+    """Bytes of the first i rows of a storage array, for i in 0..rows; shape (rows + 1,)."""
+    return cumulative_bits(array) // 8
+
+
+def cumulative_bits(array: pa.Array) -> I64:
+    """Bits of the first i rows of a storage array, for i in 0..rows; shape (rows + 1,).
 
     Counts values, 4 bytes a string or list for its length, nothing for validity. Dictionary-coded
-    arrays count as if decoded.
+    arrays count as if decoded. In bits, a row counts the same however the rows are sliced.
     """
     dtype, length = array.type, len(array)
     if pt.is_dictionary(dtype):
         return _running(_dictionary_sizes(array))
     if is_binary_like(dtype):
         offsets, _ = binary_parts(array)
-        return _with_lengths((offsets - offsets[0]).astype(np.int64))
+        return _with_lengths(8 * (offsets - offsets[0]).astype(np.int64))
     width = fixed_width_bytes(dtype)
     if width is not None:
-        return width * np.arange(length + 1, dtype=np.int64)
+        return 8 * width * np.arange(length + 1, dtype=np.int64)
     if pt.is_struct(dtype):
-        children = (cumulative_bytes(child) for child in array.flatten())
+        children = (cumulative_bits(child) for child in array.flatten())
         return sum(children, start=np.zeros(length + 1, dtype=np.int64))
     if pt.is_fixed_size_list(dtype):
         size = dtype.list_size
         items = array.values.slice(array.offset * size, length * size)
-        return cumulative_bytes(items)[:: size or 1][: length + 1]
+        return cumulative_bits(items)[:: size or 1][: length + 1]
     if pt.is_nested(dtype):
         counts, items = list_parts(array)
         stops = _running(counts)
-        return _with_lengths(cumulative_bytes(items)[stops])
-    return np.arange(length + 1, dtype=np.int64) // 8
+        return _with_lengths(cumulative_bits(items)[stops])
+    return np.arange(length + 1, dtype=np.int64)
 
 
 def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
@@ -54,21 +60,21 @@ def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
 
 
 def _dictionary_sizes(array: pa.Array) -> npt.NDArray[Any]:
-    by_code = np.diff(cumulative_bytes(array.dictionary))
+    by_code = np.diff(cumulative_bits(array.dictionary))
     codes = dictionary_codes(array)
     valid = valid_mask(array)
     if valid is None:
         present: npt.NDArray[Any] = by_code[codes]
         return present
     if not len(by_code):
-        return np.full(len(array), 4, dtype=np.int64)
+        return np.full(len(array), _LENGTH_BITS, dtype=np.int64)
     sizes: npt.NDArray[Any] = by_code[np.where(valid, codes, 0)]
-    sizes[~valid] = 4
+    sizes[~valid] = _LENGTH_BITS
     return sizes
 
 
 def _with_lengths(totals: I64) -> I64:
-    return totals + 4 * np.arange(len(totals), dtype=np.int64)
+    return totals + _LENGTH_BITS * np.arange(len(totals), dtype=np.int64)
 
 
 def _running(sizes: npt.NDArray[Any]) -> I64:

@@ -14,9 +14,8 @@ from compactor.flow.budget import MemoryBudget
 from compactor.memory_plan import OVERSHOOT_FACTOR
 from compactor.merge.merge_input import MergeInput
 from compactor.merge.row_order import GroupOrder
-from compactor.merge.splits import Pieces, Splits, coded_bytes
+from compactor.merge.splits import Pieces, Splits, coded_bytes, row_bits
 from format.arrays import concat_storage
-from format.sizes import cumulative_bytes
 
 I64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -52,9 +51,9 @@ class Gatherer:
             return pa.nulls(order.rows, dtype)
         pieces = self._take(dtype, order, has_rows)
         positions = _positions(order, has_rows)
-        if (sizes := pieces.sizes) is not None:
-            if order.rows > 1 and int(sizes.sum()) > self._most_bytes:
-                self._split(number, sizes, positions)
+        if (bits := pieces.row_bits) is not None:
+            if order.rows > 1 and int(bits.sum()) > 8 * self._most_bytes:
+                self._split(number, bits, positions)
             return None
         arrays = pieces.arrays
         size = sum(array.nbytes for array in arrays) if len(arrays) > 1 else 0
@@ -67,7 +66,7 @@ class Gatherer:
             and order.rows > 1
             and array.nbytes > self._most_bytes < coded_bytes(array)
         ):
-            self._split(number, np.diff(cumulative_bytes(array)), None)
+            self._split(number, row_bits(array), None)
             return None
         return array
 
@@ -85,11 +84,10 @@ class Gatherer:
                     source.settle()
         return pieces
 
-    def _split(self, number: int, sizes: I64, positions: pa.Array | None) -> None:
+    def _split(self, number: int, bits: I64, positions: pa.Array | None) -> None:
         if positions is not None:
-            sizes = pc.take(pa.array(sizes), positions).fill_null(0).to_numpy()
-        running = np.concatenate(([0], np.cumsum(sizes)))
-        self.splits.add(number, running, self._target_bytes)
+            bits = pc.take(pa.array(bits), positions).fill_null(0).to_numpy()
+        self.splits.add(number, bits, self._target_bytes)
 
 
 def _positions(order: GroupOrder, has_rows: Flags) -> pa.Array | None:

@@ -17,7 +17,7 @@ from pyarrow import types as pt
 from compactor.merge.row_groups import OutputGroup
 from format.arrays import without_unused
 from format.nodes import dictionary_codes, valid_mask
-from format.sizes import cumulative_bytes
+from format.sizes import cumulative_bits, cumulative_bytes
 
 I64 = npt.NDArray[np.int64]
 
@@ -32,15 +32,16 @@ class Splits:
         """Row groups that are divided."""
         return len(self._rows)
 
-    def add(self, group: int, running_bytes: I64, limit_bytes: int) -> None:
+    def add(self, group: int, row_bits: I64, limit_bytes: int) -> None:
         """Divides so that no part takes more than the limit, if it has more than one row.
 
-        running_bytes: of the column's first i rows of the row group, for i in 0..rows.
+        row_bits: what each row takes in one column, in output order; shape (rows,).
         """
-        start, rows = 0, len(running_bytes) - 1
+        running = np.concatenate(([0], np.cumsum(row_bits)))
+        start, rows = 0, len(row_bits)
         while True:
-            limit = running_bytes[start] + limit_bytes
-            stop = max(start + 1, int(np.searchsorted(running_bytes, limit, side="right")) - 1)
+            limit = running[start] + 8 * limit_bytes
+            stop = max(start + 1, int(np.searchsorted(running, limit, side="right")) - 1)
             if stop >= rows:
                 return
             self._rows.setdefault(group, set()).add(stop)
@@ -67,9 +68,9 @@ class Pieces:
         self.arrays: list[pa.Array] = []
         self._most_bytes = most_bytes
         self._only_weighs = only_weighs
-        self._sizes: list[I64] | None = None
+        self._bits: list[I64] | None = None
         self._has_values = self._has_codes = False
-        self._held_bytes = self._weighed_bytes = self._weighed = 0
+        self._held_bytes = self._weighed_bits = self._weighed = 0
 
     def add(self, piece: pa.Array) -> bool:
         """Whether it is held now."""
@@ -81,18 +82,18 @@ class Pieces:
             self._has_values |= piece.null_count < len(piece)
         self.arrays.append(piece)
         self._held_bytes += piece.nbytes
-        if self._sizes is None:
+        if self._bits is None:
             if not self._is_too_heavy():
                 return True
-            self._sizes = []
-        self._sizes.append(np.concatenate([_row_sizes(array) for array in self.arrays]))
+            self._bits = []
+        self._bits.append(np.concatenate([row_bits(array) for array in self.arrays]))
         self.arrays.clear()
         return False
 
     @property
-    def sizes(self) -> I64 | None:
-        """Bytes of each row, if the pieces are not held; shape (rows,)."""
-        return None if self._sizes is None else np.concatenate(self._sizes)
+    def row_bits(self) -> I64 | None:
+        """What each row takes, if the pieces are not held; shape (rows,)."""
+        return None if self._bits is None else np.concatenate(self._bits)
 
     @property
     def is_coded(self) -> bool:
@@ -109,9 +110,9 @@ class Pieces:
         if not self._has_codes and self._held_bytes <= self._most_bytes:
             return False
         for array in self.arrays[self._weighed :]:
-            self._weighed_bytes += int(_row_sizes(array).sum())
+            self._weighed_bits += int(row_bits(array).sum())
         self._weighed = len(self.arrays)
-        return self._weighed_bytes > self._most_bytes
+        return self._weighed_bits > 8 * self._most_bytes
 
 
 def coded_bytes(array: pa.Array) -> int:
@@ -122,6 +123,6 @@ def coded_bytes(array: pa.Array) -> int:
     return 4 * len(array) + int(values[used].sum())
 
 
-def _row_sizes(array: pa.Array) -> I64:
-    """Bytes of each row, as if it were not dictionary-coded; shape (rows,)."""
-    return np.diff(cumulative_bytes(array))
+def row_bits(array: pa.Array) -> I64:
+    """What each row takes, as if it were not dictionary-coded; shape (rows,)."""
+    return np.diff(cumulative_bits(array))

@@ -268,3 +268,32 @@ def test_a_row_of_a_column_that_its_input_lacks_is_null_wherever_it_lands() -> N
     names = expected.schema.names
     found = [{name: row.get(name) for name in names} for row in merged.rows()]
     assert found == expected.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("heavy", "light"),
+    [
+        (lambda n: [True, False, n % 2 == 0] * 1700, lambda n: [True] * (n % 5)),
+        (lambda n: {"a": [True] * 7, "b": [f"q{n}" * 300]}, lambda n: {"a": [False] * 3, "b": []}),
+        (lambda n: "h" * 1000 + str(n), lambda n: f"l{n}"),
+        (lambda n: "h" * 1000 + str(n % 7), lambda n: f"l{n % 3}"),
+    ],
+)
+def test_row_groups_are_divided_at_the_same_rows_however_rows_were_sliced(heavy, light) -> None:
+    parts = []
+    for part in heavy_parts(40):
+        is_heavy = [len(text) > 100 for text in part["text"].to_pylist()]
+        values = [heavy(n) if is_one else light(n) for n, is_one in enumerate(is_heavy)]
+        parts.append(pa.table({"k": part["k"], "v": values}))
+    options = WriterOptions(max_rows=2000, target_row_group_bytes=1 << 20)
+    fragments = [write_fragment(part, "k", options) for part in parts]
+
+    def merged() -> Merged:
+        return Merged(fragments, parts[0].schema, sort_schema("k"), max_rows=500,
+                      target_row_group_bytes=8000)  # fmt: skip
+
+    plain, result = run(merged())
+    for slice_bytes in (1, 50, 1000, 5000):
+        spilled, again = run_spilling(merged(), slice_bytes)
+        assert again.restarts == result.restarts
+        assert spilled == plain
