@@ -89,8 +89,12 @@ class MergePlan:
     """Of decoded rows, when they are read back from disk."""
     batch_rows: int
     """Keys ordered at a time, all inputs together."""
+    batch_bytes: int
+    """Of keys put in order at a time, as if none were dictionary-coded."""
     order_bytes: int
     """What that takes."""
+    reserve_bytes: int
+    """Of the limit, for what cannot be spilled: decoded rows must leave it."""
     upload_bytes: int
     """Parts being sent at a time, all outputs together."""
     keeps_inputs: bool
@@ -152,7 +156,7 @@ def plan_merge(
     slice_bytes = _clamp(share // inputs, _MIN_SLICE_BYTES, _MAX_SLICE_BYTES)
     order_row = 2 * (shape.key_row_bytes + ORDER_ROW_BYTES)
     batch = max(1, min(settings.batch_size, share // order_row))
-    order_bytes = order_row * min(batch, shape.rows)
+    order_bytes = min(share, order_row * min(batch, shape.rows) + share // 4)
     upload = _clamp(share, PART_BYTES, 4 * PART_BYTES)
     keeps_inputs = shape.may_overshoot and 0 < shape.stored_bytes <= settings.spool_limit_bytes
 
@@ -193,7 +197,8 @@ def plan_merge(
         stage("chunks", "decoded rows, a chunk or two for each sorted run", streaming,
               chunks, chunks, 3, waits=True),
         stage("order", "keys being put in order, a batch at a time", streaming,
-              order_bytes + inputs * order_row + heaviest),
+              order_bytes + inputs * order_row + share // 4
+              + 3 * (shape.sort_columns * max(target_row_group_bytes, shape.peak_chunk_bytes) + _MIB)),
         stage("row order", "the order of all rows, as runs", materialized, order, order, 0),
         stage("row hashes", "eight bytes a row, to show that none was lost", materialized,
               8 * shape.rows, 8 * shape.rows, 1),
@@ -213,7 +218,9 @@ def plan_merge(
         piece,
         slice_bytes,
         batch,
+        share // 4,
         order_bytes,
+        need - (inputs + outputs) * MIN_OPEN_BYTES,
         upload,
         keeps_inputs,
     )

@@ -19,14 +19,13 @@ from compactor.flow.disk import LocalDisk
 from compactor.flow.stage import Buffer, Stage, StagePlan
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import LoadedGroup, MergeWindow, merge_keys
+from compactor.merge.key_merge import LoadedGroup, MergeWindow, loaded_group, merge_keys
 from compactor.planner.tree import all_items, components
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.arrays import concat_storage
-from format.keys import key_at
 from format.reader import FragmentReader
 from format.types import storage_type, to_logical
 
@@ -100,7 +99,9 @@ def _merge_group(
             for entry in group
         ]
         budget.spill_by(CHUNKS, lambda _: sum(source.spill() for source in sources))
-        for window in merge_keys(sources, table.comparator(), table.sort, _BATCH_ROWS):
+        for window in merge_keys(
+            sources, table.comparator(), table.sort, _BATCH_ROWS, _MEMORY_BYTES // 8
+        ):
             yield _batch(sources, window, schema)
 
 
@@ -164,7 +165,7 @@ class _ScanInput:
             _typed(arrays[name], rows, dtype)
             for name, dtype in zip(self._sort_names, self._sort_types, strict=True)
         ]
-        loaded = LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1))
+        loaded = loaded_group(keys)
         self.keys.push(keys)
         return loaded
 

@@ -5,7 +5,6 @@ Every fault is a ValueError with the cause; the caller knows the place and adds 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -50,16 +49,15 @@ class _Cursor:
     """Walks nodes and buffers in step."""
 
     def __init__(self, nodes: list[tuple[Node, int]], raw: bytes) -> None:
-        self._nodes: Iterator[tuple[Node, int]] = iter(nodes)
+        self._nodes = nodes
+        self._next = 0
         self._raw = pa.py_buffer(raw)
         self._position = 0
 
     def node(self, length: int) -> tuple[Node, int]:
         """The next node and its number of children. Raises ValueError unless it has `length` values."""
-        try:
-            node, children = next(self._nodes)
-        except StopIteration:
-            raise ValueError("the encoding tree ends early") from None
+        node, children = self._peek()
+        self._next += 1
         if node.length != length:
             raise ValueError(f"{node.length} values where {length} belong")
         if length > max(MAX_UNBACKED_VALUES, 8 * self._raw.size):
@@ -68,13 +66,12 @@ class _Cursor:
 
     def peek_length(self) -> int:
         """The next node's length, for children whose length only they know."""
-        try:
-            node, children = next(self._nodes)
-        except StopIteration:
-            raise ValueError("the encoding tree ends early") from None
-        rest = self._nodes
-        self._nodes = _chain_one((node, children), rest)
-        return node.length
+        return self._peek()[0].length
+
+    def _peek(self) -> tuple[Node, int]:
+        if self._next == len(self._nodes):
+            raise ValueError("the encoding tree ends early")
+        return self._nodes[self._next]
 
     def buffer(self, size: int) -> pa.Buffer:
         if size < 0 or self._position + size > self._raw.size:
@@ -86,15 +83,8 @@ class _Cursor:
     def finish(self) -> None:
         if self._position != self._raw.size:
             raise ValueError("the payload is not filled exactly by its buffers")
-        if next(self._nodes, None) is not None:
+        if self._next < len(self._nodes):
             raise ValueError("the encoding tree has nodes left over")
-
-
-def _chain_one(
-    first: tuple[Node, int], rest: Iterator[tuple[Node, int]]
-) -> Iterator[tuple[Node, int]]:
-    yield first
-    yield from rest
 
 
 def _decode(

@@ -36,7 +36,7 @@ def duration_seconds(text: str) -> float:
 
 def size_bytes(text: str) -> int:
     """`512MiB`, `2GiB`, `1.5GB` or a number of bytes. A type of click's options."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]i?)?b?", text.strip(), re.IGNORECASE)
     if match is None:
         raise click.BadParameter(f"{text!r} is no size: write 512MiB, 2GiB or a number of bytes")
     unit = (match[2] or "").lower()

@@ -124,9 +124,9 @@ class MemoryBudget:
         finally:
             self.discharge(stage, size)
 
-    def has_room(self, size: int) -> bool:
-        """Whether so much would stay below the soft threshold."""
-        return self.used_bytes + size <= self.soft_bytes
+    def has_room(self, size: int, reserve: int = 0) -> bool:
+        """Whether so much would stay below the soft threshold, and leave the reserve below the limit."""
+        return self.used_bytes + size <= min(self.soft_bytes, self.limit_bytes - reserve)
 
     def _spill(self, excess: int) -> None:
         for stage in sorted(self._spillers, key=lambda name: (self._priorities[name] or 0, name)):

@@ -50,7 +50,11 @@ class DecodedRows:
     spilled later. Dictionary-coded columns stay dictionary-coded, so that encoders see the same.
     """
 
-    def __init__(self, budget: MemoryBudget, disk: LocalDisk, slice_bytes: int) -> None:
+    def __init__(
+        self, budget: MemoryBudget, disk: LocalDisk, slice_bytes: int, reserve_bytes: int = 0
+    ) -> None:
+        """reserve_bytes: of the limit, left to what cannot be spilled: rows that were taken can't be."""
+        self._reserve_bytes = reserve_bytes
         self._budget = budget
         self._disk = disk
         self._slice_bytes = slice_bytes
@@ -64,7 +68,7 @@ class DecodedRows:
         """Adds a row group; one array a column."""
         size = sum(array.nbytes for array in arrays)
         self.rows += len(arrays[0])
-        if size > self._slice_bytes and not self._budget.has_room(size):
+        if size > self._slice_bytes and not self._budget.has_room(size, self._reserve_bytes):
             self._parts.extend(self._to_disk(arrays, size))
             return
         self._budget.charge(STAGE, size)
@@ -152,13 +156,13 @@ class DecodedRows:
         part = self._parts[index]
         if isinstance(part, _OnDisk):
             arrays = _restore(self._disk.read(part.region), part)
-            self._disk.release(part.region)
             size = sum(array.nbytes for array in arrays)
             self._is_loading = True  # charging may spill, but not here: parts would change places
             try:
                 self._budget.charge(STAGE, size)
             finally:
                 self._is_loading = False
+            self._disk.release(part.region)
             self._parts[index] = part = _InMemory(arrays, size)
         return part
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.merge.decoded import DecodedRows
 from format.arrays import concat_storage
@@ -24,6 +25,7 @@ from format.errors import OrderError
 from format.keys import Bound, KeyComparator, key_at
 from format.ordering import first_disorder, order_words, same_as_previous, stable_order
 from format.schema import SortSchema
+from format.sizes import cumulative_bytes
 
 ComparableKey = tuple[Any, ...]
 I64 = npt.NDArray[np.int64]
@@ -36,6 +38,20 @@ class LoadedGroup:
     rows: int
     first_key: Bound
     last_key: Bound
+    heaviest_key_bytes: int
+    """Of the sort columns of one row, as if none were dictionary-coded."""
+
+
+def loaded_group(keys: Sequence[pa.Array]) -> LoadedGroup:
+    """Of a row group's sort columns."""
+    rows = len(keys[0])
+    heaviest = sum(_heaviest_value_bytes(array) for array in keys)
+    return LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1), heaviest)
+
+
+def _heaviest_value_bytes(array: pa.Array) -> int:
+    values = array.dictionary if pt.is_dictionary(array.type) else array
+    return int(np.diff(cumulative_bytes(values)).max(initial=0))
 
 
 class KeySource(Protocol):
@@ -75,13 +91,24 @@ class MergeWindow:
     def rows(self) -> int:
         return len(self.inputs)
 
+    @property
+    def nbytes(self) -> int:
+        """Of keys, inputs, flags and weights."""
+        size: int = sum(key.nbytes for key in self.keys) + 11 * self.rows
+        return size
+
 
 def merge_keys(
-    sources: Sequence[KeySource], compare: KeyComparator, sort: SortSchema, batch_rows: int
+    sources: Sequence[KeySource],
+    compare: KeyComparator,
+    sort: SortSchema,
+    batch_rows: int,
+    batch_bytes: int,
 ) -> Iterator[MergeWindow]:
     """Windows of all rows in sort order; equal keys by input, then by position.
 
-    batch_rows: of a window, at most; or a row an input, if that is more. It changes no row's place.
+    batch_rows, batch_bytes: of a window's keys, at most; or a row an input, if that is more. They change
+    no row's place.
     Raises `OrderError` for an input that is not sorted.
     """
     buffers = [_KeyBuffer(source, compare) for source in sources]
@@ -90,10 +117,9 @@ def merge_keys(
         buffers = [buffer for buffer in buffers if buffer.fill(1)]
         if not buffers:
             return
-        share = max(1, batch_rows // len(buffers))
-        for buffer in buffers:
-            buffer.fill(share)
-        taken = _take_up_to_frontier(buffers, share)
+        rows, size = batch_rows // len(buffers), batch_bytes // len(buffers)
+        shares = [buffer.fill_share(rows, size) for buffer in buffers]
+        taken = _take_up_to_frontier(buffers, shares)
         window = _order_window(taken, sort, {id(source): i for i, source in enumerate(sources)})
         for part in taken:
             part.source.keys.settle()
@@ -117,10 +143,10 @@ class _Taken:
         return len(self.row_bytes)
 
 
-def _take_up_to_frontier(buffers: Sequence[_KeyBuffer], share: int) -> list[_Taken]:
+def _take_up_to_frontier(buffers: Sequence[_KeyBuffer], shares: Sequence[int]) -> list[_Taken]:
     probes = [
         (buffer.key_at(share - 1), i)
-        for i, buffer in enumerate(buffers)
+        for i, (buffer, share) in enumerate(zip(buffers, shares, strict=True))
         if not buffer.is_exhausted or buffer.rows > share
     ]
     if not probes:
@@ -130,7 +156,7 @@ def _take_up_to_frontier(buffers: Sequence[_KeyBuffer], share: int) -> list[_Tak
     # later ones.
     counts = [
         share if i == owner else buffer.count_until(frontier, share, inclusive=i < owner)
-        for i, buffer in enumerate(buffers)
+        for i, (buffer, share) in enumerate(zip(buffers, shares, strict=True))
     ]
     return [b.take(count) for b, count in zip(buffers, counts, strict=True) if count]
 
@@ -161,14 +187,22 @@ def _order_window(
     return MergeWindow(columns, inputs, ~same_as_previous(words), row_bytes)
 
 
+@dataclass(slots=True)
+class _LoadedRows:
+    """Of one row group, not taken yet."""
+
+    rows: int
+    row_bytes: int
+    heaviest_key_bytes: int
+
+
 class _KeyBuffer:
     """Loaded and not yet merged keys of one input."""
 
     def __init__(self, source: KeySource, compare: KeyComparator) -> None:
         self._source = source
         self._compare = compare
-        self._groups: deque[tuple[int, int]] = deque()
-        """Rows not taken of each row group loaded, and what one of them weighs."""
+        self._groups: deque[_LoadedRows] = deque()
         self._last_key: ComparableKey = ()
         """Of the rows loaded."""
         self.is_exhausted = False
@@ -187,8 +221,30 @@ class _KeyBuffer:
             if self._last_key and self._compare.key(group.first_key) < self._last_key:
                 raise OrderError(f"{self._source.name}: its row groups are not sorted")
             self._last_key = self._compare.key(group.last_key)
-            self._groups.append((group.rows, self._source.row_bytes(group.rows)))
+            self._groups.append(
+                _LoadedRows(
+                    group.rows, self._source.row_bytes(group.rows), group.heaviest_key_bytes
+                )
+            )
         return self.rows > 0
+
+    def fill_share(self, most_rows: int, most_bytes: int) -> int:
+        """Rows to look ahead, loaded as far as there are any: by number, and by what keys may weigh."""
+        while True:
+            share = self._share(most_rows, most_bytes)
+            if self.is_exhausted or self.rows >= share:
+                return share
+            self.fill(self.rows + 1)
+
+    def _share(self, most_rows: int, most_bytes: int) -> int:
+        """By the row groups that are loaded."""
+        rows = 0
+        for group in self._groups:
+            fits = most_bytes // max(1, group.heaviest_key_bytes)
+            if rows + group.rows > min(fits, most_rows):
+                return max(1, rows, min(fits, most_rows))
+            rows += group.rows
+        return max(1, most_rows)
 
     def key_at(self, row: int) -> ComparableKey:
         """The key of one of the rows loaded."""
@@ -215,13 +271,14 @@ class _KeyBuffer:
         pieces = self._source.keys.take(rows)
         weights, counts = [], []
         while rows:
-            left, weight = self._groups.popleft()
-            count = min(rows, left)
-            weights.append(weight)
+            group = self._groups[0]
+            count = min(rows, group.rows)
+            weights.append(group.row_bytes)
             counts.append(count)
             rows -= count
-            if count < left:
-                self._groups.appendleft((left - count, weight))
+            group.rows -= count
+            if not group.rows:
+                self._groups.popleft()
         row_bytes = np.repeat(np.array(weights, dtype=np.int64), counts)
         return _Taken(self._source, pieces, row_bytes)
 

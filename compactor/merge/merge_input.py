@@ -11,9 +11,8 @@ from compactor.flow.budget import MemoryBudget
 from compactor.flow.fetch import ClosableSource
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.errors import InputMismatchError
-from compactor.merge.key_merge import LoadedGroup
+from compactor.merge.key_merge import LoadedGroup, loaded_group
 from format.blocks import Block
-from format.keys import key_at
 from format.layout import BlockHeader
 from format.schema import FragmentHeader, SortSchema
 from format.stream_reader import FragmentStream
@@ -100,8 +99,7 @@ class MergeInput:
         arrays = [
             self._decode(block, dtype) for block, dtype in zip(blocks, self._key_types, strict=True)
         ]
-        rows = len(arrays[0])
-        group = LoadedGroup(rows, key_at(arrays, 0), key_at(arrays, rows - 1))
+        group = loaded_group(arrays)
         self.keys.push(arrays)
         self._discharge_decode()
         return group

@@ -20,7 +20,6 @@ from compactor.flow.tape import PagedNumbers, Tape
 from compactor.flow.upload_memory import PARTS, BudgetedUploads
 from compactor.memory_plan import (
     GATHER_ROW_BYTES,
-    ORDER_ROW_BYTES,
     MergePlan,
 )
 from compactor.merge.contract import MergedFragment, MergeResult, MergeSettings
@@ -74,6 +73,7 @@ class MergePass:
         self._uploads = BudgetedUploads(budget, plan.upload_bytes)
         self._outputs: list[Output] = []
         self._schemas: list[pa.Schema] = []
+        self._waiting_bytes = 0
         self._began: tuple[float, float] | None = None
         """When the first keys were in order: by the clock, and of this thread's CPU."""
         budget.spill_by("row order", lambda _: self._order_tape.spill())
@@ -87,10 +87,14 @@ class MergePass:
         self._keeps_inputs = (
             plan.keeps_inputs and before is None and disk.free_bytes() > 2 * size_bytes
         )
-        self._sources = [
-            replay or self._fetch(fragment)
-            for fragment, replay in zip(inputs, replays, strict=True)
-        ]
+        self._sources: list[ClosableSource] = []
+        try:
+            for fragment, replay in zip(inputs, replays, strict=True):
+                self._sources.append(replay or self._fetch(fragment))
+        except BaseException:  # a thread that can't be started, of a thousand
+            for source in self._sources:
+                source.close()
+            raise
         self._inputs = [
             MergeInput(
                 fragment, source, budget, self._new_rows, settings.options.target_row_group_bytes
@@ -177,6 +181,7 @@ class MergePass:
             if isinstance(source, FetchedSource):
                 source.close(max(0.0, deadline - time.monotonic()))
             decoded.clear()
+        self._charge_waiting(0)
         self._order_tape.close()
         for output in self._outputs:
             output.row_numbers.close()
@@ -197,7 +202,9 @@ class MergePass:
         )
 
     def _new_rows(self) -> DecodedRows:
-        return DecodedRows(self._budget, self._disk, self._plan.slice_bytes)
+        return DecodedRows(
+            self._budget, self._disk, self._plan.slice_bytes, self._plan.reserve_bytes
+        )
 
     def _spill_row_hashes(self, _size: int) -> int:
         return sum(output.row_numbers.spill() for output in self._outputs)
@@ -229,25 +236,33 @@ class MergePass:
 
     def _merge_keys(self) -> None:
         windows = merge_keys(
-            self._inputs, self._compare, self._settings.sort, self._plan.batch_rows
+            self._inputs,
+            self._compare,
+            self._settings.sort,
+            self._plan.batch_rows,
+            self._plan.batch_bytes,
         )
         # Charged beforehand for all windows: a window takes most while it is made.
         with self._budget.holding(ORDER, self._plan.order_bytes):
-            for number, whole in enumerate(
-                cut_row_groups(self._charged(windows), self._cut_rule())
-            ):
+            groups = cut_row_groups(self._noted(windows), self._cut_rule(), self._charge_waiting)
+            for number, whole in enumerate(groups):
                 for group in self._splits.divide(number, whole):
                     if group.starts_fragment:
                         self._outputs.append(self._start_output())
                     self._write_key_group(self._outputs[-1], group)
 
-    def _charged(self, windows: Iterator[MergeWindow]) -> Iterator[MergeWindow]:
-        """While a window is in use, what it takes more than was expected is charged too."""
+    def _noted(self, windows: Iterator[MergeWindow]) -> Iterator[MergeWindow]:
         for window in windows:
             self._began = self._began or (time.perf_counter(), time.thread_time())
-            size = sum(key.nbytes for key in window.keys) + window.rows * ORDER_ROW_BYTES
-            with self._budget.holding(ORDER, max(0, 2 * size - self._plan.order_bytes)):
-                yield window
+            yield window
+
+    def _charge_waiting(self, size: int) -> None:
+        """What waits for its row group to be full."""
+        if size > self._waiting_bytes:
+            self._budget.charge(ORDER, size - self._waiting_bytes)
+        else:
+            self._budget.discharge(ORDER, self._waiting_bytes - size)
+        self._waiting_bytes = size
 
     def _cut_rule(self) -> CutRule:
         sizes = np.array([s.fragment.size_bytes for s in self._inputs], dtype=np.int64)

@@ -57,44 +57,70 @@ class CutRule:
     """Comparable key of a row; needed with `cut_keys`."""
 
 
-def cut_row_groups(windows: Iterator[MergeWindow], rule: CutRule) -> Iterator[OutputGroup]:
-    """Row groups as large as the rule allows, but for a fragment's last ones."""
-    return _Cutter(rule).run(windows)
+def cut_row_groups(
+    windows: Iterator[MergeWindow],
+    rule: CutRule,
+    on_waiting: Callable[[int], None] = lambda _size: None,
+) -> Iterator[OutputGroup]:
+    """Row groups as large as the rule allows, but for a fragment's last ones.
+
+    on_waiting: told the bytes of the windows that are kept, whenever that changes.
+    """
+    return _Cutter(rule, on_waiting).run(windows)
 
 
+_MANY_WINDOWS: Final = 64
+"""Small windows are put together when there are so many."""
 _MIN_CUT_SHARE: Final = 4
 """A fragment smaller than this part of its target goes on through a cut key: cuts make no small ones."""
 
 
 class _Cutter:
-    def __init__(self, rule: CutRule) -> None:
+    def __init__(self, rule: CutRule, on_waiting: Callable[[int], None]) -> None:
         self._rule = rule
+        self._on_waiting = on_waiting
         self._cut_keys = deque(rule.cut_keys)
         self._waiting: list[MergeWindow] = []
-        self._waiting_rows = 0
+        self._waiting_rows = self._waiting_bytes = 0
+        self._try_at_bytes = rule.group_bytes
         self._fragment_units = 0
         self._starts_fragment = True
 
     def run(self, windows: Iterator[MergeWindow]) -> Iterator[OutputGroup]:
         for window in windows:
-            self._waiting.append(window)
-            self._waiting_rows += window.rows
-            if self._waiting_rows >= self._rule.rows_per_group:
+            self._wait([*self._waiting, window])
+            if (
+                self._waiting_rows >= self._rule.rows_per_group
+                or self._waiting_bytes >= self._try_at_bytes
+            ):
                 yield from self._emit(final=False)
+                self._try_at_bytes = max(self._rule.group_bytes, 2 * self._waiting_bytes)
         yield from self._emit(final=True)
 
+    def _wait(self, windows: list[MergeWindow]) -> None:
+        if len(windows) >= _MANY_WINDOWS:
+            joined = _join(windows)
+            windows = [] if joined is None else [joined]
+        self._waiting = windows
+        self._waiting_rows = sum(window.rows for window in windows)
+        self._waiting_bytes = sum(window.nbytes for window in windows)
+        self._on_waiting(self._waiting_bytes)
+
     def _emit(self, *, final: bool) -> Iterator[OutputGroup]:
-        """Row groups whose end is in sight: at least `rows_per_group` rows are, or all."""
+        """Row groups whose end is in sight: by rows, by weight, or because no more rows come."""
         pending = _join(self._waiting)
-        while pending is not None and (final or pending.rows >= self._rule.rows_per_group):
+        while pending is not None:
+            by_size = self._rows_by_size(pending)
+            in_sight = pending.rows >= self._rule.rows_per_group or by_size < pending.rows
+            if not in_sight and not final:
+                break
             rows = self._rows_until_cut(pending)
             if rows == 0:
                 self._fragment_units, self._starts_fragment = 0, True
                 continue
-            group, pending = self._take(pending, min(rows, self._rows_by_size(pending)))
+            group, pending = self._take(pending, min(rows, by_size))
             yield group
-        self._waiting = [] if pending is None else [pending]
-        self._waiting_rows = 0 if pending is None else pending.rows
+        self._wait([] if pending is None else [pending])
 
     def _rows_until_cut(self, pending: MergeWindow) -> int:
         """Rows before the fragment has to end; all that are in sight if it has not to."""

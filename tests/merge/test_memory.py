@@ -201,7 +201,7 @@ def test_inputs_that_lie_about_their_chunks_end_in_a_clear_error_and_no_output()
     fragments = [write_fragment(table, "k", WriterOptions(100, 1 << 30)) for _ in range(2)]
     merged = Merged(fragments, table.schema, sort_schema("k"), memory_limit_bytes=1 << 30)
     low = replace(merged.plan.stages, limit_bytes=30 << 20, need_bytes=1)
-    merged.plan = replace(merged.plan, stages=low)
+    merged.plan = replace(merged.plan, stages=low, order_bytes=0)
     with pytest.raises(MemoryLimitError, match=r"stage decode needs \d+ MiB more"):
         merged.run()
     assert {output.state for output in merged.outputs} <= {"aborted"}

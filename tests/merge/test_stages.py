@@ -418,7 +418,9 @@ def test_wherever_memory_runs_out_the_error_says_so_and_all_is_given_back(
     fragments = [write_fragment(p, "k", WriterOptions(100, 1 << 20)) for p in parts]
     merged = Merged(fragments, parts[0].schema, sort_schema("k"), max_rows=100)
     low = replace(merged.plan.stages, limit_bytes=room, need_bytes=0)
-    merged.plan = replace(merged.plan, stages=low, window_bytes=1, piece_bytes=500, slice_bytes=500)
+    merged.plan = replace(
+        merged.plan, stages=low, window_bytes=1, piece_bytes=500, slice_bytes=500, order_bytes=0
+    )
     budgets: list[MemoryBudget] = []
     honest = MemoryBudget.__init__
 
