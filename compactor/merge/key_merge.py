@@ -93,9 +93,10 @@ class MergeWindow:
 
     @property
     def nbytes(self) -> int:
-        """Of keys, inputs, flags and weights."""
-        size: int = sum(key.nbytes for key in self.keys) + 11 * self.rows
-        return size
+        """Of keys, inputs, flags and weights, as if no key were dictionary-coded: put together with
+        others that are not, none is."""
+        keys: int = sum(max(key.nbytes, int(cumulative_bytes(key)[-1])) for key in self.keys)
+        return keys + 11 * self.rows
 
 
 def merge_keys(

@@ -44,19 +44,31 @@ def run_spilling(merged: Merged, slice_bytes: int = 1) -> tuple[list[bytes], Mer
     st.sampled_from([1, 3, 50, 1 << 20]),
     st.sampled_from([1, 100, 5000]),
     st.sampled_from([1, 2000, 1 << 30]),
+    st.sampled_from([1, 60, 500, 1 << 20]),
 )
 def test_spilling_everything_changes_no_byte(
-    case, rows_in: int, rows_out: int, batch_size: int, slice_bytes: int, fragment_bytes: int
+    case,
+    rows_in: int,
+    rows_out: int,
+    batch_size: int,
+    slice_bytes: int,
+    fragment_bytes: int,
+    group_bytes: int,
 ) -> None:
     tables, sort = case
     options = WriterOptions(max_rows=rows_in)
     fragments = [write_fragment(stable_sorted(t, sort), sort, options) for t in tables]
-    knobs = {"max_rows": rows_out, "target_fragment_bytes": fragment_bytes}
+    knobs = {
+        "max_rows": rows_out,
+        "target_fragment_bytes": fragment_bytes,
+        "target_row_group_bytes": group_bytes,
+    }
     plain, result = run(Merged(fragments, tables[0].schema, sort, **knobs))
     tight = Merged(fragments, tables[0].schema, sort, batch_size=batch_size, **knobs)
     spilled, spilled_result = run_spilling(tight, slice_bytes)
     assert spilled == plain
     assert sorted(tight.opened) == list(range(len(fragments)))
+    assert spilled_result.restarts == result.restarts
     if result.rows_in:
         assert spilled_result.spilled_bytes > result.spilled_bytes
 
@@ -297,3 +309,39 @@ def test_row_groups_are_divided_at_the_same_rows_however_rows_were_sliced(heavy,
         spilled, again = run_spilling(merged(), slice_bytes)
         assert again.restarts == result.restarts
         assert spilled == plain
+
+
+def test_keys_that_are_coded_in_one_input_and_plain_in_another_stay_within_the_plan() -> None:
+    """Put together they are plain: 20 keys of 2 KB, 4,000 times, are 8 MB."""
+    long = [f"{n:02d}" * 1000 for n in range(20)]
+    coded = pa.table({"k": sorted(long * 200), "n": range(4000)})
+    plain = pa.table({"k": sorted(f"{n:05d}" for n in range(400)), "n": range(400)})
+    fragments = [write_fragment(t, "k") for t in (coded, plain, coded)]
+    merged = Merged(fragments, coded.schema, sort_schema("k"), max_rows=65_536,
+                    target_row_group_bytes=1 << 20, memory_limit_bytes=32 << 20)  # fmt: skip
+    outputs, result = run(merged)
+    assert result.rows_out == 8_400
+    # 16 MB as plain strings, never all at a time.
+    assert result.peak_bytes < 12 << 20
+    assert outputs == run_spilling(merged_again(fragments, coded.schema))[0]
+
+
+def merged_again(fragments: list[bytes], schema: pa.Schema) -> Merged:
+    return Merged(fragments, schema, sort_schema("k"), max_rows=65_536,
+                  target_row_group_bytes=1 << 20, batch_size=97)  # fmt: skip
+
+
+def test_heavy_keys_wait_for_their_row_group_by_weight_not_by_number() -> None:
+    tables = [
+        pa.table({"k": [f"{n * 3 + i:06d}" + "k" * 20_000 for n in range(300)]}) for i in range(3)
+    ]
+    fragments = [write_fragment(t, "k", WriterOptions(65_536, 1 << 20)) for t in tables]
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=65_536,
+                    target_row_group_bytes=1 << 20)  # fmt: skip
+    _, result = run(merged)
+    assert result.rows_out == 900
+    assert result.stage_peak_bytes["order"] <= merged.plan.stages["order"].memory_bytes
+    tight = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=65_536,
+                   target_row_group_bytes=1 << 20, memory_limit_bytes=40 << 20)  # fmt: skip
+    _, result = run(tight)
+    assert result.stage_peak_bytes["order"] < 10 << 20
