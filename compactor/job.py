@@ -167,11 +167,9 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
     return Outcome(
         compaction.compaction_id,
         failure=message,
-        # A defect of ours says nothing about the inputs either.
         is_transient=isinstance(
             error, (StoreUnreachableError, UnknownOutcomeError, MemoryLimitError, LocalDiskError)
-        )
-        or not isinstance(error, (CompactorError, FormatError)),
+        ),
         culprit=culprits[0] if len(culprits) == 1 else None,
     )
 
