@@ -129,7 +129,7 @@ class _FragmentCheck:
                 for group in range(len(stream.row_group_rows)):
                     block = stream.next_chunk()
                     array = block.decode(dtype, keep_dictionary=True)
-                    self._numbers[group] += column_contributions(name, array)
+                    self._numbers[group] += column_contributions(name, array, stream.version)
                     self._nulls.setdefault(name, []).append(array.null_count)
             footer = stream.finish()
             self.bytes_read = stream.bytes_read
@@ -155,7 +155,7 @@ class _FragmentCheck:
             self._check_key_group(keys, len(self._numbers), blocks[0].offset)
             numbers = np.zeros(len(keys[0]), dtype=np.uint64)
             for column, array in zip(sort, keys, strict=True):
-                numbers += column_contributions(column.column, array)
+                numbers += column_contributions(column.column, array, stream.version)
                 self._nulls.setdefault(column.column, []).append(array.null_count)
             self._numbers.append(numbers)
             self.rows += len(numbers)

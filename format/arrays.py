@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.nodes import dictionary_codes, valid_mask
+from format.types import decoded
 
 
 def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
@@ -29,7 +30,35 @@ def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
     if all(array.dictionary.equals(first) or not len(array.dictionary) for array in arrays):
         indices = pa.concat_arrays([array.indices for array in arrays])
         return pa.DictionaryArray.from_arrays(indices, first, safe=False)
+    if pt.is_nested(first.type):  # Arrow unifies no such dictionaries
+        return pa.concat_arrays([_plain(array) for array in arrays])
     return pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
+
+
+def in_order_of_use(array: pa.Array) -> pa.Array:
+    """A dictionary-coded array over the values that are used, in the order of their first use.
+
+    So the result is the same whatever else the dictionary held, and in which order.
+    """
+    valid, codes = valid_mask(array), dictionary_codes(array)
+    rows, size = len(codes), len(array.dictionary)
+    if size == 0:
+        return array
+    present = codes if valid is None else codes[valid]
+    first = np.full(size, rows, dtype=np.int64)
+    first[present[::-1]] = np.arange(len(present) - 1, -1, -1)  # of equal codes, the last one stays
+    order = np.argsort(first, kind="stable")
+    used = order[: int(np.count_nonzero(first < rows))]
+    if len(used) == size and np.array_equal(used, np.arange(size)):
+        return array
+    new_code = np.zeros(size, dtype=np.int32)
+    new_code[used] = np.arange(len(used), dtype=np.int32)
+    new_codes = new_code[codes if valid is None else np.where(valid, codes, 0)]
+    return pa.DictionaryArray.from_arrays(
+        pa.array(new_codes, mask=None if valid is None else ~valid),
+        array.dictionary.take(pa.array(used)),
+        safe=False,
+    )
 
 
 def without_unused(array: pa.Array) -> pa.Array:
@@ -46,7 +75,7 @@ def without_unused(array: pa.Array) -> pa.Array:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pt.is_dictionary(array.type) else array
+    return decoded(array) if pt.is_dictionary(array.type) else array
 
 
 def _coded_nulls(length: int, dtype: pa.DataType) -> pa.Array:

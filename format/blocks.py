@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 import pyarrow as pa
+from pyarrow import types as pt
 
 from format import layout
+from format.arrays import in_order_of_use
 from format.compression import compress, decompress
 from format.decode import decode_array
 from format.encode import encode_array
@@ -95,9 +97,12 @@ class BlockReader:
         self.name = name
         self.offset = offset
 
-    def read_prologue(self) -> None:
-        """Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError`."""
-        layout.unpack_prologue(self._read_up_to(layout.PROLOGUE_BYTES), name=self.name)
+    def read_prologue(self) -> int:
+        """The format's version.
+
+        Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError`.
+        """
+        return layout.unpack_prologue(self._read_up_to(layout.PROLOGUE_BYTES), name=self.name)
 
     def read_block(self, column: str | None = None) -> Block:
         """The next block. Raises `CorruptFragmentError`, also where the source ends."""
@@ -196,9 +201,12 @@ class Chunk:
 
 def make_chunk(array: pa.Array, *, level: int) -> Chunk:
     """Encodes and compresses a storage array (possibly dictionary-coded). level: zstd's; 0 for none."""
+    is_coded = pt.is_dictionary(array.type)
+    if is_coded:
+        array = in_order_of_use(array)
     encoded = encode_array(array)
     codec, stored = compress(encoded.raw, level)
-    low, high = min_max(array)
+    low, high = min_max(array.dictionary if is_coded else array)
     return Chunk(
         encoded.meta,
         codec,

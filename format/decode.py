@@ -15,17 +15,20 @@ from pyarrow import types as pt
 
 from format.nodes import (
     INT_ENCODINGS,
+    MAX_EXACT,
+    MAX_EXPONENT,
     MAX_UNBACKED_VALUES,
     Encoding,
     Node,
     fixed_width_bytes,
     int_dtype,
     join_planes,
+    powers_of_ten,
     total,
     unpack_nodes,
     unsigned_dtype,
 )
-from format.types import is_binary_like, is_large_offsets, is_list_like
+from format.types import is_binary_like, is_large_offsets, is_list_like, may_stay_coded
 
 _MAX_OFFSET_32: Final = 2**31 - 1
 
@@ -35,8 +38,8 @@ def decode_array(
 ) -> pa.Array:
     """The storage array of type `dtype` behind a chunk.
 
-    keep_dictionary: dictionary-coded strings and binaries stay so (int32 codes over distinct values),
-    so that a merge can move codes instead of bytes.
+    keep_dictionary: dictionary-coded strings, binaries, lists and maps stay so (int32 codes over distinct
+    values), so that a merge can move codes instead of bytes.
     Raises ValueError on any inconsistency.
     """
     cursor = _Cursor(unpack_nodes(meta), raw)
@@ -103,6 +106,8 @@ def _decode(
         return _wrap_ints(_int_body(cursor, node), node, dtype, validity)
     if node.encoding is Encoding.PLAIN:
         return _decode_plain(cursor, node, dtype, validity)
+    if node.encoding is Encoding.DECIMAL and pt.is_float64(dtype):
+        return _decode_decimals(cursor, node, validity)
     if node.encoding is Encoding.VARLEN and is_binary_like(dtype):
         return _decode_varlen(cursor, node, dtype, validity)
     return _decode_nested(cursor, node, dtype, validity)
@@ -112,7 +117,7 @@ def _expected_children(encoding: Encoding, dtype: pa.DataType) -> int:
     match encoding:
         case Encoding.NULL | Encoding.PLAIN | Encoding.FOR:
             return 0
-        case Encoding.DELTA | Encoding.VARLEN | Encoding.FIXED_LIST:
+        case Encoding.DELTA | Encoding.VARLEN | Encoding.FIXED_LIST | Encoding.DECIMAL:
             return 1
         case Encoding.STRUCT:
             return int(dtype.num_fields) if pt.is_struct(dtype) else -1
@@ -220,6 +225,18 @@ def _decode_plain(
     return pa.Array.from_buffers(dtype, node.length, [validity, data], node.null_count)
 
 
+def _decode_decimals(cursor: _Cursor, node: Node, validity: pa.Buffer | None) -> pa.Array:
+    if not 0 <= node.param <= MAX_EXPONENT:
+        raise ValueError(f"a decimal exponent of {node.param}")
+    integers = _decode_ints(cursor, node.length)
+    if node.length and not -MAX_EXACT <= int(integers.min()) <= int(integers.max()) <= MAX_EXACT:
+        raise ValueError("a decimal of more digits than a double has")
+    values = integers / powers_of_ten(node.param)
+    return pa.Array.from_buffers(
+        pa.float64(), node.length, [validity, pa.py_buffer(values)], node.null_count
+    )
+
+
 def _decode_varlen(
     cursor: _Cursor, node: Node, dtype: pa.DataType, validity: pa.Buffer | None
 ) -> pa.Array:
@@ -253,7 +270,7 @@ def _decode_dictionary(
     indices = pa.Array.from_buffers(
         pa.int32(), node.length, [validity, pa.py_buffer(codes.astype(np.int32))], node.null_count
     )
-    if keep and is_binary_like(dtype):
+    if keep and may_stay_coded(dtype):
         return pa.DictionaryArray.from_arrays(indices, values, safe=False)
     return pc.take(values, indices, boundscheck=False)
 

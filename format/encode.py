@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format.compression import compress
+from format.hashing import value_hashes
 from format.nodes import (
+    MAX_EXACT,
     MAX_UNBACKED_VALUES,
     Encoding,
     Node,
@@ -28,16 +30,21 @@ from format.nodes import (
     join_buffers,
     pack_bits,
     pack_nodes,
+    powers_of_ten,
     split_planes,
     unsigned_dtype,
     valid_mask,
 )
-from format.types import is_binary_like, is_list_like, list_parts
+from format.types import decoded, is_binary_like, is_list_like, list_parts
 
 _SAMPLE_VALUES: Final = 2048
 _MIN_RUN: Final = 16
 """Average run length from which run lengths beat what zstd does with the repeats itself."""
 _MAX_SPLIT_WIDTH: Final = 16
+_MAX_DIGITS: Final = 9
+"""After the point, that are looked for."""
+_MAX_DECIMAL_WIDTH: Final = 4
+"""Bytes of an integer in place of a double's eight."""
 _DISTINCT_SHARE: Final = 3
 """A dictionary pays if there are at least this many values to each distinct one."""
 
@@ -52,7 +59,7 @@ class EncodedArray:
 
 
 def encode_array(array: pa.Array) -> EncodedArray:
-    """`array`: a storage array, possibly dictionary-coded at its top."""
+    """`array`: a storage array; or a dictionary-coded one with its values in order of use, and no others."""
     root = _encode(array)
     return EncodedArray(root.encoding, pack_nodes(root), join_buffers(root))
 
@@ -156,7 +163,9 @@ def _planes_pay(stored: npt.NDArray[Any], width: int) -> bool:
 def _encode_fixed_width(array: pa.Array) -> Node:
     integers = _int_patterns(array)
     if integers is None:
-        return _encode_by_sampled_dictionary(array) or _encode_plain(array)
+        return (
+            _encode_decimals(array) or _encode_by_sampled_dictionary(array) or _encode_plain(array)
+        )
     valid = valid_mask(array)
     if valid is None:
         node = encode_ints(integers)
@@ -200,6 +209,45 @@ def _encode_plain(array: pa.Array) -> Node:
     return _with_validity(Encoding.PLAIN, len(array), valid, [flat], param=width, split=split)
 
 
+def _encode_decimals(array: pa.Array) -> Node | None:
+    """Doubles that are decimals of few digits, as integers; None if any is not (the idea is ALP's)."""
+    if not pt.is_float64(array.type):
+        return None
+    valid = valid_mask(array)
+    values = fixed_width_view(array, np.float64)
+    if valid is not None:
+        values = np.where(valid, values, 0.0)
+    start = (len(values) - min(len(values), _SAMPLE_VALUES)) // 2
+    sample = values[start : start + _SAMPLE_VALUES]
+    for exponent in range(_MAX_DIGITS + 1):
+        if _decimal_integers(sample, exponent) is not None:
+            integers = _decimal_integers(values, exponent)
+            if integers is None:
+                continue
+            if _width_of(int(integers.max()) - int(integers.min())) > _MAX_DECIMAL_WIDTH:
+                return None
+            children = (encode_ints(integers),)
+            return _with_validity(
+                Encoding.DECIMAL, len(array), valid, [], param=exponent, children=children
+            )
+    return None
+
+
+def _decimal_integers(
+    values: npt.NDArray[np.float64], exponent: int
+) -> npt.NDArray[np.int64] | None:
+    """Integers whose quotients by that power of ten are exactly the values, to the bit; None if there are
+    none."""
+    with np.errstate(all="ignore"):
+        scaled = np.rint(values * powers_of_ten(exponent))
+        if not (np.abs(scaled) <= MAX_EXACT).all():  # false for NaN
+            return None
+    integers = scaled.astype(np.int64)
+    quotients = integers / powers_of_ten(exponent)
+    same = np.array_equal(quotients.view(np.uint64), np.ascontiguousarray(values).view(np.uint64))
+    return integers if same else None
+
+
 def _encode_bool(array: pa.Array) -> Node:
     valid = valid_mask(array)
     values = array.fill_null(False) if valid is not None else array
@@ -241,67 +289,75 @@ def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
     small_decimal = pt.is_decimal(array.type) and array.type.bit_width <= 64
     if present < 2 or small_decimal:  # Arrow cannot hash these decimals; FOR packs them anyway
         return None
-    sample = array.slice((len(array) - min(len(array), _SAMPLE_VALUES)) // 2, _SAMPLE_VALUES)
+    sample = _middle(array)
     distinct = len(sample.unique())
     if distinct * 2 > len(sample) and len(sample) < len(array):
         return None
     encoded = array.dictionary_encode()
     if len(encoded.dictionary) * _DISTINCT_SHARE > present:
         return None
-    return _encode_sorted_dictionary(encoded)
+    return _encode_coded(encoded)
+
+
+def _encode_lists_by_dictionary(array: pa.Array) -> Node | None:
+    """The same for lists and maps, which Arrow does not hash: by our own hash, then compared."""
+    present = len(array) - array.null_count
+    if present < 2:
+        return None
+    sample = _middle(array)
+    distinct = len(np.unique(value_hashes(sample)))
+    if distinct * 2 > len(sample) and len(sample) < len(array):
+        return None
+    valid = valid_mask(array)
+    hashes = pa.array(value_hashes(array), mask=None if valid is None else ~valid)
+    encoded = hashes.dictionary_encode()
+    if len(encoded.dictionary) * _DISTINCT_SHARE > present:
+        return None
+    codes = dictionary_codes(encoded)
+    rows = np.arange(len(array))
+    first = np.empty(len(encoded.dictionary), dtype=np.int64)
+    keep = slice(None) if valid is None else valid
+    first[codes[keep][::-1]] = rows[keep][::-1]
+    values = array.take(pa.array(first))
+    if not values.take(encoded.indices).equals(array):  # two values of one hash
+        return None
+    return _encode_coded(pa.DictionaryArray.from_arrays(encoded.indices, values, safe=False))
+
+
+def _middle(array: pa.Array) -> pa.Array:
+    return array.slice((len(array) - min(len(array), _SAMPLE_VALUES)) // 2, _SAMPLE_VALUES)
 
 
 def _encode_dictionary_array(array: pa.Array) -> Node:
-    if array.dictionary.null_count or len(array.dictionary.unique()) != len(array.dictionary):
-        return _encode(array.dictionary_decode())
-    used = (
-        np.bincount(dictionary_codes(array)[_present(array)], minlength=len(array.dictionary)) > 0
-    )
-    if int(np.count_nonzero(used)) * _DISTINCT_SHARE > len(array) - array.null_count:
-        values = array.dictionary_decode()
-        return (
-            _encode_varlen(values) if is_binary_like(values.type) else _encode_fixed_width(values)
-        )
-    return _encode_sorted_dictionary(array, used)
+    present = len(array) - array.null_count
+    if not _is_distinct(array.dictionary) or len(array.dictionary) * _DISTINCT_SHARE > present:
+        values = decoded(array)
+        is_fixed = fixed_width_bytes(values.type) is not None
+        return _encode_fixed_width(values) if is_fixed else _encode_undivided(values)
+    return _encode_coded(array)
 
 
-def _present(array: pa.Array) -> npt.NDArray[np.bool_] | slice:
-    valid = valid_mask(array)
-    return slice(None) if valid is None else valid
+def _is_distinct(values: pa.Array) -> bool:
+    """False also where two hashes happen to agree, which costs a dictionary and nothing else."""
+    return values.null_count == 0 and len(np.unique(value_hashes(values))) == len(values)
 
 
-def _encode_sorted_dictionary(array: pa.Array, used: npt.NDArray[np.bool_] | None = None) -> Node:
-    """`array`: dictionary-coded, its dictionary distinct and without nulls; only `used` values stay."""
-    values = array.dictionary
-    kept = np.arange(len(values)) if used is None else np.flatnonzero(used)
-    values = values.take(pa.array(kept))
-    order = _sort_values(values)
-    new_code = np.zeros(len(array.dictionary), dtype=np.int32)
-    new_code[kept[order]] = np.arange(len(order), dtype=np.int32)
-    valid = valid_mask(array)
-    codes = dictionary_codes(array)
-    codes = new_code[codes if valid is None else np.where(valid, codes, 0)]
+def _encode_coded(array: pa.Array) -> Node:
+    """A DICTIONARY node of a dictionary-coded array whose values are distinct and all in use."""
+    valid, codes = valid_mask(array), dictionary_codes(array)
     if valid is not None:
-        codes[~valid] = 0
-    sorted_values = values.take(pa.array(order))
-    entries = (
-        _encode_varlen(sorted_values)
-        if is_binary_like(values.type)
-        else _encode_plain(sorted_values)
-    )
-    children = (encode_ints(codes), entries)
+        codes = np.where(valid, codes, 0)
+    children = (encode_ints(codes), _encode_undivided(array.dictionary))
     return _with_validity(Encoding.DICTIONARY, len(array), valid, [], children=children)
 
 
-def _sort_values(values: pa.Array) -> npt.NDArray[np.int64]:
-    if pt.is_fixed_size_binary(values.type):
-        values = values.cast(pa.binary())
-    if pt.is_float16(values.type):
-        values = values.cast(pa.float32())
-    if pt.is_interval(values.type):
-        return np.arange(len(values))
-    order: npt.NDArray[np.int64] = pc.sort_indices(values).to_numpy().astype(np.int64)
-    return order
+def _encode_undivided(values: pa.Array) -> Node:
+    """Without a dictionary."""
+    if is_binary_like(values.type):
+        return _encode_varlen(values)
+    if is_list_like(values.type) or pt.is_map(values.type):
+        return _encode_lists(values)
+    return _encode_plain(values)
 
 
 # --- strings and nested ---------------------------------------------------------------------
@@ -328,9 +384,7 @@ def _encode_varlen(array: pa.Array) -> Node:
 def _encode_nested(array: pa.Array) -> Node:
     dtype, length, valid = array.type, len(array), valid_mask(array)
     if is_list_like(dtype) or pt.is_map(dtype):
-        counts, items = list_parts(array)
-        children: tuple[Node, ...] = (encode_ints(counts), _encode(items))
-        return _with_validity(Encoding.LIST, length, valid, [], children=children)
+        return _encode_lists_by_dictionary(array) or _encode_lists(array)
     if pt.is_fixed_size_list(dtype):
         items = array.values.slice(array.offset * dtype.list_size, length * dtype.list_size)
         return _with_validity(Encoding.FIXED_LIST, length, valid, [], children=(_encode(items),))
@@ -339,3 +393,9 @@ def _encode_nested(array: pa.Array) -> Node:
         children = tuple(_encode(child) for child in array.flatten())
         return _with_validity(Encoding.STRUCT, length, valid, [], children=children)
     raise AssertionError(f"not a storage type: {dtype}")
+
+
+def _encode_lists(array: pa.Array) -> Node:
+    counts, items = list_parts(array)
+    children = (encode_ints(counts), _encode(items))
+    return _with_validity(Encoding.LIST, len(array), valid_mask(array), [], children=children)

@@ -2,7 +2,9 @@
 
 `column_contributions` of every column, added up, make one number a row; `fold_rows` mixes and sums
 them. Addition commutes, so columns may come in any order, and so may rows. The hash of byte strings is
-a multilinear one (Dietzfelbinger; Lemire & Kaser, "Strongly universal string hashing is fast").
+a multilinear one (Dietzfelbinger; Lemire & Kaser, "Strongly universal string hashing is fast"): since
+version 2 of five words spread over the string, in version 1 of all its words. The row hash is there to
+notice rows lost, doubled or mixed up; that no byte changed is what the chunks' checksums are for.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import pyarrow as pa
 import xxhash
 from pyarrow import types as pt
 
+from format.layout import VERSION
 from format.nodes import (
     binary_parts,
     dictionary_codes,
@@ -32,6 +35,8 @@ _LENGTH_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 _POSITION_FACTOR: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 _SHIFT: Final = np.uint64(32)
 _CANONICAL_NAN: Final = np.uint64(0x7FF8000000000000)
+_SPOTS: Final = 5
+"""Words of a string that count since version 2: all of it up to 40 bytes."""
 _LONG_BYTES: Final = 1024
 _BLOCK_BYTES: Final = 16 << 20
 _MASK: Final = (1 << 64) - 1
@@ -48,12 +53,26 @@ def mix(values: U64) -> U64:
 
 
 _WORD_KEYS: Final = mix(np.arange(1, _LONG_BYTES // 8 + 2, dtype=np.uint64)) | np.uint64(1)
+_SPOT_SUM: Final = _WORD_KEYS[:_SPOTS].sum(dtype=np.uint64)
 _TAIL_MASKS: Final = np.array([(1 << (8 * n)) - 1 for n in range(8)], dtype=np.uint64)
 
 
-def column_contributions(name: str, array: pa.Array) -> U64:
-    """What column `name` adds to each row's number: u64 of shape (rows,). Nulls add 0."""
-    return _contributions(name, array)
+def column_contributions(name: str, array: pa.Array, version: int = VERSION) -> U64:
+    """What column `name` adds to each row's number: u64 of shape (rows,). Nulls add 0.
+
+    version: of the format, whose rule it is.
+    """
+    return _contributions(name, array, version)
+
+
+def value_hashes(array: pa.Array) -> U64:
+    """h(value) of each; anything in null places."""
+    return _hash_values(array, VERSION)
+
+
+def contributions_by_code(name: str, hashes: U64) -> U64:
+    """What values of these hashes add to a row's number in column `name`."""
+    return mix(hashes ^ _seed(name))
 
 
 def fold_rows(row_numbers: U64) -> int:
@@ -74,22 +93,25 @@ def hash_batch(columns: dict[str, pa.Array], rows: int) -> int:
     return fold_rows(numbers)
 
 
-def _contributions(name: str, array: pa.Array) -> U64:
+def _seed(name: str) -> np.uint64:
+    return np.uint64(xxhash.xxh3_64_intdigest(name.encode()))
+
+
+def _contributions(name: str, array: pa.Array, version: int) -> U64:
     if array.null_count == len(array):
         return np.zeros(len(array), dtype=np.uint64)
-    seed = np.uint64(xxhash.xxh3_64_intdigest(name.encode()))
     if pt.is_dictionary(array.type):
-        return _dictionary_contributions(array, seed)
-    out = mix(_hash_values(array) ^ seed)
+        return _dictionary_contributions(array, _seed(name), version)
+    out = mix(_hash_values(array, version) ^ _seed(name))
     valid = valid_mask(array)
     if valid is not None:
         out[~valid] = 0
     return out
 
 
-def _dictionary_contributions(array: pa.Array, seed: np.uint64) -> U64:
+def _dictionary_contributions(array: pa.Array, seed: np.uint64, version: int) -> U64:
     codes = dictionary_codes(array)
-    by_code = mix(_hash_values(array.dictionary) ^ seed)
+    by_code = mix(_hash_values(array.dictionary, version) ^ seed)
     valid = valid_mask(array)
     if valid is None:
         present: U64 = by_code[codes]
@@ -99,7 +121,7 @@ def _dictionary_contributions(array: pa.Array, seed: np.uint64) -> U64:
     return out
 
 
-def _hash_values(array: pa.Array) -> U64:
+def _hash_values(array: pa.Array, version: int) -> U64:
     """h(value) for each; anything in null places."""
     dtype = array.type
     if pt.is_null(dtype):
@@ -108,7 +130,7 @@ def _hash_values(array: pa.Array) -> U64:
         bits = array.fill_null(False).to_numpy(zero_copy_only=False)
         return mix(bits.astype(np.uint64))
     if is_binary_like(dtype):
-        return _hash_bytes(*binary_parts(array))
+        return _hash_strings(*binary_parts(array), version)
     if pt.is_decimal(dtype):
         return _hash_decimals(array)
     if (integer := int_dtype(dtype)) is not None:
@@ -117,8 +139,8 @@ def _hash_values(array: pa.Array) -> U64:
         return _hash_floats(array)
     width = fixed_width_bytes(dtype)
     if width is not None:
-        return _hash_fixed_bytes(array, width)
-    return _hash_nested(array)
+        return _hash_fixed_bytes(array, width, version)
+    return _hash_nested(array, version)
 
 
 def _hash_floats(array: pa.Array) -> U64:
@@ -145,10 +167,49 @@ def _hash_decimals(array: pa.Array) -> U64:
     return out
 
 
-def _hash_fixed_bytes(array: pa.Array, width: int) -> U64:
+def _hash_fixed_bytes(array: pa.Array, width: int, version: int) -> U64:
     offsets = (np.arange(len(array) + 1, dtype=np.int64) + array.offset) * width
     data = array.buffers()[1]
-    return _hash_bytes(offsets, memoryview(b"") if data is None else memoryview(data))
+    return _hash_strings(offsets, memoryview(b"") if data is None else memoryview(data), version)
+
+
+def _hash_strings(offsets: npt.NDArray[Any], data: memoryview, version: int) -> U64:
+    return _hash_bytes(offsets, data) if version == 1 else _hash_spots(offsets, data)
+
+
+def _hash_spots(offsets: npt.NDArray[Any], data: memoryview) -> U64:
+    starts = offsets[:-1].astype(np.int64)
+    lengths = np.diff(offsets).astype(np.int64)
+    if len(data) < 8:
+        data = memoryview(bytes(data) + bytes(8))
+    words = np.ndarray((len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
+    hashes = lengths.astype(np.uint64) * _LENGTH_FACTOR
+    spread = lengths - 8  # from the first word to the last
+    short = np.flatnonzero(spread < 0)
+    if len(short):
+        # One word, loaded so that it ends within the data, without what lies around the value.
+        at = np.minimum(starts[short], len(words) - 1)
+        excess = np.minimum((starts[short] - at) * 8, 56).astype(np.uint64)
+        word = (words[at] >> excess) & _TAIL_MASKS[lengths[short]]
+        hashes[short] += word * _SPOT_SUM
+    if len(short) < len(starts):
+        long = slice(None) if not len(short) else np.flatnonzero(spread >= 0)
+        starts, spread = starts[long], spread[long]
+        hashes[long] += _spot_sums(words, starts, spread)
+    return mix(hashes)
+
+
+def _spot_sums(words: U64, starts: npt.NDArray[np.int64], spread: npt.NDArray[np.int64]) -> U64:
+    totals = words[starts]
+    totals *= _WORD_KEYS[0]
+    for spot in range(1, _SPOTS):
+        at = spread * spot
+        at >>= 2
+        at += starts
+        loaded = words[at]
+        loaded *= _WORD_KEYS[spot]
+        totals += loaded
+    return totals
 
 
 def _hash_bytes(offsets: npt.NDArray[Any], data: memoryview) -> U64:
@@ -216,27 +277,27 @@ def _add_words(
     sums[order] += totals
 
 
-def _hash_nested(array: pa.Array) -> U64:
+def _hash_nested(array: pa.Array, version: int) -> U64:
     dtype = array.type
     if pt.is_struct(dtype):
         out = np.ones(len(array), dtype=np.uint64)
         for field, child in zip(dtype.fields, array.flatten(), strict=True):
-            out += _contributions(field.name, child)
+            out += _contributions(field.name, child, version)
         return mix(out)
     if pt.is_fixed_size_list(dtype):
         size = dtype.list_size
         items = array.values.slice(array.offset * size, len(array) * size)
-        return _hash_lists(np.full(len(array), size, dtype=np.int64), items)
+        return _hash_lists(np.full(len(array), size, dtype=np.int64), items, version)
     counts, items = list_parts(array)
     if pt.is_map(dtype):
         items = pa.StructArray.from_arrays(items.flatten(), names=["key", "value"])
-    return _hash_lists(counts, items)
+    return _hash_lists(counts, items, version)
 
 
-def _hash_lists(counts: npt.NDArray[np.int64], items: pa.Array) -> U64:
+def _hash_lists(counts: npt.NDArray[np.int64], items: pa.Array, version: int) -> U64:
     stops = np.cumsum(counts)
     starts = stops - counts
-    hashes = _hash_values(items) if len(items) else np.zeros(0, dtype=np.uint64)
+    hashes = _hash_values(items, version) if len(items) else np.zeros(0, dtype=np.uint64)
     valid = valid_mask(items)
     if valid is not None:
         hashes[~valid] = 0

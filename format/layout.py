@@ -11,7 +11,8 @@ import xxhash
 
 from format.errors import CorruptFragmentError, NotAFragmentError, UnsupportedVersionError
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Of what is written. Version 1 is still read."""
 MAGIC: Final = b"\x89LSMF\r\n\x1a"
 TRAILER_MAGIC: Final = b"LSMF"
 
@@ -86,9 +87,9 @@ def unpack_prologue(data: bytes, *, name: str) -> int:
         raise NotAFragmentError(f"{name}: not a fragment: it does not begin with the magic bytes")
     if checksum != checksum32(data[:12]) or reserved != 0:
         raise CorruptFragmentError("the prologue is damaged", name=name, offset=0)
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         raise UnsupportedVersionError(
-            f"{name}: fragment version {version}; this reader knows {VERSION}: upgrade it"
+            f"{name}: fragment version {version}; this reader knows 1 to {VERSION}: upgrade it"
         )
     return int(version)
 

@@ -37,6 +37,7 @@ class Encoding(IntEnum):
     LIST = 7
     FIXED_LIST = 8
     STRUCT = 9
+    DECIMAL = 10
 
 
 MAX_UNBACKED_VALUES: Final = 1 << 27
@@ -170,6 +171,18 @@ def dictionary_codes(array: pa.Array) -> npt.NDArray[Any]:
     dtype = int_dtype(array.indices.type)
     assert dtype is not None
     return fixed_width_view(array.indices, dtype)
+
+
+MAX_EXACT: Final = 1 << 53
+"""Up to here doubles hold every integer, so that a quotient by a power of ten is rounded once."""
+
+
+def powers_of_ten(exponent: int) -> float:
+    """10 to a power of 0..`MAX_EXPONENT`, exactly."""
+    return float(10**exponent)
+
+
+MAX_EXPONENT: Final = 15
 
 
 def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:

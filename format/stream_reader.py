@@ -36,7 +36,8 @@ class FragmentStream:
     ) -> None:
         """before_payload: see `BlockReader`."""
         self._reader = BlockReader(source, name, before_payload=before_payload)
-        self._reader.read_prologue()
+        self.version = self._reader.read_prologue()
+        """Of the format, as the fragment was written."""
         block = self._reader.read_block()
         if block.header.kind is not Kind.HEADER:
             raise block.fault("the fragment does not begin with its header")

@@ -283,6 +283,11 @@ def is_binary_like(dtype: pa.DataType) -> bool:
     )  # fmt: skip
 
 
+def may_stay_coded(dtype: pa.DataType) -> bool:
+    """Whether dictionary-coded values of the type are worth moving as codes: those of varying length."""
+    return is_binary_like(dtype) or is_list_like(dtype) or bool(pt.is_map(dtype))
+
+
 def is_large_offsets(dtype: pa.DataType) -> bool:
     return bool(pt.is_large_string(dtype) or pt.is_large_binary(dtype) or pt.is_large_list(dtype))
 
@@ -303,7 +308,7 @@ def _decoded_storage(array: pa.Array) -> pa.Array:
     if isinstance(dtype, pa.BaseExtensionType):
         return _decoded_storage(array.storage)
     if pt.is_dictionary(dtype):
-        return _decoded_storage(array.dictionary_decode())
+        return _decoded_storage(decoded(array))
     if pt.is_string_view(dtype) or pt.is_binary_view(dtype):
         return array.cast(storage_type(dtype))
     if pt.is_struct(dtype):
@@ -328,7 +333,7 @@ def to_logical(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if array.type == dtype:
         return array
     if pt.is_dictionary(array.type) and not pt.is_dictionary(dtype):
-        return to_logical(array.dictionary_decode(), dtype)
+        return to_logical(decoded(array), dtype)
     if isinstance(dtype, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(dtype, to_logical(array, dtype.storage_type))
     if pt.is_dictionary(dtype):
@@ -365,6 +370,11 @@ def _to_dictionary(array: pa.Array, dtype: pa.DataType) -> pa.Array:
             f"{dtype.index_type}: use a wider index type"
         ) from error
     return pa.DictionaryArray.from_arrays(indices, values, ordered=dtype.ordered)
+
+
+def decoded(array: pa.Array) -> pa.Array:
+    """A dictionary-coded array as its values; Arrow's own cast knows no nested ones."""
+    return pc.take(array.dictionary, array.indices, boundscheck=False)
 
 
 def null_mask(array: pa.Array) -> pa.Array | None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from compactor.flow.budget import MemoryBudget
 from compactor.memory_plan import OVERSHOOT_FACTOR
+from compactor.merge.codebook import Codebook
 from compactor.merge.merge_input import MergeInput
 from compactor.merge.row_order import GroupOrder
 from compactor.merge.splits import Pieces, Splits, coded_bytes, row_bits
@@ -37,30 +38,34 @@ class Gatherer:
 
     def gather(
         self,
-        dtype: pa.DataType,
+        book: Codebook,
         order: GroupOrder,
         present: Flags,
         number: int,
-    ) -> pa.Array | None:
-        """The row group's values; None if it is too heavy, or was only to be measured: `splits` knows.
+    ) -> tuple[pa.Array, pa.Array | None] | None:
+        """The row group's values, and their codes if they are the book's.
 
+        None if it is too heavy, or was only to be measured: `splits` knows.
         present: which inputs have the column. number: of the row group in output order.
         """
         has_rows = present[order.inputs]
         if not has_rows.any():
-            return pa.nulls(order.rows, dtype)
-        pieces = self._take(dtype, order, has_rows)
+            return pa.nulls(order.rows, book.values.type), None
+        pieces = self._take(book, order, has_rows)
         positions = _positions(order, has_rows)
         if (bits := pieces.row_bits) is not None:
             if order.rows > 1 and int(bits.sum()) > 8 * self._most_bytes:
                 self._split(number, bits, positions)
             return None
-        arrays = pieces.arrays
+        arrays = pieces.alike()
         size = sum(array.nbytes for array in arrays) if len(arrays) > 1 else 0
         with self._budget.holding("gather", size):
             array = concat_storage(arrays)
             if positions is not None:
                 array = pc.take(array, positions, boundscheck=False)
+        codes = None
+        if pieces.has_book_codes:
+            codes, array = array, book.coded(array)
         if (
             pieces.is_coded
             and order.rows > 1
@@ -68,16 +73,16 @@ class Gatherer:
         ):
             self._split(number, row_bits(array), None)
             return None
-        return array
+        return array, codes
 
-    def _take(self, dtype: pa.DataType, order: GroupOrder, has_rows: Flags) -> Pieces:
+    def _take(self, book: Codebook, order: GroupOrder, has_rows: Flags) -> Pieces:
         """The rows of those inputs that have the column, end to end."""
         most = self._most_bytes if order.rows > 1 else sys.maxsize
-        pieces = Pieces(most, only_weighs=bool(self.splits))
+        pieces = Pieces(book, most, only_weighs=bool(self.splits))
         for index, count in zip(order.inputs[has_rows], order.counts[has_rows], strict=True):
             source, left = self._inputs[index], int(count)
             while left:
-                piece = source.take_piece(dtype, left)
+                piece = source.take_piece(book, left)
                 left -= len(piece)
                 if not pieces.add(piece):
                     del piece

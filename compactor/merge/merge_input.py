@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.fetch import ClosableSource
+from compactor.merge.codebook import Codebook
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.errors import InputMismatchError
 from compactor.merge.key_merge import LoadedGroup, loaded_group
@@ -115,12 +117,17 @@ class MergeInput:
         by_group = -(-self._target_row_group_bytes // group_rows)
         return max(fragment.mean_row_bytes, min(fragment.peak_row_bytes, by_group))
 
-    def take_piece(self, dtype: pa.DataType, most: int) -> pa.Array:
-        """Some of the next values of the current column, at most so many; `settle` when done with them."""
+    def take_piece(self, book: Codebook, most: int) -> pa.Array:
+        """Some of the next values of the current column, at most so many; `settle` when done with them.
+
+        As values, as codes of the book, or dictionary-coded if they did not fit in.
+        """
         if not self._rows.rows:
             block = self.stream.next_chunk()
-            array = self._decode(block, dtype)
+            array = self._decode(block, book.values.type)
             del block
+            if pt.is_dictionary(array.type):
+                array = book.adopt(array)
             self._rows.push([array])
             del array
             self._discharge_decode()

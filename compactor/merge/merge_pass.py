@@ -16,12 +16,13 @@ from compactor.errors import CompactorError
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.flow.fetch import ClosableSource, FetchedSource, FetchSettings
-from compactor.flow.tape import PagedNumbers, Tape
+from compactor.flow.tape import Tape
 from compactor.flow.upload_memory import PARTS, BudgetedUploads
 from compactor.memory_plan import (
     GATHER_ROW_BYTES,
     MergePlan,
 )
+from compactor.merge.codebook import Codebook
 from compactor.merge.contract import MergedFragment, MergeResult, MergeSettings
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
@@ -31,16 +32,20 @@ from compactor.merge.key_merge import MergeWindow, merge_keys
 from compactor.merge.merge_input import InputFragment, MergeInput
 from compactor.merge.outputs import OpenOutput, Output
 from compactor.merge.row_groups import SIZE_UNITS, CutRule, OutputGroup, cut_row_groups
+from compactor.merge.row_numbers import STAGE as ROW_HASHES
+from compactor.merge.row_numbers import RowNumbers
 from compactor.merge.row_order import GroupOrder, RowOrder
 from compactor.merge.splits import Splits
 from format.blocks import Chunk, make_chunk
 from format.emitter import FragmentEmitter
-from format.hashing import column_contributions, combine, fold_rows
+from format.hashing import combine
 from format.keys import KeyComparator, key_at, lower_bound, upper_bound
 from format.schema import FragmentHeader
 from format.types import storage_type
 
 ORDER = "order"
+_BOOK_BYTES: Final = 1 << 20
+"""Of a column's distinct values, while they are moved as codes."""
 _CLOSE_SECONDS: Final = 5.0
 """How long all connections together may take to end; one that hangs is left to itself."""
 I64 = npt.NDArray[np.int64]
@@ -77,7 +82,7 @@ class MergePass:
         self._began: tuple[float, float] | None = None
         """When the first keys were in order: by the clock, and of this thread's CPU."""
         budget.spill_by("row order", lambda _: self._order_tape.spill())
-        budget.spill_by("row hashes", self._spill_row_hashes)
+        budget.spill_by(ROW_HASHES, self._spill_row_hashes)
         budget.spill_by("footer", lambda _: sum(o.shelf.spill() for o in self._outputs))
         budget.spill_by(CHUNKS, self._spill_chunks)
         budget.spill_by(PARTS, self._spill_parts)
@@ -140,7 +145,7 @@ class MergePass:
         ends = [source.finish() for source in self._inputs]
         if self.splits:
             return None
-        row_hashes = [self._row_hashes(output) for output in self._outputs]
+        row_hashes = [output.row_numbers.hashes() for output in self._outputs]
         self._check(ends, row_hashes)
         outputs = [
             self._complete(output, hashes)
@@ -299,8 +304,9 @@ class MergePass:
             tuple(source.fragment.source_id for source in self._inputs),
         )
         shelf = Tape(self._budget, "footer", self._disk)
-        numbers = PagedNumbers(self._budget, "row hashes", self._disk)
+        versions = [source.stream.version for source in self._inputs]
         try:
+            numbers = RowNumbers(self._budget, self._disk, versions)
             return Output(FragmentEmitter(sink, header, shelf), sink, numbers, shelf)
         except BaseException:
             sink.abort()
@@ -315,10 +321,7 @@ class MergePass:
                 lower_bound(key_at(group.keys, 0), schema, sort),
                 upper_bound(key_at(group.keys, group.rows - 1), schema, sort),
             )
-        numbers = np.zeros(group.rows, dtype=np.uint64)
-        for column, array in zip(sort, group.keys, strict=True):
-            numbers += column_contributions(column.column, array)
-        output.row_numbers.append(numbers)
+        output.row_numbers.append([column.column for column in sort], group.keys)
         self._order.append(group.origins)
 
     # --- columns ---
@@ -349,19 +352,21 @@ class MergePass:
 
     def _merge_column(self, name: str, present: npt.NDArray[np.bool_]) -> None:
         dtype = storage_type(self._settings.schema.field(name).type)
+        most_bytes = min(_BOOK_BYTES, self._settings.options.target_row_group_bytes)
+        book = Codebook(name, dtype, most_bytes)
         orders = self._order.groups()
         number = 0
         for output in self._outputs:
             if not self.splits:
                 output.emitter.begin_column(name)
             for page in range(len(output.row_numbers)):
-                self._merge_chunk(name, dtype, next(orders), present, output, page, number)
+                self._merge_chunk(name, book, next(orders), present, output, page, number)
                 number += 1
 
     def _merge_chunk(
         self,
         name: str,
-        dtype: pa.DataType,
+        book: Codebook,
         order: GroupOrder,
         present: npt.NDArray[np.bool_],
         output: Output,
@@ -372,9 +377,10 @@ class MergePass:
         sources = [self._inputs[i] for i in order.inputs[present[order.inputs]]]
         size = 0
         try:
-            array = self._gatherer.gather(dtype, order, present, number)
-            if array is None or self.splits:
+            gathered = self._gatherer.gather(book, order, present, number)
+            if gathered is None or self.splits:
                 return
+            array, codes = gathered
             in_work = 2 * array.nbytes + GATHER_ROW_BYTES * len(array)
             self._budget.charge("gather", in_work)
             size = in_work
@@ -382,9 +388,8 @@ class MergePass:
                 source.settle()
             sources = []
             if array.null_count < len(array):
-                numbers = output.row_numbers.get(page)
-                numbers += column_contributions(name, array)
-                output.row_numbers.put(page, numbers)
+                known = None if codes is None else book.contributions(codes)
+                output.row_numbers.add(page, name, array, known)
             with self._budget.holding("encode", 2 * array.nbytes):
                 output.emitter.chunk(self._encode(array))
         finally:
@@ -397,21 +402,31 @@ class MergePass:
 
     # --- checks ---
 
-    def _row_hashes(self, output: Output) -> list[int]:
-        numbers = output.row_numbers
-        return [fold_rows(numbers.get(page)) for page in range(len(numbers))]
-
     def _check(self, ends: Sequence[tuple[int, int]], row_hashes: Sequence[Sequence[int]]) -> None:
         rows_in = sum(rows for rows, _ in ends)
         rows_out = sum(output.emitter.rows for output in self._outputs)
         hash_in = combine(*(row_hash for _, row_hash in ends))
-        hash_out = combine(*(value for hashes in row_hashes for value in hashes))
+        if any(output.row_numbers.has_old for output in self._outputs):
+            hash_out = self._comparable_hash()
+        else:
+            hash_out = combine(*(value for hashes in row_hashes for value in hashes))
         if (rows_in, hash_in) != (rows_out, hash_out):
             raise MergeCheckError(
                 f"the merge of {len(ends)} fragments took {rows_in} rows of hash {hash_in:016x} "
                 f"and gave {rows_out} rows of hash {hash_out:016x}; its outputs were dropped, the "
                 "inputs are untouched"
             )
+
+    def _comparable_hash(self) -> int:
+        """By the rules that the inputs' hashes were made by."""
+        orders = self._order.groups()
+        return combine(
+            *(
+                output.row_numbers.comparable_hash(page, next(orders).origins())
+                for output in self._outputs
+                for page in range(len(output.row_numbers))
+            )
+        )
 
     def _complete(self, output: Output, row_hashes: Sequence[int]) -> MergedFragment:
         with self._budget.holding("encode", 2 * output.shelf.size_bytes):

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from compactor.flow.disk import LocalDisk
-from compactor.flow.tape import PagedNumbers, Tape
+from compactor.flow.tape import Tape
 from compactor.flow.upload_memory import UploadMemory
+from compactor.merge.row_numbers import RowNumbers
 from format.blocks import ByteSink
 from format.emitter import FragmentEmitter
 
@@ -35,6 +36,5 @@ class Output:
 
     emitter: FragmentEmitter
     sink: OutputSink
-    row_numbers: PagedNumbers
-    """A page a row group: the sums behind the row hash so far."""
+    row_numbers: RowNumbers
     shelf: Tape

@@ -53,6 +53,12 @@ class GroupOrder:
                 lengths = np.diff(np.append(starts, self.rows))
                 return np.repeat(positions - starts, lengths) + np.arange(self.rows)
 
+    def origins(self) -> npt.NDArray[np.intp]:
+        """The input of each output row; shape (rows,)."""
+        as_they_lie = np.repeat(self.inputs.astype(np.intp), self.counts)
+        positions = self.positions()
+        return as_they_lie if positions is None else as_they_lie[positions]
+
 
 class RowOrder:
     """Row groups in output order, on a tape; positions as runs where that is smaller."""

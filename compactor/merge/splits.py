@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.merge.codebook import Codebook, code_nulls, is_codes
 from compactor.merge.row_groups import OutputGroup
 from format.arrays import without_unused
 from format.nodes import dictionary_codes, valid_mask
@@ -63,32 +64,45 @@ class Splits:
 class Pieces:
     """Rows of one column on their way into a row group: held, or only weighed where they are too heavy."""
 
-    def __init__(self, most_bytes: int, *, only_weighs: bool) -> None:
+    def __init__(self, book: Codebook, most_bytes: int, *, only_weighs: bool) -> None:
         """most_bytes: of all pieces together, as they will be when put together."""
         self.arrays: list[pa.Array] = []
+        self._book = book
         self._most_bytes = most_bytes
         self._only_weighs = only_weighs
         self._bits: list[I64] | None = None
-        self._has_values = self._has_codes = False
+        self._has_values = self._has_own = self._has_book = False
         self._held_bytes = self._weighed_bits = self._weighed = 0
 
     def add(self, piece: pa.Array) -> bool:
         """Whether it is held now."""
         if pt.is_dictionary(piece.type):
-            self._has_codes = True
+            self._has_own = True
             if len(piece.dictionary) > len(piece):
                 piece = without_unused(piece)
+        elif is_codes(piece, self._book.values.type):
+            self._has_book = True
         else:
-            self._has_values |= piece.null_count < len(piece)
+            self._has_values = self._has_values or piece.null_count < len(piece)
         self.arrays.append(piece)
         self._held_bytes += piece.nbytes
         if self._bits is None:
             if not self._is_too_heavy():
                 return True
             self._bits = []
-        self._bits.append(np.concatenate([row_bits(array) for array in self.arrays]))
+        self._bits.append(np.concatenate([self._row_bits(array) for array in self.arrays]))
         self.arrays.clear()
         return False
+
+    def alike(self) -> list[pa.Array]:
+        """What is held, in a form that can be put end to end: all codes of the book, or none."""
+        if not self._has_book:
+            return self.arrays
+        dtype = self._book.values.type
+        if self.has_book_codes:
+            return [a if is_codes(a, dtype) else code_nulls(len(a)) for a in self.arrays]
+        as_values = self._book.decoded if self._has_values else self._book.coded
+        return [as_values(a) if is_codes(a, dtype) else a for a in self.arrays]
 
     @property
     def row_bits(self) -> I64 | None:
@@ -96,9 +110,19 @@ class Pieces:
         return None if self._bits is None else np.concatenate(self._bits)
 
     @property
+    def has_book_codes(self) -> bool:
+        """Whether all are codes of the book, or null."""
+        return self._has_book and not self._has_values and not self._has_own
+
+    @property
     def is_coded(self) -> bool:
-        """Whether they make a dictionary-coded array, see `concat_storage`."""
-        return self._has_codes and not self._has_values
+        """Whether they make a dictionary-coded array."""
+        return (self._has_own or self._has_book) and not self._has_values
+
+    def _row_bits(self, array: pa.Array) -> I64:
+        return row_bits(
+            self._book.coded(array) if is_codes(array, self._book.values.type) else array
+        )
 
     def _is_too_heavy(self) -> bool:
         """Whatever is still to come. Dictionary-coded pieces are as heavy as the values that they use, and
@@ -107,10 +131,10 @@ class Pieces:
             return False
         if self._only_weighs:
             return True
-        if not self._has_codes and self._held_bytes <= self._most_bytes:
+        if not (self._has_own or self._has_book) and self._held_bytes <= self._most_bytes:
             return False
         for array in self.arrays[self._weighed :]:
-            self._weighed_bits += int(row_bits(array).sum())
+            self._weighed_bits += int(self._row_bits(array).sum())
         self._weighed = len(self.arrays)
         return self._weighed_bits > 8 * self._most_bytes
 

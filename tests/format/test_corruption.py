@@ -95,7 +95,7 @@ def test_other_files_are_not_fragments(data: bytes) -> None:
 
 
 def test_a_newer_version_is_refused_with_advice() -> None:
-    head = struct.pack("<8sHH", layout.MAGIC, 2, 0)
+    head = struct.pack("<8sHH", layout.MAGIC, layout.VERSION + 1, 0)
     newer = head + layout.checksum32(head).to_bytes(4, "little") + FRAGMENT[16:]
     with pytest.raises(UnsupportedVersionError, match="upgrade"):
         read_stream(newer)

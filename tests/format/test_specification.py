@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from format.reader import FragmentReader
-from format.types import storage_type, to_storage
+from format.types import decoded, storage_type, to_storage
 from format.writer import WriterOptions
 from tests.support.fragments import BytesSource, read_random, rows_of, write_fragment
 from tests.support.samples import SAMPLES, sample_array
@@ -22,7 +22,7 @@ def spec_values(array: pa.Array) -> list[Any]:
     """Values in the second reader's terms: integers for temporal types, bytes for the odd ones."""
     array = to_storage(array)
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array = decoded(array)
     return [spec_value(scalar) for scalar in array]
 
 

@@ -298,9 +298,10 @@ def test_rows_lost_on_the_way_are_noticed_before_anything_is_complete(monkeypatc
     honest = Gatherer.gather
 
     def swapping(self, *arguments):
-        array = honest(self, *arguments)
-        assert array is not None
-        return array.take(pa.array([1, 0, *range(2, len(array))]))
+        gathered = honest(self, *arguments)
+        assert gathered is not None
+        array, _ = gathered
+        return array.take(pa.array([1, 0, *range(2, len(array))])), None
 
     monkeypatch.setattr(Gatherer, "gather", swapping)
     with pytest.raises(MergeCheckError, match="the inputs are untouched"):

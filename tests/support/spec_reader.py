@@ -51,7 +51,9 @@ class Fragment:
 
     def __init__(self, data: bytes) -> None:
         assert data[:8] == b"\x89LSMF\r\n\x1a"
-        assert struct.unpack("<HHI", data[8:16]) == (1, 0, xxh3(data[:12]) & 0xFFFFFFFF)
+        self.version, reserved, check = struct.unpack("<HHI", data[8:16])
+        assert self.version in (1, 2)
+        assert (reserved, check) == (0, xxh3(data[:12]) & 0xFFFFFFFF)
         header = Block(data, 16)
         assert header.kind == "H"
         self.header = json.loads(header.raw)
@@ -93,7 +95,10 @@ class Fragment:
             number = 0
             for name, values in self.columns.items():
                 if values[row] is not None:
-                    number += mix(hash_value(values[row], self.types[name]) ^ xxh3(name.encode()))
+                    number += mix(
+                        hash_value(values[row], self.types[name], self.version)
+                        ^ xxh3(name.encode())
+                    )
             total += mix(number & MASK)
         return total & MASK
 
@@ -182,6 +187,9 @@ def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
     if encoding == 5:
         codes, entries = integers(cursor), node_values(cursor, dtype)
         values = [entries[code] if ok else None for code, ok in zip(codes, valid, strict=True)]
+    elif encoding == 10:
+        assert (kind, 0 <= param <= 15) == ("float64", True)
+        values = [value / 10.0**param for value in integers(cursor)]
     elif encoding in (2, 3, 4):
         values = [
             from_pattern(v, dtype) for v in int_body(cursor, encoding, flags, width, length, param)
@@ -257,7 +265,16 @@ def mix(x: int) -> int:
     return x ^ x >> 32
 
 
-def hash_value(value: Any, dtype: dict[str, Any]) -> int:
+def hash_spots(data: bytes) -> int:
+    spread = max(0, len(data) - 8)
+    total = len(data) * 0x9E3779B97F4A7C15
+    for j in range(5):
+        at = spread * j // 4
+        total += int.from_bytes(data[at : at + 8], "little") * (mix(j + 1) | 1)
+    return mix(total & MASK)
+
+
+def hash_value(value: Any, dtype: dict[str, Any], version: int) -> int:
     kind = dtype["kind"]
     if value is None:
         return 0
@@ -272,14 +289,15 @@ def hash_value(value: Any, dtype: dict[str, Any]) -> int:
         )
         total = len(value) * 0x9E3779B97F4A7C15
         for j, element in enumerate(value):
-            total += mix((hash_value(element, item) + (j + 1) * 0xC2B2AE3D27D4EB4F) & MASK)
+            total += mix((hash_value(element, item, version) + (j + 1) * 0xC2B2AE3D27D4EB4F) & MASK)
         return mix(total & MASK)
     if kind == "struct":
         total = 1
         for field, element in zip(dtype["fields"], value, strict=True):
             if element is not None:
                 total += mix(
-                    hash_value(element, storage(field["type"])) ^ xxh3(field["name"].encode())
+                    hash_value(element, storage(field["type"]), version)
+                    ^ xxh3(field["name"].encode())
                 )
         return mix(total & MASK)
     if isinstance(value, float):
@@ -297,6 +315,8 @@ def hash_value(value: Any, dtype: dict[str, Any]) -> int:
         return x
     if isinstance(value, str | bytes):
         data = value.encode() if isinstance(value, str) else value
+        if version == 2:
+            return hash_spots(data)
         if len(data) > 1024:
             return xxh3(data)
         total = len(data) * 0x9E3779B97F4A7C15

@@ -1,0 +1,78 @@
+"""The sums behind the row hash: a number a row, to which every column adds (SPEC section 7).
+
+Outputs are hashed by the rule of the version they are written in. Rows that come from fragments of an
+earlier version are hashed by its rule as well, since that is what the inputs' hashes can be compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.flow.budget import MemoryBudget
+from compactor.flow.disk import LocalDisk
+from compactor.flow.tape import PagedNumbers
+from format.hashing import U64, column_contributions, fold_rows
+from format.layout import VERSION
+
+STAGE = "row hashes"
+
+
+class RowNumbers:
+    """Of one output: a page a row group."""
+
+    def __init__(self, budget: MemoryBudget, disk: LocalDisk, versions: Sequence[int]) -> None:
+        """versions: of the inputs, in their order."""
+        self._is_old = np.array([version < VERSION for version in versions], dtype=np.bool_)
+        self._now = PagedNumbers(budget, STAGE, disk)
+        # Version 1 is the only other rule.
+        self._before = PagedNumbers(budget, STAGE, disk) if self._is_old.any() else None
+
+    def __len__(self) -> int:
+        return len(self._now)
+
+    def append(self, names: Sequence[str], keys: Sequence[pa.Array]) -> None:
+        """A row group by its sort columns."""
+        for numbers, version in self._rules():
+            sums = np.zeros(len(keys[0]), dtype=np.uint64)
+            for name, array in zip(names, keys, strict=True):
+                sums += column_contributions(name, array, version)
+            numbers.append(sums)
+
+    def add(self, page: int, name: str, array: pa.Array, contributions: U64 | None = None) -> None:
+        """Another column. contributions: by the rule of today, if they are known already."""
+        for numbers, version in self._rules():
+            sums = numbers.get(page)
+            known = contributions if version == VERSION else None
+            sums += column_contributions(name, array, version) if known is None else known
+            numbers.put(page, sums)
+
+    def hashes(self) -> list[int]:
+        """Of the row groups, by the rule of today."""
+        return [fold_rows(self._now.get(page)) for page in range(len(self._now))]
+
+    def comparable_hash(self, page: int, origins: npt.NDArray[np.intp]) -> int:
+        """Of a row group, each row by the rule of its input. origins: inputs of the rows; shape (rows,)."""
+        if self._before is None:
+            return fold_rows(self._now.get(page))
+        is_old = self._is_old[origins]
+        return fold_rows(np.where(is_old, self._before.get(page), self._now.get(page)))
+
+    @property
+    def has_old(self) -> bool:
+        return self._before is not None
+
+    def spill(self) -> int:
+        return sum(numbers.spill() for numbers, _ in self._rules())
+
+    def close(self) -> None:
+        for numbers, _ in self._rules():
+            numbers.close()
+
+    def _rules(self) -> Iterator[tuple[PagedNumbers, int]]:
+        yield self._now, VERSION
+        if self._before is not None:
+            yield self._before, 1
