@@ -41,14 +41,15 @@ def in_order_of_use(array: pa.Array) -> pa.Array:
     So the result is the same whatever else the dictionary held, and in which order.
     """
     valid, codes = valid_mask(array), dictionary_codes(array)
-    rows, size = len(codes), len(array.dictionary)
+    size = len(array.dictionary)
     if size == 0:
         return array
     present = codes if valid is None else codes[valid]
-    first = np.full(size, rows, dtype=np.int64)
-    first[present[::-1]] = np.arange(len(present) - 1, -1, -1)  # of equal codes, the last one stays
-    order = np.argsort(first, kind="stable")
-    used = order[: int(np.count_nonzero(first < rows))]
+    first = np.full(size, -1, dtype=np.int32)
+    first[present[::-1]] = np.arange(len(present) - 1, -1, -1, dtype=np.int32)  # the last one stays
+    is_first = np.zeros(len(present), dtype=np.bool_)
+    is_first[first[first >= 0]] = True
+    used = present[is_first]
     if len(used) == size and np.array_equal(used, np.arange(size)):
         return array
     new_code = np.zeros(size, dtype=np.int32)

@@ -199,12 +199,16 @@ class Chunk:
         )
 
 
-def make_chunk(array: pa.Array, *, level: int) -> Chunk:
-    """Encodes and compresses a storage array (possibly dictionary-coded). level: zstd's; 0 for none."""
+def make_chunk(array: pa.Array, *, level: int, is_decided: bool = False) -> Chunk:
+    """Encodes and compresses a storage array (possibly dictionary-coded). level: zstd's; 0 for none.
+
+    is_decided: whether it went through `format.encode.by_dictionary`, or its dictionary's values are known to
+    differ from each other.
+    """
     is_coded = pt.is_dictionary(array.type)
     if is_coded:
         array = in_order_of_use(array)
-    encoded = encode_array(array)
+    encoded = encode_array(array, is_decided=is_decided)
     codec, stored = compress(encoded.raw, level)
     low, high = min_max(array.dictionary if is_coded else array)
     return Chunk(

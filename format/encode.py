@@ -35,7 +35,7 @@ from format.nodes import (
     unsigned_dtype,
     valid_mask,
 )
-from format.types import decoded, is_binary_like, is_list_like, list_parts
+from format.types import decoded, is_binary_like, is_list_like, list_parts, may_stay_coded
 
 _SAMPLE_VALUES: Final = 2048
 _MIN_RUN: Final = 16
@@ -47,6 +47,8 @@ _MAX_DECIMAL_WIDTH: Final = 4
 """Bytes of an integer in place of a double's eight."""
 _DISTINCT_SHARE: Final = 3
 """A dictionary pays if there are at least this many values to each distinct one."""
+_DISTINCT_LISTS_SHARE: Final = 2
+"""The same for lists, which take more room and more work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +60,24 @@ class EncodedArray:
     raw: bytes
 
 
-def encode_array(array: pa.Array) -> EncodedArray:
-    """`array`: a storage array; or a dictionary-coded one with its values in order of use, and no others."""
-    root = _encode(array)
+def encode_array(array: pa.Array, *, is_decided: bool = False) -> EncodedArray:
+    """`array`: a storage array; or a dictionary-coded one with its values in order of use, and no others.
+
+    is_decided: see `make_chunk`.
+    """
+    root = _encode(array, is_decided=is_decided)
     return EncodedArray(root.encoding, pack_nodes(root), join_buffers(root))
 
 
-def _encode(array: pa.Array) -> Node:
+def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
     length = len(array)
     if array.null_count == length:
         return Node(Encoding.NULL, length, length)
     dtype = array.type
     if pt.is_dictionary(dtype):
-        return _encode_dictionary_array(array)
+        return _encode_dictionary_array(array, is_distinct=is_decided)
+    if is_decided and may_stay_coded(dtype):
+        return _encode_undivided(array)
     if is_binary_like(dtype):
         return _encode_by_sampled_dictionary(array) or _encode_varlen(array)
     if pt.is_boolean(dtype):
@@ -283,36 +290,49 @@ def _with_validity(
 # --- dictionaries ---------------------------------------------------------------------------
 
 
+def by_dictionary(array: pa.Array) -> pa.Array:
+    """The array dictionary-coded if its values repeat enough, values in order of use; else as it is.
+
+    For strings, binaries, lists and maps; of other types `encode_array` decides by itself.
+    """
+    if may_stay_coded(array.type):
+        return _by_sampled_dictionary(array) or array
+    return array
+
+
 def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
-    """A DICTIONARY node if values repeat enough, else None. Samples before it hashes everything."""
-    present = len(array) - array.null_count
-    small_decimal = pt.is_decimal(array.type) and array.type.bit_width <= 64
-    if present < 2 or small_decimal:  # Arrow cannot hash these decimals; FOR packs them anyway
-        return None
-    sample = _middle(array)
-    distinct = len(sample.unique())
-    if distinct * 2 > len(sample) and len(sample) < len(array):
-        return None
-    encoded = array.dictionary_encode()
-    if len(encoded.dictionary) * _DISTINCT_SHARE > present:
-        return None
-    return _encode_coded(encoded)
+    coded = _by_sampled_dictionary(array)
+    return None if coded is None else _encode_coded(coded)
 
 
-def _encode_lists_by_dictionary(array: pa.Array) -> Node | None:
-    """The same for lists and maps, which Arrow does not hash: by our own hash, then compared."""
+def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
+    """Dictionary-coded if values repeat enough, else None. Samples before it hashes everything."""
     present = len(array) - array.null_count
     if present < 2:
         return None
+    is_list = pt.is_nested(array.type)
+    share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
     sample = _middle(array)
     distinct = len(np.unique(value_hashes(sample)))
-    if distinct * 2 > len(sample) and len(sample) < len(array):
+    if distinct * (share + 1) > len(sample) * share and len(sample) < len(array):
         return None
+    coded = _coded_lists(array) if is_list else _coded_values(array)
+    if coded is None or len(coded.dictionary) * share > present:
+        return None
+    return coded
+
+
+def _coded_values(array: pa.Array) -> pa.Array | None:
+    if pt.is_decimal(array.type) and array.type.bit_width <= 64:
+        return None  # Arrow cannot hash these decimals; FOR packs them anyway
+    return array.dictionary_encode()
+
+
+def _coded_lists(array: pa.Array) -> pa.Array | None:
+    """Lists and maps, which Arrow does not hash: by our own hash, then compared."""
     valid = valid_mask(array)
     hashes = pa.array(value_hashes(array), mask=None if valid is None else ~valid)
     encoded = hashes.dictionary_encode()
-    if len(encoded.dictionary) * _DISTINCT_SHARE > present:
-        return None
     codes = dictionary_codes(encoded)
     rows = np.arange(len(array))
     first = np.empty(len(encoded.dictionary), dtype=np.int64)
@@ -321,16 +341,18 @@ def _encode_lists_by_dictionary(array: pa.Array) -> Node | None:
     values = array.take(pa.array(first))
     if not values.take(encoded.indices).equals(array):  # two values of one hash
         return None
-    return _encode_coded(pa.DictionaryArray.from_arrays(encoded.indices, values, safe=False))
+    return pa.DictionaryArray.from_arrays(encoded.indices, values, safe=False)
 
 
 def _middle(array: pa.Array) -> pa.Array:
     return array.slice((len(array) - min(len(array), _SAMPLE_VALUES)) // 2, _SAMPLE_VALUES)
 
 
-def _encode_dictionary_array(array: pa.Array) -> Node:
+def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
     present = len(array) - array.null_count
-    if not _is_distinct(array.dictionary) or len(array.dictionary) * _DISTINCT_SHARE > present:
+    is_distinct = is_distinct or _is_distinct(array.dictionary)
+    share = _DISTINCT_LISTS_SHARE if pt.is_nested(array.dictionary.type) else _DISTINCT_SHARE
+    if not is_distinct or len(array.dictionary) * share > present:
         values = decoded(array)
         is_fixed = fixed_width_bytes(values.type) is not None
         return _encode_fixed_width(values) if is_fixed else _encode_undivided(values)
@@ -384,7 +406,7 @@ def _encode_varlen(array: pa.Array) -> Node:
 def _encode_nested(array: pa.Array) -> Node:
     dtype, length, valid = array.type, len(array), valid_mask(array)
     if is_list_like(dtype) or pt.is_map(dtype):
-        return _encode_lists_by_dictionary(array) or _encode_lists(array)
+        return _encode_by_sampled_dictionary(array) or _encode_lists(array)
     if pt.is_fixed_size_list(dtype):
         items = array.values.slice(array.offset * dtype.list_size, length * dtype.list_size)
         return _with_validity(Encoding.FIXED_LIST, length, valid, [], children=(_encode(items),))

@@ -17,12 +17,13 @@ from pyarrow import types as pt
 
 from format.hashing import U64, contributions_by_code, value_hashes
 from format.nodes import dictionary_codes, fixed_width_view, valid_mask
-from format.types import decoded
+from format.types import decoded, is_binary_like
 
 CODES: Final = pa.int32()
 _MAX_VALUES: Final = 1 << 16
+_FEW_VALUES: Final = 256
 _RARE_SHARE: Final = 8
-"""Values that come less often than this on average are moved as they are, not as codes."""
+"""Strings that come less often than this on average are moved as they are, not as codes."""
 _SHORT_BYTES: Final = 64
 """On average, up to which that takes little memory."""
 
@@ -37,6 +38,8 @@ class Codebook:
         self._hashes = np.zeros(0, dtype=np.uint64)
         self._sorted = np.zeros(0, dtype=np.uint64)
         self._code_of_sorted = np.zeros(0, dtype=np.int32)
+        self._code_of: dict[str | bytes, int] = {}
+        """Of the values of small dictionaries, which come again and again."""
         self._contributions: U64 | None = None
 
     @property
@@ -47,7 +50,8 @@ class Codebook:
         """A dictionary-coded array as int32 codes of this book; or decoded, where its values hardly repeat;
         or as it is, where they don't fit in."""
         values = array.dictionary
-        if len(values) * _RARE_SHARE > len(array) and values.nbytes <= _SHORT_BYTES * len(values):
+        is_rare = len(values) * _RARE_SHARE > len(array)
+        if is_rare and is_binary_like(values.type) and values.nbytes <= _SHORT_BYTES * len(values):
             return decoded(array)
         codes = self._codes_of(values)
         if codes is None:
@@ -79,6 +83,17 @@ class Codebook:
 
     def _codes_of(self, values: pa.Array) -> npt.NDArray[np.int32] | None:
         """The code of each value, new ones added; None if they don't all fit in."""
+        if not len(self._hashes) or len(values) > _FEW_VALUES or pt.is_nested(values.type):
+            return self._looked_up(values)
+        found = [self._code_of.get(value) for value in values.to_pylist()]
+        if None not in found:
+            return np.array(found, dtype=np.int32)
+        codes = self._looked_up(values)
+        if codes is not None:
+            self._code_of.update(zip(values.to_pylist(), codes.tolist(), strict=True))
+        return codes
+
+    def _looked_up(self, values: pa.Array) -> npt.NDArray[np.int32] | None:
         hashes = value_hashes(values)
         at = np.searchsorted(self._sorted, hashes)
         known = np.zeros(len(values), dtype=np.bool_)

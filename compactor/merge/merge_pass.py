@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.errors import CompactorError
 from compactor.flow.budget import MemoryBudget
@@ -38,13 +39,14 @@ from compactor.merge.row_order import GroupOrder, RowOrder
 from compactor.merge.splits import Splits
 from format.blocks import Chunk, make_chunk
 from format.emitter import FragmentEmitter
+from format.encode import by_dictionary
 from format.hashing import combine
 from format.keys import KeyComparator, key_at, lower_bound, upper_bound
 from format.schema import FragmentHeader
 from format.types import storage_type
 
 ORDER = "order"
-_BOOK_BYTES: Final = 1 << 20
+_BOOK_BYTES: Final = 4 << 20
 """Of a column's distinct values, while they are moved as codes."""
 _CLOSE_SECONDS: Final = 5.0
 """How long all connections together may take to end; one that hangs is left to itself."""
@@ -381,6 +383,10 @@ class MergePass:
             if gathered is None or self.splits:
                 return
             array, codes = gathered
+            is_decided = codes is not None
+            if not pt.is_dictionary(array.type):
+                # Before the rows are hashed: only distinct values need to be.
+                array, is_decided = by_dictionary(array), True
             in_work = 2 * array.nbytes + GATHER_ROW_BYTES * len(array)
             self._budget.charge("gather", in_work)
             size = in_work
@@ -391,14 +397,15 @@ class MergePass:
                 known = None if codes is None else book.contributions(codes)
                 output.row_numbers.add(page, name, array, known)
             with self._budget.holding("encode", 2 * array.nbytes):
-                output.emitter.chunk(self._encode(array))
+                output.emitter.chunk(self._encode(array, is_decided=is_decided))
         finally:
             for source in sources:
                 source.settle()
             self._budget.discharge("gather", size)
 
-    def _encode(self, array: pa.Array) -> Chunk:
-        return make_chunk(array, level=self._settings.options.compression_level)
+    def _encode(self, array: pa.Array, *, is_decided: bool = False) -> Chunk:
+        level = self._settings.options.compression_level
+        return make_chunk(array, level=level, is_decided=is_decided)
 
     # --- checks ---
 
