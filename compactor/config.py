@@ -13,6 +13,8 @@ from compactor.memory_plan import MemorySettings
 from format.writer import WriterOptions
 
 MIB = 1 << 20
+_MAX_ROW_GROUP_BYTES = 8 * MIB
+_ROW_GROUP_SHARE = 64
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -24,8 +26,9 @@ class CompactionSettings(BaseModel):
 
     target_fragment_bytes: int = Field(default=512 * MIB, ge=1)
     """Stored bytes of an output fragment. Larger: fewer objects; smaller: finer later picks."""
-    target_row_group_bytes: int = Field(default=4 * MIB, ge=1)
-    """Raw bytes of a row group's heaviest column; see `format.writer.WriterOptions`."""
+    target_row_group_bytes: int | None = Field(default=None, ge=1)
+    """Raw bytes of a row group's heaviest column; see `format.writer.WriterOptions`. By default a 64th of the
+    memory limit, 8 MiB at most: larger ones merge faster and compress better, and more of them are held."""
     max_rows_per_row_group: int = Field(default=65_536, ge=1, le=2**31 - 1)
     compression_level: int = Field(default=1, ge=0, le=22)
     """zstd level of outputs."""
@@ -52,8 +55,14 @@ class CompactionSettings(BaseModel):
             self.spool_directory,
         )
 
+    @property
+    def row_group_bytes(self) -> int:
+        """Raw bytes of a row group's heaviest column."""
+        by_memory = min(_MAX_ROW_GROUP_BYTES, self.memory_limit_bytes // _ROW_GROUP_SHARE)
+        return self.target_row_group_bytes or by_memory
+
     def writer_options(self, max_rows: int) -> WriterOptions:
-        return WriterOptions(max_rows, self.target_row_group_bytes, self.compression_level)
+        return WriterOptions(max_rows, self.row_group_bytes, self.compression_level)
 
 
 class Strategy(StrEnum):

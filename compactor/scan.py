@@ -19,13 +19,20 @@ from compactor.flow.disk import LocalDisk
 from compactor.flow.stage import Buffer, Stage, StagePlan
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import LoadedGroup, MergeWindow, loaded_group, merge_keys
+from compactor.merge.key_merge import (
+    LoadedGroup,
+    MergeWindow,
+    WholeGroup,
+    loaded_group,
+    merge_keys,
+)
 from compactor.planner.tree import all_items, components
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.arrays import concat_storage
+from format.blocks import Block
 from format.reader import FragmentReader
 from format.types import storage_type, to_logical
 
@@ -102,7 +109,8 @@ def _merge_group(
         for window in merge_keys(
             sources, table.comparator(), table.sort, _BATCH_ROWS, _MEMORY_BYTES // 8
         ):
-            yield _batch(sources, window, schema)
+            rows = window.as_window() if isinstance(window, WholeGroup) else window
+            yield _batch(sources, rows, schema)
 
 
 def _batch(sources: Sequence[_ScanInput], window: MergeWindow, schema: pa.Schema) -> pa.RecordBatch:
@@ -171,6 +179,9 @@ class _ScanInput:
 
     def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - a scan writes no row groups
         return 0
+
+    def release(self, blocks: Sequence[Block]) -> None:
+        """Keeps none."""
 
     def take(self, rows: int) -> list[list[pa.Array]]:
         """The next `rows` rows in pieces, each of all columns."""

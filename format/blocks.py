@@ -18,7 +18,7 @@ from format.errors import CorruptFragmentError
 from format.footer import ChunkStats
 from format.keys import Value, min_max
 from format.layout import BLOCK_HEADER_BYTES, BlockHeader, Codec, Kind
-from format.nodes import NODE_BYTES, unpack_nodes
+from format.nodes import NODE_BYTES, Node, unpack_nodes
 
 _STEP_BYTES: Final = 16 << 20
 _RAW_PAYLOAD_LEVEL: Final = 0
@@ -71,8 +71,28 @@ class Block:
     @property
     def encoding(self) -> str:
         """Name of the root node's encoding."""
+        return self._root().encoding.name
+
+    def parts(self) -> tuple[bytes, bytes, bytes]:
+        """The block as it was read."""
+        return layout.repack_block_header(self.header), self.meta, self.stored
+
+    def stats(self, *, offset: int) -> ChunkStats:
+        """The footer's entry for this chunk put at `offset`, but for its least and greatest value."""
+        header, root = self.header, self._root()
+        return ChunkStats(
+            offset,
+            header.block_bytes,
+            header.raw_bytes,
+            root.encoding.name,
+            root.null_count,
+            None,
+            None,
+        )
+
+    def _root(self) -> Node:
         try:
-            return unpack_nodes(self.meta[:NODE_BYTES])[0][0].encoding.name
+            return unpack_nodes(self.meta[:NODE_BYTES])[0][0]
         except ValueError as error:
             raise self.fault(f"the encoding tree is damaged: {error}") from error
 

@@ -6,12 +6,12 @@ rows into such columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from format import layout
-from format.blocks import ByteSink, Chunk, make_block
+from format.blocks import Block, ByteSink, Chunk, make_block
 from format.footer import ChunkStats, FragmentSummary, RowGroupStats, pack_column, pack_footer
 from format.hashing import combine
 from format.keys import Bound
@@ -71,6 +71,12 @@ class FragmentEmitter:
             column.append(self._write_chunk(Kind.KEY, chunk))
         self._groups.append(_OpenGroup(chunks[0].rows, first_key, last_key))
 
+    def pass_key_group(self, blocks: Sequence[Block], first_key: Bound, last_key: Bound) -> None:
+        """The same with chunks of another fragment as they are; `finish` says what is not known of them."""
+        for column, block in zip(self._keys, blocks, strict=True):
+            column.append(self._pass(block))
+        self._groups.append(_OpenGroup(blocks[0].header.rows, first_key, last_key))
+
     def begin_column(self, name: str) -> None:
         self._end_column()
         self._write(make_block(Kind.COLUMN, name.encode()))
@@ -80,15 +86,27 @@ class FragmentEmitter:
         """The current column's chunk of the next row group."""
         self._chunks.append(self._write_chunk(Kind.DATA, chunk))
 
-    def finish(self, row_hashes: Sequence[int]) -> FragmentSummary:
-        """Writes footer and trailer. row_hashes: one a row group, over all columns."""
+    def pass_chunk(self, block: Block) -> None:
+        """The same with a chunk of another fragment as it is; `finish` says what is not known of it."""
+        self._chunks.append(self._pass(block))
+
+    def finish(
+        self,
+        row_hashes: Sequence[int],
+        complete: Callable[[bytes], bytes] = lambda column: column,
+    ) -> FragmentSummary:
+        """Writes footer and trailer. row_hashes: one a row group, over all columns.
+
+        complete: puts the least and greatest values of passed chunks into a column's statistics, see
+        `format.footer.with_bounds`.
+        """
         self._end_column()
         groups = [
             RowGroupStats(group.rows, row_hash, group.first_key, group.last_key)
             for group, row_hash in zip(self._groups, row_hashes, strict=True)
         ]
         offset = self.bytes_written
-        self._write(_json_block(Kind.FOOTER, pack_footer(groups, self._shelf)))
+        self._write(_json_block(Kind.FOOTER, pack_footer(groups, map(complete, self._shelf))))
         self._write(layout.pack_trailer(offset, self.bytes_written + layout.TRAILER_BYTES))
         summary = self._summary
         summary.rows, summary.row_groups = self.rows, len(groups)
@@ -114,6 +132,12 @@ class FragmentEmitter:
     def _shelve(self, name: str, chunks: Sequence[ChunkStats]) -> None:
         self._shelf.append(pack_column(name, chunks))
         self._summary.add_column(name, chunks, [group.rows for group in self._groups])
+
+    def _pass(self, block: Block) -> ChunkStats:
+        stats = block.stats(offset=self.bytes_written)
+        for part in block.parts():
+            self._write(part)
+        return stats
 
     def _write_chunk(self, kind: Kind, chunk: Chunk) -> ChunkStats:
         parts = chunk.parts(kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -186,6 +186,18 @@ def pack_column(name: str, chunks: Sequence[ChunkStats]) -> bytes:
             "max": [chunk.max for chunk in chunks],
         }
     )
+
+
+def with_bounds(column: bytes, bounds: Callable[[str, int], tuple[Value, Value] | None]) -> bytes:
+    """A column's statistics with least and greatest values put in where `bounds` has them.
+
+    bounds: by column and row group; None to leave what is there.
+    """
+    document = json.loads(column)
+    for group in range(len(document["min"])):
+        if (known := bounds(document["name"], group)) is not None:
+            document["min"][group], document["max"][group] = known
+    return _json(document)
 
 
 def _json(document: object) -> bytes:

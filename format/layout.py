@@ -107,6 +107,14 @@ def pack_block_header(
     return bytes(head)
 
 
+def repack_block_header(header: BlockHeader) -> bytes:
+    """The 40 bytes that a checked header was read from."""
+    return _BLOCK.pack(
+        header.kind, header.codec, 0, header.rows, header.meta_bytes, header.header_checksum,
+        header.stored_bytes, header.raw_bytes, header.payload_checksum,
+    )  # fmt: skip
+
+
 def _header_checksum(head: bytes | bytearray, meta: bytes) -> int:
     digest = xxhash.xxh3_64()
     digest.update(head)

@@ -125,7 +125,8 @@ def compaction_options(command: _Command) -> _Command:
             click.option("--target-fragment-bytes", type=int,
                          help="Size of output fragments.  [default: 512 MiB]"),
             click.option("--target-row-group-bytes", type=int,
-                         help="Raw bytes of a row group's heaviest column.  [default: 4 MiB]"),
+                         help="Raw bytes of a row group's heaviest column.  [default: a 64th of the "
+                         "memory limit, 8 MiB at most]"),
             click.option("--max-rows-per-row-group", type=int,
                          help="Rows of a row group at most.  [default: 65536]"),
             click.option("--compression-level", type=int,

@@ -4,13 +4,16 @@ Each step takes, of every input, the rows that no unread row can precede, and so
 stable sort of concatenated sorted runs is a merge, vectorised. The frontier up to which rows may be
 taken is the least of the keys that lie a share of a batch ahead in each input, so that a step never
 takes more rows than a batch.
+
+A row group of one input that no other input has keys in is not put in order at all: it is handed on as it
+was stored. Whether it is one is decided when all rows before it were taken, and so by the rows alone.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +24,7 @@ from pyarrow import types as pt
 
 from compactor.merge.decoded import DecodedRows
 from format.arrays import concat_storage
+from format.blocks import Block
 from format.errors import OrderError
 from format.keys import Bound, KeyComparator, key_at
 from format.ordering import first_disorder, order_words, same_as_previous, stable_order
@@ -40,13 +44,19 @@ class LoadedGroup:
     last_key: Bound
     heaviest_key_bytes: int
     """Of the sort columns of one row, as if none were dictionary-coded."""
+    number: int = 0
+    """In its fragment."""
+    blocks: Sequence[Block] = ()
+    """The chunks as they were stored, if the row group may be passed on as it is."""
 
 
-def loaded_group(keys: Sequence[pa.Array]) -> LoadedGroup:
+def loaded_group(
+    keys: Sequence[pa.Array], number: int = 0, blocks: Sequence[Block] = ()
+) -> LoadedGroup:
     """Of a row group's sort columns."""
     rows = len(keys[0])
     heaviest = sum(_heaviest_value_bytes(array) for array in keys)
-    return LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1), heaviest)
+    return LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1), heaviest, number, blocks)
 
 
 def _heaviest_value_bytes(array: pa.Array) -> int:
@@ -71,6 +81,10 @@ class KeySource(Protocol):
 
     def row_bytes(self, group_rows: int) -> int:
         """What a row of a row group of so many rows weighs in the heaviest column."""
+        ...
+
+    def release(self, blocks: Sequence[Block]) -> None:
+        """Stored chunks of a loaded row group are not needed any more."""
         ...
 
 
@@ -99,20 +113,40 @@ class MergeWindow:
         return keys + 11 * self.rows
 
 
+@dataclass(frozen=True, slots=True)
+class WholeGroup:
+    """A row group of one input that comes next as a whole, following all earlier windows."""
+
+    input: int
+    group: LoadedGroup
+    first_key: ComparableKey
+    last_key: ComparableKey
+    starts_key: bool
+    """Whether its first key differs from the one of the row before it."""
+    row_bytes: int
+    as_window: Callable[[], MergeWindow]
+    """For one who needs its rows; while the next event is not asked for."""
+
+    @property
+    def rows(self) -> int:
+        return self.group.rows
+
+
 def merge_keys(
     sources: Sequence[KeySource],
     compare: KeyComparator,
     sort: SortSchema,
     batch_rows: int,
     batch_bytes: int,
-) -> Iterator[MergeWindow]:
-    """Windows of all rows in sort order; equal keys by input, then by position.
+) -> Iterator[MergeWindow | WholeGroup]:
+    """All rows in sort order; equal keys by input, then by position.
 
     batch_rows, batch_bytes: of a window's keys, at most; or a row an input, if that is more. They change
     no row's place.
     Raises `OrderError` for an input that is not sorted.
     """
     buffers = [_KeyBuffer(source, compare) for source in sources]
+    numbers = {id(source): i for i, source in enumerate(sources)}
     last_key: ComparableKey | None = None
     while True:
         buffers = [buffer for buffer in buffers if buffer.fill(1)]
@@ -120,8 +154,23 @@ def merge_keys(
             return
         rows, size = batch_rows // len(buffers), batch_bytes // len(buffers)
         shares = [buffer.fill_share(rows, size) for buffer in buffers]
-        taken = _take_up_to_frontier(buffers, shares)
-        window = _order_window(taken, sort, {id(source): i for i, source in enumerate(sources)})
+        counts = _counts_up_to_frontier(buffers, shares)
+        if (candidate := _first_that_may_be_whole(buffers, counts)) is not None:
+            owner, start, first_key = candidate
+            counts = [
+                start if buffer is owner else buffer.count_until(first_key, count, inclusive=False)
+                for buffer, count in zip(buffers, counts, strict=True)
+            ]
+            if not any(counts):
+                if not owner.comes_whole(buffers):
+                    continue
+                whole = owner.take_whole(numbers[id(owner.source)], sort, last_key)
+                last_key = whole.last_key
+                yield whole
+                owner.source.keys.settle()
+                continue
+        taken = [b.take(count) for b, count in zip(buffers, counts, strict=True) if count]
+        window = _order_window(taken, sort, numbers)
         for part in taken:
             part.source.keys.settle()
         last = compare.key(key_at(window.keys, window.rows - 1))
@@ -144,22 +193,54 @@ class _Taken:
         return len(self.row_bytes)
 
 
-def _take_up_to_frontier(buffers: Sequence[_KeyBuffer], shares: Sequence[int]) -> list[_Taken]:
+def _counts_up_to_frontier(buffers: Sequence[_KeyBuffer], shares: Sequence[int]) -> list[int]:
+    """Rows of each input that come before all that is not loaded or beyond its share."""
     probes = [
         (buffer.key_at(share - 1), i)
         for i, (buffer, share) in enumerate(zip(buffers, shares, strict=True))
         if not buffer.is_exhausted or buffer.rows > share
     ]
     if not probes:
-        return [buffer.take(buffer.rows) for buffer in buffers]
+        return [buffer.rows for buffer in buffers]
     frontier, owner = min(probes)
     # Of equal keys, those of `owner` up to its probe come after all of earlier inputs and before those of
     # later ones.
-    counts = [
+    return [
         share if i == owner else buffer.count_until(frontier, share, inclusive=i < owner)
         for i, (buffer, share) in enumerate(zip(buffers, shares, strict=True))
     ]
-    return [b.take(count) for b, count in zip(buffers, counts, strict=True) if count]
+
+
+def _first_that_may_be_whole(
+    buffers: Sequence[_KeyBuffer], counts: Sequence[int]
+) -> tuple[_KeyBuffer, int, ComparableKey] | None:
+    """Of the row groups that begin within the rows counted, the first that no other input is known to have
+    keys in: its input, the rows before it there, its first key."""
+    candidates = []
+    edges = sorted(
+        (key, i) for i, buffer in enumerate(buffers) for key in buffer.keys_of_group_edges()
+    )
+    for i, (buffer, count) in enumerate(zip(buffers, counts, strict=True)):
+        for start, group in buffer.whole_groups(count):
+            at = bisect.bisect_left(edges, (group.first_key, -1))
+            while at < len(edges) and edges[at][1] == i and edges[at][0] <= group.last_key:
+                at += 1
+            if at < len(edges) and edges[at][0] <= group.last_key:
+                group.reject()
+                continue
+            if any(
+                other.has_key_within(group.first_key, group.last_key, n)
+                for j, (other, n) in enumerate(zip(buffers, counts, strict=True))
+                if j != i
+            ):
+                group.reject()
+                continue
+            candidates.append((group.first_key, i, start))
+            break
+    if not candidates:
+        return None
+    first_key, i, start = min(candidates)
+    return buffers[i], start, first_key
 
 
 def _order_window(
@@ -195,6 +276,14 @@ class _LoadedRows:
     rows: int
     row_bytes: int
     heaviest_key_bytes: int
+    group: LoadedGroup
+    first_key: ComparableKey
+    last_key: ComparableKey
+    may_be_whole: bool
+
+    def reject(self) -> None:
+        """Another input has keys in it."""
+        self.may_be_whole = False
 
 
 class _KeyBuffer:
@@ -219,15 +308,79 @@ class _KeyBuffer:
             if group is None:
                 self.is_exhausted = True
                 break
-            if self._last_key and self._compare.key(group.first_key) < self._last_key:
+            first_key = self._compare.key(group.first_key)
+            if self._last_key and first_key < self._last_key:
                 raise OrderError(f"{self._source.name}: its row groups are not sorted")
             self._last_key = self._compare.key(group.last_key)
             self._groups.append(
                 _LoadedRows(
-                    group.rows, self._source.row_bytes(group.rows), group.heaviest_key_bytes
+                    group.rows,
+                    self._source.row_bytes(group.rows),
+                    group.heaviest_key_bytes,
+                    group,
+                    first_key,
+                    self._last_key,
+                    bool(group.blocks),
                 )
             )
         return self.rows > 0
+
+    @property
+    def source(self) -> KeySource:
+        return self._source
+
+    def keys_of_group_edges(self) -> Iterator[ComparableKey]:
+        """First and last keys of the row groups loaded, but for a first key that was taken."""
+        for group in self._groups:
+            if group.rows == group.group.rows:
+                yield group.first_key
+            yield group.last_key
+
+    def whole_groups(self, count: int) -> Iterator[tuple[int, _LoadedRows]]:
+        """Row groups that may be whole and begin within the first `count` rows, with the rows before."""
+        start = 0
+        for group in self._groups:
+            if start >= count:
+                return
+            if group.may_be_whole and group.rows == group.group.rows:
+                yield start, group
+            start += group.rows
+
+    def has_key_within(self, first: ComparableKey, last: ComparableKey, most: int) -> bool:
+        """Whether any of the first `most` rows is from `first` to `last`."""
+        before = self.count_until(first, most, inclusive=False)
+        return before < most and self.key_at(before) <= last
+
+    def comes_whole(self, buffers: Sequence[_KeyBuffer]) -> bool:
+        """Whether all of the next row group comes before any row of the others."""
+        group = self._groups[0]
+        if any(other is not self and other.key_at(0) <= group.last_key for other in buffers):
+            group.reject()
+        return group.may_be_whole
+
+    def take_whole(self, number: int, sort: SortSchema, before: ComparableKey | None) -> WholeGroup:
+        """The next row group; it is the caller's to settle the source. before: the last key so far."""
+        group = self._groups.popleft()
+        pieces = self._source.keys.take(group.rows)
+        self._source.release(group.group.blocks)
+
+        def as_window() -> MergeWindow:
+            row_bytes = np.full(group.rows, group.row_bytes, dtype=np.int64)
+            window = _order_window(
+                [_Taken(self._source, pieces, row_bytes)], sort, {id(self._source): number}
+            )
+            window.starts_key[0] = before is None or group.first_key != before
+            return window
+
+        return WholeGroup(
+            number,
+            group.group,
+            group.first_key,
+            group.last_key,
+            before is None or group.first_key != before,
+            group.row_bytes,
+            as_window,
+        )
 
     def fill_share(self, most_rows: int, most_bytes: int) -> int:
         """Rows to look ahead, loaded as far as there are any: by number, and by what keys may weigh."""
@@ -279,6 +432,7 @@ class _KeyBuffer:
             rows -= count
             group.rows -= count
             if not group.rows:
+                self._source.release(group.group.blocks)
                 self._groups.popleft()
         row_bytes = np.repeat(np.array(weights, dtype=np.int64), counts)
         return _Taken(self._source, pieces, row_bytes)

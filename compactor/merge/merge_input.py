@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as pt
@@ -11,14 +12,20 @@ from pyarrow import types as pt
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.fetch import ClosableSource
 from compactor.merge.codebook import Codebook
+from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.errors import InputMismatchError
 from compactor.merge.key_merge import LoadedGroup, loaded_group
+from compactor.merge.passed import Passed
 from format.blocks import Block
-from format.layout import BlockHeader
+from format.footer import Footer, FooterHead
+from format.layout import VERSION, BlockHeader
 from format.schema import FragmentHeader, SortSchema
 from format.stream_reader import FragmentStream
 from format.types import is_stored_as, storage_type
+
+_LEAST_SHARE: Final = 4
+"""A row group of less than this part of the usual size is not passed on: it grows with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,17 @@ class InputFragment:
     """The same in the row group where it is greatest."""
 
 
+@dataclass(frozen=True, slots=True)
+class PassingRule:
+    """What an input's row group must be like to go out as it is."""
+
+    max_rows: int
+    row_group_bytes: int
+    """Of the heaviest column in a row group made here."""
+    compression_level: int
+    """At least."""
+
+
 class MergeInput:
     """Keys first, then column by column; chunks are decoded when rows of them are taken."""
 
@@ -50,11 +68,15 @@ class MergeInput:
         budget: MemoryBudget,
         new_rows: Callable[[], DecodedRows],
         target_row_group_bytes: int,
+        passing: PassingRule | None = None,
     ) -> None:
+        """passing: which row groups may go out as they are; None for none."""
         self.fragment = fragment
         self._source = source
         self._budget = budget
         self._target_row_group_bytes = target_row_group_bytes
+        self._passing = passing
+        self._kept_bytes = 0
         self._stream: FragmentStream | None = None
         self.keys = new_rows()
         """Sort columns read and not merged yet."""
@@ -101,10 +123,31 @@ class MergeInput:
         arrays = [
             self._decode(block, dtype) for block, dtype in zip(blocks, self._key_types, strict=True)
         ]
-        group = loaded_group(arrays)
+        blocks = blocks if self._may_pass(len(arrays[0])) else []
+        group = loaded_group(arrays, len(self.stream.row_group_rows) - 1, blocks)
         self.keys.push(arrays)
         self._discharge_decode()
+        size = _stored_bytes(blocks)
+        self._budget.charge(CHUNKS, size)
+        self._kept_bytes += size
         return group
+
+    def release(self, blocks: Sequence[Block]) -> None:
+        """Stored chunks of a loaded row group are not needed any more."""
+        size = _stored_bytes(blocks)
+        self._budget.discharge(CHUNKS, size)
+        self._kept_bytes -= size
+
+    def _may_pass(self, rows: int) -> bool:
+        """Whether a row group of so many rows is as good as one that would be made of its rows."""
+        rule = self._passing
+        if rule is None or self.stream.version != VERSION or rows > rule.max_rows:
+            return False
+        size = rows * self.fragment.mean_row_bytes
+        is_small = (
+            rows * _LEAST_SHARE < rule.max_rows and size * _LEAST_SHARE < rule.row_group_bytes
+        )
+        return not is_small and _compression_level(self.stream.header) >= rule.compression_level
 
     def row_bytes(self, group_rows: int) -> int:
         """What a row of such a row group weighs in the heaviest column, by all that is known.
@@ -133,6 +176,13 @@ class MergeInput:
             self._discharge_decode()
         return self._rows.take_piece(most)[0]
 
+    def next_block(self) -> Block:
+        """The current column's next chunk as it is stored; all rows before it must have been taken."""
+        assert not self._rows.rows
+        block = self.stream.next_chunk()
+        self._discharge_decode()
+        return block
+
     def settle(self) -> None:
         """Gives back the memory of what was taken."""
         self._rows.settle()
@@ -144,12 +194,18 @@ class MergeInput:
         self.column = self.stream.next_column()
         return self.column
 
-    def finish(self) -> tuple[int, int]:
+    def finish(self, passed: Passed | None = None) -> tuple[int, int]:
         """Reads footer and trailer; rows and row hash.
 
+        passed: takes what the footer knows of row groups that went out as they are.
         Raises `InputMismatchError` if they are not the log's fragment.
         """
-        footer = self.stream.finish_quickly()
+        footer: Footer | FooterHead
+        if passed is None:
+            footer = self.stream.finish_quickly()
+        else:
+            footer = self.stream.finish()
+            passed.take_from(footer)
         self._discharge_decode()
         if (footer.rows, footer.row_hash) != (self.fragment.rows, self.fragment.row_hash):
             raise InputMismatchError(
@@ -171,6 +227,8 @@ class MergeInput:
         self.keys.clear()
         self._rows.clear()
         self._discharge_decode()
+        self._budget.discharge(CHUNKS, self._kept_bytes)
+        self._kept_bytes = 0
 
     def _check_types(self, ours: pa.Schema, table: pa.Schema) -> None:
         for field in ours:
@@ -191,3 +249,15 @@ class MergeInput:
 
     def _discharge_decode(self) -> None:
         self._budget.discharge("decode", self._budget.held_bytes("decode"))
+
+
+def _stored_bytes(blocks: Sequence[Block]) -> int:
+    return sum(len(block.stored) for block in blocks)
+
+
+def _compression_level(header: FragmentHeader) -> int:
+    """That its writer says it used; the lowest where it says nothing."""
+    try:
+        return int(header.writer["options"]["compression_level"])
+    except (KeyError, TypeError, ValueError):
+        return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -29,10 +29,17 @@ from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.errors import MergeCheckError
 from compactor.merge.gather import Gatherer
-from compactor.merge.key_merge import MergeWindow, merge_keys
-from compactor.merge.merge_input import InputFragment, MergeInput
+from compactor.merge.key_merge import MergeWindow, WholeGroup, merge_keys
+from compactor.merge.merge_input import InputFragment, MergeInput, PassingRule
 from compactor.merge.outputs import OpenOutput, Output
-from compactor.merge.row_groups import SIZE_UNITS, CutRule, OutputGroup, cut_row_groups
+from compactor.merge.passed import Passed
+from compactor.merge.row_groups import (
+    SIZE_UNITS,
+    CutRule,
+    OutputGroup,
+    PassedGroup,
+    cut_row_groups,
+)
 from compactor.merge.row_numbers import STAGE as ROW_HASHES
 from compactor.merge.row_numbers import RowNumbers
 from compactor.merge.row_order import GroupOrder, RowOrder
@@ -40,8 +47,9 @@ from compactor.merge.splits import Splits
 from format.blocks import Chunk, make_chunk
 from format.emitter import FragmentEmitter
 from format.encode import by_dictionary
+from format.footer import with_bounds
 from format.hashing import combine
-from format.keys import KeyComparator, key_at, lower_bound, upper_bound
+from format.keys import KeyComparator, Value, key_at, lower_bound, upper_bound
 from format.schema import FragmentHeader
 from format.types import storage_type
 
@@ -80,6 +88,9 @@ class MergePass:
         self._uploads = BudgetedUploads(budget, plan.upload_bytes)
         self._outputs: list[Output] = []
         self._schemas: list[pa.Schema] = []
+        self._passed: dict[int, Passed] = {}
+        self._origins_of_passed: dict[int, dict[int, tuple[int, int]]] = {}
+        """By output and row group: input and row group."""
         self._waiting_bytes = 0
         self._began: tuple[float, float] | None = None
         """When the first keys were in order: by the clock, and of this thread's CPU."""
@@ -102,9 +113,18 @@ class MergePass:
             for source in self._sources:
                 source.close()
             raise
+        options = settings.options
+        passing = PassingRule(
+            options.max_rows, options.target_row_group_bytes, options.compression_level
+        )
         self._inputs = [
             MergeInput(
-                fragment, source, budget, self._new_rows, settings.options.target_row_group_bytes
+                fragment,
+                source,
+                budget,
+                self._new_rows,
+                settings.options.target_row_group_bytes,
+                passing,
             )
             for fragment, source in zip(inputs, self._sources, strict=True)
         ]
@@ -144,10 +164,11 @@ class MergePass:
         for name, present in self._columns():
             self._merge_column(name, present)
         busy = self._busy_ratio()
-        ends = [source.finish() for source in self._inputs]
+        ends = [source.finish(self._passed.get(index)) for index, source in enumerate(self._inputs)]
         if self.splits:
             return None
-        row_hashes = [output.row_numbers.hashes() for output in self._outputs]
+        orders = self._order.groups()
+        row_hashes = [self._row_hashes(output, orders) for output in self._outputs]
         self._check(ends, row_hashes)
         outputs = [
             self._complete(output, hashes)
@@ -253,12 +274,20 @@ class MergePass:
         with self._budget.holding(ORDER, self._plan.order_bytes):
             groups = cut_row_groups(self._noted(windows), self._cut_rule(), self._charge_waiting)
             for number, whole in enumerate(groups):
+                if isinstance(whole, PassedGroup):
+                    self._pass_key_group(self._output_of(whole), whole.whole)
+                    continue
                 for group in self._splits.divide(number, whole):
-                    if group.starts_fragment:
-                        self._outputs.append(self._start_output())
-                    self._write_key_group(self._outputs[-1], group)
+                    self._write_key_group(self._output_of(group), group)
 
-    def _noted(self, windows: Iterator[MergeWindow]) -> Iterator[MergeWindow]:
+    def _output_of(self, group: OutputGroup | PassedGroup) -> Output:
+        if group.starts_fragment:
+            self._outputs.append(self._start_output())
+        return self._outputs[-1]
+
+    def _noted(
+        self, windows: Iterator[MergeWindow | WholeGroup]
+    ) -> Iterator[MergeWindow | WholeGroup]:
         for window in windows:
             self._began = self._began or (time.perf_counter(), time.thread_time())
             yield window
@@ -323,8 +352,23 @@ class MergePass:
                 lower_bound(key_at(group.keys, 0), schema, sort),
                 upper_bound(key_at(group.keys, group.rows - 1), schema, sort),
             )
+        output.pages.append(len(output.row_numbers))
         output.row_numbers.append([column.column for column in sort], group.keys)
         self._order.append(group.origins)
+
+    def _pass_key_group(self, output: Output, whole: WholeGroup) -> None:
+        schema, sort = self._settings.schema, self._settings.sort
+        group = whole.group
+        output.emitter.pass_key_group(
+            group.blocks,
+            lower_bound(group.first_key, schema, sort),
+            upper_bound(group.last_key, schema, sort),
+        )
+        origins = self._origins_of_passed.setdefault(id(output), {})
+        origins[len(output.pages)] = whole.input, group.number
+        output.pages.append(None)
+        self._order.append_passed(whole.input, group.rows, group.number)
+        self._passed.setdefault(whole.input, Passed()).add(group.number)
 
     # --- columns ---
 
@@ -361,9 +405,29 @@ class MergePass:
         for output in self._outputs:
             if not self.splits:
                 output.emitter.begin_column(name)
-            for page in range(len(output.row_numbers)):
-                self._merge_chunk(name, book, next(orders), present, output, page, number)
+            for page in output.pages:
+                order = next(orders)
+                if page is None:
+                    self._pass_chunk(dtype, order, present, output)
+                else:
+                    self._merge_chunk(name, book, order, present, output, page, number)
                 number += 1
+
+    def _pass_chunk(
+        self,
+        dtype: pa.DataType,
+        order: GroupOrder,
+        present: npt.NDArray[np.bool_],
+        output: Output,
+    ) -> None:
+        index = int(order.inputs[0])
+        block = self._inputs[index].next_block() if present[index] else None
+        if self.splits:
+            return
+        if block is None:
+            output.emitter.chunk(self._encode(pa.nulls(order.rows, dtype)))
+        else:
+            output.emitter.pass_chunk(block)
 
     def _merge_chunk(
         self,
@@ -413,10 +477,16 @@ class MergePass:
         rows_in = sum(rows for rows, _ in ends)
         rows_out = sum(output.emitter.rows for output in self._outputs)
         hash_in = combine(*(row_hash for _, row_hash in ends))
+        hash_out = combine(*(value for hashes in row_hashes for value in hashes))
         if any(output.row_numbers.has_old for output in self._outputs):
-            hash_out = self._comparable_hash()
-        else:
-            hash_out = combine(*(value for hashes in row_hashes for value in hashes))
+            orders = self._order.groups()
+            hash_out = combine(
+                *(
+                    self._row_hash(output, page, next(orders), by_input=True)
+                    for output in self._outputs
+                    for page in output.pages
+                )
+            )
         if (rows_in, hash_in) != (rows_out, hash_out):
             raise MergeCheckError(
                 f"the merge of {len(ends)} fragments took {rows_in} rows of hash {hash_in:016x} "
@@ -424,20 +494,35 @@ class MergePass:
                 "inputs are untouched"
             )
 
-    def _comparable_hash(self) -> int:
-        """By the rules that the inputs' hashes were made by."""
-        orders = self._order.groups()
-        return combine(
-            *(
-                output.row_numbers.comparable_hash(page, next(orders).origins())
-                for output in self._outputs
-                for page in range(len(output.row_numbers))
-            )
-        )
+    def _row_hashes(self, output: Output, orders: Iterator[GroupOrder]) -> list[int]:
+        return [self._row_hash(output, page, next(orders)) for page in output.pages]
+
+    def _row_hash(
+        self, output: Output, page: int | None, order: GroupOrder, *, by_input: bool = False
+    ) -> int:
+        """Of a row group. by_input: by the rules that the inputs' hashes were made by."""
+        if order.passed is not None:
+            return self._passed[int(order.inputs[0])].row_hash(order.passed)
+        assert page is not None
+        if by_input:
+            return output.row_numbers.comparable_hash(page, order.origins())
+        return output.row_numbers.hash_of(page)
+
+    def _with_bounds(self, output: Output) -> Callable[[bytes], bytes]:
+        """Puts into a column's statistics what only the inputs' footers know of passed chunks."""
+        if None not in output.pages:
+            return lambda column: column
+        origins = self._origins_of_passed[id(output)]
+
+        def bounds(column: str, group: int) -> tuple[Value, Value] | None:
+            origin = origins.get(group)
+            return None if origin is None else self._passed[origin[0]].bounds(column, origin[1])
+
+        return lambda column: with_bounds(column, bounds)
 
     def _complete(self, output: Output, row_hashes: Sequence[int]) -> MergedFragment:
         with self._budget.holding("encode", 2 * output.shelf.size_bytes):
-            summary = output.emitter.finish(row_hashes)
+            summary = output.emitter.finish(row_hashes, self._with_bounds(output))
         output.sink.complete()
         emitter = output.emitter
         return MergedFragment(output.sink, emitter.header.schema, emitter.bytes_written, summary)

@@ -4,7 +4,7 @@ comes before column c + 1 of any."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from compactor.flow.disk import LocalDisk
@@ -38,3 +38,5 @@ class Output:
     sink: OutputSink
     row_numbers: RowNumbers
     shelf: Tape
+    pages: list[int | None] = field(default_factory=list)
+    """Of each row group, its page of `row_numbers`; None if it was passed on."""

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.key_merge import ComparableKey, MergeWindow
+from compactor.merge.key_merge import ComparableKey, MergeWindow, WholeGroup
 from format.arrays import concat_storage
 from format.sizes import rows_within
 
@@ -40,6 +40,18 @@ class OutputGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedGroup:
+    """An output row group that is an input's, as it is."""
+
+    whole: WholeGroup
+    starts_fragment: bool
+
+    @property
+    def rows(self) -> int:
+        return self.whole.rows
+
+
+@dataclass(frozen=True, slots=True)
 class CutRule:
     """When to end row groups and fragments."""
 
@@ -58,10 +70,10 @@ class CutRule:
 
 
 def cut_row_groups(
-    windows: Iterator[MergeWindow],
+    windows: Iterator[MergeWindow | WholeGroup],
     rule: CutRule,
     on_waiting: Callable[[int], None] = lambda _size: None,
-) -> Iterator[OutputGroup]:
+) -> Iterator[OutputGroup | PassedGroup]:
     """Row groups as large as the rule allows, but for a fragment's last ones.
 
     on_waiting: told the bytes of the windows that are kept, whenever that changes.
@@ -71,6 +83,8 @@ def cut_row_groups(
 
 _MANY_WINDOWS: Final = 64
 """Small windows are put together when there are so many."""
+_MIN_GROUP_SHARE: Final = 4
+"""Rows of less than this part of a row group are put together with a whole one that follows."""
 _MIN_CUT_SHARE: Final = 4
 """A fragment smaller than this part of its target goes on through a cut key: cuts make no small ones."""
 
@@ -85,9 +99,15 @@ class _Cutter:
         self._try_at_bytes = rule.group_bytes
         self._fragment_units = 0
         self._starts_fragment = True
+        self._most_rows = rule.rows_per_group
 
-    def run(self, windows: Iterator[MergeWindow]) -> Iterator[OutputGroup]:
+    def run(
+        self, windows: Iterator[MergeWindow | WholeGroup]
+    ) -> Iterator[OutputGroup | PassedGroup]:
         for window in windows:
+            if isinstance(window, WholeGroup):
+                yield from self._take_whole(window)
+                continue
             self._wait([*self._waiting, window])
             if (
                 self._waiting_rows >= self._rule.rows_per_group
@@ -96,6 +116,51 @@ class _Cutter:
                 yield from self._emit(final=False)
                 self._try_at_bytes = max(self._rule.group_bytes, 2 * self._waiting_bytes)
         yield from self._emit(final=True)
+
+    def _take_whole(self, whole: WholeGroup) -> Iterator[OutputGroup | PassedGroup]:
+        yield from self._emit(final=False)
+        if self._is_cut_within(whole):
+            self._wait([*self._waiting, whole.as_window()])
+        elif self._is_little_waiting():
+            # Together they make one or two row groups of a fair size, and what comes next is whole again.
+            self._wait([*self._waiting, whole.as_window()])
+            yield from self._emit_evenly()
+        else:
+            yield from self._emit(final=True)
+            if self._ends_before(whole):
+                self._fragment_units, self._starts_fragment = 0, True
+            yield PassedGroup(whole, self._starts_fragment)
+            self._starts_fragment = False
+            self._fragment_units += int(self._rule.units_per_row[whole.input]) * whole.rows
+
+    def _is_cut_within(self, whole: WholeGroup) -> bool:
+        """Whether a cut key lies after its first key; earlier ones are none of its business."""
+        after = bisect.bisect_right(self._cut_keys, whole.first_key)
+        return after < len(self._cut_keys) and self._cut_keys[after] <= whole.last_key
+
+    def _ends_before(self, whole: WholeGroup) -> bool:
+        """Whether the fragment has to end before it, for its size or for a cut key that is reached."""
+        is_large = self._fragment_units >= self._rule.fragment_units
+        ends = is_large and whole.starts_key and self._fragment_units > 0
+        while self._cut_keys and self._cut_keys[0] <= whole.first_key:
+            ends |= self._fragment_units * _MIN_CUT_SHARE >= self._rule.fragment_units
+            self._cut_keys.popleft()
+        return ends
+
+    def _is_little_waiting(self) -> bool:
+        rows, rule = self._waiting_rows, self._rule
+        weight = sum(int(window.row_bytes.sum()) for window in self._waiting)
+        is_light = weight * _MIN_GROUP_SHARE < rule.group_bytes
+        return 0 < rows * _MIN_GROUP_SHARE < rule.rows_per_group and is_light
+
+    def _emit_evenly(self) -> Iterator[OutputGroup]:
+        """All that waits, in row groups of like size."""
+        rows, rule = self._waiting_rows, self._rule
+        weight = sum(int(window.row_bytes.sum()) for window in self._waiting)
+        parts = max(1, -(-rows // rule.rows_per_group), -(-weight // rule.group_bytes))
+        self._most_rows = -(-rows // parts)
+        yield from self._emit(final=True)
+        self._most_rows = rule.rows_per_group
 
     def _wait(self, windows: list[MergeWindow]) -> None:
         if len(windows) >= _MANY_WINDOWS:
@@ -133,7 +198,7 @@ class _Cutter:
 
     def _rows_by_size(self, pending: MergeWindow) -> int:
         """Rows of the next row group by number and weight; at least 1."""
-        rows = min(pending.rows, self._rule.rows_per_group)
+        rows = min(pending.rows, self._most_rows)
         running = np.cumsum(pending.row_bytes[:rows])
         if running[-1] > self._rule.group_bytes:
             rows = max(1, int(np.searchsorted(running, self._rule.group_bytes, side="right")))

@@ -50,9 +50,9 @@ class RowNumbers:
             sums += column_contributions(name, array, version) if known is None else known
             numbers.put(page, sums)
 
-    def hashes(self) -> list[int]:
-        """Of the row groups, by the rule of today."""
-        return [fold_rows(self._now.get(page)) for page in range(len(self._now))]
+    def hash_of(self, page: int) -> int:
+        """Of a row group, by the rule of today."""
+        return fold_rows(self._now.get(page))
 
     def comparable_hash(self, page: int, origins: npt.NDArray[np.intp]) -> int:
         """Of a row group, each row by the rule of its input. origins: inputs of the rows; shape (rows,)."""

@@ -26,6 +26,7 @@ class _Form(IntEnum):
     AS_THEY_LIE = 0
     POSITIONS = 1
     RUNS = 2
+    PASSED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,15 @@ class GroupOrder:
     _form: _Form
     _data: bytes
 
+    @property
+    def passed(self) -> int | None:
+        """Number of the row group in its only input, if it goes out as it came in."""
+        return int.from_bytes(self._data, "little") if self._form is _Form.PASSED else None
+
     def positions(self) -> npt.NDArray[Any] | None:
         """For each output row, its position among the inputs' rows laid end to end; None: as they lie."""
         match self._form:
-            case _Form.AS_THEY_LIE:
+            case _Form.AS_THEY_LIE | _Form.PASSED:
                 return None
             case _Form.POSITIONS:
                 return np.frombuffer(self._data, dtype=_narrow(self.rows))
@@ -75,12 +81,28 @@ class RowOrder:
         per_input = np.bincount(origins)
         inputs = np.flatnonzero(per_input)
         form, data = self._form(origins) if len(inputs) > 1 else (_Form.AS_THEY_LIE, b"")
+        self._record(rows, inputs, per_input[inputs], form, data)
+
+    def append_passed(self, source: int, rows: int, group: int) -> None:
+        """A row group that is one of an input's, as it is."""
+        self._record(
+            rows, np.array([source]), np.array([rows]), _Form.PASSED, group.to_bytes(4, "little")
+        )
+
+    def _record(
+        self,
+        rows: int,
+        inputs: npt.NDArray[np.integer[Any]],
+        counts: npt.NDArray[np.integer[Any]],
+        form: _Form,
+        data: bytes,
+    ) -> None:
         self._tape.append(
             b"".join(
                 (
                     _HEAD.pack(rows, len(inputs), form),
                     inputs.astype(np.uint16).tobytes(),
-                    per_input[inputs].astype(np.uint32).tobytes(),
+                    counts.astype(np.uint32).tobytes(),
                     data,
                 )
             )

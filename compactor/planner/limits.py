@@ -32,7 +32,7 @@ class Limits:
     def of(cls, settings: CompactionSettings) -> Limits:
         return cls(
             settings.target_fragment_bytes,
-            settings.target_row_group_bytes,
+            settings.row_group_bytes,
             settings.max_fan_in,
             settings.memory_limit_bytes,
         )

@@ -52,7 +52,7 @@ def memory_plan(
     return plan_merge(
         merge_shape(entries, metadata),
         settings.memory(),
-        target_row_group_bytes=settings.target_row_group_bytes,
+        target_row_group_bytes=settings.row_group_bytes,
         target_fragment_bytes=settings.target_fragment_bytes,
         max_rows_per_row_group=settings.max_rows_per_row_group,
     )

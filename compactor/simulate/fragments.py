@@ -108,7 +108,7 @@ def merged(spec: CompactionSpec, settings: CompactionSettings, *, run: str) -> l
             run=run,
             sequence=sequence,
             window=spec.window,
-            peak_chunk_bytes=settings.target_row_group_bytes,
+            peak_chunk_bytes=settings.row_group_bytes,
         )
         for number, (size_bytes, keys) in enumerate(
             profile.pieces(bytes_each, [bound[0] for bound in spec.cut_keys])

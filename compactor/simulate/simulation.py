@@ -138,7 +138,7 @@ class Simulation:
                 run=name,
                 sequence=(number, position),
                 window=where,
-                peak_chunk_bytes=self._compaction.target_row_group_bytes,
+                peak_chunk_bytes=self._compaction.row_group_bytes,
             )
             self._add(entry)
             self._observer.flushed(entry)
