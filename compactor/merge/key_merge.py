@@ -148,6 +148,8 @@ def merge_keys(
     buffers = [_KeyBuffer(source, compare) for source in sources]
     numbers = {id(source): i for i, source in enumerate(sources)}
     last_key: ComparableKey | None = None
+    taken_keys: dict[int, ComparableKey] = {}
+    """The last key taken of each input, those that have ended too."""
     while True:
         buffers = [buffer for buffer in buffers if buffer.fill(1)]
         if not buffers:
@@ -162,13 +164,18 @@ def merge_keys(
                 for buffer, count in zip(buffers, counts, strict=True)
             ]
             if not any(counts):
-                if not owner.comes_whole(buffers):
+                number = numbers[id(owner.source)]
+                before = max((key for i, key in taken_keys.items() if i != number), default=None)
+                if not owner.comes_whole(buffers, before):
                     continue
-                whole = owner.take_whole(numbers[id(owner.source)], sort, last_key)
-                last_key = whole.last_key
+                whole = owner.take_whole(number, sort, last_key)
+                last_key = taken_keys[number] = whole.last_key
                 yield whole
                 owner.source.keys.settle()
                 continue
+        for buffer, count in zip(buffers, counts, strict=True):
+            if count:
+                taken_keys[numbers[id(buffer.source)]] = buffer.key_at(count - 1)
         taken = [b.take(count) for b, count in zip(buffers, counts, strict=True) if count]
         window = _order_window(taken, sort, numbers)
         for part in taken:
@@ -351,9 +358,14 @@ class _KeyBuffer:
         before = self.count_until(first, most, inclusive=False)
         return before < most and self.key_at(before) <= last
 
-    def comes_whole(self, buffers: Sequence[_KeyBuffer]) -> bool:
-        """Whether all of the next row group comes before any row of the others."""
+    def comes_whole(self, buffers: Sequence[_KeyBuffer], before: ComparableKey | None) -> bool:
+        """Whether no other input has keys in the next row group. before: the last one taken of the others.
+
+        Where keys are equal it has not, whichever comes first: so it does not matter when this is asked.
+        """
         group = self._groups[0]
+        if before is not None and before >= group.first_key:
+            group.reject()
         if any(other is not self and other.key_at(0) <= group.last_key for other in buffers):
             group.reject()
         return group.may_be_whole

@@ -110,7 +110,7 @@ class _Cutter:
                 continue
             self._wait([*self._waiting, window])
             if (
-                self._waiting_rows >= self._rule.rows_per_group
+                self._waiting_rows >= 2 * self._rule.rows_per_group
                 or self._waiting_bytes >= self._try_at_bytes
             ):
                 yield from self._emit(final=False)
@@ -126,7 +126,7 @@ class _Cutter:
             self._wait([*self._waiting, whole.as_window()])
             yield from self._emit_evenly()
         else:
-            yield from self._emit(final=True)
+            yield from self._emit_evenly()
             if self._ends_before(whole):
                 self._fragment_units, self._starts_fragment = 0, True
             yield PassedGroup(whole, self._starts_fragment)
@@ -172,12 +172,12 @@ class _Cutter:
         self._on_waiting(self._waiting_bytes)
 
     def _emit(self, *, final: bool) -> Iterator[OutputGroup]:
-        """Row groups whose end is in sight: by rows, by weight, or because no more rows come."""
+        """All row groups if no more rows come; else those that another full one is in sight after, so that
+        what is left before a whole row group can be divided evenly."""
         pending = _join(self._waiting)
         while pending is not None:
             by_size = self._rows_by_size(pending)
-            in_sight = pending.rows >= self._rule.rows_per_group or by_size < pending.rows
-            if not in_sight and not final:
+            if not final and not self._is_full_in_sight(_from(pending, by_size)):
                 break
             rows = self._rows_until_cut(pending)
             if rows == 0:
@@ -230,16 +230,26 @@ class _Cutter:
         )
         self._starts_fragment = False
         self._fragment_units += self._units(pending, rows)
-        rest = MergeWindow(
-            [key.slice(rows) for key in pending.keys],
-            pending.inputs[rows:],
-            pending.starts_key[rows:],
-            pending.row_bytes[rows:],
+        return group, _from(pending, rows)
+
+    def _is_full_in_sight(self, pending: MergeWindow | None) -> bool:
+        return pending is not None and (
+            pending.rows >= self._rule.rows_per_group or self._rows_by_size(pending) < pending.rows
         )
-        return group, rest if rest.rows else None
 
     def _units(self, pending: MergeWindow, rows: int) -> int:
         return int(self._rule.units_per_row[pending.inputs[:rows]].sum())
+
+
+def _from(window: MergeWindow, row: int) -> MergeWindow | None:
+    """What is left from a row on."""
+    rest = MergeWindow(
+        [key.slice(row) for key in window.keys],
+        window.inputs[row:],
+        window.starts_key[row:],
+        window.row_bytes[row:],
+    )
+    return rest if rest.rows else None
 
 
 def _join(windows: Sequence[MergeWindow]) -> MergeWindow | None:
