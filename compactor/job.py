@@ -20,6 +20,7 @@ from compactor.config import CompactionSettings
 from compactor.errors import CompactorError, StoreUnreachableError, UnknownOutcomeError
 from compactor.flow.allocator import give_freed_memory_back
 from compactor.flow.errors import LocalDiskError, MemoryLimitError
+from compactor.flow.stopwatch import STAGES
 from compactor.flow.upload_memory import UploadMemory
 from compactor.memory_plan import output_count
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
@@ -107,6 +108,10 @@ class AttemptReport:
     fetch_wait_seconds: float
     cpu_busy_ratio: float
     """Of the merging thread, once it has begun to merge."""
+    passed_rows: int
+    """Rows of row groups that went out as they came in, compressed and unread."""
+    stage_seconds: dict[str, float]
+    """Of the merging thread, by stage; see `compactor.flow.stopwatch`."""
     seconds: float
 
 
@@ -204,6 +209,8 @@ class _Attempt:
             spilled_bytes=result.spilled_bytes,
             fetch_wait_seconds=round(result.fetch_wait_seconds, 3),
             cpu_busy_ratio=round(result.cpu_busy_ratio, 3),
+            passed_rows=result.passed_rows,
+            stage_seconds={name: round(s, 4) for name, s in result.stage_seconds.items()},
             seconds=round(time.monotonic() - started, 3),
         )
         return Outcome(self._compaction.compaction_id, self._entries(result), report)
@@ -291,9 +298,13 @@ def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
     """Sums over attempts; the peak is that of the largest."""
     fields = (
         "rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "resumed_gets", "restarts",
-        "replayed_inputs", "spilled_bytes",
+        "replayed_inputs", "spilled_bytes", "passed_rows",
     )  # fmt: skip
     totals: dict[str, Any] = {name: sum(getattr(r, name) for r in reports) for name in fields}
+    totals["stage_seconds"] = {
+        stage: round(sum(report.stage_seconds.get(stage, 0.0) for report in reports), 4)
+        for stage in STAGES
+    }
     totals["task_seconds"] = round(sum(report.seconds for report in reports), 3)
     for name in ("peak_rss_bytes", "peak_charged_bytes"):
         totals[name] = max((getattr(report, name) for report in reports), default=0)

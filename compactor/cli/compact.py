@@ -41,6 +41,7 @@ Examples:
   compactor compact ./logs                            what is due
   compactor compact ./logs --dry-run                  what would be done
   compactor compact ./logs --explain                  with which memory, stage by stage
+  compactor compact ./logs --profile                  and where the time went
   compactor compact s3://bucket/logs --full --master 'local[2]' --json
   compactor compact ./logs --master in-process        without Spark
 
@@ -72,6 +73,7 @@ one failed for good."""
 @policy_options
 @compaction_options
 @engine_options
+@click.option("--profile", is_flag=True, help="Say also where the time went, stage by stage.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def compact_command(
     table: str,
@@ -80,6 +82,7 @@ def compact_command(
     explain: bool,
     explain_format: str | None,
     take_over: bool,
+    profile: bool,
     master: str | None,
     max_tasks: int | None,
     as_json: bool,
@@ -118,6 +121,8 @@ def compact_command(
         echo_json(report.to_json())
     else:
         _print_report(report)
+        if profile and report.done:
+            _print_profile(report.to_json())
     if report.lost:
         raise JobError(_explain_lost(report))
     _refuse(driver.plan(driver.log.latest))
@@ -225,6 +230,23 @@ def _print_predicted(predicted: Estimate, actual: dict[str, Any]) -> None:
          human_bytes(actual["peak_rss_bytes"])],
         ["task seconds", f"{predicted.task_seconds:.1f}", f"{actual['task_seconds']:.1f}"],
     ])  # fmt: skip
+
+
+def _print_profile(figures: dict[str, Any]) -> None:
+    seconds: dict[str, float] = figures["stage_seconds"]
+    whole = max(figures["task_seconds"], 1e-9)
+    rows = [*seconds.items(), ("other", whole - sum(seconds.values()))]
+    columns = [("stage", False), ("seconds", True), ("share", True)]
+    click.echo("")
+    print_table(
+        None,
+        columns,
+        [[stage, f"{spent:.2f}", f"{spent / whole:.0%}"] for stage, spent in rows],
+    )
+    click.echo(
+        f"of {figures['task_seconds']:.2f} task seconds; {figures['passed_rows']:,} of "
+        f"{figures['rows_in']:,} rows went out as they came in, compressed and unread"
+    )
 
 
 def _explain_lost(report: CompactReport) -> str:

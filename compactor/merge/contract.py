@@ -57,3 +57,7 @@ class MergeResult:
     peak_bytes: int
     """Most that was charged at a time."""
     stage_peak_bytes: dict[str, int]
+    passed_rows: int
+    """Rows of row groups that went out as they came in, compressed and unread."""
+    stage_seconds: dict[str, float]
+    """Of the merging thread, by stage; see `compactor.flow.stopwatch`."""

@@ -11,6 +11,7 @@ from pyarrow import types as pt
 
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.fetch import ClosableSource
+from compactor.flow.stopwatch import Stopwatch
 from compactor.merge.codebook import Codebook
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
@@ -69,8 +70,10 @@ class MergeInput:
         new_rows: Callable[[], DecodedRows],
         target_row_group_bytes: int,
         passing: PassingRule | None = None,
+        watch: Stopwatch | None = None,
     ) -> None:
         """passing: which row groups may go out as they are; None for none."""
+        self._watch = watch or Stopwatch()
         self.fragment = fragment
         self._source = source
         self._budget = budget
@@ -116,13 +119,15 @@ class MergeInput:
 
     def load_keys(self) -> LoadedGroup | None:
         """Adds the next row group's sort columns to `keys`; None after the last."""
-        blocks = self.stream.next_key_group()
-        if blocks is None:
-            self.column = self.stream.next_column()
-            return None
-        arrays = [
-            self._decode(block, dtype) for block, dtype in zip(blocks, self._key_types, strict=True)
-        ]
+        with self._watch.on("decode"):
+            blocks = self.stream.next_key_group()
+            if blocks is None:
+                self.column = self.stream.next_column()
+                return None
+            arrays = [
+                self._decode(block, dtype)
+                for block, dtype in zip(blocks, self._key_types, strict=True)
+            ]
         blocks = blocks if self._may_pass(len(arrays[0])) else []
         group = loaded_group(arrays, len(self.stream.row_group_rows) - 1, blocks)
         self.keys.push(arrays)
@@ -166,11 +171,12 @@ class MergeInput:
         As values, as codes of the book, or dictionary-coded if they did not fit in.
         """
         if not self._rows.rows:
-            block = self.stream.next_chunk()
-            array = self._decode(block, book.values.type)
-            del block
-            if pt.is_dictionary(array.type):
-                array = book.adopt(array)
+            with self._watch.on("decode"):
+                block = self.stream.next_chunk()
+                array = self._decode(block, book.values.type)
+                del block
+                if pt.is_dictionary(array.type):
+                    array = book.adopt(array)
             self._rows.push([array])
             del array
             self._discharge_decode()
@@ -179,7 +185,8 @@ class MergeInput:
     def next_block(self) -> Block:
         """The current column's next chunk as it is stored; all rows before it must have been taken."""
         assert not self._rows.rows
-        block = self.stream.next_chunk()
+        with self._watch.on("decode"):
+            block = self.stream.next_chunk()
         self._discharge_decode()
         return block
 
@@ -191,7 +198,8 @@ class MergeInput:
         """Goes on to the next column, once all rows of the current one were taken; its name."""
         assert not self._rows.rows
         self._rows.clear()
-        self.column = self.stream.next_column()
+        with self._watch.on("decode"):
+            self.column = self.stream.next_column()
         return self.column
 
     def finish(self, passed: Passed | None = None) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from compactor.errors import CompactorError
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.flow.fetch import ClosableSource, FetchedSource, FetchSettings
+from compactor.flow.stopwatch import STAGES, Stopwatch
 from compactor.flow.tape import Tape
 from compactor.flow.upload_memory import PARTS, BudgetedUploads
 from compactor.memory_plan import (
@@ -31,7 +32,7 @@ from compactor.merge.errors import MergeCheckError
 from compactor.merge.gather import Gatherer
 from compactor.merge.key_merge import MergeWindow, WholeGroup, merge_keys
 from compactor.merge.merge_input import InputFragment, MergeInput, PassingRule
-from compactor.merge.outputs import OpenOutput, Output
+from compactor.merge.outputs import OpenOutput, Output, TimedSink
 from compactor.merge.passed import Passed
 from compactor.merge.row_groups import (
     SIZE_UNITS,
@@ -82,6 +83,7 @@ class MergePass:
         self._disk = disk
         self._splits = splits
         self._before = before
+        self._watch: Stopwatch = before._watch if before else Stopwatch()
         self._compare = KeyComparator(settings.schema, settings.sort)
         self._order_tape = Tape(budget, "row order", disk)
         self._order = RowOrder(self._order_tape)
@@ -91,7 +93,7 @@ class MergePass:
         self._passed: dict[int, Passed] = {}
         self._origins_of_passed: dict[int, dict[int, tuple[int, int]]] = {}
         """By output and row group: input and row group."""
-        self._waiting_bytes = 0
+        self._waiting_bytes = self._book_bytes = self._bounds_bytes = 0
         self._began: tuple[float, float] | None = None
         """When the first keys were in order: by the clock, and of this thread's CPU."""
         budget.spill_by("row order", lambda _: self._order_tape.spill())
@@ -125,6 +127,7 @@ class MergePass:
                 self._new_rows,
                 settings.options.target_row_group_bytes,
                 passing,
+                self._watch,
             )
             for fragment, source in zip(inputs, self._sources, strict=True)
         ]
@@ -160,7 +163,8 @@ class MergePass:
     def _run(self) -> MergeResult | None:
         for source in self._inputs:
             source.open(self._settings.schema, self._settings.sort, self._shared)
-        self._merge_keys()
+        with self._watch.on("order"):
+            self._merge_keys()
         for name, present in self._columns():
             self._merge_column(name, present)
         busy = self._busy_ratio()
@@ -186,7 +190,21 @@ class MergePass:
             busy,
             self._budget.peak_bytes,
             self._budget.peaks,
+            self._order.passed_rows,
+            self._stage_seconds(),
         )
+
+    def _finish(self, index: int, source: MergeInput) -> tuple[int, int]:
+        passed = self._passed.get(index)
+        end = source.finish(passed)
+        if passed is not None:
+            self._budget.charge("footer", passed.nbytes)
+            self._bounds_bytes += passed.nbytes
+        return end
+
+    def _stage_seconds(self) -> dict[str, float]:
+        self._watch.move(self.fetch_wait_seconds, "decode", "fetch wait")
+        return {stage: self._watch.seconds.get(stage, 0.0) for stage in STAGES}
 
     def _busy_ratio(self) -> float:
         if self._began is None:
@@ -210,6 +228,8 @@ class MergePass:
                 source.close(max(0.0, deadline - time.monotonic()))
             decoded.clear()
         self._charge_waiting(0)
+        self._charge_book(0)
+        self._budget.discharge("footer", self._bounds_bytes)
         self._order_tape.close()
         for output in self._outputs:
             output.row_numbers.close()
@@ -300,6 +320,14 @@ class MergePass:
             self._budget.discharge(ORDER, self._waiting_bytes - size)
         self._waiting_bytes = size
 
+    def _charge_book(self, size: int) -> None:
+        """What a column's distinct values take."""
+        if size > self._book_bytes:
+            self._budget.charge("gather", size - self._book_bytes)
+        else:
+            self._budget.discharge("gather", self._book_bytes - size)
+        self._book_bytes = size
+
     def _cut_rule(self) -> CutRule:
         sizes = np.array([s.fragment.size_bytes for s in self._inputs], dtype=np.int64)
         rows = np.array([s.fragment.rows for s in self._inputs], dtype=np.int64)
@@ -338,7 +366,8 @@ class MergePass:
         versions = [source.stream.version for source in self._inputs]
         try:
             numbers = RowNumbers(self._budget, self._disk, versions)
-            return Output(FragmentEmitter(sink, header, shelf), sink, numbers, shelf)
+            emitter = FragmentEmitter(TimedSink(sink, self._watch), header, shelf)
+            return Output(emitter, sink, numbers, shelf)
         except BaseException:
             sink.abort()
             raise
@@ -353,7 +382,8 @@ class MergePass:
                 upper_bound(key_at(group.keys, group.rows - 1), schema, sort),
             )
         output.pages.append(len(output.row_numbers))
-        output.row_numbers.append([column.column for column in sort], group.keys)
+        with self._watch.on("hash"):
+            output.row_numbers.append([column.column for column in sort], group.keys)
         self._order.append(group.origins)
 
     def _pass_key_group(self, output: Output, whole: WholeGroup) -> None:
@@ -411,7 +441,9 @@ class MergePass:
                     self._pass_chunk(dtype, order, present, output)
                 else:
                     self._merge_chunk(name, book, order, present, output, page, number)
+                    self._charge_book(book.nbytes)
                 number += 1
+        self._charge_book(0)
 
     def _pass_chunk(
         self,
@@ -427,7 +459,8 @@ class MergePass:
         if block is None:
             output.emitter.chunk(self._encode(pa.nulls(order.rows, dtype)))
         else:
-            output.emitter.pass_chunk(block)
+            with self._watch.on("pass on"):
+                output.emitter.pass_chunk(block)
 
     def _merge_chunk(
         self,
@@ -443,14 +476,16 @@ class MergePass:
         sources = [self._inputs[i] for i in order.inputs[present[order.inputs]]]
         size = 0
         try:
-            gathered = self._gatherer.gather(book, order, present, number)
+            with self._watch.on("gather"):
+                gathered = self._gatherer.gather(book, order, present, number)
             if gathered is None or self.splits:
                 return
             array, codes = gathered
             is_decided = codes is not None
             if not pt.is_dictionary(array.type):
                 # Before the rows are hashed: only distinct values need to be.
-                array, is_decided = by_dictionary(array), True
+                with self._watch.on("encode"):
+                    array, is_decided = by_dictionary(array), True
             in_work = 2 * array.nbytes + GATHER_ROW_BYTES * len(array)
             self._budget.charge("gather", in_work)
             size = in_work
@@ -458,8 +493,9 @@ class MergePass:
                 source.settle()
             sources = []
             if array.null_count < len(array):
-                known = None if codes is None else book.contributions(codes)
-                output.row_numbers.add(page, name, array, known)
+                with self._watch.on("hash"):
+                    known = None if codes is None else book.contributions(codes)
+                    output.row_numbers.add(page, name, array, known)
             with self._budget.holding("encode", 2 * array.nbytes):
                 output.emitter.chunk(self._encode(array, is_decided=is_decided))
         finally:
@@ -469,7 +505,8 @@ class MergePass:
 
     def _encode(self, array: pa.Array, *, is_decided: bool = False) -> Chunk:
         level = self._settings.options.compression_level
-        return make_chunk(array, level=level, is_decided=is_decided)
+        with self._watch.on("encode"):
+            return make_chunk(array, level=level, is_decided=is_decided)
 
     # --- checks ---
 
@@ -521,8 +558,12 @@ class MergePass:
         return lambda column: with_bounds(column, bounds)
 
     def _complete(self, output: Output, row_hashes: Sequence[int]) -> MergedFragment:
-        with self._budget.holding("encode", 2 * output.shelf.size_bytes):
+        with (
+            self._watch.on("encode"),
+            self._budget.holding("encode", 2 * output.shelf.size_bytes),
+        ):
             summary = output.emitter.finish(row_hashes, self._with_bounds(output))
-        output.sink.complete()
+        with self._watch.on("upload wait"):
+            output.sink.complete()
         emitter = output.emitter
         return MergedFragment(output.sink, emitter.header.schema, emitter.bytes_written, summary)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from compactor.flow.disk import LocalDisk
+from compactor.flow.stopwatch import Stopwatch
 from compactor.flow.tape import Tape
 from compactor.flow.upload_memory import UploadMemory
 from compactor.merge.row_numbers import RowNumbers
@@ -25,6 +26,18 @@ class OutputSink(ByteSink, Protocol):
     def spill(self, disk: LocalDisk) -> None:
         """Puts what is held back on local disk."""
         ...
+
+
+class TimedSink:
+    """A sink whose writing is timed."""
+
+    def __init__(self, sink: ByteSink, watch: Stopwatch) -> None:
+        self._sink = sink
+        self._watch = watch
+
+    def write(self, data: bytes, /) -> None:
+        with self._watch.on("upload wait"):
+            self._sink.write(data)
 
 
 OpenOutput = Callable[[UploadMemory], OutputSink]

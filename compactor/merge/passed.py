@@ -5,8 +5,13 @@ What their chunks hold is known only to their input's footer, which comes last; 
 
 from __future__ import annotations
 
+from typing import Final
+
 from format.footer import Footer
 from format.keys import Value
+
+_BOUNDS_BYTES: Final = 256
+"""Of a chunk's least and greatest value as Python has them."""
 
 
 class Passed:
@@ -25,6 +30,11 @@ class Passed:
         for name, chunks in footer.columns.items():
             self._bounds[name] = {g: (chunks[g].min, chunks[g].max) for g in self._groups}
         self._row_hashes = {g: footer.row_groups[g].row_hash for g in self._groups}
+
+    @property
+    def nbytes(self) -> int:
+        """About what is held of the footer."""
+        return _BOUNDS_BYTES * len(self._bounds) * len(self._groups)
 
     def row_hash(self, group: int) -> int:
         return self._row_hashes[group]

@@ -71,6 +71,7 @@ class RowOrder:
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
+        self.passed_rows = 0
 
     def __len__(self) -> int:
         return len(self._tape)
@@ -85,6 +86,7 @@ class RowOrder:
 
     def append_passed(self, source: int, rows: int, group: int) -> None:
         """A row group that is one of an input's, as it is."""
+        self.passed_rows += rows
         self._record(
             rows, np.array([source]), np.array([rows]), _Form.PASSED, group.to_bytes(4, "little")
         )
