@@ -38,8 +38,12 @@ from format.nodes import (
 from format.types import decoded, is_binary_like, is_list_like, list_parts, may_stay_coded
 
 _SAMPLE_VALUES: Final = 2048
+_SAMPLE_SLACK: Final = 1.5
+"""How many times the part of distinct values that a dictionary may have, a sample of it may have."""
 _MIN_RUN: Final = 16
 """Average run length from which run lengths beat what zstd does with the repeats itself."""
+_MIN_SAMPLED_RUN: Final = 4
+"""The same in a sample, below which runs are not looked for."""
 _MAX_SPLIT_WIDTH: Final = 16
 _MAX_DIGITS: Final = 9
 """After the point, that are looked for."""
@@ -102,6 +106,8 @@ def encode_ints(values: npt.NDArray[Any], *, allow_runs: bool = True) -> Node:
     wide = values.astype(np.uint64)
     if length > MAX_UNBACKED_VALUES:  # encodings that may take no bytes are not for so many
         return _encode_for(wide, low, max(width, 1))
+    if _is_scattered(values, width):
+        return _encode_for(wide, low, width)
     steps = np.diff(wide).view(np.int64)
     if allow_runs:
         changes = np.flatnonzero(steps)
@@ -112,6 +118,16 @@ def encode_ints(values: npt.NDArray[Any], *, allow_runs: bool = True) -> Node:
         child = _encode_for(steps.view(np.uint64), step_low, _width_of(int(steps.max()) - step_low))
         return Node(Encoding.DELTA, length, param=int(wide[0]), children=(child,))
     return _encode_for(wide, low, width)
+
+
+def _is_scattered(values: npt.NDArray[Any], width: int) -> bool:
+    """Whether a sample alone rules out that steps take fewer bytes than values, or that runs are long."""
+    start = (len(values) - min(len(values), _SAMPLE_VALUES)) // 2
+    steps = np.diff(values[start : start + _SAMPLE_VALUES].astype(np.uint64)).view(np.int64)
+    if len(steps) == 0:
+        return False
+    is_wide = _width_of(int(steps.max()) - int(steps.min())) >= width
+    return is_wide and int(np.count_nonzero(steps)) * _MIN_SAMPLED_RUN > len(steps)
 
 
 def _encode_runs(values: npt.NDArray[Any], changes: npt.NDArray[np.intp]) -> Node:
@@ -314,7 +330,8 @@ def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
     share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
     sample = _middle(array)
     distinct = len(np.unique(value_hashes(sample)))
-    if distinct * (share + 1) > len(sample) * share and len(sample) < len(array):
+    # Of more values a smaller part is distinct.
+    if distinct * share > len(sample) * _SAMPLE_SLACK and len(sample) < len(array):
         return None
     coded = _coded_lists(array) if is_list else _coded_values(array)
     if coded is None or len(coded.dictionary) * share > present:
