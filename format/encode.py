@@ -38,6 +38,10 @@ from format.nodes import (
 from format.types import decoded, is_binary_like, is_list_like, list_parts, may_stay_coded
 
 _SAMPLE_VALUES: Final = 2048
+_STRETCHES: Final = 4
+_STRETCH_VALUES: Final = 1024
+_WIDE: Final = 4
+"""Bytes of integers from which it is tried whether the steps between them compress better."""
 _SAMPLE_SLACK: Final = 1.5
 """How many times the part of distinct values that a dictionary may have, a sample of it may have."""
 _MIN_RUN: Final = 16
@@ -106,7 +110,7 @@ def encode_ints(values: npt.NDArray[Any], *, allow_runs: bool = True) -> Node:
     wide = values.astype(np.uint64)
     if length > MAX_UNBACKED_VALUES:  # encodings that may take no bytes are not for so many
         return _encode_for(wide, low, max(width, 1))
-    if _is_scattered(values, width):
+    if width < _WIDE and _is_scattered(values, width):
         return _encode_for(wide, low, width)
     steps = np.diff(wide).view(np.int64)
     if allow_runs:
@@ -114,10 +118,28 @@ def encode_ints(values: npt.NDArray[Any], *, allow_runs: bool = True) -> Node:
         if (len(changes) + 1) * _MIN_RUN <= length:
             return _encode_runs(values, changes)
     step_low = int(steps.min())
-    if _width_of(int(steps.max()) - step_low) < width:
-        child = _encode_for(steps.view(np.uint64), step_low, _width_of(int(steps.max()) - step_low))
+    step_width = _width_of(int(steps.max()) - step_low)
+    steps = steps.view(np.uint64)
+    is_close = step_width == width >= _WIDE and _steps_pay(wide, low, steps, step_low, width)
+    if step_width < width or is_close:
+        child = _encode_for(steps, step_low, step_width)
         return Node(Encoding.DELTA, length, param=int(wide[0]), children=(child,))
     return _encode_for(wide, low, width)
+
+
+def _steps_pay(
+    wide: npt.NDArray[np.uint64], low: int, steps: npt.NDArray[np.uint64], step_low: int, width: int
+) -> bool:
+    """Whether a sample of the steps between values gets smaller than one of the values, although a few large
+    steps make them as wide: timestamps in stretches."""
+    dtype = unsigned_dtype(width)
+    of_values = _best_bytes(_minus(_sampled(wide), low).astype(dtype), width)
+    of_steps = _best_bytes(_minus(_sampled(steps), step_low).astype(dtype), width)
+    return of_steps * 20 < of_values * 19
+
+
+def _minus(wide: npt.NDArray[np.uint64], base: int) -> npt.NDArray[np.uint64]:
+    return wide - np.uint64(base & (2**64 - 1))
 
 
 def _is_scattered(values: npt.NDArray[Any], width: int) -> bool:
@@ -151,7 +173,7 @@ def _encode_for(
     buffers: list[Any] = [] if valid is None else [pack_bits(valid)]
     split = False
     if width:
-        stored = (wide - np.uint64(base & (2**64 - 1))).astype(unsigned_dtype(width))
+        stored = _minus(wide, base).astype(unsigned_dtype(width))
         if valid is not None:
             stored[~valid] = 0
         split = width > 1 and _planes_pay(stored, width)
@@ -169,15 +191,31 @@ def _width_of(span: int) -> int:
 
 
 def _planes_pay(stored: npt.NDArray[Any], width: int) -> bool:
-    """Whether a sample from the middle gets smaller by splitting it into byte planes."""
-    flat = stored.reshape(-1).view(np.uint8)
-    count = len(flat) // width
-    take = min(count, _SAMPLE_VALUES)
-    start = (count - take) // 2 * width
-    sample = flat[start : start + take * width]
-    _, plain = compress(sample.tobytes(), 1)
-    _, planes = compress(split_planes(sample, width).tobytes(), 1)
-    return len(planes) * 20 < len(plain) * 19
+    """Whether a sample gets smaller by splitting it into byte planes."""
+    sample = _sampled(stored.reshape(-1).view(np.uint8).reshape(-1, width))
+    plain, planes = _both_bytes(sample, width)
+    return planes * 20 < plain * 19
+
+
+def _best_bytes(sample: npt.NDArray[Any], width: int) -> int:
+    return min(_both_bytes(sample, width))
+
+
+def _both_bytes(sample: npt.NDArray[Any], width: int) -> tuple[int, int]:
+    """What a sample compresses to as it is, and in byte planes."""
+    flat = sample.reshape(-1).view(np.uint8)
+    _, plain = compress(flat.tobytes(), 1)
+    _, planes = compress(split_planes(flat, width).tobytes(), 1)
+    return len(plain), len(planes)
+
+
+def _sampled(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Some stretches of the values, in their order."""
+    if len(values) <= _SAMPLE_VALUES:
+        return values
+    step = (len(values) - _STRETCH_VALUES) // (_STRETCHES - 1)
+    starts = range(0, step * _STRETCHES, step)
+    return np.concatenate([values[start : start + _STRETCH_VALUES] for start in starts])
 
 
 # --- fixed width ----------------------------------------------------------------------------
