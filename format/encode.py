@@ -119,10 +119,10 @@ def encode_ints(values: npt.NDArray[Any], *, allow_runs: bool = True) -> Node:
             return _encode_runs(values, changes)
     step_low = int(steps.min())
     step_width = _width_of(int(steps.max()) - step_low)
-    steps = steps.view(np.uint64)
-    is_close = step_width == width >= _WIDE and _steps_pay(wide, low, steps, step_low, width)
+    patterns = steps.view(np.uint64)
+    is_close = step_width == width >= _WIDE and _steps_pay(wide, low, patterns, step_low, width)
     if step_width < width or is_close:
-        child = _encode_for(steps, step_low, step_width)
+        child = _encode_for(patterns, step_low, step_width)
         return Node(Encoding.DELTA, length, param=int(wide[0]), children=(child,))
     return _encode_for(wide, low, width)
 
