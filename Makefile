@@ -2,7 +2,7 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java demo test lint bench workload clean distclean
+.PHONY: help setup environment java demo test lint bench peers workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ lint: environment  ## ruff check, ruff format, mypy --strict
 
 bench: setup  ## 4 million rows, 16 fragments, one Spark task: rows/s and peak RSS
 	$(BIN)/python -m bench.bench_compaction $(BENCH)
+
+peers: setup  ## side by side with ClickHouse, DataFusion, DuckDB, Polars, ... (PEERS="--rows 1000000")
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,peers]'
+	$(BIN)/python -m bench.vs_peers $(PEERS)
 
 workload: environment  ## realistic log files in .demo/logs (WORKLOAD="--rows 4000000 --files 16")
 	$(BIN)/python -m bench.workload --out .demo/logs $(WORKLOAD)

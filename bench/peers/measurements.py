@@ -1,0 +1,130 @@
+"""What was measured, as it is kept in the result file, and medians of it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from bench.peers.engines import FLOOR, OURS
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one engine. The figures of a failed one count for nothing."""
+
+    workload: str
+    cores: int
+    engine: str
+    round: int
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_rss_bytes: int = 0
+    output_bytes: int = 0
+    output_rows: int = 0
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Two compactions of half the inputs each: at one time on two cores, in turn on one."""
+
+    workload: str
+    round: int
+    together_seconds: float = 0.0
+    in_turn_seconds: float = 0.0
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    label: str
+    family: str
+    version: str = ""
+    settings: str = ""
+
+
+@dataclass
+class Result:
+    """All of a session, the machine included."""
+
+    machine: dict[str, Any]
+    rows: int
+    inputs: int
+    rounds: int
+    engines: dict[str, EngineFacts] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    halves: list[Halves] = field(default_factory=list)
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        document = json.loads(path.read_text())
+        document["engines"] = {n: EngineFacts(**e) for n, e in document["engines"].items()}
+        document["runs"] = [Run(**run) for run in document["runs"]]
+        document["halves"] = [Halves(**halves) for halves in document["halves"]]
+        return cls(**document)
+
+    def failures(self) -> list[str]:
+        return [
+            *(f"{r.engine}, {r.workload}, {r.cores} cores: {r.failure}" for r in self.runs if r.failure),
+            *(f"two tasks, {h.workload}: {h.failure}" for h in self.halves if h.failure),
+        ]  # fmt: skip
+
+    def sections(self) -> list[tuple[str, int]]:
+        """Workloads and cores, in the order in which they were run."""
+        return list(dict.fromkeys((run.workload, run.cores) for run in self.runs))
+
+    def summaries(self, workload: str, cores: int) -> list[Summary]:
+        """Of all engines, in the order in which they were run."""
+        runs = [run for run in self.runs if (run.workload, run.cores) == (workload, cores)]
+        return [
+            Summary.of([run for run in runs if run.engine == engine])
+            for engine in dict.fromkeys(run.engine for run in runs)
+        ]
+
+    def best_peers(
+        self, summaries: Sequence[Summary], figure: Callable[[Summary], float]
+    ) -> dict[str, Summary]:
+        """The better variant of every peer, by the figure, under the peer's name."""
+        best: dict[str, Summary] = {}
+        for summary in summaries:
+            family = self.engines[summary.engine].family
+            if family in (OURS, FLOOR) or summary.failure:
+                continue
+            if family not in best or figure(summary) < figure(best[family]):
+                best[family] = summary
+        return best
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Medians over the rounds of one engine. One failure is a failure of all."""
+
+    engine: str
+    wall_seconds: float
+    wall_range: tuple[float, float]
+    cpu_seconds: float
+    peak_rss_bytes: int
+    output_bytes: int
+    failure: str | None
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Self:
+        wall = [run.wall_seconds for run in runs]
+        return cls(
+            runs[0].engine,
+            statistics.median(wall),
+            (min(wall), max(wall)),
+            statistics.median(run.cpu_seconds for run in runs),
+            round(statistics.median(run.peak_rss_bytes for run in runs)),
+            round(statistics.median(run.output_bytes for run in runs)),
+            next((run.failure for run in runs if run.failure), None),
+        )

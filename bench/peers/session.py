@@ -1,0 +1,273 @@
+"""A session: prepares inputs once, then runs engines in rounds, each run in a fresh process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench.peers.engines import ENGINES, FORMS, OURS, Engine
+from bench.peers.measurements import EngineFacts, Halves, Result, Run
+from bench.peers.run import Order
+from bench.peers.workloads import Workload, arrow_files, make_arrow_files
+
+ROOT: Final = Path(__file__).parents[2]
+_ALWAYS_ANEW: Final = "fragments"
+"""The form that this checkout writes: never one that an older checkout left."""
+
+_HALVES = tuple(
+    Engine(name, label, f"bench.peers.with_ours:{name}", "fragments", OURS)
+    for name, label in (
+        ("OursHalves", "both halves in turn"),
+        ("OursFirstHalf", "first half"),
+        ("OursSecondHalf", "second half"),
+    )
+)
+
+
+class EngineFailedError(Exception):
+    """An engine did not do what it was asked for; the message is a line."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    workloads: Sequence[Workload]
+    engines: Sequence[Engine]
+    cores: Sequence[int]
+    rounds: int
+    rows: int
+    inputs: int
+    first_cpu: int
+    """The core of runs on one core."""
+    work: Path
+    timeout_seconds: float
+
+
+class Session:
+    def __init__(self, plan: Plan, result: Result, tell: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._result = result
+        self._tell = tell
+
+    def prepare(self) -> None:
+        """Raises `EngineFailedError`: inputs that can't be made are nobody's measurement."""
+        plan = self._plan
+        make_arrow_files(plan.workloads, plan.rows, plan.inputs, self._folder, self._tell)
+        for workload in plan.workloads:
+            for form in dict.fromkeys(engine.form for engine in plan.engines):
+                self._prepare_form(workload, form)
+        os.sync()
+
+    def steps(self) -> int:
+        plan = self._plan
+        kinds = len(plan.engines) * len(plan.cores) + self._has_halves()
+        return kinds * len(plan.workloads) * plan.rounds
+
+    def run(self, on_step: Callable[[], None]) -> None:
+        """Engines alternate, and rounds are outermost: what drifts meanwhile drifts for all."""
+        plan = self._plan
+        for number in range(plan.rounds):
+            for workload in plan.workloads:
+                for cores in plan.cores:
+                    for engine in plan.engines:
+                        self._result.runs.append(self._measure(engine, workload, cores, number))
+                        on_step()
+                if self._has_halves():
+                    self._result.halves.append(self._measure_halves(workload, number))
+                    on_step()
+
+    def _has_halves(self) -> bool:
+        plan = self._plan
+        return 2 in plan.cores and plan.inputs > 1 and OURS in [e.name for e in plan.engines]
+
+    def _measure(self, engine: Engine, workload: Workload, cores: int, number: int) -> Run:
+        self._tell(f"round {number + 1}: {workload.name}, {engine.label}, {cores} cores")
+        try:
+            [found] = self._run_at_once(workload, [(engine, self._cpus(cores))])
+        except EngineFailedError as error:
+            return Run(workload.name, cores, engine.name, number, failure=str(error))
+        self._result.engines[engine.name] = EngineFacts(
+            engine.label, engine.family, found["version"], found["settings"]
+        )
+        return Run(
+            workload.name,
+            cores,
+            engine.name,
+            number,
+            round(found["wall_seconds"], 4),
+            round(found["cpu_seconds"], 4),
+            found["peak_rss_bytes"],
+            found["output_bytes"],
+            found["output_rows"],
+            _fault(found, self._plan.rows),
+        )
+
+    def _measure_halves(self, workload: Workload, number: int) -> Halves:
+        self._tell(f"round {number + 1}: {workload.name}, two tasks on two cores")
+        both, first, second = _HALVES
+        one, other = self._cpus(2)
+        try:
+            [turn] = self._run_at_once(workload, [(both, self._cpus(1))])
+            pair = self._run_at_once(workload, [(first, [one]), (second, [other])])
+        except EngineFailedError as error:
+            return Halves(workload.name, number, failure=str(error))
+        rows = {turn["output_rows"], sum(found["output_rows"] for found in pair)}
+        together = max(p["ended"] for p in pair) - min(p["started"] for p in pair)
+        return Halves(
+            workload.name,
+            number,
+            round(together, 4),
+            round(turn["wall_seconds"], 4),
+            None if rows == {self._plan.rows} else f"{rows} rows of {self._plan.rows}",
+        )
+
+    def _run_at_once(
+        self, workload: Workload, wanted: Sequence[tuple[Engine, Sequence[int]]]
+    ) -> list[dict[str, Any]]:
+        """All begin when the last one is ready."""
+        waits = len(wanted) > 1
+        with ExitStack() as stack:
+            children = [
+                stack.enter_context(
+                    _Child(self._order(engine, workload, cpus, waits), self._plan.timeout_seconds)
+                )
+                for engine, cpus in wanted
+            ]
+            if waits:
+                for child in children:
+                    child.wait_until_ready()
+            for child in children:
+                child.go()
+            return [child.finish() for child in children]
+
+    def _order(
+        self, engine: Engine, workload: Workload, cpus: Sequence[int], waits: bool = False
+    ) -> Order:
+        return Order(
+            engine.target,
+            "compact",
+            [str(path) for path in arrow_files(self._folder(workload))],
+            workload.sort,
+            str(self._folder(workload) / engine.form),
+            str(self._folder(workload) / "runs" / engine.name.replace(":", "-")),
+            cpus,
+            waits,
+        )
+
+    def _prepare_form(self, workload: Workload, form: str) -> None:
+        prepared = self._folder(workload) / form
+        done = prepared.with_suffix(".prepared")
+        if done.exists() and form != _ALWAYS_ANEW:
+            return
+        self._tell(f"preparing {workload.name} as {form}")
+        shutil.rmtree(prepared, ignore_errors=True)
+        prepared.mkdir()
+        order = Order(
+            FORMS[form],
+            "prepare",
+            [str(path) for path in arrow_files(self._folder(workload))],
+            workload.sort,
+            str(prepared),
+            str(self._folder(workload) / "runs" / f"prepare-{form}"),
+            sorted(os.sched_getaffinity(0)),
+        )
+        with _Child(order, self._plan.timeout_seconds) as child:
+            child.go()
+            child.finish()
+        done.touch()
+
+    def _folder(self, workload: Workload) -> Path:
+        plan = self._plan
+        return plan.work / f"{workload.name}-{plan.rows}-rows-{plan.inputs}-inputs"
+
+    def _cpus(self, cores: int) -> list[int]:
+        """The chosen core, and then the others."""
+        first = self._plan.first_cpu
+        others = [cpu for cpu in range(os.cpu_count() or 1) if cpu != first]
+        return [first, *others][:cores]
+
+
+class _Child:
+    """A process that carries out an order in a folder made for it."""
+
+    def __init__(self, order: Order, timeout_seconds: float) -> None:
+        self._folder = Path(order.folder)
+        self._order = order
+        self._timeout_seconds = timeout_seconds
+
+    def __enter__(self) -> _Child:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True)
+        self._errors = (self._folder / "stderr").open("w+")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.peers.run", self._order.to_json()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | {"POLARS_MAX_THREADS": str(len(self._order.cpus))},
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def wait_until_ready(self) -> None:
+        assert self._process.stdout is not None
+        while (line := self._process.stdout.readline()) != "ready\n":
+            if not line:
+                raise EngineFailedError(self._last_words())
+
+    def go(self) -> None:
+        if self._order.waits:
+            assert self._process.stdin is not None
+            self._process.stdin.write("go\n")
+            self._process.stdin.flush()
+
+    def finish(self) -> dict[str, Any]:
+        try:
+            out, _ = self._process.communicate(timeout=self._timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise EngineFailedError(f"not done in {self._timeout_seconds:.0f} s") from None
+        if self._process.returncode:
+            raise EngineFailedError(self._last_words())
+        found: dict[str, Any] = json.loads(out.splitlines()[-1])
+        return found
+
+    def _last_words(self) -> str:
+        self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().strip().splitlines()
+        return lines[-1] if lines else f"exit code {self._process.returncode}"
+
+
+def _fault(found: dict[str, Any], rows: int) -> str | None:
+    if found["output_rows"] != rows:
+        return f"{found['output_rows']:,} rows came out of {rows:,}"
+    return None if found["is_sorted"] else "the output is not sorted"
+
+
+def usable(engines: Iterable[Engine], result: Result) -> list[Engine]:
+    """Those that are installed; the others are noted as skipped."""
+    found = []
+    for engine in engines:
+        if why := engine.missing():
+            result.skipped[engine.name] = why
+        else:
+            result.engines[engine.name] = EngineFacts(engine.label, engine.family)
+            found.append(engine)
+    return found
+
+
+ALL_NAMES: Final = [engine.name for engine in ENGINES]

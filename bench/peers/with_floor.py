@@ -1,0 +1,110 @@
+"""The codec floor: what the compaction can't do without, as long as every chunk is taken apart."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.peers.contract import Task, Used
+from bench.peers.with_ours import LEVEL, Ours
+from compactor.flow.allocator import give_freed_memory_back
+from format.blocks import Block
+from format.compression import compress, decompress
+from format.layout import Codec
+from format.stream_reader import FragmentStream
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A chunk as stored, in memory."""
+
+    codec: Codec
+    stored: bytes
+    raw_bytes: int
+
+    def raw(self) -> bytes:
+        return decompress(self.codec, self.stored, self.raw_bytes)
+
+
+class CodecFloor:
+    """Decompresses every chunk of the inputs and compresses every chunk of the output, nothing else.
+
+    Payloads are in memory beforehand; one chunk is held raw at a time, no more than a merge would, and
+    by the allocator's settings of the merge.
+    """
+
+    settings = (
+        f"our own chunks: the inputs' decompressed, the output's compressed, zstd {LEVEL}, nothing else; "
+        "in memory before and dropped after"
+    )
+
+    def version(self) -> str:
+        return Ours().version()
+
+    def prepare(self, task: Task) -> None:
+        """The fragments, and the output of a compaction of them."""
+        ours = Ours()
+        ours.prepare(task)
+        ours.start(task)
+        ours.compact(task)
+        for number, path in enumerate(ours.output_files(task)):
+            shutil.move(path, task.prepared / f"output-{number:03d}.frag")
+
+    def start(self, task: Task) -> None:
+        give_freed_memory_back()
+        inputs = (task.prepared / "table").rglob("*.frag")
+        self._inputs = [_payload(b) for path in sorted(inputs) for b in _chunks(path)]
+        outputs = sorted(task.prepared.glob("output-*.frag"))
+        self._outputs = [_payload(b) for path in outputs for b in _chunks(path)]
+        self._rows = sum(_rows(path) for path in outputs)
+        self._bytes = 0
+
+    def compact(self, task: Task) -> Used:
+        wall, cpu = time.perf_counter(), time.process_time()
+        for payload in self._inputs:
+            payload.raw()
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        for payload in self._outputs:
+            raw = payload.raw()  # as the encoder would hand it over: not counted
+            cpu_before, before = time.process_time(), time.perf_counter()
+            _, stored = compress(raw, LEVEL)
+            wall += time.perf_counter() - before
+            cpu += time.process_time() - cpu_before
+            self._bytes += len(stored)
+        return Used(wall, cpu)
+
+    def output_bytes(self, task: Task) -> int:
+        return self._bytes
+
+    def output_rows(self, task: Task) -> int:
+        return self._rows
+
+    def sort_columns(self, task: Task) -> None:
+        return None
+
+
+def _payload(block: Block) -> Payload:
+    return Payload(block.header.codec, block.stored, block.header.raw_bytes)
+
+
+def _chunks(path: Path) -> Iterator[Block]:
+    """Of the sort columns, then of the others."""
+    with path.open("rb") as source:
+        stream = FragmentStream(source, path.name)
+        while (blocks := stream.next_key_group()) is not None:
+            yield from blocks
+        while stream.next_column() is not None:
+            for _ in stream.row_group_rows:
+                yield stream.next_chunk()
+        stream.finish()
+
+
+def _rows(path: Path) -> int:
+    with path.open("rb") as source:
+        stream = FragmentStream(source, path.name)
+        while stream.next_key_group() is not None:
+            pass
+        return sum(stream.row_group_rows)

@@ -1,0 +1,130 @@
+"""This worker: one compaction of fragments in a local folder, as a task runs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from bench.peers.contract import Task
+from compactor.clock import random_id
+from compactor.config import CompactionSettings
+from compactor.ingest import IngestOptions, ingest_file
+from compactor.job import Compaction, run_compaction
+from compactor.planner.spec import CompactionSpec
+from compactor.scan import open_fragment
+from compactor.stores.local import LocalStore
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+from format import __version__
+from format.schema import parse_sort_schema
+from format.writer import WriterOptions
+
+_SETTINGS = CompactionSettings()
+LEVEL = _SETTINGS.compression_level
+
+
+def entries_of(snapshot: Snapshot) -> list[FragmentEntry]:
+    """From oldest to newest."""
+    return sorted(snapshot.fragments.values(), key=lambda entry: entry.age)
+
+
+def compact_fragments(
+    store: LocalStore, snapshot: Snapshot, inputs: Sequence[FragmentEntry]
+) -> tuple[FragmentEntry, ...]:
+    """One compaction, its outputs complete and synced, and not committed."""
+    compaction = Compaction(
+        random_id(),
+        snapshot.version,
+        store.url,
+        snapshot.table,
+        CompactionSpec(tuple(inputs), 1),
+        _SETTINGS,
+    )
+    outcome = run_compaction(compaction, store)
+    if outcome.failure is not None:
+        raise RuntimeError(outcome.failure)
+    return outcome.outputs
+
+
+class Ours:
+    settings = (
+        f"one task, defaults: memory limit {_SETTINGS.memory_limit_bytes >> 20} MiB, row groups of "
+        f"{_SETTINGS.max_rows_per_row_group:,} rows at most, zstd {LEVEL}, checksums and row "
+        "hashes checked, fsync of file and folder; without the commit, one small file more"
+    )
+
+    def version(self) -> str:
+        return __version__
+
+    def prepare(self, task: Task) -> None:
+        log = CommitLog(store := LocalStore(task.prepared / "table"))
+        options = IngestOptions(writer=WriterOptions(compression_level=LEVEL))
+        sort = parse_sort_schema(",".join(task.sort))
+        for path in task.arrow_files:
+            report = ingest_file(store, log, str(path), sort, options)
+            assert report.fragments == 1, "an input is one fragment"
+
+    def start(self, task: Task) -> None:
+        # Links: the inputs stay as they are, and the outputs are the run's own.
+        shutil.copytree(task.prepared / "table", task.folder / "table", copy_function=os.link)
+        self.store = LocalStore(task.folder / "table")
+        self.snapshot = CommitLog(self.store).refresh()
+        self.outputs: list[FragmentEntry] = []
+
+    def compact(self, task: Task) -> None:
+        self._run(entries_of(self.snapshot))
+
+    def output_files(self, task: Task) -> list[Path]:
+        return [task.folder / "table" / entry.key for entry in self.outputs]
+
+    def output_bytes(self, task: Task) -> int:
+        return sum(path.stat().st_size for path in self.output_files(task))
+
+    def output_rows(self, task: Task) -> int:
+        return sum(entry.rows for entry in self.outputs)
+
+    def sort_columns(self, task: Task) -> pa.Table | None:
+        return pa.Table.from_batches(
+            batch
+            for entry in self.outputs
+            for batch in open_fragment(self.store, entry.key, entry.size_bytes).scan(task.sort)
+        )
+
+    def _run(self, inputs: Sequence[FragmentEntry]) -> None:
+        self.outputs += compact_fragments(self.store, self.snapshot, inputs)
+
+
+class OursHalves(Ours):
+    """Two compactions, of half the inputs each, one after the other."""
+
+    settings = "two compactions of half the inputs each, otherwise as ours"
+    halves: Sequence[int] = (0, 1)
+
+    def compact(self, task: Task) -> None:
+        halves = halve(entries_of(self.snapshot))
+        for half in self.halves:
+            self._run(halves[half])
+
+    def sort_columns(self, task: Task) -> pa.Table | None:
+        return None  # two runs of rows; that a compaction sorts is checked where there is one
+
+
+class OursFirstHalf(OursHalves):
+    halves = (0,)
+
+
+class OursSecondHalf(OursHalves):
+    halves = (1,)
+
+
+def halve(entries: Sequence[FragmentEntry]) -> tuple[list[FragmentEntry], list[FragmentEntry]]:
+    """As many in each half, and about as many rows: the largest in turn, as 0 1 1 0."""
+    ranked = sorted(entries, key=lambda entry: -entry.rows)
+    first = [entry for place, entry in enumerate(ranked) if place % 4 in (0, 3)]
+    second = [entry for place, entry in enumerate(ranked) if place % 4 in (1, 2)]
+    return sorted(first, key=lambda e: e.age), sorted(second, key=lambda e: e.age)

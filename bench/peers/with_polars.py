@@ -1,0 +1,54 @@
+"""Polars, streaming engine: a sort of all rows, or a tree of merges of sorted inputs."""
+
+from __future__ import annotations
+
+import os
+
+import polars as pl
+
+from bench.peers.contract import Task
+from bench.peers.parquet import ROW_GROUP_ROWS, ParquetPeer, inputs, output
+
+
+class PolarsSort(ParquetPeer):
+    settings = (
+        f"scan_parquet, sort, sink_parquet; streaming engine, row groups of {ROW_GROUP_ROWS:,} rows, zstd 1, "
+        "sync_on_close=all"
+    )
+
+    def version(self) -> str:
+        return pl.__version__
+
+    def start(self, task: Task) -> None:
+        assert pl.thread_pool_size() == int(os.environ["POLARS_MAX_THREADS"]) == task.cores
+
+    def compact(self, task: Task) -> None:
+        _write(pl.scan_parquet(inputs(task)).sort(list(task.sort)), task)
+
+
+class PolarsMerge(PolarsSort):
+    settings = (
+        "scan_parquet of each input, merge_sorted two by two, sink_parquet; streaming engine, row groups of "
+        f"{ROW_GROUP_ROWS:,} rows, zstd 1, sync_on_close=all"
+    )
+
+    def compact(self, task: Task) -> None:
+        frames = [pl.scan_parquet(path) for path in inputs(task)]
+        while len(frames) > 1:
+            merged = [
+                a.merge_sorted(b, list(task.sort))
+                for a, b in zip(frames[::2], frames[1::2], strict=False)
+            ]
+            frames = merged + frames[2 * len(merged) :]
+        _write(frames[0], task)
+
+
+def _write(frame: pl.LazyFrame, task: Task) -> None:
+    frame.sink_parquet(
+        output(task),
+        compression="zstd",
+        compression_level=1,
+        row_group_size=ROW_GROUP_ROWS,
+        sync_on_close="all",
+        engine="streaming",
+    )

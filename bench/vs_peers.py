@@ -1,0 +1,160 @@
+"""The same compaction by us and by other engines, side by side, on one core and on two.
+
+Makes the workloads, puts them into each engine's own form, and has every engine compact them, in rounds
+in which the engines alternate. Each run is a process of its own, pinned to its cores; the clock covers
+the compaction only, to an output that is synced and checked. What is measured and every setting:
+docs/benchmarks.md.
+
+    python -m bench.vs_peers                                       4 million rows, three rounds: an hour
+    python -m bench.vs_peers --rows 1000000 --rounds 1 --cores 1   a look
+    python -m bench.vs_peers --engines ours,floor,clickhouse --plot peers.png
+    python -m bench.vs_peers --replot --plot peers.png             from the result file, without a run
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.peers import engines, machine, workloads
+from bench.peers.measurements import Result
+from bench.peers.session import ALL_NAMES, ROOT, EngineFailedError, Plan, Session, usable
+from bench.peers.tables import as_text
+
+DEFAULT_OUT = ROOT / "bench" / "results" / "vs_peers.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 if every run was good, 1 if one failed, 2 for a wrong call."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.replot:
+        if not options.out.exists():
+            parser.error(f"--out {options.out}: there is no such file; run without --replot first")
+        return _show(Result.read(options.out), options.plot)
+    try:
+        chosen = engines.choose(options.engines.split(","))
+        loads = workloads.choose_workloads(options.workloads.split(","))
+        cores = _cores(options.cores)
+    except ValueError as error:
+        parser.error(str(error))
+    result = Result(machine.describe(ROOT), options.rows, options.inputs, options.rounds)
+    found = usable(chosen, result)
+    for name, why in result.skipped.items():
+        print(f"skipped {name}: {why}", file=sys.stderr)
+    with _folder(options.work) as work, _progress() as progress:
+        plan = Plan(
+            loads,
+            found,
+            cores,
+            options.rounds,
+            options.rows,
+            options.inputs,
+            options.core,
+            work,
+            options.timeout,
+        )
+        session = Session(plan, result, progress.tell)
+        try:
+            session.prepare()
+        except EngineFailedError as error:
+            print(f"the inputs could not be prepared: {error}", file=sys.stderr)
+            return 1
+        progress.expect(session.steps())
+
+        def on_step() -> None:
+            progress.step()
+            result.write(options.out)  # an hour's figures do not hang on its last minute
+
+        session.run(on_step)
+    print(f"figures in {options.out}", file=sys.stderr)
+    return _show(result, options.plot)
+
+
+def _show(result: Result, plot: Path | None) -> int:
+    print(as_text(result))
+    if plot:
+        from bench.peers.plot import draw
+
+        draw(result, plot)
+    return 1 if result.failures() else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.vs_peers",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    last = max(os.sched_getaffinity(0))
+    known = ",".join(workload.name for workload in workloads.WORKLOADS)
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--inputs", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--engines", default=",".join(ALL_NAMES), help=",".join(ALL_NAMES))
+    parser.add_argument("--workloads", default=known, help=known)
+    parser.add_argument("--cores", default="1,2", help="how many, such as 1 or 1,2")
+    parser.add_argument("--core", type=int, default=last, help=f"the one for one core ({last})")
+    parser.add_argument("--work", type=Path, help="folder for inputs, kept for the next time")
+    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="result file, JSON")
+    parser.add_argument("--plot", type=Path, help="picture (.png, .svg)")
+    parser.add_argument("--replot", action="store_true", help="table and picture of --out; no run")
+    parser.add_argument("--timeout", type=float, default=900, help="seconds a run may take")
+    return parser
+
+
+def _cores(text: str) -> list[int]:
+    cores = [int(number) for number in text.split(",")]
+    most = os.cpu_count() or 1
+    if not all(1 <= number <= most for number in cores):
+        raise ValueError(f"--cores {text}: this machine has {most}")
+    return list(dict.fromkeys(cores))
+
+
+@contextmanager
+def _folder(work: Path | None) -> Iterator[Path]:
+    if work is not None:
+        work.mkdir(parents=True, exist_ok=True)
+        yield work.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="vs-peers-") as temporary:
+        yield Path(temporary)
+
+
+class _Progress:
+    """A line with a bar; the callables do nothing where there is no terminal."""
+
+    def __init__(
+        self,
+        tell: Callable[[str], None] = lambda _: None,
+        expect: Callable[[int], None] = lambda _: None,
+        step: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.tell, self.expect, self.step = tell, expect, step
+
+
+@contextmanager
+def _progress() -> Iterator[_Progress]:
+    if not sys.stderr.isatty():
+        yield _Progress()
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    # Two looks a second: the engines have the cores.
+    with Progress(console=Console(stderr=True), refresh_per_second=2, transient=True) as bar:
+        task = bar.add_task("making inputs", total=None)
+        yield _Progress(
+            lambda text: bar.update(task, description=text),
+            lambda steps: bar.update(task, total=steps, completed=0),
+            lambda: bar.advance(task),
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
