@@ -19,30 +19,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
+from bench.tables import LOG_SORT, write_table
 from bench.workload import make_overlapping_inputs
 from compactor.cli.main import run
-from compactor.ingest import IngestOptions, ingest_file
-from compactor.stores.local import LocalStore
-from compactor.table.commit_log import CommitLog
-from format.schema import parse_sort_schema
-
-SORT = parse_sort_schema("service,host,timestamp")
-
-
-def build_table(folder: Path, rows: int, inputs: int) -> int:
-    """A table of overlapping level-0 fragments; bytes of its rows as Arrow."""
-    log = CommitLog(store := LocalStore(folder))
-    size = 0
-    file = folder.with_suffix(".arrow")
-    for table in make_overlapping_inputs(rows, inputs, seed=7):
-        size += table.nbytes
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=65_536)
-        ingest_file(store, log, str(file), SORT, IngestOptions())
-    file.unlink()
-    return size
 
 
 def compact_once(table: Path, copy: Path, master: str) -> dict[str, Any]:
@@ -71,7 +50,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         table = Path(work) / "table"
-        arrow_bytes = build_table(table, arguments.rows, arguments.inputs)
+        inputs = make_overlapping_inputs(arguments.rows, arguments.inputs, seed=7)
+        arrow_bytes = write_table(table, inputs, LOG_SORT)
         reports = [
             compact_once(table, Path(work) / f"copy-{n}", arguments.master)
             for n in range(arguments.runs)

@@ -25,21 +25,17 @@ import numpy as np
 import pyarrow as pa
 
 from bench.slow_store import SlowStore
+from bench.tables import LOG_SORT, compaction_of_all, write_table
 from bench.workload import make_overlapping_inputs
-from compactor.clock import random_id
 from compactor.config import CompactionSettings
-from compactor.ingest import IngestOptions, ingest_file
-from compactor.job import Compaction, run_compaction
+from compactor.ingest import IngestOptions
+from compactor.job import run_compaction
 from compactor.planner.shape import memory_plan
-from compactor.planner.spec import CompactionSpec
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
-from compactor.table.commit_log import CommitLog
-from format.schema import parse_sort_schema
 from format.writer import WriterOptions
 
 MIB: Final = 1 << 20
-_LOG_SORT: Final = "service,host,timestamp"
 
 
 @dataclass(frozen=True)
@@ -81,24 +77,18 @@ def heavy(heavy_rows: int, inputs: int = 16, rows: int = 40_000) -> Iterator[pa.
 
 
 CASES: Final = (
-    *(Case("size", f"{times}x", logs(700_000 * times, 16), _LOG_SORT) for times in (1, 4, 16)),
-    *(Case("fan-in", f"{k} inputs", logs(2_000_000, k), _LOG_SORT) for k in (4, 64, 512)),
+    *(Case("size", f"{times}x", logs(700_000 * times, 16), LOG_SORT) for times in (1, 4, 16)),
+    *(Case("fan-in", f"{k} inputs", logs(2_000_000, k), LOG_SORT) for k in (4, 64, 512)),
     *(Case("columns", f"{n} columns", lambda n=n: wide(n), "k") for n in (100, 1_000, 10_000)),  # type: ignore[misc]
     *(Case("heavy", f"{n} of 75 KiB", lambda n=n: heavy(n), "k", 256 * MIB) for n in (25, 100, 400)),  # type: ignore[misc]
-    Case("cpu", "50 ms, 100 MB/s", logs(2_000_000, 16), _LOG_SORT, slow=True),
+    Case("cpu", "50 ms, 100 MB/s", logs(2_000_000, 16), LOG_SORT, slow=True),
 )  # fmt: skip
 """Heavy rows are ingested into large row groups, so that only the merge can divide them."""
 
 
 def build(case: Case, folder: Path) -> None:
-    log = CommitLog(store := LocalStore(folder))
     options = IngestOptions(writer=WriterOptions(target_row_group_bytes=case.row_group_bytes))
-    for table in case.build():
-        file = folder.with_suffix(".arrow")
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=65_536)
-        ingest_file(store, log, str(file), parse_sort_schema(case.sort), options)
-        file.unlink()
+    write_table(folder, case.build(), case.sort, options)
 
 
 def measure(folder: Path, limit_bytes: int, *, slow: bool) -> dict[str, Any]:
@@ -107,7 +97,7 @@ def measure(folder: Path, limit_bytes: int, *, slow: bool) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as work:
         warm = Path(work) / "warm"
-        build(Case("", "", logs(20_000, 2), _LOG_SORT), warm)
+        build(Case("", "", logs(20_000, 2), LOG_SORT), warm)
         compact_all(LocalStore(warm), CompactionSettings())
     store: Store = SlowStore(LocalStore(folder)) if slow else LocalStore(folder)
     Path("/proc/self/clear_refs").write_text("5")
@@ -127,17 +117,9 @@ class RefusedError(Exception):
 
 def compact_all(store: Store, settings: CompactionSettings) -> dict[str, Any]:
     """One compaction of all fragments; nothing is committed, its outputs are dropped."""
-    snapshot = CommitLog(store).refresh()
-    entries = tuple(sorted(snapshot.fragments.values(), key=lambda entry: entry.age))
-    plan = memory_plan(entries, snapshot.table, settings)
-    compaction = Compaction(
-        random_id(),
-        snapshot.version,
-        store.url,
-        snapshot.table,
-        CompactionSpec(entries, 1),
-        settings,
-    )
+    compaction = compaction_of_all(store, settings)
+    entries = compaction.spec.inputs
+    plan = memory_plan(entries, compaction.metadata, settings)
     outcome = run_compaction(compaction, store)
     if outcome.report is None:
         raise RefusedError(outcome.failure)

@@ -1,24 +1,34 @@
-"""Compactions as Spark tasks: one compaction is one job of one task, by `mapInArrow`; no shuffle.
+"""Compactions as Spark tasks, by `mapInArrow`, without a shuffle: a job of one task each, small ones share.
 
-A job each, submitted by threads of the driver, so that every compaction ends, fails and is committed by
-itself. Works on Spark Connect too, since it uses no RDD. Attempts that Spark retries or doubles are
-harmless: they write under names of their own, and only the driver commits.
+A job takes Spark more than a tenth of a second, whatever it does, ten times as long as a compaction of
+some hundred rows. So small compactions that wait at the same time share a job and are run one after the
+other by its task; any other has a job of its own, and ends, fails and is committed by itself. Jobs are
+submitted by threads of the driver. Works on Spark Connect too, since it uses no RDD. Attempts that Spark
+retries or doubles are harmless: they write under names of their own, and only the driver commits.
 """
 
 from __future__ import annotations
 
+import functools
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from compactor.errors import JobError
 from compactor.job import Compaction, Outcome, failed, run_compaction
 from compactor.spark.session import first_cause
+from compactor.stores.open import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_SHARED_BYTES: Final = 64 << 20
+"""Decoded input of the compactions of one job together: half a second's work or so."""
+_SHARED_COUNT: Final = 64
+"""Compactions of one job: what has ended is committed only with it."""
 
 
 class SparkEngine:
@@ -29,46 +39,101 @@ class SparkEngine:
         self.slots = slots
         self._spark = spark
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="compaction")
-        self._running: dict[Future[Outcome], Compaction] = {}
+        self._waiting: deque[Compaction] = deque()
+        self._running: dict[Future[list[Outcome]], list[Compaction]] = {}
+        self._cancels = 0
 
     def submit(self, compaction: Compaction) -> None:
-        self._running[self._threads.submit(self._run, compaction)] = compaction
+        """It is started by `wait`, so that those submitted together can share a job."""
+        self._waiting.append(compaction)
 
     def wait(self, timeout_seconds: float) -> Sequence[Outcome]:
+        self._start()
         done, _ = wait(self._running, timeout_seconds, return_when=FIRST_COMPLETED)
-        outcomes = []
+        outcomes: list[Outcome] = []
         for future in done:
-            compaction = self._running.pop(future)
+            compactions = self._running.pop(future)
             error = future.exception()
-            outcomes.append(
-                failed(compaction, error) if isinstance(error, Exception) else future.result()
+            outcomes += (
+                [failed(compaction, error) for compaction in compactions]
+                if isinstance(error, Exception)
+                else future.result()
             )
+        self._start()
         return outcomes
 
     def cancel(self) -> None:
+        self._cancels += 1
+        self._waiting.clear()
         for future in self._running:
             future.cancel()
         if self._running:
             self._spark.interruptAll()
         self._running.clear()
 
-    def _run(self, compaction: Compaction) -> Outcome:
+    def _start(self) -> None:
+        """Submits jobs while slots are free."""
+        while self._waiting and len(self._running) < self.slots:
+            compactions = self._next_job()
+            future = self._threads.submit(self._run, compactions, self._cancels)
+            self._running[future] = compactions
+
+    def _next_job(self) -> list[Compaction]:
+        """The next compaction, and after it such as make a small job with it: a slot's share of what
+        waits at most."""
+        most = min(_SHARED_COUNT, -(-len(self._waiting) // self.slots))
+        compactions = [self._waiting.popleft()]
+        size = _decoded_bytes(compactions[0])
+        while self._waiting and len(compactions) < most:
+            size += _decoded_bytes(self._waiting[0])
+            if size > _SHARED_BYTES:
+                break
+            compactions.append(self._waiting.popleft())
+        return compactions
+
+    def _run(self, compactions: Sequence[Compaction], cancels: int) -> list[Outcome]:
+        """Outcomes of all, or the error of the only one."""
+        try:
+            return self._run_job(compactions)
+        except JobError:
+            if len(compactions) == 1 or cancels != self._cancels:
+                raise
+        # One of them took the others down with it; by themselves they show which.
+        outcomes: list[Outcome] = []
+        for compaction in compactions:
+            if cancels != self._cancels:
+                break
+            try:
+                outcomes += self._run_job([compaction])
+            except JobError as error:
+                outcomes.append(failed(compaction, error))
+        return outcomes
+
+    def _run_job(self, compactions: Sequence[Compaction]) -> list[Outcome]:
+        """Of one task. Raises `JobError` if there are no outcomes."""
         from pyspark.errors import PySparkException
 
-        text = compaction.to_json()
+        texts = [compaction.to_json() for compaction in compactions]
 
         def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            store_at = functools.cache(open_store)  # with its connections, for all of this task
             for _ in batches:
-                outcome = run_compaction(Compaction.from_json(text))
-                yield pa.RecordBatch.from_pydict({"outcome": [outcome.to_json()]})
+                for text in texts:
+                    compaction = Compaction.from_json(text)
+                    outcome = run_compaction(compaction, store_at(compaction.table_url))
+                    yield pa.RecordBatch.from_pydict({"outcome": [outcome.to_json()]})
 
         task = self._spark.range(0, 1, 1, 1)
         try:
-            (row,) = task.mapInArrow(run_task, "outcome string").collect()
+            rows = task.mapInArrow(run_task, "outcome string").collect()
         except PySparkException as error:
             raise JobError(f"Spark gave up on the task: {first_cause(error)}") from error
         except Exception as error:
             if type(error).__module__.startswith("py4j"):
                 raise JobError(f"Spark stopped during the task: {first_cause(error)}") from error
             raise
-        return Outcome.from_json(row["outcome"])
+        return [Outcome.from_json(row["outcome"]) for row in rows]
+
+
+def _decoded_bytes(compaction: Compaction) -> int:
+    return sum(entry.raw_bytes for entry in compaction.spec.inputs)

@@ -1,0 +1,51 @@
+"""Tables for benchmarks: rows to overlapping level-0 fragments, and the compaction of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.clock import random_id
+from compactor.config import CompactionSettings
+from compactor.ingest import IngestOptions, ingest_file
+from compactor.job import Compaction
+from compactor.planner.spec import CompactionSpec
+from compactor.stores.base import Store
+from compactor.stores.local import LocalStore
+from compactor.table.commit_log import CommitLog
+from format.schema import parse_sort_schema
+
+LOG_SORT: Final = "service,host,timestamp"
+
+
+def write_table(
+    folder: Path, tables: Iterable[pa.Table], sort: str, options: IngestOptions | None = None
+) -> int:
+    """A table in `folder`, each of `tables` ingested as one file; bytes of all rows as Arrow."""
+    log = CommitLog(store := LocalStore(folder))
+    file = folder.with_suffix(".arrow")
+    size = 0
+    for table in tables:
+        size += table.nbytes
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=65_536)
+        ingest_file(store, log, str(file), parse_sort_schema(sort), options or IngestOptions())
+    file.unlink(missing_ok=True)
+    return size
+
+
+def compaction_of_all(store: Store, settings: CompactionSettings) -> Compaction:
+    """One compaction of all fragments of a table; nothing is claimed."""
+    snapshot = CommitLog(store).refresh()
+    entries = tuple(sorted(snapshot.fragments.values(), key=lambda entry: entry.age))
+    return Compaction(
+        random_id(),
+        snapshot.version,
+        store.url,
+        snapshot.table,
+        CompactionSpec(entries, 1),
+        settings,
+    )
