@@ -29,6 +29,7 @@ from compactor.names import fragment_key
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionSpec, max_rows_per_group
 from compactor.stores.base import Store, Upload
+from compactor.stores.local import is_on_local_disk
 from compactor.stores.metered import MeteredStore, StoreMetrics
 from compactor.stores.open import open_store
 from compactor.stores.resume import ResumingStream
@@ -182,6 +183,8 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
 class _Attempt:
     def __init__(self, compaction: Compaction, store: Store, ids: Ids = random_id) -> None:
         self._compaction = compaction
+        self._plain_store = store
+        self._are_local = is_on_local_disk(store)
         self._store = MeteredStore(store, StoreMetrics())
         self._attempt_id = f"{compaction.compaction_id}-{ids()[:8]}"
         self._opened = 0
@@ -235,7 +238,7 @@ class _Attempt:
                 cut_keys=compaction.spec.cut_keys,
                 memory=settings.memory(),
             ),
-            memory_plan(inputs, metadata, settings),
+            memory_plan(inputs, metadata, settings, are_local=self._are_local),
             self._open_output,
         )
 
@@ -247,6 +250,9 @@ class _Attempt:
             size_bytes=entry.size_bytes,
             row_hash=entry.row_hash,
             open_source=lambda: ResumingStream(self._store, entry.key),
+            read_again=(lambda: ResumingStream(self._plain_store, entry.key))
+            if self._are_local
+            else None,
             mean_row_bytes=-(
                 -max((c.raw for c in entry.columns.values()), default=0) // max(1, entry.rows)
             ),

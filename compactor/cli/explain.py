@@ -10,6 +10,7 @@ from compactor.driver import Driver, DriverSettings
 from compactor.memory_plan import MergePlan
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionPlan, CompactionSpec
+from compactor.stores.local import is_on_local_disk
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 
@@ -21,7 +22,11 @@ def explain_plan(
     driver = Driver(CommitLog(open_store(table)), DriverSettings(policy, settings))
     snapshot = driver.log.current()
     plan = driver.plan(snapshot)
-    plans = [memory_plan(spec.inputs, snapshot.table, settings) for spec in plan.specs]
+    are_local = is_on_local_disk(driver.log.store)
+    plans = [
+        memory_plan(spec.inputs, snapshot.table, settings, are_local=are_local)
+        for spec in plan.specs
+    ]
     if as_json:
         echo_json(
             {
@@ -50,7 +55,7 @@ def _print_compaction(spec: CompactionSpec, memory: MergePlan) -> None:
     )
     click.echo(
         f"  {human_bytes(memory.window_bytes)} fetched ahead of each input, {memory.batch_rows:,} rows put "
-        f"in order at a time, inputs {'kept' if memory.keeps_inputs else 'not kept'} on local disk for a "
+        f"in order at a time, {'inputs' if memory.keeps_inputs else 'no inputs'} copied to local disk for a "
         "second pass"
     )
     columns = [("  stage", False), ("buffer", False), ("memory up to", True), ("disk up to", True),

@@ -46,6 +46,8 @@ class InputFragment:
     """Raw bytes of a row in the heaviest column, on average. 0: unknown."""
     peak_row_bytes: int = 0
     """The same in the row group where it is greatest."""
+    read_again: Callable[[], ClosableSource] | None = None
+    """For a second pass without a second GET, where the input is on local disk anyway."""
 
 
 @dataclass(frozen=True, slots=True)

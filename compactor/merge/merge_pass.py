@@ -101,7 +101,7 @@ class MergePass:
         budget.spill_by("footer", lambda _: sum(o.shelf.spill() for o in self._outputs))
         budget.spill_by(CHUNKS, self._spill_chunks)
         budget.spill_by(PARTS, self._spill_parts)
-        replays = before.replays() if before else [None] * len(inputs)
+        replays = before.replays(inputs) if before else [None] * len(inputs)
         self.replayed_inputs = sum(replay is not None for replay in replays)
         size_bytes = sum(fragment.size_bytes for fragment in inputs)
         self._keeps_inputs = (
@@ -151,9 +151,14 @@ class MergePass:
         finally:
             self._close()
 
-    def replays(self) -> list[ClosableSource | None]:
+    def replays(self, inputs: Sequence[InputFragment]) -> list[ClosableSource | None]:
         """Of every input, what can be read again without a GET."""
-        return [s.replay() if isinstance(s, FetchedSource) else None for s in self._sources]
+        return [
+            fragment.read_again()
+            if fragment.read_again is not None
+            else (source.replay() if isinstance(source, FetchedSource) else None)
+            for fragment, source in zip(inputs, self._sources, strict=True)
+        ]
 
     @property
     def fetch_wait_seconds(self) -> float:

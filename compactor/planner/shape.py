@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -46,12 +47,20 @@ def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> Me
 
 
 def memory_plan(
-    entries: Sequence[FragmentEntry], metadata: TableMetadata, settings: CompactionSettings
+    entries: Sequence[FragmentEntry],
+    metadata: TableMetadata,
+    settings: CompactionSettings,
+    *,
+    are_local: bool = False,
 ) -> MergePlan:
-    """How a merge of these fragments will use memory: what its task does and `--explain` shows."""
+    """How a merge of these fragments will use memory: what its task does and `--explain` shows.
+
+    are_local: whether the fragments are on local disk already, where a second pass may read them again.
+    """
+    memory = settings.memory()
     return plan_merge(
         merge_shape(entries, metadata),
-        settings.memory(),
+        replace(memory, spool_limit_bytes=0) if are_local else memory,
         target_row_group_bytes=settings.row_group_bytes,
         target_fragment_bytes=settings.target_fragment_bytes,
         max_rows_per_row_group=settings.max_rows_per_row_group,

@@ -18,7 +18,7 @@ from typing import Final
 from compactor.errors import ObjectChangedError, StoreError, StoreUnreachableError, UsageError
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
-from compactor.stores.base import ObjectInfo, UnfinishedUpload, UploadScope
+from compactor.stores.base import ObjectInfo, Store, UnfinishedUpload, UploadScope
 from compactor.stores.keys import HIDDEN_FOLDER, check_key, check_prefix
 from compactor.stores.local_files import explained, link_new, make_folder, rename_over, walk
 
@@ -199,3 +199,8 @@ def _info(key: str, status: os.stat_result) -> ObjectInfo:
 
 def _etag(status: os.stat_result) -> str:
     return f"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
+
+
+def is_on_local_disk(store: Store) -> bool:
+    """Whether reading an object again costs no request."""
+    return isinstance(store, LocalStore)
