@@ -32,7 +32,6 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.arrays import concat_storage
-from format.blocks import Block
 from format.reader import FragmentReader
 from format.types import storage_type, to_logical
 
@@ -179,9 +178,6 @@ class _ScanInput:
 
     def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - a scan writes no row groups
         return 0
-
-    def release(self, blocks: Sequence[Block]) -> None:
-        """Keeps none."""
 
     def take(self, rows: int) -> list[list[pa.Array]]:
         """The next `rows` rows in pieces, each of all columns."""

@@ -65,8 +65,9 @@ class Block:
             return decode_array(
                 self.meta, raw, dtype, self.header.rows, keep_dictionary=keep_dictionary
             )
-        except (ValueError, OverflowError, pa.ArrowException) as error:
-            raise self.fault(f"the chunk does not decode: {error}") from error
+        except (ValueError, OverflowError, MemoryError, pa.ArrowException) as error:
+            cause = str(error) or "its values take more memory than there is"
+            raise self.fault(f"the chunk does not decode: {cause}") from error
 
     @property
     def encoding(self) -> str:

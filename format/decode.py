@@ -71,6 +71,9 @@ class _Cursor:
         """The next node's length, for children whose length only they know."""
         return self._peek()[0].length
 
+    def peek_encoding(self) -> Encoding:
+        return self._peek()[0].encoding
+
     def _peek(self) -> tuple[Node, int]:
         if self._next == len(self._nodes):
             raise ValueError("the encoding tree ends early")
@@ -262,6 +265,8 @@ def _decode_dictionary(
     count = cursor.peek_length()
     if count > node.length:
         raise ValueError("a dictionary with more entries than values")
+    if cursor.peek_encoding() is Encoding.DICTIONARY:
+        raise ValueError("a dictionary of dictionaries")
     values = _decode(cursor, dtype, count)
     if values.null_count:
         raise ValueError("a null in a dictionary")

@@ -367,7 +367,7 @@ def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
     is_list = pt.is_nested(array.type)
     share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
     sample = _middle(array)
-    distinct = len(np.unique(value_hashes(sample)))
+    distinct = len(np.unique(value_hashes(sample, is_whole=True)))
     # Of more values a smaller part is distinct.
     if distinct * share > len(sample) * _SAMPLE_SLACK and len(sample) < len(array):
         return None
@@ -386,7 +386,7 @@ def _coded_values(array: pa.Array) -> pa.Array | None:
 def _coded_lists(array: pa.Array) -> pa.Array | None:
     """Lists and maps, which Arrow does not hash: by our own hash, then compared."""
     valid = valid_mask(array)
-    hashes = pa.array(value_hashes(array), mask=None if valid is None else ~valid)
+    hashes = pa.array(value_hashes(array, is_whole=True), mask=None if valid is None else ~valid)
     encoded = hashes.dictionary_encode()
     codes = dictionary_codes(encoded)
     rows = np.arange(len(array))
@@ -416,7 +416,8 @@ def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
 
 def _is_distinct(values: pa.Array) -> bool:
     """False also where two hashes happen to agree, which costs a dictionary and nothing else."""
-    return values.null_count == 0 and len(np.unique(value_hashes(values))) == len(values)
+    hashes = value_hashes(values, is_whole=True)
+    return values.null_count == 0 and len(np.unique(hashes)) == len(values)
 
 
 def _encode_coded(array: pa.Array) -> Node:

@@ -65,9 +65,12 @@ def column_contributions(name: str, array: pa.Array, version: int = VERSION) -> 
     return _contributions(name, array, version)
 
 
-def value_hashes(array: pa.Array) -> U64:
-    """h(value) of each; anything in null places."""
-    return _hash_values(array, VERSION)
+def value_hashes(array: pa.Array, *, is_whole: bool = False) -> U64:
+    """h(value) of each; anything in null places.
+
+    is_whole: by a rule that takes every byte of a string, for telling values apart.
+    """
+    return _hash_values(array, 1 if is_whole else VERSION)
 
 
 def contributions_by_code(name: str, hashes: U64) -> U64:

@@ -242,4 +242,5 @@ def _float_extremes(array: pa.Array, low: float, high: float) -> tuple[Value, Va
         high = math.nan
         if bool(pc.all(pc.is_nan(array)).as_py()):
             low = math.nan
-    return value_to_json(low), value_to_json(high)
+    # Of zeros of both signs Arrow gives either, by how they lie in memory.
+    return value_to_json(low + 0.0), value_to_json(high + 0.0)

@@ -71,7 +71,7 @@ class Codebook:
     def contributions(self, codes: pa.Array) -> U64:
         """To the rows' numbers, see `format.hashing`; shape (rows,)."""
         if self._contributions is None:
-            self._contributions = contributions_by_code(self._name, self._hashes)
+            self._contributions = contributions_by_code(self._name, value_hashes(self.values))
         valid = valid_mask(codes)
         numbers = fixed_width_view(codes, np.int32)
         if valid is None:
@@ -94,7 +94,7 @@ class Codebook:
         return codes
 
     def _looked_up(self, values: pa.Array) -> npt.NDArray[np.int32] | None:
-        hashes = value_hashes(values)
+        hashes = value_hashes(values, is_whole=True)
         at = np.searchsorted(self._sorted, hashes)
         known = np.zeros(len(values), dtype=np.bool_)
         inside = at < len(self._sorted)

@@ -23,8 +23,8 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.merge.decoded import DecodedRows
+from compactor.merge.passed import StoredKeys
 from format.arrays import concat_storage
-from format.blocks import Block
 from format.errors import OrderError
 from format.keys import Bound, KeyComparator, key_at
 from format.ordering import first_disorder, order_words, same_as_previous, stable_order
@@ -46,17 +46,17 @@ class LoadedGroup:
     """Of the sort columns of one row, as if none were dictionary-coded."""
     number: int = 0
     """In its fragment."""
-    blocks: Sequence[Block] = ()
+    stored: StoredKeys | None = None
     """The chunks as they were stored, if the row group may be passed on as it is."""
 
 
 def loaded_group(
-    keys: Sequence[pa.Array], number: int = 0, blocks: Sequence[Block] = ()
+    keys: Sequence[pa.Array], number: int = 0, stored: StoredKeys | None = None
 ) -> LoadedGroup:
     """Of a row group's sort columns."""
     rows = len(keys[0])
     heaviest = sum(_heaviest_value_bytes(array) for array in keys)
-    return LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1), heaviest, number, blocks)
+    return LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1), heaviest, number, stored)
 
 
 def _heaviest_value_bytes(array: pa.Array) -> int:
@@ -81,10 +81,6 @@ class KeySource(Protocol):
 
     def row_bytes(self, group_rows: int) -> int:
         """What a row of a row group of so many rows weighs in the heaviest column."""
-        ...
-
-    def release(self, blocks: Sequence[Block]) -> None:
-        """Stored chunks of a loaded row group are not needed any more."""
         ...
 
 
@@ -171,6 +167,8 @@ def merge_keys(
                 whole = owner.take_whole(number, sort, last_key)
                 last_key = taken_keys[number] = whole.last_key
                 yield whole
+                if whole.group.stored is not None:
+                    whole.group.stored.drop()
                 owner.source.keys.settle()
                 continue
         for buffer, count in zip(buffers, counts, strict=True):
@@ -276,6 +274,13 @@ def _order_window(
     return MergeWindow(columns, inputs, ~same_as_previous(words), row_bytes)
 
 
+def _check_order(source: KeySource, pieces: Sequence[list[pa.Array]], sort: SortSchema) -> None:
+    """Raises `OrderError` unless rows next to each other are sorted."""
+    columns = [concat_storage([piece[index] for piece in pieces]) for index in range(len(sort))]
+    if first_disorder(order_words(columns, sort)) is not None:
+        raise OrderError(f"{source.name}: its rows are not sorted")
+
+
 @dataclass(slots=True)
 class _LoadedRows:
     """Of one row group, not taken yet."""
@@ -291,6 +296,8 @@ class _LoadedRows:
     def reject(self) -> None:
         """Another input has keys in it."""
         self.may_be_whole = False
+        if self.group.stored is not None:
+            self.group.stored.drop()
 
 
 class _KeyBuffer:
@@ -327,7 +334,7 @@ class _KeyBuffer:
                     group,
                     first_key,
                     self._last_key,
-                    bool(group.blocks),
+                    group.stored is not None,
                 )
             )
         return self.rows > 0
@@ -374,13 +381,12 @@ class _KeyBuffer:
         """The next row group; it is the caller's to settle the source. before: the last key so far."""
         group = self._groups.popleft()
         pieces = self._source.keys.take(group.rows)
-        self._source.release(group.group.blocks)
+        _check_order(self._source, pieces, sort)
 
         def as_window() -> MergeWindow:
             row_bytes = np.full(group.rows, group.row_bytes, dtype=np.int64)
-            window = _order_window(
-                [_Taken(self._source, pieces, row_bytes)], sort, {id(self._source): number}
-            )
+            taken = [_Taken(self._source, pieces, row_bytes)]
+            window = _order_window(taken, sort, {id(self._source): number})
             window.starts_key[0] = before is None or group.first_key != before
             return window
 
@@ -444,7 +450,8 @@ class _KeyBuffer:
             rows -= count
             group.rows -= count
             if not group.rows:
-                self._source.release(group.group.blocks)
+                if group.group.stored is not None:
+                    group.group.stored.drop()
                 self._groups.popleft()
         row_bytes = np.repeat(np.array(weights, dtype=np.int64), counts)
         return _Taken(self._source, pieces, row_bytes)

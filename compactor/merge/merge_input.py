@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,14 +10,14 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.flow.budget import MemoryBudget
+from compactor.flow.disk import LocalDisk
 from compactor.flow.fetch import ClosableSource
 from compactor.flow.stopwatch import Stopwatch
 from compactor.merge.codebook import Codebook
-from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.errors import InputMismatchError
 from compactor.merge.key_merge import LoadedGroup, loaded_group
-from compactor.merge.passed import Passed
+from compactor.merge.passed import Passed, StoredKeys
 from format.blocks import Block
 from format.footer import Footer, FooterHead
 from format.layout import VERSION, BlockHeader
@@ -73,15 +73,19 @@ class MergeInput:
         target_row_group_bytes: int,
         passing: PassingRule | None = None,
         watch: Stopwatch | None = None,
+        disk: LocalDisk | None = None,
     ) -> None:
-        """passing: which row groups may go out as they are; None for none."""
+        """passing, disk: which row groups may go out as they are, and where their keys wait when memory is
+        short; None for none."""
         self._watch = watch or Stopwatch()
         self.fragment = fragment
         self._source = source
         self._budget = budget
         self._target_row_group_bytes = target_row_group_bytes
         self._passing = passing
-        self._kept_bytes = 0
+        self._disk = disk
+        self._stored: list[StoredKeys] = []
+        """Those in memory, and some that are not any more."""
         self._stream: FragmentStream | None = None
         self.keys = new_rows()
         """Sort columns read and not merged yet."""
@@ -130,20 +134,16 @@ class MergeInput:
                 self._decode(block, dtype)
                 for block, dtype in zip(blocks, self._key_types, strict=True)
             ]
-        blocks = blocks if self._may_pass(len(arrays[0])) else []
-        group = loaded_group(arrays, len(self.stream.row_group_rows) - 1, blocks)
+        stored = None
+        if self._disk is not None and self._may_pass(len(arrays[0])):
+            self._stored = [held for held in self._stored if held.held_bytes]
+            stored = StoredKeys(blocks, self._budget, self._disk)
+            self._stored.append(stored)
+        group = loaded_group(arrays, len(self.stream.row_group_rows) - 1, stored)
+        del blocks
         self.keys.push(arrays)
         self._discharge_decode()
-        size = _stored_bytes(blocks)
-        self._budget.charge(CHUNKS, size)
-        self._kept_bytes += size
         return group
-
-    def release(self, blocks: Sequence[Block]) -> None:
-        """Stored chunks of a loaded row group are not needed any more."""
-        size = _stored_bytes(blocks)
-        self._budget.discharge(CHUNKS, size)
-        self._kept_bytes -= size
 
     def _may_pass(self, rows: int) -> bool:
         """Whether a row group of so many rows is as good as one that would be made of its rows."""
@@ -226,19 +226,21 @@ class MergeInput:
 
     @property
     def spillable_bytes(self) -> int:
-        return self.keys.spillable_bytes + self._rows.spillable_bytes
+        stored = sum(held.held_bytes for held in self._stored)
+        return self.keys.spillable_bytes + self._rows.spillable_bytes + stored
 
     def spill(self) -> int:
         """Moves decoded rows to disk; how many bytes that frees."""
-        return self.keys.spill() + self._rows.spill()
+        stored = sum(held.spill() for held in self._stored)
+        return self.keys.spill() + self._rows.spill() + stored
 
     def clear(self) -> None:
         """Forgets what was decoded."""
         self.keys.clear()
         self._rows.clear()
         self._discharge_decode()
-        self._budget.discharge(CHUNKS, self._kept_bytes)
-        self._kept_bytes = 0
+        for held in self._stored:
+            held.drop()
 
     def _check_types(self, ours: pa.Schema, table: pa.Schema) -> None:
         for field in ours:
@@ -259,10 +261,6 @@ class MergeInput:
 
     def _discharge_decode(self) -> None:
         self._budget.discharge("decode", self._budget.held_bytes("decode"))
-
-
-def _stored_bytes(blocks: Sequence[Block]) -> int:
-    return sum(len(block.stored) for block in blocks)
 
 
 def _compression_level(header: FragmentHeader) -> int:

@@ -128,6 +128,7 @@ class MergePass:
                 settings.options.target_row_group_bytes,
                 passing,
                 self._watch,
+                disk,
             )
             for fragment, source in zip(inputs, self._sources, strict=True)
         ]
@@ -394,8 +395,9 @@ class MergePass:
     def _pass_key_group(self, output: Output, whole: WholeGroup) -> None:
         schema, sort = self._settings.schema, self._settings.sort
         group = whole.group
+        assert group.stored is not None
         output.emitter.pass_key_group(
-            group.blocks,
+            group.stored.take(),
             lower_bound(group.first_key, schema, sort),
             upper_bound(group.last_key, schema, sort),
         )

@@ -5,13 +5,65 @@ What their chunks hold is known only to their input's footer, which comes last; 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from compactor.flow.budget import MemoryBudget
+from compactor.flow.disk import LocalDisk, Region
+from compactor.merge.decoded import STAGE as CHUNKS
+from format.blocks import Block
 from format.footer import Footer
 from format.keys import Value
 
 _BOUNDS_BYTES: Final = 256
 """Of a chunk's least and greatest value as Python has them."""
+
+
+class StoredKeys:
+    """A row group's sort columns as they are stored, until it is known whether it passes: in memory, or on
+    local disk."""
+
+    def __init__(self, blocks: Sequence[Block], budget: MemoryBudget, disk: LocalDisk) -> None:
+        self._blocks = list(blocks)
+        self._budget = budget
+        self._disk = disk
+        self._region: Region | None = None
+        self.held_bytes = sum(len(block.stored) for block in blocks)
+        budget.charge(CHUNKS, self.held_bytes)
+
+    def take(self) -> list[Block]:
+        """The chunks; they are not held here any more."""
+        if self._region is None:
+            blocks = self._blocks
+        else:
+            data, at, blocks = self._disk.read(self._region), 0, []
+            for block in self._blocks:
+                end = at + block.header.stored_bytes
+                blocks.append(replace(block, stored=data[at:end]))
+                at = end
+        self.drop()
+        return blocks
+
+    def drop(self) -> None:
+        """They are not needed any more."""
+        self._blocks = []
+        self._budget.discharge(CHUNKS, self.held_bytes)
+        self.held_bytes = 0
+        if self._region is not None:
+            self._disk.release(self._region)
+            self._region = None
+
+    def spill(self) -> int:
+        """Moves them to disk; how many bytes that frees."""
+        freed = self.held_bytes
+        if freed:
+            self._region = self._disk.allocate(freed)
+            self._disk.write(self._region, b"".join(block.stored for block in self._blocks))
+            self._blocks = [replace(block, stored=b"") for block in self._blocks]
+            self._budget.discharge(CHUNKS, freed)
+            self.held_bytes = 0
+        return freed
 
 
 class Passed:
