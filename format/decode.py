@@ -104,6 +104,8 @@ def _decode(
         return pa.nulls(length, dtype)
     validity = cursor.buffer((length + 7) // 8) if node.has_validity else None
     if node.encoding is Encoding.DICTIONARY:
+        if pt.is_struct(dtype) or pt.is_fixed_size_list(dtype) or pt.is_boolean(dtype):
+            raise ValueError(f"encoding DICTIONARY does not go with type {dtype}")
         return _decode_dictionary(cursor, node, dtype, validity, keep=keep_dictionary)
     if node.encoding in INT_ENCODINGS:
         return _wrap_ints(_int_body(cursor, node), node, dtype, validity)

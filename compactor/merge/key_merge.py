@@ -150,6 +150,18 @@ def merge_keys(
         buffers = [buffer for buffer in buffers if buffer.fill(1)]
         if not buffers:
             return
+        first = min(buffers, key=lambda buffer: (buffer.head_key, numbers[id(buffer.source)]))
+        if first.may_come_whole:
+            number = numbers[id(first.source)]
+            before = max((key for i, key in taken_keys.items() if i != number), default=None)
+            if first.comes_whole(buffers, before):
+                whole = first.take_whole(number, sort, last_key)
+                last_key = taken_keys[number] = whole.last_key
+                yield whole
+                if whole.group.stored is not None:
+                    whole.group.stored.drop()
+                first.source.keys.settle()
+                continue
         rows, size = batch_rows // len(buffers), batch_bytes // len(buffers)
         shares = [buffer.fill_share(rows, size) for buffer in buffers]
         counts = _counts_up_to_frontier(buffers, shares)
@@ -159,18 +171,6 @@ def merge_keys(
                 start if buffer is owner else buffer.count_until(first_key, count, inclusive=False)
                 for buffer, count in zip(buffers, counts, strict=True)
             ]
-            if not any(counts):
-                number = numbers[id(owner.source)]
-                before = max((key for i, key in taken_keys.items() if i != number), default=None)
-                if not owner.comes_whole(buffers, before):
-                    continue
-                whole = owner.take_whole(number, sort, last_key)
-                last_key = taken_keys[number] = whole.last_key
-                yield whole
-                if whole.group.stored is not None:
-                    whole.group.stored.drop()
-                owner.source.keys.settle()
-                continue
         for buffer, count in zip(buffers, counts, strict=True):
             if count:
                 taken_keys[numbers[id(buffer.source)]] = buffer.key_at(count - 1)
@@ -222,24 +222,17 @@ def _first_that_may_be_whole(
     """Of the row groups that begin within the rows counted, the first that no other input is known to have
     keys in: its input, the rows before it there, its first key."""
     candidates = []
-    edges = sorted(
-        (key, i) for i, buffer in enumerate(buffers) for key in buffer.keys_of_group_edges()
-    )
+    loaded = sum(buffer.groups_loaded for buffer in buffers)
     for i, (buffer, count) in enumerate(zip(buffers, counts, strict=True)):
         for start, group in buffer.whole_groups(count):
-            at = bisect.bisect_left(edges, (group.first_key, -1))
-            while at < len(edges) and edges[at][1] == i and edges[at][0] <= group.last_key:
-                at += 1
-            if at < len(edges) and edges[at][0] <= group.last_key:
-                group.reject()
-                continue
-            if any(
-                other.has_key_within(group.first_key, group.last_key, n)
-                for j, (other, n) in enumerate(zip(buffers, counts, strict=True))
-                if j != i
-            ):
-                group.reject()
-                continue
+            if group.checked_at != loaded:
+                group.checked_at = loaded
+                if any(
+                    other is not buffer and other.has_key_within(group.first_key, group.last_key)
+                    for other in buffers
+                ):
+                    group.reject()
+                    continue
             candidates.append((group.first_key, i, start))
             break
     if not candidates:
@@ -292,6 +285,8 @@ class _LoadedRows:
     first_key: ComparableKey
     last_key: ComparableKey
     may_be_whole: bool
+    checked_at: int = -1
+    """Row groups of all inputs that were loaded when it was found that none has keys in it."""
 
     def reject(self) -> None:
         """Another input has keys in it."""
@@ -309,6 +304,8 @@ class _KeyBuffer:
         self._groups: deque[_LoadedRows] = deque()
         self._last_key: ComparableKey = ()
         """Of the rows loaded."""
+        self._head_key: ComparableKey | None = None
+        self.groups_loaded = 0
         self.is_exhausted = False
 
     @property
@@ -326,6 +323,7 @@ class _KeyBuffer:
             if self._last_key and first_key < self._last_key:
                 raise OrderError(f"{self._source.name}: its row groups are not sorted")
             self._last_key = self._compare.key(group.last_key)
+            self.groups_loaded += 1
             self._groups.append(
                 _LoadedRows(
                     group.rows,
@@ -343,12 +341,18 @@ class _KeyBuffer:
     def source(self) -> KeySource:
         return self._source
 
-    def keys_of_group_edges(self) -> Iterator[ComparableKey]:
-        """First and last keys of the row groups loaded, but for a first key that was taken."""
-        for group in self._groups:
-            if group.rows == group.group.rows:
-                yield group.first_key
-            yield group.last_key
+    @property
+    def head_key(self) -> ComparableKey:
+        """Of the first row not taken; there must be one."""
+        if self._head_key is None:
+            self._head_key = self.key_at(0)
+        return self._head_key
+
+    @property
+    def may_come_whole(self) -> bool:
+        """Whether the next row is the first of a row group that is not known to be touched by others."""
+        group = self._groups[0]
+        return group.may_be_whole and group.rows == group.group.rows
 
     def whole_groups(self, count: int) -> Iterator[tuple[int, _LoadedRows]]:
         """Row groups that may be whole and begin within the first `count` rows, with the rows before."""
@@ -360,10 +364,20 @@ class _KeyBuffer:
                 yield start, group
             start += group.rows
 
-    def has_key_within(self, first: ComparableKey, last: ComparableKey, most: int) -> bool:
-        """Whether any of the first `most` rows is from `first` to `last`."""
-        before = self.count_until(first, most, inclusive=False)
-        return before < most and self.key_at(before) <= last
+    def has_key_within(self, first: ComparableKey, last: ComparableKey) -> bool:
+        """Whether any row that is loaded is from `first` to `last`."""
+        start = 0
+        for group in self._groups:
+            if group.last_key >= first:
+                if group.first_key > last:
+                    return False
+                is_whole = group.rows == group.group.rows
+                if group.last_key <= last or (is_whole and group.first_key >= first):
+                    return True
+                before = self.count_until(first, start + group.rows, inclusive=False)
+                return self.key_at(before) <= last
+            start += group.rows
+        return False
 
     def comes_whole(self, buffers: Sequence[_KeyBuffer], before: ComparableKey | None) -> bool:
         """Whether no other input has keys in the next row group. before: the last one taken of the others.
@@ -373,7 +387,7 @@ class _KeyBuffer:
         group = self._groups[0]
         if before is not None and before >= group.first_key:
             group.reject()
-        if any(other is not self and other.key_at(0) <= group.last_key for other in buffers):
+        if any(other is not self and other.head_key <= group.last_key for other in buffers):
             group.reject()
         return group.may_be_whole
 
@@ -381,6 +395,7 @@ class _KeyBuffer:
         """The next row group; it is the caller's to settle the source. before: the last key so far."""
         group = self._groups.popleft()
         pieces = self._source.keys.take(group.rows)
+        self._head_key = None
         _check_order(self._source, pieces, sort)
 
         def as_window() -> MergeWindow:
@@ -440,6 +455,7 @@ class _KeyBuffer:
         return count
 
     def take(self, rows: int) -> _Taken:
+        self._head_key = None
         pieces = self._source.keys.take(rows)
         weights, counts = [], []
         while rows:

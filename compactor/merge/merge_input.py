@@ -13,6 +13,7 @@ from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.flow.fetch import ClosableSource
 from compactor.flow.stopwatch import Stopwatch
+from compactor.memory_plan import OVERSHOOT_FACTOR
 from compactor.merge.codebook import Codebook
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.errors import InputMismatchError
@@ -154,7 +155,11 @@ class MergeInput:
         is_small = (
             rows * _LEAST_SHARE < rule.max_rows and size * _LEAST_SHARE < rule.row_group_bytes
         )
-        return not is_small and _compression_level(self.stream.header) >= rule.compression_level
+        is_heavy = rows > 1 and size > OVERSHOOT_FACTOR * rule.row_group_bytes
+        return (
+            not (is_small or is_heavy)
+            and _compression_level(self.stream.header) >= rule.compression_level
+        )
 
     def row_bytes(self, group_rows: int) -> int:
         """What a row of such a row group weighs in the heaviest column, by all that is known.
@@ -267,5 +272,5 @@ def _compression_level(header: FragmentHeader) -> int:
     """That its writer says it used; the lowest where it says nothing."""
     try:
         return int(header.writer["options"]["compression_level"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return 0

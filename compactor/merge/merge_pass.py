@@ -174,7 +174,7 @@ class MergePass:
         for name, present in self._columns():
             self._merge_column(name, present)
         busy = self._busy_ratio()
-        ends = [source.finish(self._passed.get(index)) for index, source in enumerate(self._inputs)]
+        ends = [self._finish(index, source) for index, source in enumerate(self._inputs)]
         if self.splits:
             return None
         orders = self._order.groups()
