@@ -66,8 +66,8 @@ class Ours:
         options = IngestOptions(writer=WriterOptions(compression_level=LEVEL))
         sort = parse_sort_schema(",".join(task.sort))
         for path in task.arrow_files:
-            report = ingest_file(store, log, str(path), sort, options)
-            assert report.fragments == 1, "an input is one fragment"
+            # A large file becomes several fragments, one after the other as it is sorted.
+            ingest_file(store, log, str(path), sort, options)
 
     def start(self, task: Task) -> None:
         # Links: the inputs stay as they are, and the outputs are the run's own.

@@ -616,3 +616,12 @@ def test_batch_size_and_memory_limit_change_no_byte_of_the_output(cli: Cli, tmp_
         )
     assert len(contents[0][0]) > 5_000
     assert contents[0] == contents[1] == contents[2]
+
+
+def test_profile_says_where_the_seconds_went(cli: Cli, table_url: str, tmp_path: Path) -> None:
+    files = [write_parquet(tmp_path, f"{n}.parquet", log_rows(200, n)) for n in range(2)]
+    cli("ingest", table_url, *files, *SORT_BY)
+    printed = cli("compact", table_url, "--full", "--master", "in-process", "--profile")
+    stages = ["fetch wait", "decode", "order", "gather", "hash", "encode", "pass on", "upload wait"]
+    assert all(f"\n{stage}" in printed for stage in [*stages, "other"])
+    assert "of 400 rows went out as they came in" in printed

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compactor.merge.errors import MergeCheckError
 from format.blocks import BlockReader
-from format.errors import CorruptFragmentError
+from format.errors import CorruptFragmentError, OrderError
 from format.keys import min_max
 from format.layout import Kind
 from format.reader import FragmentReader
@@ -233,3 +233,44 @@ def test_rows_of_version_1_that_are_mixed_up_are_noticed(monkeypatch) -> None:
     merged = Merged([golden(1), golden(1)], rows.schema, sort_schema("k"), max_rows=500)
     with pytest.raises(MergeCheckError):
         merged.run()
+
+
+# --- what a review found --------------------------------------------------------------------
+
+
+def test_an_unsorted_row_group_is_refused_although_nobody_else_has_keys_in_it(monkeypatch) -> None:
+    from format import writer
+
+    monkeypatch.setattr(writer.FragmentWriter, "_check_order", lambda self, columns: None)
+    bad = write_fragment(pa.table({"k": [0, 9, 3, 1, 5, 2]}), "k", WriterOptions(6))
+    merged = Merged([bad], pa.schema([("k", pa.int64())]), sort_schema("k"), max_rows=6)
+    with pytest.raises(OrderError, match="input 0: its rows are not sorted"):
+        merged.run()
+
+
+def test_row_groups_far_heavier_than_the_target_are_divided_and_not_passed_on() -> None:
+    rng = np.random.default_rng(0)
+    heavy = pa.table({"k": range(200), "text": [rng.bytes(1000).hex() for _ in range(200)]})
+    data = write_fragment(heavy, "k", WriterOptions(100))
+    merged = Merged(
+        [data], heavy.schema, sort_schema("k"), max_rows=100, target_row_group_bytes=20_000
+    )
+    assert merged.run().passed_rows == 0
+    assert max(merged.row_group_rows()) <= 40
+
+
+def test_keys_kept_for_passing_go_to_disk_when_memory_is_short() -> None:
+    rng = np.random.default_rng(1)
+    tables = [
+        pa.table({"k": pa.array(sorted(rng.bytes(64) for _ in range(4000)), pa.binary())})
+        for _ in range(30)
+    ]
+    options = WriterOptions(65_536, 1 << 19)
+    fragments = [write_fragment(t, "k", options) for t in tables]
+    knobs = {"max_rows": 65_536, "target_row_group_bytes": 1 << 19}
+    plenty = Merged(fragments, tables[0].schema, sort_schema("k"), **knobs)
+    plenty.run()
+    need = plenty.plan.stages.need_bytes
+    tight = Merged(fragments, tables[0].schema, sort_schema("k"), memory_limit_bytes=need, **knobs)
+    assert tight.run().peak_bytes <= need
+    assert [o.data for o in tight.outputs] == [o.data for o in plenty.outputs]

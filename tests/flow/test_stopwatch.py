@@ -1,0 +1,27 @@
+"""Seconds are counted once, for the innermost stage."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.flow import stopwatch
+
+
+def test_what_runs_within_another_stage_is_not_counted_for_that_one(monkeypatch) -> None:
+    clock = iter([0.0, 1.0, 4.0, 10.0])
+    monkeypatch.setattr("compactor.flow.stopwatch.time.perf_counter", lambda: next(clock))
+    watch = stopwatch.Stopwatch()
+    with watch.on("order"), watch.on("decode"):
+        pass
+    assert watch.seconds == {"decode": 3.0, "order": 7.0}
+    watch.move(2.0, "decode", "fetch wait")
+    assert watch.seconds == {"decode": 1.0, "order": 7.0, "fetch wait": 2.0}
+    watch.move(9.0, "decode", "fetch wait")
+    assert watch.seconds["decode"] == 0.0
+
+
+def test_a_stage_that_fails_is_counted_too() -> None:
+    watch = stopwatch.Stopwatch()
+    with pytest.raises(ValueError, match="x"), watch.on("gather"):
+        raise ValueError("x")
+    assert watch.seconds["gather"] >= 0

@@ -1,0 +1,91 @@
+"""Doubles that are decimals: stored as integers, and back to the bit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from format.blocks import Block, make_chunk
+from format.decode import decode_array
+from format.encode import encode_array
+from format.errors import CorruptFragmentError
+from format.keys import min_max
+from format.layout import Kind, unpack_block_header
+from format.nodes import Encoding, Node, join_buffers, pack_nodes
+
+
+def round_trip(values: list[float | None]) -> Encoding:
+    array = pa.array(values, pa.float64())
+    encoded = encode_array(array)
+    back = decode_array(encoded.meta, encoded.raw, pa.float64(), len(array))
+    assert back.null_count == array.null_count
+    wanted = np.array([math.nan if v is None else v for v in values])
+    found = np.array([math.nan if v is None else v for v in back.to_pylist()])
+    assert wanted.view(np.uint64).tolist() == found.view(np.uint64).tolist()
+    return encoded.encoding
+
+
+@pytest.mark.parametrize(
+    ("values", "encoding"),
+    [
+        ([0.1, 0.25, None, 12.5], Encoding.DECIMAL),
+        ([1.0, 2.0, 3.0], Encoding.DECIMAL),
+        ([0.0, -0.0, 1.5], Encoding.PLAIN),
+        ([0.5, math.inf], Encoding.PLAIN),
+        ([1 / 3, 0.5], Encoding.PLAIN),
+        ([2.0**60, 0.5], Encoding.PLAIN),
+        ([5e-324, 1.0], Encoding.PLAIN),
+    ],
+)
+def test_decimals_of_few_digits_and_no_others_are_stored_as_integers(values, encoding) -> None:
+    assert round_trip(values) is encoding
+
+
+@given(st.lists(st.floats(allow_nan=False) | st.none(), min_size=1, max_size=50))
+def test_doubles_come_back_to_the_bit(values) -> None:
+    round_trip(values)
+
+
+@given(st.lists(st.integers(-(10**9), 10**9), min_size=1, max_size=50), st.integers(0, 12))
+def test_decimals_come_back_to_the_bit(numbers, digits: int) -> None:
+    round_trip([float(f"{n}e-{digits}") for n in numbers])
+
+
+@pytest.mark.parametrize(("digits", "value"), [(-1, 1), (16, 1), (2**40, 1), (1, 2**53 + 1)])
+def test_forged_decimals_are_errors(digits: int, value: int) -> None:
+    node = Node(Encoding.DECIMAL, 3, param=digits, children=(Node(Encoding.FOR, 3, param=value),))
+    with pytest.raises(ValueError, match="decimal"):
+        decode_array(pack_nodes(node), join_buffers(node), pa.float64(), 3)
+
+
+def test_dictionaries_of_dictionaries_are_errors_however_deep() -> None:
+    one = Node(Encoding.FOR, 1)
+    leaf = Node(Encoding.LIST, 1, children=(one, Node(Encoding.FOR, 0)))
+    head = pack_nodes(Node(Encoding.DICTIONARY, 1, children=(one, leaf)))[:64]
+    with pytest.raises(ValueError, match="a dictionary of dictionaries"):
+        decode_array(head * 5000 + pack_nodes(leaf), b"", pa.list_(pa.int64()), 1)
+
+
+def test_statistics_know_one_zero() -> None:
+    for values in ([0.0, -0.0], [-0.0, 0.0], [-0.0]):
+        low, high = min_max(pa.array(values))
+        assert (math.copysign(1, low), math.copysign(1, high)) == (1, 1)
+
+
+def test_a_chunk_that_needs_more_memory_than_there_is_is_an_error(monkeypatch) -> None:
+    chunk = make_chunk(pa.array([1, 2, 3]), level=1)
+    from format import blocks
+
+    def fail(*_arguments, **_options):
+        raise MemoryError
+
+    monkeypatch.setattr(blocks, "decode_array", fail)
+    header = unpack_block_header(chunk.parts(Kind.DATA)[0], name="f", offset=0)
+    block = Block(header, chunk.meta, chunk.stored, 0, "f", "c")
+    with pytest.raises(CorruptFragmentError, match="more memory than there is"):
+        block.decode(pa.int64())
