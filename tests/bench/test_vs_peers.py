@@ -9,16 +9,13 @@ from bench import vs_peers
 
 
 def run(tmp_path: Path, *arguments: str) -> int:
-    return vs_peers.main(
-        ["--rows", "6000", "--inputs", "4", "--rounds", "1", "--cores", "1", "--core", "0",
-         "--work", str(tmp_path / "work"), "--out", str(tmp_path / "result.json"), *arguments]
-    )  # fmt: skip
+    work, out = tmp_path / "work", tmp_path / "result.json"
+    size = ["--rows", "6000", "--inputs", "4", "--rounds", "1", "--cores", "1", "--core", "0"]
+    return vs_peers.main([*size, "--work", str(work), "--out", str(out), *arguments])
 
 
 def test_engines_that_did_the_same_work_are_shown_side_by_side(tmp_path: Path, capsys) -> None:
-    code = run(
-        tmp_path, monkeypatch, "--engines", "floor,ours,pyarrow", "--plot", str(tmp_path / "p.png")
-    )
+    code = run(tmp_path, "--engines", "floor,ours,pyarrow", "--plot", str(tmp_path / "p.png"))
     assert code == 0
     printed = capsys.readouterr().out
     for name in ("lsm-compactor", "PyArrow", "codec floor", "interleaved", "mostly-disjoint"):
