@@ -2,10 +2,10 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java demo test lint bench peers workload clean distclean
+.PHONY: help setup environment java demo test lint bench peers scaling sizes small-jobs micro workload clean distclean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: environment java  ## .venv with everything, and Java for Spark
 
@@ -32,6 +32,18 @@ bench: setup  ## 4 million rows, 16 fragments, one Spark task: rows/s and peak R
 peers: setup  ## side by side with ClickHouse, DataFusion, DuckDB, Polars, ... (PEERS="--rows 1000000")
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,peers]'
 	$(BIN)/python -m bench.vs_peers $(PEERS)
+
+scaling: setup  ## time against rows, fan-in and columns (SCALING="--rows 1000000")
+	$(BIN)/python -m bench.bench_scaling $(SCALING)
+
+sizes: setup  ## every column's bytes beside Parquet's (SIZES="--rows 400000")
+	$(BIN)/python -m bench.bench_size $(SIZES)
+
+small-jobs: setup  ## 1,000 tiny compactions in one Spark job, and a 22 MB one
+	$(BIN)/python -m bench.bench_small_jobs $(SMALL_JOBS)
+
+micro: setup  ## encode, decode, order and gather of one row group
+	$(BIN)/python -m pytest bench/micro --benchmark-json=bench/results/micro.json $(MICRO)
 
 workload: environment  ## realistic log files in .demo/logs (WORKLOAD="--rows 4000000 --files 16")
 	$(BIN)/python -m bench.workload --out .demo/logs $(WORKLOAD)

@@ -25,6 +25,7 @@ from format.nodes import (
     join_planes,
     powers_of_ten,
     total,
+    unpack_nibbles,
     unpack_nodes,
     unsigned_dtype,
 )
@@ -168,7 +169,10 @@ def _decode_for(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
         return np.full(node.length, node.param, dtype=np.int64)
     if node.width not in (1, 2, 4, 8):
         raise ValueError(f"integers of {node.width} bytes")
-    stored = np.frombuffer(cursor.buffer(node.length * node.width), dtype=np.uint8)
+    size = (node.length + 1) // 2 if node.has_nibbles else node.length * node.width
+    stored = np.frombuffer(cursor.buffer(size), dtype=np.uint8)
+    if node.has_nibbles:
+        stored = unpack_nibbles(stored, node.length)
     if node.is_split:
         stored = join_planes(stored, node.width)
     values: npt.NDArray[np.int64] = stored.view(unsigned_dtype(node.width)).astype(np.int64)

@@ -29,6 +29,7 @@ from format.nodes import (
     int_dtype,
     join_buffers,
     pack_bits,
+    pack_nibbles,
     pack_nodes,
     powers_of_ten,
     split_planes,
@@ -40,7 +41,7 @@ from format.types import decoded, is_binary_like, is_list_like, list_parts, may_
 _SAMPLE_VALUES: Final = 2048
 _STRETCHES: Final = 4
 _STRETCH_VALUES: Final = 1024
-_WIDE: Final = 4
+_WIDE: Final = 2
 """Bytes of integers from which it is tried whether the steps between them compress better."""
 _SAMPLE_SLACK: Final = 1.5
 """How many times the part of distinct values that a dictionary may have, a sample of it may have."""
@@ -171,15 +172,27 @@ def _encode_for(
     """`wide`: 64-bit patterns, all (where `valid`) within `width` bytes above `base`, mod 2^64."""
     nulls = 0 if valid is None else len(valid) - int(np.count_nonzero(valid))
     buffers: list[Any] = [] if valid is None else [pack_bits(valid)]
-    split = False
+    split = nibbles = False
     if width:
         stored = _minus(wide, base).astype(unsigned_dtype(width))
         if valid is not None:
             stored[~valid] = 0
         split = width > 1 and _planes_pay(stored, width)
-        buffers.append(split_planes(stored, width) if split else stored)
+        nibbles = width == 1 and _nibbles_pay(stored)
+        if split:
+            buffers.append(split_planes(stored, width))
+        else:
+            buffers.append(pack_nibbles(stored) if nibbles else stored)
     return Node(
-        Encoding.FOR, len(wide), nulls, width, base, valid is not None, split, tuple(buffers)
+        Encoding.FOR,
+        len(wide),
+        nulls,
+        width,
+        base,
+        valid is not None,
+        split,
+        nibbles,
+        tuple(buffers),
     )
 
 
@@ -195,6 +208,16 @@ def _planes_pay(stored: npt.NDArray[Any], width: int) -> bool:
     sample = _sampled(stored.reshape(-1).view(np.uint8).reshape(-1, width))
     plain, planes = _both_bytes(sample, width)
     return planes * 20 < plain * 19
+
+
+def _nibbles_pay(stored: npt.NDArray[np.uint8]) -> bool:
+    """Whether values are below 16 and a sample gets smaller by putting two in a byte."""
+    if int(stored.max()) > 15:
+        return False
+    sample = _sampled(stored)
+    _, plain = compress(sample.tobytes(), 1)
+    _, packed = compress(pack_nibbles(sample).tobytes(), 1)
+    return len(packed) * 20 < len(plain) * 19
 
 
 def _best_bytes(sample: npt.NDArray[Any], width: int) -> int:
@@ -230,13 +253,13 @@ def _encode_fixed_width(array: pa.Array) -> Node:
     valid = valid_mask(array)
     if valid is None:
         node = encode_ints(integers)
-        if node.encoding is not Encoding.FOR or node.width < 4:
+        if node.encoding is not Encoding.FOR or node.width < 2:
             return node
         return _encode_by_sampled_dictionary(array) or node
     present = integers[valid]
     low, span = int(present.min()), int(present.max()) - int(present.min())
     width = _width_of(span)
-    if width >= 4 and (node_or_none := _encode_by_sampled_dictionary(array)) is not None:
+    if width >= 2 and (node_or_none := _encode_by_sampled_dictionary(array)) is not None:
         return node_or_none
     return _encode_for(integers.astype(np.uint64), low, width, valid)
 

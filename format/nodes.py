@@ -24,6 +24,7 @@ _NODE: Final = struct.Struct("<BBBBIQQq")
 NODE_BYTES: Final = _NODE.size
 _FLAG_VALIDITY: Final = 1
 _FLAG_SPLIT: Final = 2
+_FLAG_NIBBLES: Final = 4
 
 
 class Encoding(IntEnum):
@@ -58,6 +59,7 @@ class Node:
     param: int = 0
     has_validity: bool = False
     is_split: bool = False
+    has_nibbles: bool = False
     buffers: tuple[Buffer, ...] = ()
     children: tuple[Node, ...] = ()
 
@@ -73,7 +75,9 @@ def pack_nodes(root: Node) -> bytes:
     return b"".join(
         _NODE.pack(
             node.encoding,
-            node.has_validity * _FLAG_VALIDITY | node.is_split * _FLAG_SPLIT,
+            node.has_validity * _FLAG_VALIDITY
+            | node.is_split * _FLAG_SPLIT
+            | node.has_nibbles * _FLAG_NIBBLES,
             node.width,
             0,
             len(node.children),
@@ -91,14 +95,17 @@ def unpack_nodes(meta: bytes) -> list[tuple[Node, int]]:
         raise ValueError("the encoding tree has a wrong length")
     nodes = []
     for encoding, flags, width, reserved, children, length, nulls, param in _NODE.iter_unpack(meta):
-        if flags & ~(_FLAG_VALIDITY | _FLAG_SPLIT) or reserved:
+        if flags & ~(_FLAG_VALIDITY | _FLAG_SPLIT | _FLAG_NIBBLES) or reserved:
             raise ValueError("an encoding node has unknown flags")
         kind = Encoding(encoding)
         validity = bool(flags & _FLAG_VALIDITY)
         if nulls > length or (kind is not Encoding.NULL and validity != (nulls > 0)):
             raise ValueError("an encoding node contradicts itself about nulls")
         split = bool(flags & _FLAG_SPLIT)
-        nodes.append((Node(kind, length, nulls, width, param, validity, split), children))
+        nibbles = bool(flags & _FLAG_NIBBLES)
+        if nibbles and (kind is not Encoding.FOR or width != 1):
+            raise ValueError("nibbles where there are none")
+        nodes.append((Node(kind, length, nulls, width, param, validity, split, nibbles), children))
     return nodes
 
 
@@ -206,6 +213,21 @@ def split_planes(data: npt.NDArray[Any], width: int) -> npt.NDArray[np.uint8]:
 def join_planes(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint8]:
     """Inverse of `split_planes`."""
     return np.ascontiguousarray(data.reshape(width, -1).T).ravel()
+
+
+def pack_nibbles(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Values below 16, two a byte, the first in the low bits."""
+    padded = values if len(values) % 2 == 0 else np.append(values, np.uint8(0))
+    packed: npt.NDArray[np.uint8] = padded[::2] | (padded[1::2] << np.uint8(4))
+    return packed
+
+
+def unpack_nibbles(packed: npt.NDArray[np.uint8], length: int) -> npt.NDArray[np.uint8]:
+    """Inverse of `pack_nibbles`."""
+    values = np.empty(2 * len(packed), dtype=np.uint8)
+    values[::2] = packed & np.uint8(15)
+    values[1::2] = packed >> np.uint8(4)
+    return values[:length]
 
 
 def binary_parts(array: pa.Array) -> tuple[npt.NDArray[Any], memoryview]:

@@ -164,6 +164,12 @@ def int_body(
     if encoding == 2:
         if width == 0:
             return [param & MASK] * length
+        if flags & 4:
+            assert width == 1
+            halves = [
+                h for byte in cursor.buffer((length + 1) // 2) for h in (byte & 15, byte >> 4)
+            ]
+            return [(param + half) & MASK for half in halves[:length]]
         stored = planes(cursor.buffer(length * width), width, bool(flags & 2))
         return [(param + int.from_bytes(value, "little")) & MASK for value in stored]
     if encoding == 3:

@@ -1,0 +1,102 @@
+"""Encode, decode, order and gather of one row group, by kind of column.
+
+    python -m pytest bench/micro --benchmark-json=bench/results/micro.json
+
+The file says which commit and machine its figures come from (pytest-benchmark).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from bench.workload import make_overlapping_inputs, sort_rows
+from compactor.merge.codebook import Codebook
+from format.arrays import concat_storage
+from format.blocks import Block, make_chunk
+from format.hashing import column_contributions
+from format.layout import Kind, unpack_block_header
+from format.ordering import order_words, stable_order
+from format.schema import parse_sort_schema
+from format.types import to_storage
+
+ROWS = 65_536
+RUNS = 16
+COLUMNS = ["timestamp", "service", "host", "level", "status", "duration_us", "trace_id", "message",
+           "tags", "cpu_ratio"]  # fmt: skip
+
+
+@cache
+def runs() -> list[pa.Table]:
+    """Sorted runs of log rows that make one row group."""
+    tables = make_overlapping_inputs(ROWS, RUNS, seed=3)
+    return [sort_rows(table, [("timestamp", "ascending")]) for table in tables]
+
+
+def pieces(column: str) -> list[pa.Array]:
+    return [to_storage(run[column].combine_chunks()) for run in runs()]
+
+
+@cache
+def positions() -> pa.Array:
+    stamps = np.concatenate([run["timestamp"].cast(pa.int64()).to_numpy() for run in runs()])
+    return pa.array(np.argsort(stamps, kind="stable").astype(np.uint16))
+
+
+def merged(column: str) -> pa.Array:
+    return pc.take(concat_storage(pieces(column)), positions())
+
+
+def block_of(array: pa.Array) -> Block:
+    chunk = make_chunk(array, level=1)
+    head, meta, stored = chunk.parts(Kind.DATA)
+    return Block(unpack_block_header(head, name="", offset=0), meta, stored, 0, "")
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_encode_a_row_group(benchmark, column: str) -> None:
+    array = merged(column)
+    assert benchmark(make_chunk, array, level=1).rows == ROWS
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_decode_a_row_group(benchmark, column: str) -> None:
+    array = merged(column)
+    block = block_of(array)
+    decoded = benchmark(block.decode, array.type, keep_dictionary=True)
+    assert len(decoded) == ROWS
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_hash_a_row_group(benchmark, column: str) -> None:
+    assert len(benchmark(column_contributions, column, merged(column))) == ROWS
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_gather_a_row_group_from_sixteen_runs(benchmark, column: str) -> None:
+    """As a merge does: by codes of one book where chunks are dictionary-coded."""
+    chunks = [block_of(piece).decode(piece.type, keep_dictionary=True) for piece in pieces(column)]
+    book = Codebook(column, pieces(column)[0].type, 4 << 20)
+    chunks = [book.adopt(c) if pa.types.is_dictionary(c.type) else c for c in chunks]
+    if len({chunk.type for chunk in chunks}) > 1:
+        chunks = pieces(column)
+
+    def gather() -> pa.Array:
+        return pc.take(concat_storage(chunks), positions(), boundscheck=False)
+
+    assert len(benchmark(gather)) == ROWS
+
+
+@pytest.mark.parametrize("sort", ["timestamp", "service,host,timestamp"])
+def test_order_sixteen_runs(benchmark, sort: str) -> None:
+    schema = parse_sort_schema(sort)
+    columns = [concat_storage(pieces(key.column)) for key in schema]
+
+    def order() -> int:
+        return len(stable_order(order_words(columns, schema)))
+
+    assert benchmark(order) == ROWS
