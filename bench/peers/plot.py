@@ -38,7 +38,7 @@ def draw(result: Result, path: Path) -> None:
         _panel(axes, result, found)
         axes.set_title(f"{workload} keys", fontsize=10, loc="left")
     figure.suptitle(
-        f"Compaction of {result.inputs} sorted inputs, {result.rows:,} log rows, on one core: seconds",
+        f"Compaction of sorted inputs, {result.rows:,} log rows in all, on one core: seconds",
         fontsize=11,
         x=0.01,
         ha="left",
