@@ -3,8 +3,8 @@
     python -m bench.bench_stages                                    1 million rows
     python -m bench.bench_stages --rows 4000000 --plot docs/img/stages.png
 
-Seconds are the merging thread's, each counted once, as `compactor compact --profile` shows them; the better of
-two runs, in this process, on a local folder.
+Seconds are the merging thread's, each counted once, as `compactor compact --profile` shows them; the
+better of two runs, in this process, on a local folder.
 """
 
 from __future__ import annotations
