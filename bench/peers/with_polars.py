@@ -17,7 +17,7 @@ class PolarsSort(ParquetPeer):
     )
 
     def version(self) -> str:
-        return pl.__version__
+        return str(pl.__version__)
 
     def start(self, task: Task) -> None:
         assert pl.thread_pool_size() == int(os.environ["POLARS_MAX_THREADS"]) == task.cores
