@@ -26,7 +26,7 @@ from format.nodes import (
     int_dtype,
     valid_mask,
 )
-from format.types import is_binary_like, list_parts
+from format.types import is_binary_like, is_list_like, list_parts
 
 U64 = npt.NDArray[np.uint64]
 
@@ -38,7 +38,9 @@ _CANONICAL_NAN: Final = np.uint64(0x7FF8000000000000)
 _SPOTS: Final = 5
 """Words of a string that count since version 2: all of it up to 40 bytes."""
 _LONG_BYTES: Final = 1024
-_BLOCK_BYTES: Final = 16 << 20
+_BLOCK_BYTES: Final = 4 << 20
+_BLOCK_ROWS: Final = 1 << 16
+"""Values hashed at a time: what that takes beside them stays small."""
 _MASK: Final = (1 << 64) - 1
 
 
@@ -126,6 +128,26 @@ def _dictionary_contributions(array: pa.Array, seed: np.uint64, version: int) ->
 
 def _hash_values(array: pa.Array, version: int) -> U64:
     """h(value) for each; anything in null places."""
+    rows = _block_rows(array)
+    if len(array) <= rows:
+        return _hash_block(array, version)
+    out = np.empty(len(array), dtype=np.uint64)
+    for start in range(0, len(array), rows):
+        out[start : start + rows] = _hash_block(array.slice(start, rows), version)
+    return out
+
+
+def _block_rows(array: pa.Array) -> int:
+    """How many rows have about so many values, with those in lists."""
+    values, dtype = len(array), array.type
+    if pt.is_fixed_size_list(dtype):
+        values *= 1 + dtype.list_size
+    elif is_list_like(dtype) or pt.is_map(dtype):
+        values += int(list_parts(array)[0].sum())
+    return max(1, _BLOCK_ROWS * len(array) // max(1, values))
+
+
+def _hash_block(array: pa.Array, version: int) -> U64:
     dtype = array.type
     if pt.is_null(dtype):
         return np.zeros(len(array), dtype=np.uint64)
@@ -219,7 +241,7 @@ def _hash_bytes(offsets: npt.NDArray[Any], data: memoryview) -> U64:
     """By blocks of rows, since one is copied at a time; a single row of that size is hashed where it lies."""
     rows = len(offsets) - 1
     if int(offsets[-1]) - int(offsets[0]) <= _BLOCK_BYTES:
-        return _hash_block(offsets, data)
+        return _hash_words(offsets, data)
     out = np.empty(rows, dtype=np.uint64)
     start = 0
     while start < rows:
@@ -229,12 +251,12 @@ def _hash_bytes(offsets: npt.NDArray[Any], data: memoryview) -> U64:
         if high - low > _BLOCK_BYTES:
             out[start] = xxhash.xxh3_64_intdigest(data[low:high])
         else:
-            out[start:stop] = _hash_block(offsets[start : stop + 1], data)
+            out[start:stop] = _hash_words(offsets[start : stop + 1], data)
         start = stop
     return out
 
 
-def _hash_block(offsets: npt.NDArray[Any], data: memoryview) -> U64:
+def _hash_words(offsets: npt.NDArray[Any], data: memoryview) -> U64:
     first, last = int(offsets[0]), int(offsets[-1])
     # Eight bytes of padding let every word be loaded whole; its excess is masked off.
     padded = np.empty(last - first + 8, dtype=np.uint8)
