@@ -77,7 +77,7 @@ def heavy(heavy_rows: int, inputs: int = 16, rows: int = 40_000) -> Iterator[pa.
 
 
 CASES: Final = (
-    *(Case("size", f"{times}x", logs(700_000 * times, 16), LOG_SORT) for times in (1, 4, 16)),
+    *(Case("size", f"{times}x", logs(2_800_000 * times, 16), LOG_SORT) for times in (1, 4, 16)),
     *(Case("fan-in", f"{k} inputs", logs(2_000_000, k), LOG_SORT) for k in (4, 64, 512)),
     *(Case("columns", f"{n} columns", lambda n=n: wide(n), "k") for n in (100, 1_000, 10_000)),  # type: ignore[misc]
     *(Case("heavy", f"{n} of 75 KiB", lambda n=n: heavy(n), "k", 256 * MIB) for n in (25, 100, 400)),  # type: ignore[misc]

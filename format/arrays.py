@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from format import kernels
 from format.hashing import value_hashes
-from format.nodes import dictionary_codes, valid_mask
+from format.nodes import IntArray, dictionary_codes, valid_mask
 from format.types import decoded
+
+I32 = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
 
 
 def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
@@ -66,22 +71,35 @@ def in_order_of_use(array: pa.Array) -> pa.Array:
     size = len(array.dictionary)
     if size == 0:
         return array
-    present = codes if valid is None else codes[valid]
-    first = np.full(size, -1, dtype=np.int32)
-    first[present[::-1]] = np.arange(len(present) - 1, -1, -1, dtype=np.int32)  # the last one stays
-    is_first = np.zeros(len(present), dtype=np.bool_)
-    is_first[first[first >= 0]] = True
-    used = present[is_first]
+    new_codes, used = _renumbered(codes, valid, size)
     if len(used) == size and np.array_equal(used, np.arange(size)):
         return array
-    new_code = np.zeros(size, dtype=np.int32)
-    new_code[used] = np.arange(len(used), dtype=np.int32)
-    new_codes = new_code[codes if valid is None else np.where(valid, codes, 0)]
     return pa.DictionaryArray.from_arrays(
         pa.array(new_codes, mask=None if valid is None else ~valid),
         array.dictionary.take(pa.array(used)),
         safe=False,
     )
+
+
+def _renumbered(codes: IntArray, valid: Flags | None, size: int) -> tuple[I32, I32]:
+    """Codes by the order of their first use (0 where not valid), and the codes of old in that order."""
+    new_code = np.full(size, -1, dtype=np.int32)
+    if kernels.compiled is not None:
+        used = np.empty(size, dtype=np.int32)
+        out = np.empty(len(codes), dtype=np.int32)
+        codes = codes.astype(np.int32, copy=False)
+        count = kernels.compiled.renumber(codes, kernels.as_flags(valid), new_code, used, out)
+        return out, used[:count]
+    present = codes if valid is None else codes[valid]
+    first = new_code.copy()
+    first[present[::-1]] = np.arange(len(present) - 1, -1, -1, dtype=np.int32)  # the last one stays
+    is_first = np.zeros(len(present), dtype=np.bool_)
+    is_first[first[first >= 0]] = True
+    used = present[is_first].astype(np.int32)
+    new_code[used] = np.arange(len(used), dtype=np.int32)
+    if valid is not None:
+        return np.where(valid, new_code[np.where(valid, codes, 0)], np.int32(0)), used
+    return new_code[codes], used
 
 
 def without_unused(array: pa.Array) -> pa.Array:

@@ -50,6 +50,9 @@ class Block:
 
     def raw(self) -> bytes:
         """The payload, decompressed. Raises `CorruptFragmentError`."""
+        return bytes(self._decompressed())
+
+    def _decompressed(self) -> bytes | memoryview:
         try:
             return decompress(self.header.codec, self.stored, self.header.raw_bytes)
         except ValueError as error:
@@ -60,7 +63,7 @@ class Block:
 
         Chunks of nothing but nulls decode as any type.
         """
-        raw = self.raw()
+        raw = self._decompressed()
         try:
             return decode_array(
                 self.meta, raw, dtype, self.header.rows, keep_dictionary=keep_dictionary

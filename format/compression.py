@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 from typing import Final, cast
 
+import pyarrow as pa
 import zstandard
 
 from format.layout import Codec
 
 _TRUST_BYTES: Final = 16 << 20
 _STEP_BYTES: Final = 4 << 20
+_POOLED_BYTES: Final = 1 << 20
+"""From which it pays to decompress into memory of Arrow's pool, whose pages are used again."""
+_POOL_CODEC: Final = pa.Codec("zstd")
 
 _contexts = threading.local()
 
@@ -24,12 +28,13 @@ def compress(raw: bytes | memoryview, level: int) -> tuple[Codec, bytes]:
     return Codec.NONE, bytes(raw)
 
 
-def decompress(codec: Codec, stored: bytes, raw_bytes: int) -> bytes:
+def decompress(codec: Codec, stored: bytes, raw_bytes: int) -> bytes | memoryview:
     """Inverse of `compress`; `raw_bytes` is what the block header claims.
 
     Allocates as data really appears, never on the claim alone beyond 16 MiB.
     Raises ValueError if the data is not a frame or has another length.
     """
+    raw: bytes | memoryview
     if codec is Codec.NONE:
         raw = stored
     elif raw_bytes <= _TRUST_BYTES:
@@ -41,12 +46,14 @@ def decompress(codec: Codec, stored: bytes, raw_bytes: int) -> bytes:
     return raw
 
 
-def _decompress_small(stored: bytes, raw_bytes: int) -> bytes:
+def _decompress_small(stored: bytes, raw_bytes: int) -> bytes | memoryview:
     try:
         if zstandard.frame_content_size(stored) != raw_bytes:
             raise ValueError("the compressed frame states another length than the block header")
-        return _decompressor().decompress(stored)
-    except zstandard.ZstdError as error:
+        if raw_bytes < _POOLED_BYTES:
+            return _decompressor().decompress(stored)
+        return memoryview(_POOL_CODEC.decompress(stored, raw_bytes))
+    except (zstandard.ZstdError, OSError) as error:
         raise ValueError(f"it does not decompress ({error})") from error
 
 

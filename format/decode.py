@@ -35,7 +35,12 @@ _MAX_OFFSET_32: Final = 2**31 - 1
 
 
 def decode_array(
-    meta: bytes, raw: bytes, dtype: pa.DataType, rows: int, *, keep_dictionary: bool = False
+    meta: bytes,
+    raw: bytes | memoryview,
+    dtype: pa.DataType,
+    rows: int,
+    *,
+    keep_dictionary: bool = False,
 ) -> pa.Array:
     """The storage array of type `dtype` behind a chunk.
 
@@ -52,7 +57,7 @@ def decode_array(
 class _Cursor:
     """Walks nodes and buffers in step."""
 
-    def __init__(self, nodes: list[tuple[Node, int]], raw: bytes) -> None:
+    def __init__(self, nodes: list[tuple[Node, int]], raw: bytes | memoryview) -> None:
         self._nodes = nodes
         self._next = 0
         self._raw = pa.py_buffer(raw)

@@ -7,7 +7,7 @@ so it is deterministic. The idea of cascading light encodings before a general c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from format import kernels
 from format.compression import compress
 from format.hashing import value_hashes
 from format.nodes import (
@@ -66,7 +67,7 @@ class EncodedArray:
 
     encoding: Encoding
     meta: bytes
-    raw: bytes
+    raw: memoryview
 
 
 def encode_array(array: pa.Array, *, is_decided: bool = False) -> EncodedArray:
@@ -104,43 +105,64 @@ def encode_ints(values: npt.NDArray[Any], *, allow_runs: bool = True) -> Node:
     length = len(values)
     if length == 0:
         return Node(Encoding.FOR, 0)
-    low, high = int(values.min()), int(values.max())
-    width = _width_of(high - low)
+    found = _int_statistics(values)
+    low = found.low
+    width = _width_of(found.high - low)
     if width == 0 and length <= MAX_UNBACKED_VALUES:
         return Node(Encoding.FOR, length, param=low)
-    wide = values.astype(np.uint64)
     if length > MAX_UNBACKED_VALUES:  # encodings that may take no bytes are not for so many
-        return _encode_for(wide, low, max(width, 1))
+        return _encode_for(values, low, max(width, 1))
     if width < _WIDE and _is_scattered(values, width):
-        return _encode_for(wide, low, width)
-    steps = np.diff(wide).view(np.int64)
-    if allow_runs:
-        changes = np.flatnonzero(steps)
-        if (len(changes) + 1) * _MIN_RUN <= length:
-            return _encode_runs(values, changes)
-    step_low = int(steps.min())
-    step_width = _width_of(int(steps.max()) - step_low)
-    patterns = steps.view(np.uint64)
-    is_close = step_width == width >= _WIDE and _steps_pay(wide, low, patterns, step_low, width)
+        return _encode_for(values, low, width)
+    if allow_runs and (found.changes + 1) * _MIN_RUN <= length:
+        return _encode_runs(values)
+    step_low = found.low_step
+    step_width = _width_of(found.high_step - step_low)
+    is_close = step_width == width >= _WIDE and _steps_pay(values, low, step_low, width)
     if step_width < width or is_close:
-        child = _encode_for(patterns, step_low, step_width)
-        return Node(Encoding.DELTA, length, param=int(wide[0]), children=(child,))
-    return _encode_for(wide, low, width)
+        child = _encode_for(_steps(values), step_low, step_width)
+        first = int(values[0].astype(np.uint64))
+        return Node(Encoding.DELTA, length, param=first, children=(child,))
+    return _encode_for(values, low, width)
 
 
-def _steps_pay(
-    wide: npt.NDArray[np.uint64], low: int, steps: npt.NDArray[np.uint64], step_low: int, width: int
-) -> bool:
+class _IntStatistics(NamedTuple):
+    low: int
+    high: int
+    low_step: int
+    high_step: int
+    """Steps modulo 2^64, as signed."""
+    changes: int
+
+
+def _int_statistics(values: npt.NDArray[Any]) -> _IntStatistics:
+    if kernels.compiled is not None:
+        return _IntStatistics(*kernels.compiled.int_statistics(values))
+    low, high = int(values.min()), int(values.max())
+    steps = _steps(values).view(np.int64)
+    if len(steps) == 0:
+        return _IntStatistics(low, high, 0, 0, 0)
+    changes = int(np.count_nonzero(steps))
+    return _IntStatistics(low, high, int(steps.min()), int(steps.max()), changes)
+
+
+def _steps(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Between neighbours, modulo 2^64."""
+    wide = values.astype(np.uint64)
+    return wide[1:] - wide[:-1]
+
+
+def _steps_pay(values: npt.NDArray[Any], low: int, step_low: int, width: int) -> bool:
     """Whether a sample of the steps between values gets smaller than one of the values, although a few large
     steps make them as wide: timestamps in stretches."""
     dtype = unsigned_dtype(width)
-    of_values = _best_bytes(_minus(_sampled(wide), low).astype(dtype), width)
-    of_steps = _best_bytes(_minus(_sampled(steps), step_low).astype(dtype), width)
+    of_values = _best_bytes(_minus(_sampled(values), low).astype(dtype), width)
+    of_steps = _best_bytes(_minus(_sampled_steps(values), step_low).astype(dtype), width)
     return of_steps * 20 < of_values * 19
 
 
-def _minus(wide: npt.NDArray[np.uint64], base: int) -> npt.NDArray[np.uint64]:
-    return wide - np.uint64(base & (2**64 - 1))
+def _minus(values: npt.NDArray[Any], base: int) -> npt.NDArray[np.uint64]:
+    return values.astype(np.uint64) - np.uint64(base & (2**64 - 1))
 
 
 def _is_scattered(values: npt.NDArray[Any], width: int) -> bool:
@@ -153,7 +175,8 @@ def _is_scattered(values: npt.NDArray[Any], width: int) -> bool:
     return is_wide and int(np.count_nonzero(steps)) * _MIN_SAMPLED_RUN > len(steps)
 
 
-def _encode_runs(values: npt.NDArray[Any], changes: npt.NDArray[np.intp]) -> Node:
+def _encode_runs(values: npt.NDArray[Any]) -> Node:
+    changes = np.flatnonzero(values[1:] != values[:-1])
     starts = np.concatenate(([0], changes + 1))
     lengths = np.diff(np.append(starts, len(values)))
     children = (
@@ -164,17 +187,17 @@ def _encode_runs(values: npt.NDArray[Any], changes: npt.NDArray[np.intp]) -> Nod
 
 
 def _encode_for(
-    wide: npt.NDArray[np.uint64],
+    values: npt.NDArray[Any],
     base: int,
     width: int,
     valid: npt.NDArray[np.bool_] | None = None,
 ) -> Node:
-    """`wide`: 64-bit patterns, all (where `valid`) within `width` bytes above `base`, mod 2^64."""
+    """`values`: integers, all (where `valid`) within `width` bytes above `base`, mod 2^64."""
     nulls = 0 if valid is None else len(valid) - int(np.count_nonzero(valid))
     buffers: list[Any] = [] if valid is None else [pack_bits(valid)]
     split = nibbles = False
     if width:
-        stored = _minus(wide, base).astype(unsigned_dtype(width))
+        stored = _narrowed(values, base, width)
         if valid is not None:
             stored[~valid] = 0
         split = width > 1 and _planes_pay(stored, width)
@@ -185,7 +208,7 @@ def _encode_for(
             buffers.append(pack_nibbles(stored) if nibbles else stored)
     return Node(
         Encoding.FOR,
-        len(wide),
+        len(values),
         nulls,
         width,
         base,
@@ -194,6 +217,16 @@ def _encode_for(
         nibbles,
         tuple(buffers),
     )
+
+
+def _narrowed(values: npt.NDArray[Any], base: int, width: int) -> npt.NDArray[Any]:
+    """What values are above `base`, modulo 2^64, in so many bytes."""
+    dtype = unsigned_dtype(width)
+    if kernels.compiled is None:
+        return _minus(values, base).astype(dtype)
+    out = np.empty(len(values), dtype=dtype)
+    kernels.compiled.narrow(values, base & (2**64 - 1), out)
+    return out
 
 
 def _width_of(span: int) -> int:
@@ -232,6 +265,16 @@ def _both_bytes(sample: npt.NDArray[Any], width: int) -> tuple[int, int]:
     return len(plain), len(planes)
 
 
+def _sampled_steps(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Of the steps between the values, what `_sampled` takes."""
+    steps = len(values) - 1
+    if steps <= _SAMPLE_VALUES:
+        return _steps(values)
+    step = (steps - _STRETCH_VALUES) // (_STRETCHES - 1)
+    starts = range(0, step * _STRETCHES, step)
+    return np.concatenate([_steps(values[at : at + _STRETCH_VALUES + 1]) for at in starts])
+
+
 def _sampled(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Some stretches of the values, in their order."""
     if len(values) <= _SAMPLE_VALUES:
@@ -261,7 +304,7 @@ def _encode_fixed_width(array: pa.Array) -> Node:
     width = _width_of(span)
     if width >= 2 and (node_or_none := _encode_by_sampled_dictionary(array)) is not None:
         return node_or_none
-    return _encode_for(integers.astype(np.uint64), low, width, valid)
+    return _encode_for(integers, low, width, valid)
 
 
 def _int_patterns(array: pa.Array) -> npt.NDArray[Any] | None:
@@ -403,7 +446,34 @@ def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
 def _coded_values(array: pa.Array) -> pa.Array | None:
     if pt.is_decimal(array.type) and array.type.bit_width <= 64:
         return None  # Arrow cannot hash these decimals; FOR packs them anyway
+    if kernels.compiled is not None and is_binary_like(array.type):
+        return _coded_strings(array)
     return array.dictionary_encode()
+
+
+def _coded_strings(array: pa.Array) -> pa.Array | None:
+    """The same, given up once there are too many values."""
+    assert kernels.compiled is not None
+    rows, valid = len(array), valid_mask(array)
+    offsets, data = binary_parts(array)
+    codes = np.empty(rows, dtype=np.int32)
+    firsts = np.empty(rows, dtype=np.int32)
+    count = kernels.compiled.code_strings(
+        offsets,
+        kernels.as_bytes(data),
+        kernels.as_flags(valid),
+        (rows - array.null_count) // _DISTINCT_SHARE,
+        np.zeros(kernels.table_size(rows), dtype=np.uint64),
+        codes,
+        firsts,
+    )
+    if count < 0:
+        return None
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes, mask=None if valid is None else ~valid),
+        array.take(pa.array(firsts[:count])),
+        safe=False,
+    )
 
 
 def _coded_lists(array: pa.Array) -> pa.Array | None:

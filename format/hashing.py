@@ -17,6 +17,7 @@ import pyarrow as pa
 import xxhash
 from pyarrow import types as pt
 
+from format import kernels
 from format.layout import VERSION
 from format.nodes import (
     binary_parts,
@@ -203,6 +204,10 @@ def _hash_strings(offsets: npt.NDArray[Any], data: memoryview, version: int) -> 
 
 
 def _hash_spots(offsets: npt.NDArray[Any], data: memoryview) -> U64:
+    if kernels.compiled is not None:
+        out = np.empty(len(offsets) - 1, dtype=np.uint64)
+        kernels.compiled.hash_spots(offsets, kernels.as_bytes(data), _WORD_KEYS, out)
+        return out
     starts = offsets[:-1].astype(np.int64)
     lengths = np.diff(offsets).astype(np.int64)
     if len(data) < 8:
@@ -240,6 +245,8 @@ def _spot_sums(words: U64, starts: npt.NDArray[np.int64], spread: npt.NDArray[np
 def _hash_bytes(offsets: npt.NDArray[Any], data: memoryview) -> U64:
     """By blocks of rows, since one is copied at a time; a single row of that size is hashed where it lies."""
     rows = len(offsets) - 1
+    if kernels.compiled is not None:
+        return _hash_compiled(offsets, data)
     if int(offsets[-1]) - int(offsets[0]) <= _BLOCK_BYTES:
         return _hash_words(offsets, data)
     out = np.empty(rows, dtype=np.uint64)
@@ -253,6 +260,15 @@ def _hash_bytes(offsets: npt.NDArray[Any], data: memoryview) -> U64:
         else:
             out[start:stop] = _hash_words(offsets[start : stop + 1], data)
         start = stop
+    return out
+
+
+def _hash_compiled(offsets: npt.NDArray[Any], data: memoryview) -> U64:
+    assert kernels.compiled is not None
+    out = np.empty(len(offsets) - 1, dtype=np.uint64)
+    kernels.compiled.hash_words(offsets, kernels.as_bytes(data), _WORD_KEYS, _LONG_BYTES, out)
+    for row in np.flatnonzero(np.diff(offsets) > _LONG_BYTES):
+        out[row] = xxhash.xxh3_64_intdigest(data[int(offsets[row]) : int(offsets[row + 1])])
     return out
 
 

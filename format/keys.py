@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format.nodes import int_dtype
+from format import kernels
+from format.nodes import binary_parts, int_dtype, valid_mask
 from format.schema import Nulls, Order, SortColumn, SortSchema
 from format.types import is_binary_like, storage_type
 
@@ -203,9 +204,19 @@ def min_max(array: pa.Array) -> tuple[Value, Value]:
     if pt.is_fixed_size_binary(dtype):
         array = array.cast(pa.binary())
     if is_binary_like(dtype):
-        array = _without_tails(array)
+        array = _extreme_strings(array)
     low, high = _extremes(array)
     return shorten(low, dtype, down=True)[0], shorten(high, dtype, down=False)[0]
+
+
+def _extreme_strings(array: pa.Array) -> pa.Array:
+    """The least and the greatest of them; or more, from which they can be told."""
+    if kernels.compiled is None:
+        return _without_tails(array)
+    offsets, data = binary_parts(array)
+    valid = kernels.as_flags(valid_mask(array))
+    rows = kernels.compiled.extreme_rows(offsets, kernels.as_bytes(data), valid)
+    return pa.concat_arrays([_without_tails(array.slice(row, 1)) for row in rows])
 
 
 def _without_tails(array: pa.Array) -> pa.Array:

@@ -109,16 +109,22 @@ def unpack_nodes(meta: bytes) -> list[tuple[Node, int]]:
     return nodes
 
 
-def join_buffers(root: Node) -> bytes:
+def join_buffers(root: Node) -> memoryview:
     """The raw payload: buffers in node order, each padded with zeros to a multiple of 8 bytes."""
-    parts: list[Any] = []
-    for node in root.walk():
-        for buffer in node.buffers:
-            view = memoryview(buffer).cast("B")
-            parts.append(view)
-            if view.nbytes % 8:
-                parts.append(bytes(-view.nbytes % 8))
-    return b"".join(parts)
+    views = [memoryview(buffer).cast("B") for node in root.walk() for buffer in node.buffers]
+    # Of Arrow's pool, whose pages are used again.
+    joined = pa.allocate_buffer(sum(_padded(view.nbytes) for view in views))
+    out, at = memoryview(joined).cast("B"), 0
+    for view in views:
+        stop = at + view.nbytes
+        out[at:stop] = view
+        at += _padded(view.nbytes)
+        out[stop:at] = bytes(at - stop)
+    return out
+
+
+def _padded(size: int) -> int:
+    return size + -size % 8
 
 
 def _as_signed(value: int) -> int:

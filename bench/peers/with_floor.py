@@ -25,7 +25,7 @@ class Payload:
     stored: bytes
     raw_bytes: int
 
-    def raw(self) -> bytes:
+    def raw(self) -> bytes | memoryview:
         return decompress(self.codec, self.stored, self.raw_bytes)
 
 

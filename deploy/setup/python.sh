@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the private environment .venv in the checkout and installs the project into it, editable,
-# with everything for tests, lint and Spark. Does nothing if pyproject.toml is still the one that
-# was installed. PYTHON=/path/to/python chooses the interpreter (3.11 or newer).
+# with everything for tests, lint and Spark. Does nothing if pyproject.toml and the compiled sources are
+# still those that were installed. PYTHON=/path/to/python chooses the interpreter (3.11 or newer).
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -32,7 +32,8 @@ find_python() {
 # The environment holds absolute paths, so its place counts as much as its contents.
 fingerprint() {
     "$1" -c 'import hashlib, os; print(hashlib.sha256(
-        open("pyproject.toml", "rb").read() + os.getcwd().encode()).hexdigest())'
+        open("pyproject.toml", "rb").read() + open("format/_compiled.pyx", "rb").read()
+        + os.getcwd().encode()).hexdigest())'
 }
 
 make_venv() {
