@@ -38,6 +38,9 @@ class CompactionSettings(BaseModel):
     """What one task's buffers may take; above four fifths of it, what can be spilled goes to local disk."""
     batch_size: int = Field(default=262_144, ge=1)
     """Rows put in order at a time, at most. Changes the footprint, never the output."""
+    encode_thread: bool | None = None
+    """Whether a task encodes chunks in a thread of their own while it gathers the next; by default where it
+    may use more than one core. Changes the time, never the output."""
     spool_after_seconds: float = Field(default=10.0, ge=0)
     """A paused connection is kept waiting so long; then its input goes on to local disk."""
     spool_limit_bytes: int = Field(default=64 << 30, ge=0)

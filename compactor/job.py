@@ -108,7 +108,7 @@ class AttemptReport:
     """Put on local disk, inputs kept for a second pass included."""
     fetch_wait_seconds: float
     cpu_busy_ratio: float
-    """Of the merging thread, once it has begun to merge."""
+    """Of the merging thread, its encoding one included, once it has begun to merge."""
     passed_rows: int
     """Rows of row groups that went out as they came in, compressed and unread."""
     stage_seconds: dict[str, float]
@@ -237,6 +237,7 @@ class _Attempt:
                 target_fragment_bytes=settings.target_fragment_bytes,
                 cut_keys=compaction.spec.cut_keys,
                 memory=settings.memory(),
+                encode_thread=settings.encode_thread,
             ),
             memory_plan(inputs, metadata, settings, are_local=self._are_local),
             self._open_output,

@@ -204,8 +204,9 @@ def plan_merge(
               8 * shape.rows, 8 * shape.rows, 1),
         stage("gather", "one output row group of one column", streaming,
               2 * decoded + GATHER_ROW_BYTES * group_rows, waits=True),
-        stage("encode", "one chunk as encoded and as compressed", streaming,
-              2 * (decoded + keys + shape.sort_columns * target_row_group_bytes), waits=True),
+        stage("encode", "a chunk or two as gathered, encoded and compressed", streaming,
+              4 * decoded + GATHER_ROW_BYTES * group_rows
+              + 2 * (keys + shape.sort_columns * target_row_group_bytes), waits=True),
         stage("footer", "offsets and statistics of the chunks written", materialized, footer, footer, 2),
         stage("parts", "the begun part of every output's upload", streaming,
               min((outputs + 1) * PART_BYTES, 2 * shape.stored_bytes + _MIB), outputs * PART_BYTES, 4),

@@ -140,6 +140,9 @@ def compaction_options(command: _Command) -> _Command:
             click.option("--batch-size", type=int, metavar="ROWS",
                          help="Rows put in order at a time: changes the footprint, never the output.  "
                          "[default: 262144]"),
+            click.option("--encode-thread/--no-encode-thread", default=None,
+                         help="Encode in a thread of its own while the next rows are gathered: changes the "
+                         "time, never the output.  [default: where there is more than one core]"),
             click.option("--spool-directory", type=click.Path(exists=True, file_okay=False, writable=True),
                          help="Where to put what memory does not hold.  [default: the system's for "
                          "temporary files]"),

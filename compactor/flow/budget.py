@@ -40,6 +40,7 @@ class MemoryBudget:
         self._priorities = {stage.name: stage.spill_priority for stage in plan}
         self._spillers: dict[str, Spiller] = {}
         self._draining: set[str] = set()
+        self._finish: Callable[[], None] = _nothing
         self._changed = threading.Condition()
         self._trimmer = Trimmer(self.soft_bytes, plan.limit_bytes // _SLACK_SHARE)
         self.used_bytes = 0
@@ -62,11 +63,17 @@ class MemoryBudget:
         """Other threads discharge it without the charging one: rather than fail, a charge waits for that."""
         self._draining.add(stage)
 
+    def finish_first(self, finish: Callable[[], None]) -> None:
+        """What to wait for before anything is spilled: work that was begun ahead gives its memory back."""
+        self._finish = finish
+
     def charge(self, stage: str, size: int) -> None:
         """Waits and spills as needed. Raises `MemoryLimitError` if that is not enough."""
         if size <= 0:
             return
         self._trimmer.look(self.used_bytes)
+        if self.used_bytes + size > self.soft_bytes:
+            self._finish()
         excess = self.used_bytes + size - self.soft_bytes
         if excess > 0:
             self._spill(excess)
@@ -149,6 +156,10 @@ class MemoryBudget:
             f"stage {stage} needs {_mib(size)} more with {_mib(self.used_bytes)} held ({parts}), the memory "
             f"limit is {_mib(self.limit_bytes)}: raise --memory-limit to {_mib(round(need * 1.25))} or more"
         )
+
+
+def _nothing() -> None:
+    pass
 
 
 def _mib(size: int) -> str:

@@ -27,6 +27,8 @@ class MergeSettings:
     cut_keys: Sequence[Bound] = ()
     """Lower bounds, ascending, before which outputs end if they are large enough."""
     memory: MemorySettings = field(default_factory=MemorySettings)
+    encode_thread: bool | None = None
+    """Whether chunks are encoded in a thread of their own; None: where there is a core for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class MergeResult:
     """Put on local disk in all, inputs that were kept included."""
     fetch_wait_seconds: float
     cpu_busy_ratio: float
-    """CPU seconds of the merging thread for a second of the clock, from the first keys in order to the last
-    chunk encoded."""
+    """Seconds that the merging thread works, or waits for its encoding one, for a second of the clock, from
+    the first keys in order to the last chunk encoded."""
     peak_bytes: int
     """Most that was charged at a time."""
     stage_peak_bytes: dict[str, int]

@@ -6,6 +6,7 @@ import contextlib
 import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from compactor.memory_plan import (
     GATHER_ROW_BYTES,
     MergePlan,
 )
+from compactor.merge.chunk_encoder import ChunkEncoder
 from compactor.merge.codebook import Codebook
 from compactor.merge.contract import MergedFragment, MergeResult, MergeSettings
 from compactor.merge.decoded import STAGE as CHUNKS
@@ -45,7 +47,6 @@ from compactor.merge.row_numbers import STAGE as ROW_HASHES
 from compactor.merge.row_numbers import RowNumbers
 from compactor.merge.row_order import GroupOrder, RowOrder
 from compactor.merge.splits import Splits
-from format.blocks import Chunk, make_chunk
 from format.emitter import FragmentEmitter
 from format.encode import by_dictionary
 from format.footer import with_bounds
@@ -88,6 +89,12 @@ class MergePass:
         self._order_tape = Tape(budget, "row order", disk)
         self._order = RowOrder(self._order_tape)
         self._uploads = BudgetedUploads(budget, plan.upload_bytes)
+        self._encoder = ChunkEncoder(
+            budget,
+            self._watch,
+            settings.options.compression_level,
+            in_thread=settings.encode_thread,
+        )
         self._outputs: list[Output] = []
         self._schemas: list[pa.Schema] = []
         self._passed: dict[int, Passed] = {}
@@ -173,6 +180,7 @@ class MergePass:
             self._merge_keys()
         for name, present in self._columns():
             self._merge_column(name, present)
+        self._encoder.flush()
         busy = self._busy_ratio()
         ends = [self._finish(index, source) for index, source in enumerate(self._inputs)]
         if self.splits:
@@ -216,7 +224,8 @@ class MergePass:
         if self._began is None:
             return 0.0
         clock, cpu = self._began
-        return (time.thread_time() - cpu) / max(1e-9, time.perf_counter() - clock)
+        busy = time.thread_time() - cpu + self._encoder.wait_seconds
+        return busy / max(1e-9, time.perf_counter() - clock)
 
     def _abort(self) -> None:
         for output in self._outputs:
@@ -225,6 +234,7 @@ class MergePass:
                 output.sink.abort()
 
     def _close(self) -> None:
+        self._encoder.close()
         for source in self._sources:
             if isinstance(source, FetchedSource):
                 source.stop()
@@ -383,7 +393,7 @@ class MergePass:
         size = sum(key.nbytes for key in group.keys)
         with self._budget.holding("encode", 2 * size):
             output.emitter.key_group(
-                [self._encode(array) for array in group.keys],
+                [self._encoder.encode(array) for array in group.keys],
                 lower_bound(key_at(group.keys, 0), schema, sort),
                 upper_bound(key_at(group.keys, group.rows - 1), schema, sort),
             )
@@ -441,7 +451,7 @@ class MergePass:
         number = 0
         for output in self._outputs:
             if not self.splits:
-                output.emitter.begin_column(name)
+                self._encoder.then(partial(output.emitter.begin_column, name))
             for page in output.pages:
                 order = next(orders)
                 if page is None:
@@ -463,8 +473,9 @@ class MergePass:
         block = self._inputs[index].next_block() if present[index] else None
         if self.splits:
             return
+        self._encoder.flush()
         if block is None:
-            output.emitter.chunk(self._encode(pa.nulls(order.rows, dtype)))
+            output.emitter.chunk(self._encoder.encode(pa.nulls(order.rows, dtype)))
         else:
             with self._watch.on("pass on"):
                 output.emitter.pass_chunk(block)
@@ -503,17 +514,11 @@ class MergePass:
                 with self._watch.on("hash"):
                     known = None if codes is None else book.contributions(codes)
                     output.row_numbers.add(page, name, array, known)
-            with self._budget.holding("encode", 2 * array.nbytes):
-                output.emitter.chunk(self._encode(array, is_decided=is_decided))
+            self._encoder.put(array, output.emitter.chunk, is_decided=is_decided)
         finally:
             for source in sources:
                 source.settle()
             self._budget.discharge("gather", size)
-
-    def _encode(self, array: pa.Array, *, is_decided: bool = False) -> Chunk:
-        level = self._settings.options.compression_level
-        with self._watch.on("encode"):
-            return make_chunk(array, level=level, is_decided=is_decided)
 
     # --- checks ---
 
