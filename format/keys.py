@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import total_ordering
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
@@ -30,29 +29,23 @@ Bound = tuple[Value, ...]
 MAX_VALUE_BYTES: Final = 64
 _MANY_BYTES: Final = 4096
 """On average, from which it pays to cut values before they are compared."""
+_TEMPORAL: Final = (
+    pa.TimestampScalar, pa.DurationScalar, pa.Date32Scalar, pa.Date64Scalar, pa.Time32Scalar, pa.Time64Scalar,
+)  # fmt: skip
 _MAX_CODE_POINT: Final = 0x10FFFF
 
 
 def value_at(array: pa.Array, row: int) -> Value:
     """The VALUE of one row of a storage array, never shortened."""
     scalar = array[row]
+    if isinstance(scalar, pa.DictionaryScalar):
+        scalar = scalar.value
     if not scalar.is_valid:
         return None
-    dtype = array.type
-    if pt.is_dictionary(dtype):
-        return value_at(array.dictionary, array.indices[row].as_py())
-    if pt.is_decimal(dtype):
-        return str(scalar.as_py())
-    if (integer := int_dtype(dtype)) is not None:
-        return int(
-            np.frombuffer(
-                array.buffers()[1],
-                dtype=integer,
-                count=1,
-                offset=(array.offset + row) * np.dtype(integer).itemsize,
-            )[0]
-        )
-    return value_to_json(scalar.as_py())
+    if isinstance(scalar, _TEMPORAL):
+        return scalar.value
+    value = scalar.as_py()
+    return str(value) if isinstance(value, decimal.Decimal) else value_to_json(value)
 
 
 def value_to_json(value: Any) -> Value:

@@ -135,7 +135,7 @@ class Codebook:
 
 def is_codes(array: pa.Array, dtype: pa.DataType) -> bool:
     """Whether these are codes of a book, in a column of that type."""
-    return bool(array.type.equals(CODES) and not pt.is_int32(dtype))
+    return isinstance(array, pa.Int32Array) and not pt.is_int32(dtype)
 
 
 def code_nulls(rows: int) -> pa.Array:

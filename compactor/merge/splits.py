@@ -70,17 +70,18 @@ class Pieces:
         self._book = book
         self._most_bytes = most_bytes
         self._only_weighs = only_weighs
+        self._may_be_codes = not pt.is_int32(book.values.type)
         self._bits: list[I64] | None = None
         self._has_values = self._has_own = self._has_book = False
         self._held_bytes = self._weighed_bits = self._weighed = 0
 
     def add(self, piece: pa.Array) -> bool:
         """Whether it is held now."""
-        if pt.is_dictionary(piece.type):
+        if isinstance(piece, pa.DictionaryArray):
             self._has_own = True
             if len(piece.dictionary) > len(piece):
                 piece = without_unused(piece)
-        elif is_codes(piece, self._book.values.type):
+        elif self._may_be_codes and isinstance(piece, pa.Int32Array):
             self._has_book = True
         else:
             self._has_values = self._has_values or piece.null_count < len(piece)
