@@ -73,12 +73,30 @@ def ingest_file(
     snapshot = log.refresh()
     known = snapshot.metadata.schema if snapshot.metadata else None
     with open_table_file(path, known) as file:
-        metadata = _metadata(snapshot, file.schema, sort, options.windows, store, path)
-        # Columns that the file has not cost its fragments nothing, not even a place in the header.
-        present = set(file.schema.names)
-        schema = pa.schema([field for field in metadata.schema if field.name in present])
-        writer = _FragmentsOfFile(store, metadata, schema, options, snapshot.version, ids())
-        entries = list(writer.write(file, on_progress))
+        return ingest_batches(
+            store, log, snapshot, file, sort, options, ids=ids, on_progress=on_progress
+        )
+
+
+def ingest_batches(
+    store: Store,
+    log: CommitLog,
+    snapshot: Snapshot,
+    file: FileBatches,
+    sort: SortSchema | None,
+    options: IngestOptions,
+    *,
+    ids: Ids = random_id,
+    on_progress: Progress = lambda _done, _total: None,
+) -> IngestReport:
+    """As `ingest_file`, of batches that were opened with the snapshot's schema known."""
+    path = file.path
+    metadata = _metadata(snapshot, file.schema, sort, options.windows, store, path)
+    # Columns that the file has not cost its fragments nothing, not even a place in the header.
+    present = set(file.schema.names)
+    schema = pa.schema([field for field in metadata.schema if field.name in present])
+    writer = _FragmentsOfFile(store, metadata, schema, options, snapshot.version, ids())
+    entries = list(writer.write(file, on_progress))
     after = log.commit(lambda latest: _changes(latest, snapshot, metadata, entries, path))
     return IngestReport(
         path,

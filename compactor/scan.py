@@ -1,17 +1,20 @@
 """Reading a table in sort order, streaming: overlapping fragments are merged on the way.
 
 Row-wise counterpart of the compaction's merge: the same key merge, but all wanted columns of a
-window at once, by range requests. Disjoint groups of fragments follow one another.
+window at once, by range requests. Disjoint groups of fragments follow one another. What a condition
+rules out by the log or by a fragment's footer is not read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compactor.errors import UsageError
 from compactor.flow.budget import MemoryBudget
@@ -27,12 +30,15 @@ from compactor.merge.key_merge import (
     merge_keys,
 )
 from compactor.planner.tree import all_items, components
+from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, may_match
+from compactor.predicate.tree import Predicate, columns_of, matching
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.arrays import concat_storage
 from format.reader import FragmentReader
+from format.schema import Order
 from format.types import storage_type, to_logical
 
 _MEMORY_BYTES: Final = 512 << 20
@@ -69,17 +75,69 @@ def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
     return FragmentReader(StoredObject(store, key), size_bytes, f"{store.url}/{key}")
 
 
-def scan(
-    store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """All rows of a snapshot in sort order, all or some columns.
+@dataclass(slots=True)
+class ScanReport:
+    """What a scan read, and what it did not have to; whole once the scan has ended."""
 
+    fragments: int = 0
+    fragments_skipped: int = 0
+    """By the log alone, never opened."""
+    row_groups: int = 0
+    """Of the fragments opened."""
+    row_groups_skipped: int = 0
+    """By statistics: not one byte of their columns was read."""
+    rows_read: int = 0
+    rows: int = 0
+    """That came out."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows:,} of {self.rows_read:,} rows read; skipped {self.fragments_skipped:,} of "
+            f"{self.fragments:,} fragments and {self.row_groups_skipped:,} of {self.row_groups:,} row groups "
+            "in the others"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    schema: pa.Schema
+    where: Predicate | None
+    report: ScanReport
+
+
+def scan(
+    store: Store,
+    snapshot: Snapshot,
+    columns: Sequence[str] | None = None,
+    where: Predicate | None = None,
+    report: ScanReport | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a snapshot in sort order: all or some columns, all or those of which `where` holds.
+
+    report: counts what is read and skipped.
     Raises `UsageError` for a column the table does not have, `FormatError` for damaged fragments.
     """
-    schema = scan_schema(snapshot.table, columns)
+    table = snapshot.table
+    wanted = _Wanted(scan_schema(table, columns), where, report or ScanReport())
+    wanted.report.fragments += len(snapshot.fragments)
     for group in components(all_items(snapshot)):
         by_age = sorted((item.entry for item in group), key=lambda entry: entry.age)
-        yield from _merge_group(store, snapshot.table, by_age, schema)
+        if where is not None:
+            by_age = [entry for entry in by_age if may_match(where, _by_keys(entry, table))]
+        wanted.report.fragments_skipped += len(group) - len(by_age)
+        if by_age:
+            yield from _merge_group(store, table, by_age, wanted)
+
+
+def _by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
+    """What the log knows of a fragment: the ends of its first sort column."""
+    first = table.sort[0]
+    low, high = entry.first_key[:1], entry.last_key[:1]
+    if first.order is Order.DESC:
+        low, high = high, low
+    is_known = bool(low and high) and low[0] is not None and high[0] is not None
+    known = Bounds(low[0], high[0], may_be_null=False) if is_known else UNKNOWN
+    return lambda column: known if column == first.column else UNKNOWN
 
 
 def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schema:
@@ -95,13 +153,13 @@ def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schem
 
 
 def _merge_group(
-    store: Store, table: TableMetadata, group: Sequence[FragmentEntry], schema: pa.Schema
+    store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: _Wanted
 ) -> Iterator[pa.RecordBatch]:
     with closing(LocalDisk()) as disk:
         budget = MemoryBudget(_PLAN, soft_bytes=_MEMORY_BYTES)
         slice_bytes = max(_MIN_SLICE_BYTES, _MEMORY_BYTES // 16 // len(group))
         sources = [
-            _ScanInput(store, table, entry, schema, lambda: DecodedRows(budget, disk, slice_bytes))
+            _ScanInput(store, table, entry, wanted, lambda: DecodedRows(budget, disk, slice_bytes))
             for entry in group
         ]
         budget.spill_by(CHUNKS, lambda _: sum(source.spill() for source in sources))
@@ -109,7 +167,8 @@ def _merge_group(
             sources, table.comparator(), table.sort, _BATCH_ROWS, _MEMORY_BYTES // 8
         ):
             rows = window.as_window() if isinstance(window, WholeGroup) else window
-            yield _batch(sources, rows, schema)
+            wanted.report.rows += rows.rows
+            yield _batch(sources, rows, wanted.schema)
 
 
 def _batch(sources: Sequence[_ScanInput], window: MergeWindow, schema: pa.Schema) -> pa.RecordBatch:
@@ -142,13 +201,16 @@ class _ScanInput:
         store: Store,
         table: TableMetadata,
         entry: FragmentEntry,
-        schema: pa.Schema,
+        wanted: _Wanted,
         new_rows: Callable[[], DecodedRows],
     ) -> None:
         self._reader = open_fragment(store, entry.key, entry.size_bytes)
         self._sort_names = [column.column for column in table.sort]
-        self._sort_types = [table.schema.field(name).type for name in self._sort_names]
-        self._schema = schema
+        self._table_schema = table.schema
+        self._schema = wanted.schema
+        self._where = wanted.where
+        self._report = wanted.report
+        self._report.row_groups += self._reader.row_groups
         self._next_group = 0
         self.keys = new_rows()
         self._rows = new_rows()
@@ -158,23 +220,54 @@ class _ScanInput:
         return self._reader.name
 
     def load_keys(self) -> LoadedGroup | None:
-        if self._next_group == self._reader.row_groups:
-            return None
-        group = self._next_group
-        self._next_group += 1
-        wanted = [*self._schema.names, *self._sort_names]
-        present = [n for n in dict.fromkeys(wanted) if n in self._reader.schema.names]
-        arrays = dict(zip(present, self._reader.read_storage(present, [group])[0], strict=True))
+        """Loads the next row group that has rows to be read."""
+        while self._next_group < self._reader.row_groups:
+            group = self._next_group
+            self._next_group += 1
+            if self._where is not None and not may_match(self._where, self._by_statistics(group)):
+                self._report.row_groups_skipped += 1
+                continue
+            arrays = self._read(group)
+            if len(arrays[0]):
+                keys = arrays[: len(self._sort_names)]
+                if self._schema.names:
+                    self._rows.push(arrays[len(keys) :])
+                loaded = loaded_group(keys)
+                self.keys.push(keys)
+                return loaded
+        return None
+
+    def _read(self, group: int) -> list[pa.Array]:
+        """Rows of the row group that are wanted: the sort columns, and the columns of the scan."""
+        asked = [] if self._where is None else columns_of(self._where)
+        names = dict.fromkeys([*self._sort_names, *asked, *self._schema.names])
+        present = [name for name in names if name in self._reader.schema.names]
+        stored = dict(zip(present, self._reader.read_storage(present, [group])[0], strict=True))
         rows = self._reader.footer.row_groups[group].rows
-        if self._schema.names:
-            self._rows.push([_typed(arrays.get(f.name), rows, f.type) for f in self._schema])
-        keys = [
-            _typed(arrays[name], rows, dtype)
-            for name, dtype in zip(self._sort_names, self._sort_types, strict=True)
-        ]
-        loaded = loaded_group(keys)
-        self.keys.push(keys)
-        return loaded
+        self._report.rows_read += rows
+        arrays = {
+            name: _typed(stored.get(name), rows, self._table_schema.field(name).type)
+            for name in names
+        }
+        out = [arrays[name] for name in (*self._sort_names, *self._schema.names)]
+        if self._where is None:
+            return out
+        keep = matching(self._where, arrays, rows)
+        return out if pc.all(keep, skip_nulls=False).as_py() else [a.filter(keep) for a in out]
+
+    def _by_statistics(self, group: int) -> BoundsOf:
+        """What the footer knows of a row group."""
+        footer = self._reader.footer
+        rows = footer.row_groups[group].rows
+
+        def bounds(column: str) -> Bounds:
+            chunks = footer.columns.get(column)
+            if chunks is None:
+                return ALL_NULL
+            chunk = chunks[group]
+            return Bounds(chunk.min, chunk.max, chunk.null_count > 0, chunk.null_count < rows)
+
+        return bounds
 
     def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - a scan writes no row groups
         return 0

@@ -104,11 +104,12 @@ class KeyComparator:
 def _comparable(value: Value, dtype: pa.DataType, column: SortColumn) -> tuple[Any, ...]:
     if value is None:
         return (0,) if column.nulls is Nulls.FIRST else (2,)
-    plain = _plain_value(value, dtype)
+    plain = plain_value(value, dtype)
     return (1, _Reversed(plain) if column.order is Order.DESC else plain)
 
 
-def _plain_value(value: Value, dtype: pa.DataType) -> Any:
+def plain_value(value: Value, dtype: pa.DataType) -> Any:
+    """A VALUE, not null, as something that compares as values of the type do."""
     if pt.is_floating(dtype):
         number = float(value)
         return (1, 0.0) if math.isnan(number) else (0, number)

@@ -17,7 +17,7 @@ from compactor import __version__
 from compactor.cli.compact import compact_command, plan_command, watch_command
 from compactor.cli.look import inspect_command, verify_command
 from compactor.cli.maintain import release_command, vacuum_command
-from compactor.cli.read import export_command, head_command
+from compactor.cli.read import export_command, head_command, query_command
 from compactor.cli.simulate import simulate_command
 from compactor.cli.write import ingest_command
 from compactor.errors import CompactorError
@@ -54,6 +54,7 @@ for _command in (
     watch_command,
     export_command,
     head_command,
+    query_command,
     inspect_command,
     verify_command,
     vacuum_command,

@@ -12,7 +12,7 @@ import click
 from compactor.clock import SystemClock
 from compactor.config import CompactionSettings, Policy, Strategy, compaction_settings, policy
 from compactor.engine import Engine, InProcessEngine
-from compactor.errors import UsageError, VersionNotFoundError
+from compactor.errors import UsageError
 from compactor.spark.engine import SparkEngine
 from compactor.spark.session import check_master, is_submitted, open_session, task_slots
 from compactor.stores.base import Store
@@ -79,22 +79,7 @@ def open_snapshot(table: str, version: int | None, as_of: int | None) -> tuple[S
     if version is not None and as_of is not None:
         raise UsageError("--version and --as-of: give one of the two")
     store = open_store(table)
-    return store, snapshot_at(CommitLog(store), version, as_of)
-
-
-def snapshot_at(log: CommitLog, version: int | None, as_of: int | None) -> Snapshot:
-    newest = log.current()
-    if as_of is not None:
-        version = log.history.newest_not_after(as_of, newest)
-        if version == 0:
-            when = datetime.fromtimestamp(as_of / 1000, UTC).isoformat(timespec="seconds")
-            raise VersionNotFoundError(
-                f"{log.store.url}: no version from {when} or before is kept; the oldest is "
-                f"{newest.oldest}"
-            )
-    if version is None or version == newest.version:
-        return newest
-    return log.history.at(version, newest)
+    return store, CommitLog(store).at(version, as_of)
 
 
 def policy_options(command: _Command) -> _Command:

@@ -1,7 +1,10 @@
-"""`export` and `head`."""
+"""`export`, `head` and `query`."""
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -13,9 +16,14 @@ from compactor.cli.output import human_bytes, progress
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
 from compactor.files.write import check_sink_path, open_table_sink
-from compactor.scan import scan, scan_schema
+from compactor.predicate.tree import Predicate
+from compactor.scan import ScanReport, scan, scan_schema
 from compactor.table.metadata import TableMetadata
 from format.schema import Nulls, Order
+
+_where_option = click.option(
+    "--where", metavar="CONDITION", help="Only rows that fulfil it, such as \"level = 'ERROR'\"."
+)
 
 
 @click.command(
@@ -23,14 +31,21 @@ from format.schema import Nulls, Order
     epilog="""\b
 Examples:
   compactor export ./logs all.parquet
-  compactor export s3://bucket/logs errors.ndjson.zst --columns timestamp,level,message""",
+  compactor export s3://bucket/logs errors.ndjson.zst --columns timestamp,level,message
+  compactor export ./logs errors.parquet --where "level = 'ERROR' AND status >= 500\"""",
 )
 @click.argument("table")
 @click.argument("out")
 @click.option("--columns", help="Only these columns, comma-separated, in this order.")
+@_where_option
 @snapshot_options
 def export_command(
-    table: str, out: str, columns: str | None, version: int | None, as_of: int | None
+    table: str,
+    out: str,
+    columns: str | None,
+    where: str | None,
+    version: int | None,
+    as_of: int | None,
 ) -> None:
     """Write the rows of TABLE to the file OUT in sort order.
 
@@ -41,18 +56,23 @@ def export_command(
     store, snapshot = open_snapshot(table, version, as_of)
     names = _split(columns)
     schema = scan_schema(snapshot.table, names)
+    condition = _condition(where, snapshot.table)
     rows = sum(entry.rows for entry in snapshot.fragments.values())
-    done = size = 0
+    report = ScanReport()
+    size = 0
     with (
         progress(f"export {out}", rows) as advance,
         open_table_sink(out, schema, _sorting_columns(snapshot.table, schema)) as sink,
     ):
-        for batch in scan(store, snapshot, names):
+        for batch in scan(store, snapshot, names, condition, report):
             sink.write(batch)
-            done += batch.num_rows
             size += batch.nbytes
-            advance(done)
-    click.echo(f"{out}: {done:,} rows, {human_bytes(size)} in memory, version {snapshot.version}")
+            advance(report.rows_read)
+    if condition is not None:
+        click.echo(f"{report}", err=True)
+    click.echo(
+        f"{out}: {report.rows:,} rows, {human_bytes(size)} in memory, version {snapshot.version}"
+    )
 
 
 @click.command(
@@ -83,6 +103,75 @@ def head_command(
         left -= min(left, batch.num_rows)
         if left == 0:
             break
+
+
+@click.command(
+    "query",
+    epilog="""\b
+Examples:
+  compactor query ./logs --where "level = 'ERROR'" --columns timestamp,message
+  compactor query ./logs --where "service LIKE 'api%' AND timestamp >= '2026-11-21 08:00'" -n 5
+  compactor query s3://bucket/logs --where "status BETWEEN 500 AND 599" --count
+
+\b
+Conditions are SQL: =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT. Texts and
+times in 'single' quotes, columns that are no plain names in "double" ones; times of UTC where they name
+no zone.""",
+)
+@click.argument("table")
+@_where_option
+@click.option("--columns", help="Only these columns, comma-separated, in this order.")
+@click.option("-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="At most so many.")
+@click.option("--count", "counts", is_flag=True, help="Only how many there are.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="With --count: an object, with what was skipped."
+)
+@snapshot_options
+def query_command(
+    table: str,
+    where: str | None,
+    columns: str | None,
+    rows: int | None,
+    counts: bool,
+    as_json: bool,
+    version: int | None,
+    as_of: int | None,
+) -> None:
+    """Print the rows of TABLE that fulfil a condition, one JSON object a line, in sort order.
+
+    Fragments and row groups that cannot have such rows by their key ranges and statistics are not
+    read; how many that were is said on stderr.
+    """
+    if counts and (columns is not None or rows is not None):
+        raise UsageError("--count: leave out --columns and --rows")
+    if as_json and not counts:
+        raise UsageError("--json: rows are JSON anyway; it goes with --count")
+    store, snapshot = open_snapshot(table, version, as_of)
+    names = [] if counts else _split(columns)
+    condition = _condition(where, snapshot.table)
+    scan_schema(snapshot.table, names)
+    report = ScanReport()
+    left = sys.maxsize if rows is None else rows
+    for batch in scan(store, snapshot, names, condition, report) if left else ():
+        if not counts:
+            click.echo(json_lines(batch.slice(0, left)).decode(), nl=False)
+            left -= min(left, batch.num_rows)
+            if left == 0:
+                break
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    if counts:
+        click.echo(report.rows)
+    click.echo(f"{report}", err=True)
+
+
+def _condition(where: str | None, table: TableMetadata) -> Predicate | None:
+    if where is None:
+        return None
+    from compactor.predicate.parse import parse_where  # a tenth of a second, for those who ask
+
+    return parse_where(where, table.schema)
 
 
 def _split(columns: str | None) -> list[str] | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from tenacity import (
@@ -34,6 +35,7 @@ from compactor.errors import (
     StoreUnreachableError,
     TableNotFoundError,
     UnknownOutcomeError,
+    VersionNotFoundError,
 )
 from compactor.names import base_version, checkpoint_key, version_key
 from compactor.stores.base import Store
@@ -102,6 +104,24 @@ class CommitLog:
                 f"{self._store.url}: no table here; `compactor ingest` creates one"
             )
         return snapshot
+
+    def at(self, version: int | None = None, as_of_unix_ms: int | None = None) -> Snapshot:
+        """The newest snapshot; or that of a version, or the last one of that time or before.
+
+        Raises `TableNotFoundError`, `VersionNotFoundError` for what is not kept.
+        """
+        newest = self.current()
+        if as_of_unix_ms is not None:
+            version = self.history.newest_not_after(as_of_unix_ms, newest)
+            if version == 0:
+                when = datetime.fromtimestamp(as_of_unix_ms / 1000, UTC)
+                raise VersionNotFoundError(
+                    f"{self._store.url}: no version from {when.isoformat(timespec='seconds')} or before is "
+                    f"kept; the oldest is {newest.oldest}"
+                )
+        if version is None or version == newest.version:
+            return newest
+        return self.history.at(version, newest)
 
     def commit(self, prepare: Prepare) -> Snapshot:
         """Makes a change visible, atomically, on top of the newest version; the snapshot after it.

@@ -143,6 +143,52 @@ def test_export_of_an_uncompacted_table_is_sorted_and_may_project(
     assert actual["id"].to_pylist() == expected["id"].to_pylist()
 
 
+def test_a_query_prints_the_rows_that_fulfil_the_condition_and_says_what_it_skipped(
+    cli: Cli, table_path: Path
+) -> None:
+    everything = [json.loads(line) for line in cli("head", table_path, "-n", 300).splitlines()]
+    condition = "service = 'service-2' AND ts IS NOT NULL"
+    expected = [
+        row for row in everything if row["service"] == "service-2" and row["ts"] is not None
+    ]
+    assert 0 < len(expected) < len(everything)
+    out = cli("query", table_path, "--where", condition)
+    assert [json.loads(line) for line in out.splitlines()] == expected
+    assert re.search(r"^\d+ of \d+ rows read; skipped \d+ of 3 fragments and ", cli.err)
+    out = cli("query", table_path, "--where", condition, "--columns", "ts", "-n", 2)
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"ts": row["ts"]} for row in expected[:2]
+    ]
+    assert cli("query", table_path, "--where", condition, "--count") == f"{len(expected)}\n"
+    report = json.loads(cli("query", table_path, "--where", condition, "--count", "--json"))
+    assert report["rows"] == len(expected) and report["fragments"] == 3
+    assert cli.err == ""
+    assert len(cli("query", table_path).splitlines()) == 300
+
+
+def test_an_export_may_be_of_some_rows(cli: Cli, table_path: Path, tmp_path: Path) -> None:
+    cli("export", table_path, tmp_path / "out.parquet", "--where", "service = 'service-2'")
+    assert set(pq.read_table(tmp_path / "out.parquet")["service"].to_pylist()) == {"service-2"}
+    assert "rows read; skipped" in cli.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        (["--where", "service ="], "where: 'service =' is not SQL: something is missing"),
+        (["--where", "servcie = 'a'"], "no column 'servcie'; columns are: "),
+        (["--where", "service = 1"], "write a text in 'single' quotes"),
+        (["--columns", "nope"], "no column 'nope'"),
+        (["--count", "--columns", "ts"], "--count: leave out --columns and --rows"),
+        (["--json"], "it goes with --count"),
+    ],
+)
+def test_a_query_that_cannot_be_is_refused_in_one_line(
+    cli: Cli, table_path: Path, arguments: list[str], cause: str
+) -> None:
+    assert cause in cli.fails(2, "query", table_path, *arguments)
+
+
 def test_exported_parquet_says_how_it_is_sorted(cli: Cli, table_path: Path, tmp_path: Path) -> None:
     cli("export", table_path, tmp_path / "o.parquet")
     sorting = pq.ParquetFile(tmp_path / "o.parquet").metadata.row_group(0).sorting_columns

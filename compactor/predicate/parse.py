@@ -1,0 +1,281 @@
+"""SQL conditions to predicates, bound to a schema; sqlglot does the parsing."""
+
+from __future__ import annotations
+
+import decimal
+from typing import Any, Final, cast
+
+import pyarrow as pa
+import sqlglot
+from pyarrow import types as pt
+from sqlglot import expressions as exp
+
+from compactor.errors import UsageError
+from compactor.predicate.tree import (
+    MIRRORED,
+    And,
+    Compare,
+    Constant,
+    IsIn,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    matching,
+)
+from format.types import storage_type
+
+_OPS: Final[dict[type[exp.Expression], Op]] = {
+    exp.EQ: Op.EQ,
+    exp.NEQ: Op.NE,
+    exp.LT: Op.LT,
+    exp.LTE: Op.LE,
+    exp.GT: Op.GT,
+    exp.GTE: Op.GE,
+}
+_ARGUMENTS: Final = frozenset(
+    ("this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog")
+)
+"""Of nodes of the syntax tree. Another one says something that would be missed."""
+_KNOWN: Final = "=, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT"
+
+
+def parse_where(text: str, schema: pa.Schema) -> Predicate:
+    """A condition such as `level = 'error' AND status >= 500`, its values of the columns' storage types.
+
+    Columns are named as they are, with case; in double quotes where that is no plain name. Times are
+    quoted, of UTC where they name no zone.
+    Raises `UsageError` that says what is wrong.
+    """
+    try:
+        tree = cast(exp.Expression, sqlglot.parse_one(text))
+    except sqlglot.errors.SqlglotError as error:
+        raise UsageError(f"where: {text!r} is not SQL: {_cause(error)}") from error
+    return _Binder(schema, text).bound(tree)
+
+
+def _cause(error: sqlglot.errors.SqlglotError) -> str:
+    details = getattr(error, "errors", None)
+    if details:
+        what = details[0]["description"]
+        what = "something is missing" if what.startswith("Required keyword") else what
+        return f"{what}, at character {details[0]['col']}"
+    return str(error).splitlines()[0]
+
+
+class _Binder:
+    def __init__(self, schema: pa.Schema, text: str) -> None:
+        self._schema = schema
+        self._text = text
+
+    def bound(self, node: exp.Expression) -> Predicate:
+        said = {name for name, value in node.args.items() if value}
+        if extra := said.difference(_ARGUMENTS):
+            raise self._fault(f"{self._sql(node)}: {', '.join(sorted(extra))} is not known here")
+        if node.args.get("negate"):  # NOT LIKE
+            plain = node.copy()
+            plain.set("negate", None)
+            return Not(self.bound(plain))
+        match node:
+            case exp.Paren():
+                return self.bound(node.this)
+            case exp.And():
+                return And([self.bound(node.this), self.bound(node.expression)])
+            case exp.Or():
+                return Or([self.bound(node.this), self.bound(node.expression)])
+            case exp.Not():
+                return Not(self.bound(node.this))
+            case exp.Boolean():
+                return Constant(bool(node.this))
+            case exp.Null():
+                return Constant(None)
+            case exp.Is():
+                return self._is(node)
+            case exp.Between():
+                column = self._column(node.this)
+                ends = (Op.GE, node.args["low"]), (Op.LE, node.args["high"])
+                return And([self._compare(column, op, end) for op, end in ends])
+            case exp.In():
+                return self._in(node)
+            case exp.Like() | exp.ILike():
+                return self._like(node)
+            case exp.Column():
+                return self._flag(node)
+        if type(node) in _OPS:
+            return self._comparison(node, _OPS[type(node)])
+        raise self._fault(f"{self._sql(node)} is no condition; there are {_KNOWN}")
+
+    def _comparison(self, node: exp.Expression, op: Op) -> Predicate:
+        left, right = _bare(node.this), _bare(node.expression)
+        if isinstance(left, exp.Column) == isinstance(right, exp.Column):
+            raise self._fault(f"{self._sql(node)}: compare a column with a value")
+        if isinstance(left, exp.Column):
+            return self._compare(self._column(left), op, right)
+        return self._compare(self._column(right), MIRRORED[op], left)
+
+    def _compare(self, field: pa.Field, op: Op, node: exp.Expression) -> Predicate:
+        value = self._value(field, node)
+        if value is None:
+            return Constant(None)
+        if isinstance(value, decimal.Decimal):
+            return _compare_integers(field, op, value)
+        return Compare(field.name, op, value)
+
+    def _is(self, node: exp.Is) -> Predicate:
+        field = self._column(node.this)
+        if isinstance(node.expression, exp.Null):
+            return IsNull(field.name)
+        if isinstance(node.expression, exp.Boolean):
+            return And([Not(IsNull(field.name)), self._compare(field, Op.EQ, node.expression)])
+        raise self._fault(f"{self._sql(node)}: write IS NULL, IS NOT NULL, IS TRUE or IS FALSE")
+
+    def _in(self, node: exp.In) -> Predicate:
+        field = self._column(node.this)
+        if not node.expressions:
+            raise self._fault(f"{self._sql(node)}: IN takes values in parentheses")
+        dtype = storage_type(field.type)
+        parts = [self._compare(field, Op.EQ, item) for item in node.expressions]
+        if all(isinstance(part, Compare) and part.op is Op.EQ for part in parts):
+            values = [part.value for part in parts if isinstance(part, Compare)]
+            # A set does not know that zeros of both signs are equal, nor 1.0 and 1.00.
+            if all(v.type == dtype for v in values) and not _is_inexact(dtype):
+                return IsIn(field.name, pa.array(values, values[0].type))
+        return parts[0] if len(parts) == 1 else Or(parts)
+
+    def _like(self, node: exp.Like | exp.ILike) -> Predicate:
+        field, pattern = self._column(node.this), node.expression
+        dtype = storage_type(field.type)
+        if not (pt.is_string(dtype) or pt.is_large_string(dtype)):
+            raise self._fault(f"{self._sql(node)}: column {field.name!r} is {field.type}, not text")
+        if not isinstance(pattern, exp.Literal) or not pattern.is_string:
+            raise self._fault(f"{self._sql(node)}: LIKE takes a text in quotes")
+        return Like(field.name, pattern.this, isinstance(node, exp.ILike))
+
+    def _flag(self, node: exp.Column) -> Predicate:
+        field = self._column(node)
+        if not pt.is_boolean(field.type):
+            raise self._fault(
+                f"column {field.name!r} is {field.type}, no condition: compare it with a value"
+            )
+        return Compare(field.name, Op.EQ, pa.scalar(True))
+
+    def _column(self, node: exp.Expression) -> pa.Field:
+        node = _bare(node)
+        if not isinstance(node, exp.Column):
+            raise self._fault(f"{self._sql(node)} is no column; texts are in 'single' quotes")
+        name = ".".join(part.name for part in node.parts)
+        index = self._schema.get_field_index(name)
+        if index < 0:
+            raise self._fault(
+                f"no column {name!r}; columns are: {', '.join(self._schema.names[:50])}"
+            )
+        return self._schema.field(index)
+
+    def _value(self, field: pa.Field, node: exp.Expression) -> pa.Scalar | decimal.Decimal | None:
+        """None for NULL; a number as it is written for a column of integers."""
+        dtype = storage_type(field.type)
+        node = _bare(node)
+        if isinstance(node, exp.Null):
+            return None
+        if isinstance(node, exp.Cast):  # TIMESTAMP '..', DATE '..': the column says what it is
+            node = _bare(node.this)
+        sign = 1
+        if isinstance(node, exp.Neg):
+            sign, node = -1, _bare(node.this)
+        try:
+            if isinstance(node, exp.Boolean) and sign == 1 and pt.is_boolean(dtype):
+                return pa.scalar(bool(node.this))
+            if isinstance(node, exp.Literal) and node.is_string and sign == 1:
+                return _from_text(node.this, dtype)
+            if isinstance(node, exp.Literal) and not node.is_string:
+                number = sign * decimal.Decimal(node.this)
+                return number if pt.is_integer(dtype) else _from_number(number, dtype)
+        except (pa.ArrowException, ValueError, OverflowError, decimal.InvalidOperation) as error:
+            raise self._fault(
+                f"{self._sql(node)} is no value of column {field.name!r}, which is {field.type}: "
+                + str(error).splitlines()[0]
+            ) from error
+        raise self._fault(
+            f"{self._sql(node)}: column {field.name!r} is {field.type}; write {_example(dtype)}"
+        )
+
+    def _sql(self, node: exp.Expression) -> str:
+        try:
+            return str(node.sql())[:100]
+        except sqlglot.errors.SqlglotError:
+            return repr(self._text)
+
+    def _fault(self, cause: str) -> UsageError:
+        return UsageError(f"where: {cause}")
+
+
+def _bare(node: exp.Expression) -> exp.Expression:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _is_inexact(dtype: pa.DataType) -> bool:
+    return bool(pt.is_floating(dtype) or pt.is_decimal(dtype))
+
+
+def _from_text(text: str, dtype: pa.DataType) -> pa.Scalar | None:
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        return pa.scalar(text, dtype)
+    if pt.is_binary(dtype) or pt.is_large_binary(dtype):
+        return pa.scalar(text.encode(), dtype)
+    if pt.is_timestamp(dtype) and dtype.tz is not None:
+        try:
+            return pa.scalar(text).cast(dtype)
+        except pa.ArrowInvalid:
+            return pa.scalar(text).cast(pa.timestamp(dtype.unit)).cast(dtype)
+    if pt.is_temporal(dtype) and not pt.is_duration(dtype) and not pt.is_interval(dtype):
+        return pa.scalar(text).cast(dtype)
+    raise ValueError(f"write {_example(dtype)}")
+
+
+def _from_number(number: decimal.Decimal, dtype: pa.DataType) -> pa.Scalar:
+    if pt.is_floating(dtype):
+        return pa.scalar(float(number))
+    if pt.is_decimal(dtype):
+        value = pa.scalar(number)
+        matching(Compare("", Op.EQ, value), {"": pa.array([], dtype)}, 0)  # raises if out of reach
+        return value
+    raise ValueError(f"write {_example(dtype)}")
+
+
+def _compare_integers(field: pa.Field, op: Op, number: decimal.Decimal) -> Predicate:
+    """Of a column of integers and any number: `tiny < 1000` and `n > 1.5` are fair questions."""
+    dtype = storage_type(field.type)
+    bits, is_signed = dtype.bit_width, pt.is_signed_integer(dtype)
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
+    always = Compare(field.name, Op.LE, pa.scalar(most, dtype))
+    never = Compare(field.name, Op.GT, pa.scalar(most, dtype))
+    if number > most:
+        return always if op in (Op.LT, Op.LE, Op.NE) else never
+    if number < least:
+        return always if op in (Op.GT, Op.GE, Op.NE) else never
+    below = int(number.to_integral_value(decimal.ROUND_FLOOR))
+    if below != number:
+        if op in (Op.EQ, Op.NE):
+            return never if op is Op.EQ else always
+        op = Op.LE if op in (Op.LT, Op.LE) else Op.GT
+    return Compare(field.name, op, pa.scalar(below, dtype))
+
+
+def _example(dtype: Any) -> str:
+    if pt.is_boolean(dtype):
+        return "true or false"
+    if pt.is_timestamp(dtype):
+        return "a time in quotes, such as '2026-11-21 08:30:00'"
+    if pt.is_date(dtype):
+        return "a date in quotes, such as '2026-11-21'"
+    if pt.is_time(dtype):
+        return "a time of day in quotes, such as '08:30:00'"
+    if pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_decimal(dtype):
+        return "a number"
+    if pt.is_nested(dtype) or pt.is_duration(dtype) or pt.is_interval(dtype):
+        return "IS NULL or IS NOT NULL, all that can be asked of it"
+    return "a text in 'single' quotes"

@@ -1,0 +1,130 @@
+"""What statistics rule out: whether any row of a chunk or fragment can fulfil a condition.
+
+Over-approximates only: False means that no row does; True, that one may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from compactor.predicate.tree import (
+    OPPOSITE,
+    And,
+    Compare,
+    Constant,
+    IsIn,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Or,
+    Predicate,
+)
+from format.keys import Value, plain_value, value_at
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known of some rows in one column."""
+
+    low: Value
+    """No value that is not null is less; None: unknown."""
+    high: Value
+    may_be_null: bool = True
+    may_have_value: bool = True
+
+
+UNKNOWN = Bounds(None, None)
+ALL_NULL = Bounds(None, None, may_have_value=False)
+
+BoundsOf = Callable[[str], Bounds]
+
+
+def may_match(predicate: Predicate, bounds: BoundsOf) -> bool:
+    """Whether it may hold of some row within the bounds."""
+    match predicate:
+        case And(parts):
+            return all(may_match(part, bounds) for part in parts)
+        case Or(parts):
+            return any(may_match(part, bounds) for part in parts)
+        case Not(part):
+            return _may_fail(part, bounds)
+        case Constant(value):
+            return bool(value)
+        case IsNull(column):
+            return bounds(column).may_be_null
+        case Compare(column, op, value):
+            return _may_compare(bounds(column), op, value)
+        case IsIn(column, values):
+            return any(_may_compare(bounds(column), Op.EQ, value) for value in values)
+        case Like(column, pattern, ignores_case):
+            return _may_be_like(bounds(column), pattern, ignores_case=ignores_case)
+
+
+def _may_fail(predicate: Predicate, bounds: BoundsOf) -> bool:
+    """Whether its opposite may hold: where it is unknown, so is the opposite."""
+    match predicate:
+        case And(parts):
+            return any(_may_fail(part, bounds) for part in parts)
+        case Or(parts):
+            return all(_may_fail(part, bounds) for part in parts)
+        case Not(part):
+            return may_match(part, bounds)
+        case Constant(value):
+            return value is False
+        case IsNull(column):
+            return bounds(column).may_have_value
+        case Compare(column, op, value):
+            # NaN fulfils neither a comparison nor its opposite, but the comparison's negation.
+            return _may_be_nan(bounds(column), value) or _may_compare(
+                bounds(column), OPPOSITE[op], value
+            )
+        case _:
+            return bounds(predicate.column).may_have_value
+
+
+def _may_compare(bounds: Bounds, op: Op, value: pa.Scalar) -> bool:
+    if not bounds.may_have_value:
+        return False
+    wanted = _plain(value)
+    low, high = (
+        None if bound is None else plain_value(bound, value.type)
+        for bound in (bounds.low, bounds.high)
+    )
+    match op:
+        case Op.EQ:
+            return (low is None or low <= wanted) and (high is None or high >= wanted)
+        case Op.NE:
+            return True
+        case Op.LT:
+            return low is None or bool(low < wanted)
+        case Op.LE:
+            return low is None or bool(low <= wanted)
+        case Op.GT:
+            return high is None or bool(high > wanted)
+        case Op.GE:
+            return high is None or bool(high >= wanted)
+
+
+def _may_be_nan(bounds: Bounds, value: pa.Scalar) -> bool:
+    is_float = pa.types.is_floating(value.type)
+    return bounds.may_have_value and is_float and bounds.high in (None, "NaN")
+
+
+def _may_be_like(bounds: Bounds, pattern: str, *, ignores_case: bool) -> bool:
+    if not bounds.may_have_value:
+        return False
+    prefix = pattern[: min((pattern.find(c) for c in "%_\\" if c in pattern), default=len(pattern))]
+    if ignores_case or not prefix or not isinstance(bounds.low, str):
+        return True
+    # Whatever begins so is not below the prefix, and below it cut to the bound's length nor above.
+    after_low = bounds.low[: len(prefix)] <= prefix
+    return after_low and (bounds.high is None or str(bounds.high) >= prefix)
+
+
+def _plain(value: pa.Scalar) -> Any:
+    return plain_value(value_at(pa.array([value], value.type), 0), value.type)

@@ -1,0 +1,164 @@
+"""Conditions as values, and their evaluation on whole arrays by SQL's three-valued logic. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+
+class Op(StrEnum):
+    EQ = "="
+    NE = "<>"
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
+OPPOSITE: Final = {
+    Op.EQ: Op.NE,
+    Op.NE: Op.EQ,
+    Op.LT: Op.GE,
+    Op.GE: Op.LT,
+    Op.GT: Op.LE,
+    Op.LE: Op.GT,
+}
+"""What holds where the other does not, of values that are not null (and not NaN)."""
+MIRRORED: Final = {
+    Op.EQ: Op.EQ,
+    Op.NE: Op.NE,
+    Op.LT: Op.GT,
+    Op.GT: Op.LT,
+    Op.LE: Op.GE,
+    Op.GE: Op.LE,
+}
+"""What holds with both sides changed."""
+_FUNCTIONS: Final = {
+    Op.EQ: pc.equal,
+    Op.NE: pc.not_equal,
+    Op.LT: pc.less,
+    Op.LE: pc.less_equal,
+    Op.GT: pc.greater,
+    Op.GE: pc.greater_equal,
+}
+
+
+@dataclass(frozen=True)
+class Compare:
+    column: str
+    op: Op
+    value: pa.Scalar
+    """Of the column's storage type; never null."""
+
+
+@dataclass(frozen=True)
+class IsIn:
+    column: str
+    values: pa.Array
+    """Of the column's storage type; without nulls."""
+
+
+@dataclass(frozen=True)
+class Like:
+    column: str
+    pattern: str
+    """Of SQL: `%` for any text, `_` for any character."""
+    ignores_case: bool = False
+
+
+@dataclass(frozen=True)
+class IsNull:
+    column: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: bool | None
+
+
+@dataclass(frozen=True)
+class Not:
+    part: Predicate
+
+
+@dataclass(frozen=True)
+class And:
+    parts: Sequence[Predicate]
+
+
+@dataclass(frozen=True)
+class Or:
+    parts: Sequence[Predicate]
+
+
+Predicate = Compare | IsIn | Like | IsNull | Constant | Not | And | Or
+
+
+def columns_of(predicate: Predicate) -> list[str]:
+    """Names of the columns that it looks at, each once."""
+    return list(dict.fromkeys(_columns(predicate)))
+
+
+def _columns(predicate: Predicate) -> Iterator[str]:
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _columns(part)
+        case Not(part):
+            yield from _columns(part)
+        case Constant():
+            return
+        case _:
+            yield predicate.column
+
+
+def matching(predicate: Predicate, arrays: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    """Whether it holds of each row: bool of shape (rows,); null where that is unknown.
+
+    arrays: storage arrays, possibly dictionary-coded, of `columns_of`.
+    """
+    match predicate:
+        case And(parts):
+            return reduce(pc.and_kleene, (matching(part, arrays, rows) for part in parts))
+        case Or(parts):
+            return reduce(pc.or_kleene, (matching(part, arrays, rows) for part in parts))
+        case Not(part):
+            return pc.invert(matching(part, arrays, rows))
+        case Constant(value):
+            return pa.nulls(rows, pa.bool_()) if value is None else pa.repeat(value, rows)
+        case IsNull(column):
+            return arrays[column].is_null()
+        case _:
+            return _by_value(predicate, arrays[predicate.column])
+
+
+def _by_value(predicate: Compare | IsIn | Like, array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.DictionaryArray):
+        # Once for each distinct value; codes that are null stay so.
+        return _by_value(predicate, array.dictionary).take(array.indices)
+    if pt.is_null(array.type):
+        return pa.nulls(len(array), pa.bool_())
+    array = _comparable(array)
+    match predicate:
+        case Compare(_, op, value):
+            return _FUNCTIONS[op](array, _comparable(value))
+        case IsIn(_, values):
+            found = pc.is_in(array, value_set=_comparable(values))
+            return pc.if_else(array.is_valid(), found, pa.scalar(None, pa.bool_()))
+        case Like(_, pattern, ignores_case):
+            return pc.match_like(array, pattern, ignore_case=ignores_case)
+
+
+def _comparable(values: Any) -> Any:
+    """Arrays or scalars of types that Arrow does not compare, in one that it does."""
+    dtype = values.type
+    if pt.is_decimal(dtype) and dtype.bit_width <= 64:
+        return values.cast(pa.decimal128(dtype.precision, dtype.scale))
+    return values.cast(pa.float32()) if pt.is_float16(dtype) else values
