@@ -1,4 +1,4 @@
-"""Tables from Python: open, append, scan. Rows come and go by Arrow's stream interface.
+"""Tables from Python: open, append, scan, delete. Rows come and go by Arrow's stream interface.
 
     from compactor import Table
 
@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from compactor.delete import DeleteReport, delete_rows
 from compactor.errors import TableExistsError, UsageError
 from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
@@ -142,6 +143,19 @@ class Table:
         """
         return Scan(self._store, self._snapshot, columns, self._condition(where))
 
+    def delete(self, where: str) -> DeleteReport:
+        """Deletes all rows of which the SQL condition holds, in one commit, and moves on to its version.
+
+        Readers of that version see them no more; storage is free of them once their fragments are compacted
+        and the old ones vacuumed. Raises as `scan`, and `CommitConflictError`.
+        """
+        self.refresh()
+        condition = self._condition(where)
+        assert condition is not None
+        report = delete_rows(self._store, self._log, condition)
+        self._snapshot = self._log.latest
+        return report
+
     def _condition(self, where: str | None) -> Predicate | None:
         if where is None:
             return None
@@ -168,7 +182,7 @@ class Table:
 
     @property
     def rows(self) -> int:
-        return sum(entry.rows for entry in self._snapshot.fragments.values())
+        return sum(entry.live_rows for entry in self._snapshot.fragments.all())
 
     def __len__(self) -> int:
         return self.rows

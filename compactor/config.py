@@ -98,6 +98,8 @@ class Policy(BaseModel):
     """Each level may hold this many times the one above."""
     max_rewrite_ratio: float = Field(default=25.0, ge=1)
     """Cap on write amplification: a compaction rewrites at most this many bytes for each it moves."""
+    max_deleted_share: float = Field(default=0.1, ge=0, le=1)
+    """A fragment with more deleted rows than this part is rewritten without waiting for a merge."""
     slow_runs: int = Field(default=20, ge=1)
     """Level-0 runs of one window from which writers should slow down."""
     stop_runs: int = Field(default=40, ge=2)

@@ -33,6 +33,7 @@ from compactor.stores.local import is_on_local_disk
 from compactor.stores.metered import MeteredStore, StoreMetrics
 from compactor.stores.open import open_store
 from compactor.stores.resume import ResumingStream
+from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry, with_sequence
 from compactor.table.metadata import TableMetadata
 from format.errors import FormatError
@@ -111,6 +112,8 @@ class AttemptReport:
     """Of the merging thread, its encoding one included, once it has begun to merge."""
     passed_rows: int
     """Rows of row groups that went out as they came in, compressed and unread."""
+    dropped_rows: int
+    """Deleted ones, which were not written again: rows in are rows out and these."""
     stage_seconds: dict[str, float]
     """Of the merging thread, by stage; see `compactor.flow.stopwatch`."""
     seconds: float
@@ -213,6 +216,7 @@ class _Attempt:
             fetch_wait_seconds=round(result.fetch_wait_seconds, 3),
             cpu_busy_ratio=round(result.cpu_busy_ratio, 3),
             passed_rows=result.passed_rows,
+            dropped_rows=result.dropped_rows,
             stage_seconds={name: round(s, 4) for name, s in result.stage_seconds.items()},
             seconds=round(time.monotonic() - started, 3),
         )
@@ -258,6 +262,10 @@ class _Attempt:
                 -max((c.raw for c in entry.columns.values()), default=0) // max(1, entry.rows)
             ),
             peak_row_bytes=entry.peak_row_bytes,
+            dropped_rows=entry.rows - entry.live_rows,
+            read_dropped=(lambda: read_deletion(self._plain_store, entry))
+            if entry.deletion
+            else None,
         )
 
     def _open_output(self, memory: UploadMemory) -> Upload:
@@ -305,7 +313,7 @@ def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
     """Sums over attempts; the peak is that of the largest."""
     fields = (
         "rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "resumed_gets", "restarts",
-        "replayed_inputs", "spilled_bytes", "passed_rows",
+        "replayed_inputs", "spilled_bytes", "passed_rows", "dropped_rows",
     )  # fmt: skip
     totals: dict[str, Any] = {name: sum(getattr(r, name) for r in reports) for name in fields}
     totals["stage_seconds"] = {

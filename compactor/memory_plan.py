@@ -62,6 +62,8 @@ class MergeShape:
     key_row_bytes: int
     """Of the sort columns of one row, decoded."""
     columns: int
+    dropped_rows: int = 0
+    """That are not to be written again."""
     may_overshoot: bool = True
     """Whether rows can differ in weight at all."""
 
@@ -201,7 +203,7 @@ def plan_merge(
               + 3 * (shape.sort_columns * max(target_row_group_bytes, shape.peak_chunk_bytes) + _MIB)),
         stage("row order", "the order of all rows, as runs", materialized, order, order, 0),
         stage("row hashes", "eight bytes a row, to show that none was lost", materialized,
-              8 * shape.rows, 8 * shape.rows, 1),
+              8 * (shape.rows + shape.dropped_rows), 8 * shape.rows, 1),
         stage("gather", "one output row group of one column", streaming,
               2 * decoded + GATHER_ROW_BYTES * group_rows, waits=True),
         stage("encode", "a chunk or two as gathered, encoded and compressed", streaming,

@@ -5,6 +5,7 @@ _checkpoint/99999999999999999935.arrow         the table as of version 64: 10^20
                                                listing begins with the newest
 data/00000000000000000006-<attempt>-00000.frag a fragment, whose attempt began when the table was at
                                                version 6; the attempt's id is its own
+data/00000000000000000006-<attempt>.deletes    positions of deleted rows, decided when it was at version 6
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ CHECKPOINT_PREFIX: Final = "_checkpoint/"
 DATA_PREFIX: Final = "data/"
 _LAST: Final = 10**20 - 1
 _FRAGMENT: Final = re.compile(r"data/(?:(\d{20})-)?[0-9A-Za-z_-]+\.frag")
+_DELETIONS: Final = re.compile(r"data/(\d{20})-[0-9A-Za-z_-]+\.deletes")
 _VERSION: Final = re.compile(r"_log/(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"_checkpoint/(\d{20})\.arrow")
 
@@ -50,7 +52,15 @@ def is_fragment_key(key: object) -> bool:
     return isinstance(key, str) and _FRAGMENT.fullmatch(key) is not None
 
 
+def deletions_key(base_version: int, attempt_id: str) -> str:
+    return f"{DATA_PREFIX}{base_version:020d}-{attempt_id}.deletes"
+
+
+def is_deletions_key(key: object) -> bool:
+    return isinstance(key, str) and _DELETIONS.fullmatch(key) is not None
+
+
 def base_version(key: str) -> int | None:
-    """The version an attempt was based on that wrote this fragment; None for a name that does not say."""
-    match = _FRAGMENT.fullmatch(key)
+    """The version an attempt was based on that wrote this object; None for a name that does not say."""
+    match = _FRAGMENT.fullmatch(key) or _DELETIONS.fullmatch(key)
     return int(match.group(1)) if match and match.group(1) else None

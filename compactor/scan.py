@@ -33,10 +33,12 @@ from compactor.planner.tree import all_items, components
 from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
 from compactor.stores.base import Store
+from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.arrays import concat_storage
+from format.footer import Footer
 from format.reader import FragmentReader
 from format.schema import Order
 from format.types import storage_type, to_logical
@@ -123,13 +125,13 @@ def scan(
     for group in components(all_items(snapshot)):
         by_age = sorted((item.entry for item in group), key=lambda entry: entry.age)
         if where is not None:
-            by_age = [entry for entry in by_age if may_match(where, _by_keys(entry, table))]
+            by_age = [entry for entry in by_age if may_match(where, bounds_by_keys(entry, table))]
         wanted.report.fragments_skipped += len(group) - len(by_age)
         if by_age:
             yield from _merge_group(store, table, by_age, wanted)
 
 
-def _by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
+def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
     """What the log knows of a fragment: the ends of its first sort column."""
     first = table.sort[0]
     low, high = entry.first_key[:1], entry.last_key[:1]
@@ -138,6 +140,20 @@ def _by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
     is_known = bool(low and high) and low[0] is not None and high[0] is not None
     known = Bounds(low[0], high[0], may_be_null=False) if is_known else UNKNOWN
     return lambda column: known if column == first.column else UNKNOWN
+
+
+def bounds_by_statistics(footer: Footer, group: int) -> BoundsOf:
+    """What a fragment's footer knows of a row group."""
+    rows = footer.row_groups[group].rows
+
+    def bounds(column: str) -> Bounds:
+        chunks = footer.columns.get(column)
+        if chunks is None:
+            return ALL_NULL
+        chunk = chunks[group]
+        return Bounds(chunk.min, chunk.max, chunk.null_count > 0, chunk.null_count < rows)
+
+    return bounds
 
 
 def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schema:
@@ -211,7 +227,8 @@ class _ScanInput:
         self._where = wanted.where
         self._report = wanted.report
         self._report.row_groups += self._reader.row_groups
-        self._next_group = 0
+        self._deleted = read_deletion(store, entry)
+        self._next_group = self._next_row = 0
         self.keys = new_rows()
         self._rows = new_rows()
 
@@ -222,12 +239,16 @@ class _ScanInput:
     def load_keys(self) -> LoadedGroup | None:
         """Loads the next row group that has rows to be read."""
         while self._next_group < self._reader.row_groups:
-            group = self._next_group
+            group, start = self._next_group, self._next_row
+            footer = self._reader.footer
             self._next_group += 1
-            if self._where is not None and not may_match(self._where, self._by_statistics(group)):
+            self._next_row += footer.row_groups[group].rows
+            if self._where is not None and not may_match(
+                self._where, bounds_by_statistics(footer, group)
+            ):
                 self._report.row_groups_skipped += 1
                 continue
-            arrays = self._read(group)
+            arrays = self._read(group, start)
             if len(arrays[0]):
                 keys = arrays[: len(self._sort_names)]
                 if self._schema.names:
@@ -237,8 +258,11 @@ class _ScanInput:
                 return loaded
         return None
 
-    def _read(self, group: int) -> list[pa.Array]:
-        """Rows of the row group that are wanted: the sort columns, and the columns of the scan."""
+    def _read(self, group: int, start: int) -> list[pa.Array]:
+        """Rows of the row group that are wanted: the sort columns, and the columns of the scan.
+
+        start: position of its first row in the fragment.
+        """
         asked = [] if self._where is None else columns_of(self._where)
         names = dict.fromkeys([*self._sort_names, *asked, *self._schema.names])
         present = [name for name in names if name in self._reader.schema.names]
@@ -246,28 +270,19 @@ class _ScanInput:
         rows = self._reader.footer.row_groups[group].rows
         self._report.rows_read += rows
         arrays = {
-            name: _typed(stored.get(name), rows, self._table_schema.field(name).type)
+            name: typed(stored.get(name), rows, self._table_schema.field(name).type)
             for name in names
         }
         out = [arrays[name] for name in (*self._sort_names, *self._schema.names)]
-        if self._where is None:
+        low, high = np.searchsorted(self._deleted, (start, start + rows))
+        if self._where is None and low == high:
             return out
-        keep = matching(self._where, arrays, rows)
+        keep = pa.repeat(True, rows) if self._where is None else matching(self._where, arrays, rows)
+        if low < high:
+            live = np.ones(rows, dtype=np.bool_)
+            live[self._deleted[low:high] - start] = False
+            keep = pc.and_kleene(keep, pa.array(live))
         return out if pc.all(keep, skip_nulls=False).as_py() else [a.filter(keep) for a in out]
-
-    def _by_statistics(self, group: int) -> BoundsOf:
-        """What the footer knows of a row group."""
-        footer = self._reader.footer
-        rows = footer.row_groups[group].rows
-
-        def bounds(column: str) -> Bounds:
-            chunks = footer.columns.get(column)
-            if chunks is None:
-                return ALL_NULL
-            chunk = chunks[group]
-            return Bounds(chunk.min, chunk.max, chunk.null_count > 0, chunk.null_count < rows)
-
-        return bounds
 
     def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - a scan writes no row groups
         return 0
@@ -283,7 +298,7 @@ class _ScanInput:
         return self.keys.spill() + self._rows.spill()
 
 
-def _typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
+def typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
     """`array`, or nulls of the table's type where the fragment has no values of the column."""
     if array is None or pa.types.is_null(array.type):
         return pa.nulls(rows, storage_type(dtype))

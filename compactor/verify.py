@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compactor.errors import ObjectNotFoundError
+from compactor.errors import DataError, ObjectNotFoundError
 from compactor.stores.base import Store
 from compactor.stores.resume import ResumingStream
+from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
@@ -55,6 +56,7 @@ def verify(
 ) -> VerifyReport:
     """Reads all fragments of a snapshot. Faults of the data are reported, not raised.
 
+    Rows are counted without the deleted ones.
     Raises `StoreError` only where the store itself cannot be reached or refuses.
     """
     report = VerifyReport(snapshot.version)
@@ -63,7 +65,8 @@ def verify(
         check = _FragmentCheck(store, snapshot.table, entry)
         try:
             check.run()
-        except FormatError as error:
+            check.rows -= len(read_deletion(store, entry))
+        except (FormatError, DataError) as error:
             check.faults.append(str(error))
         except ObjectNotFoundError as error:
             check.faults.append(f"{error}: the log says it is live")

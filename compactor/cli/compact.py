@@ -198,7 +198,7 @@ def _print_report(report: CompactReport) -> None:
         f"{figures['input_fragments']} fragments into {figures['output_fragments']} by "
         f"{figures['tasks']} tasks, {figures['rows_in']:,} rows, "
         f"{human_bytes(figures['bytes_in'])} to {human_bytes(figures['bytes_out'])}, "
-        f"{figures['gets']} GETs ({figures['resumed_gets']} resumed), {_restarts(figures)}"
+        f"{figures['gets']} GETs ({figures['resumed_gets']} resumed), {_dropped(figures)}{_restarts(figures)}"
         f"peak {human_bytes(figures['peak_rss_bytes'])} RSS, {report.seconds:.1f} s; "
         f"version {figures['version']}"
     )
@@ -206,6 +206,11 @@ def _print_report(report: CompactReport) -> None:
         click.echo(f"{len(report.void)} compactions were overtaken by others: their result stands")
     if report.done:
         _print_predicted(report.predicted, figures)
+
+
+def _dropped(figures: dict[str, Any]) -> str:
+    rows = figures["dropped_rows"]
+    return f"{rows:,} deleted rows left out, " if rows else ""
 
 
 def _restarts(figures: dict[str, Any]) -> str:

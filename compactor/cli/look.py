@@ -95,7 +95,8 @@ def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
         "totals": asdict(snapshot.totals),
         "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
         "compacting": [asdict(claim) for claim in snapshot.claims.values()],
-        "rows": sum(entry.rows for entry in entries),
+        "rows": sum(entry.live_rows for entry in entries),
+        "deleted_rows": sum(entry.rows - entry.live_rows for entry in entries),
         "size_bytes": sum(entry.size_bytes for entry in entries),
         "overlapping_pairs": overlapping_pairs(forest(snapshot).values()),
         "fragments": [entry.to_json() for entry in entries],
@@ -108,8 +109,10 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     stored = sum(entry.size_bytes for entry in entries)
     click.echo(f"{store.url}, version {snapshot.version}")
     click.echo(f"sorted by {', '.join(map(str, table.sort))}")
+    deleted = sum(entry.rows - entry.live_rows for entry in entries)
+    also = f" and {deleted:,} deleted ones" if deleted else ""
     click.echo(
-        f"{len(entries)} fragments, {sum(e.rows for e in entries):,} rows, {human_bytes(stored)} "
+        f"{len(entries)} fragments, {sum(e.live_rows for e in entries):,} rows{also}, {human_bytes(stored)} "
         f"({human_bytes(raw)} raw), {overlapping_pairs(forest(snapshot).values())} overlapping pairs"
     )
     _print_state(snapshot)
@@ -175,7 +178,7 @@ def _key_types(schema: pa.Schema, sort: SortSchema) -> list[pa.DataType]:
 def _fragment_row(entry: FragmentEntry, types: Sequence[pa.DataType]) -> list[str]:
     return [
         str(entry.level),
-        f"{entry.rows:,}",
+        f"{entry.live_rows:,}",
         human_bytes(entry.size_bytes),
         str(entry.row_groups),
         entry.key,

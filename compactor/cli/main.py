@@ -15,6 +15,7 @@ import click
 
 from compactor import __version__
 from compactor.cli.compact import compact_command, plan_command, watch_command
+from compactor.cli.delete import delete_command
 from compactor.cli.look import inspect_command, verify_command
 from compactor.cli.maintain import release_command, vacuum_command
 from compactor.cli.read import export_command, head_command, query_command
@@ -55,6 +56,7 @@ for _command in (
     export_command,
     head_command,
     query_command,
+    delete_command,
     inspect_command,
     verify_command,
     vacuum_command,

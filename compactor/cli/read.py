@@ -57,7 +57,7 @@ def export_command(
     names = _split(columns)
     schema = scan_schema(snapshot.table, names)
     condition = _condition(where, snapshot.table)
-    rows = sum(entry.rows for entry in snapshot.fragments.values())
+    rows = sum(entry.rows for entry in snapshot.fragments.all())
     report = ScanReport()
     size = 0
     with (

@@ -61,5 +61,7 @@ class MergeResult:
     stage_peak_bytes: dict[str, int]
     passed_rows: int
     """Rows of row groups that went out as they came in, compressed and unread."""
+    dropped_rows: int
+    """Deleted ones, which were not written again: rows in are rows out and these."""
     stage_seconds: dict[str, float]
     """Of the merging thread, by stage; see `compactor.flow.stopwatch`."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
@@ -16,11 +18,13 @@ from compactor.flow.stopwatch import Stopwatch
 from compactor.memory_plan import OVERSHOOT_FACTOR
 from compactor.merge.codebook import Codebook
 from compactor.merge.decoded import DecodedRows
+from compactor.merge.dropped import DroppedRows
 from compactor.merge.errors import InputMismatchError
 from compactor.merge.key_merge import LoadedGroup, loaded_group
 from compactor.merge.passed import Passed, StoredKeys
 from format.blocks import Block
 from format.footer import Footer, FooterHead
+from format.hashing import combine
 from format.layout import VERSION, BlockHeader
 from format.schema import FragmentHeader, SortSchema
 from format.stream_reader import FragmentStream
@@ -49,6 +53,10 @@ class InputFragment:
     """The same in the row group where it is greatest."""
     read_again: Callable[[], ClosableSource] | None = None
     """For a second pass without a second GET, where the input is on local disk anyway."""
+    dropped_rows: int = 0
+    """That are not to be written again."""
+    read_dropped: Callable[[], npt.NDArray[np.int64]] | None = None
+    """Their positions, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,9 @@ class MergeInput:
         self._target_row_group_bytes = target_row_group_bytes
         self._passing = passing
         self._disk = disk
+        self._dropped: DroppedRows | None = None
+        self._next_chunk = 0
+        """Row group of the current column's next chunk."""
         self._stored: list[StoredKeys] = []
         """Those in memory, and some that are not any more."""
         self._stream: FragmentStream | None = None
@@ -117,7 +128,11 @@ class MergeInput:
                 + ", ".join(map(str, sort))
             )
         self._check_types(header.schema, schema)
-        self._key_types = [storage_type(schema.field(column.column).type) for column in sort]
+        self._key_names = [column.column for column in sort]
+        self._key_types = [storage_type(schema.field(name).type) for name in self._key_names]
+        if self.fragment.read_dropped is not None and self._disk is not None:
+            positions = self.fragment.read_dropped()
+            self._dropped = DroppedRows(positions, self._budget, self._disk)
 
     @property
     def stream(self) -> FragmentStream:
@@ -125,26 +140,39 @@ class MergeInput:
         return self._stream
 
     def load_keys(self) -> LoadedGroup | None:
-        """Adds the next row group's sort columns to `keys`; None after the last."""
-        with self._watch.on("decode"):
-            blocks = self.stream.next_key_group()
-            if blocks is None:
-                self.column = self.stream.next_column()
-                return None
+        """Adds the next row group's sort columns to `keys`; None after the last with rows to be written."""
+        while True:
+            with self._watch.on("decode"):
+                blocks = self.stream.next_key_group()
+                if blocks is None:
+                    self.column = self.stream.next_column()
+                    return None
+                arrays = [
+                    self._decode(block, dtype)
+                    for block, dtype in zip(blocks, self._key_types, strict=True)
+                ]
+            group = len(self.stream.row_group_rows) - 1
+            if self._dropped is None:
+                break
+            self._dropped.begin_group(len(arrays[0]))
             arrays = [
-                self._decode(block, dtype)
-                for block, dtype in zip(blocks, self._key_types, strict=True)
+                self._dropped.split(group, name, array, self.stream.version)
+                for name, array in zip(self._key_names, arrays, strict=True)
             ]
+            if len(arrays[0]):
+                break
+            self._discharge_decode()
         stored = None
-        if self._disk is not None and self._may_pass(len(arrays[0])):
+        is_whole = self._dropped is None or self._dropped.is_whole(group)
+        if self._disk is not None and is_whole and self._may_pass(len(arrays[0])):
             self._stored = [held for held in self._stored if held.held_bytes]
             stored = StoredKeys(blocks, self._budget, self._disk)
             self._stored.append(stored)
-        group = loaded_group(arrays, len(self.stream.row_group_rows) - 1, stored)
+        loaded = loaded_group(arrays, group, stored)
         del blocks
         self.keys.push(arrays)
         self._discharge_decode()
-        return group
+        return loaded
 
     def _may_pass(self, rows: int) -> bool:
         """Whether a row group of so many rows is as good as one that would be made of its rows."""
@@ -179,9 +207,7 @@ class MergeInput:
         """
         if not self._rows.rows:
             with self._watch.on("decode"):
-                block = self.stream.next_chunk()
-                array = self._decode(block, book.values.type)
-                del block
+                array = self._next_array(book.values.type)
                 if pt.is_dictionary(array.type):
                     array = book.adopt(array)
             self._rows.push([array])
@@ -193,9 +219,41 @@ class MergeInput:
         """The current column's next chunk as it is stored; all rows before it must have been taken."""
         assert not self._rows.rows
         with self._watch.on("decode"):
+            self._skip_dropped()
             block = self.stream.next_chunk()
+            self._next_chunk += 1
         self._discharge_decode()
         return block
+
+    def _next_array(self, dtype: pa.DataType) -> pa.Array:
+        """Of the current column, the rows of the next chunk that has any to be written."""
+        self._skip_dropped()
+        block = self.stream.next_chunk()
+        array = self._decode(block, dtype)
+        if self._dropped is not None:
+            name, version = self._column_name, self.stream.version
+            array = self._dropped.split(self._next_chunk, name, array, version)
+        self._next_chunk += 1
+        return array
+
+    def _skip_dropped(self) -> None:
+        """Takes chunks of row groups of which no row is to be written."""
+        dropped = self._dropped
+        if dropped is None:
+            return
+        groups = len(self.stream.row_group_rows)
+        while self._next_chunk < groups and dropped.is_gone(self._next_chunk):
+            name = self._column_name
+            dtype = storage_type(self.stream.header.schema.field(name).type)
+            array = self._decode(self.stream.next_chunk(), dtype)
+            dropped.split(self._next_chunk, name, array, self.stream.version)
+            self._discharge_decode()
+            self._next_chunk += 1
+
+    @property
+    def _column_name(self) -> str:
+        assert self.column is not None
+        return self.column
 
     def settle(self) -> None:
         """Gives back the memory of what was taken."""
@@ -206,11 +264,13 @@ class MergeInput:
         assert not self._rows.rows
         self._rows.clear()
         with self._watch.on("decode"):
+            self._skip_dropped()
             self.column = self.stream.next_column()
+            self._next_chunk = 0
         return self.column
 
     def finish(self, passed: Passed | None = None) -> tuple[int, int]:
-        """Reads footer and trailer; rows and row hash.
+        """Reads footer and trailer; rows and row hash of what was to be written.
 
         passed: takes what the footer knows of row groups that went out as they are.
         Raises `InputMismatchError` if they are not the log's fragment.
@@ -227,7 +287,16 @@ class MergeInput:
                 f"{self.name}: its footer says {footer.rows} rows of hash {footer.row_hash:016x}, the "
                 f"table's log {self.fragment.rows} rows of hash {self.fragment.row_hash:016x}"
             )
-        return footer.rows, footer.row_hash
+        if self._dropped is None:
+            return footer.rows, footer.row_hash
+        return (
+            footer.rows - self._dropped.rows,
+            combine(footer.row_hash, -self._dropped.row_hash()),
+        )
+
+    def spill_row_hashes(self) -> int:
+        """What is known of dropped rows; how many bytes that frees."""
+        return 0 if self._dropped is None else self._dropped.spill()
 
     @property
     def spillable_bytes(self) -> int:
@@ -246,6 +315,12 @@ class MergeInput:
         self._discharge_decode()
         for held in self._stored:
             held.drop()
+
+    def close(self) -> None:
+        """Gives back all memory."""
+        self.clear()
+        if self._dropped is not None:
+            self._dropped.close()
 
     def _check_types(self, ours: pa.Schema, table: pa.Schema) -> None:
         for field in ours:

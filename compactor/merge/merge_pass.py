@@ -192,10 +192,10 @@ class MergePass:
             self._complete(output, hashes)
             for output, hashes in zip(self._outputs, row_hashes, strict=True)
         ]
-        rows = sum(rows for rows, _ in ends)
+        dropped = sum(source.fragment.dropped_rows for source in self._inputs)
         return MergeResult(
             outputs,
-            rows,
+            sum(rows for rows, _ in ends) + dropped,
             sum(output.summary.rows for output in outputs),
             1 if self._before else 0,
             self.replayed_inputs,
@@ -205,6 +205,7 @@ class MergePass:
             self._budget.peak_bytes,
             self._budget.peaks,
             self._order.passed_rows,
+            dropped,
             self._stage_seconds(),
         )
 
@@ -242,7 +243,7 @@ class MergePass:
         for source, decoded in zip(self._sources, self._inputs, strict=True):
             if isinstance(source, FetchedSource):
                 source.close(max(0.0, deadline - time.monotonic()))
-            decoded.clear()
+            decoded.close()
         self._charge_waiting(0)
         self._charge_book(0)
         self._budget.discharge("footer", self._bounds_bytes)
@@ -271,7 +272,8 @@ class MergePass:
         )
 
     def _spill_row_hashes(self, _size: int) -> int:
-        return sum(output.row_numbers.spill() for output in self._outputs)
+        freed = sum(output.row_numbers.spill() for output in self._outputs)
+        return freed + sum(source.spill_row_hashes() for source in self._inputs)
 
     def _spill_chunks(self, size: int) -> int:
         """The largest first."""

@@ -90,6 +90,16 @@ class Draft:
         items = [item for run in runs for item in run.items]
         return self.merge(items, 0, reason=reason, priority=priority)
 
+    def rewrite_deleted(self, most: float) -> None:
+        """Fragments of which more than that part of the rows is deleted, each for itself where it is."""
+        for item in self._tree.items():
+            entry = item.entry
+            gone = entry.deletion.rows if entry.deletion else 0
+            if gone and gone > most * entry.rows and self.is_free(item):
+                self.merge(
+                    [item], entry.level, reason=f"{gone} rows of a fragment deleted", priority=1.0
+                )
+
     def block(self, line: str) -> None:
         self._blocked.append(line)
 

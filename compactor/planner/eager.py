@@ -10,7 +10,7 @@ from compactor.planner.spec import CompactionPlan
 from compactor.planner.tree import Item, Tree, components, sorted_runs
 
 
-def plan_overlapping(tree: Tree, limits: Limits) -> CompactionPlan:
+def plan_overlapping(tree: Tree, limits: Limits, max_deleted_share: float = 1.0) -> CompactionPlan:
     """Merges every group of overlapping fragments; leaves the rest alone.
 
     Outputs overlap nothing, or are fewer runs than before: plans run out.
@@ -25,11 +25,12 @@ def plan_overlapping(tree: Tree, limits: Limits) -> CompactionPlan:
                 reason=f"{len(group)} fragments of {runs} runs overlap",
                 priority=float(runs),
             )
+    draft.rewrite_deleted(max_deleted_share)
     return draft.plan()
 
 
 def plan_full(tree: Tree, limits: Limits) -> CompactionPlan:
-    """Makes the tree one sorted run: overlapping groups, and small neighbours together."""
+    """Makes the tree one sorted run without deleted rows: overlapping groups, small neighbours together."""
     draft = Draft(tree, limits)
     bottom = max(1, tree.deepest)
     groups = join_small_neighbours(components(tree.items()), limits.target_fragment_bytes)
@@ -41,6 +42,8 @@ def plan_full(tree: Tree, limits: Limits) -> CompactionPlan:
                 reason=f"full: {len(group)} fragments into one sorted run",
                 priority=float(len(group)),
             )
+        elif group[0].entry.deletion is not None:
+            draft.merge(group, bottom, reason="full: has deleted rows", priority=1.0)
         elif group[0].entry.level != bottom:
             draft.move(group, bottom, reason="full: overlaps nothing")
     return draft.plan()

@@ -37,6 +37,7 @@ def plan_leveled(tree: Tree, policy: Policy, limits: Limits) -> CompactionPlan:
         is_pushed = leveled.push_and_drain()
     if not is_pushed:
         leveled.merge_tiers()
+    draft.rewrite_deleted(policy.max_deleted_share)
     return draft.plan()
 
 

@@ -58,6 +58,6 @@ def _plan_tree(tree: Tree, policy: Policy, limits: Limits) -> CompactionPlan:
         case Strategy.FULL:
             return plan_full(tree, limits)
         case Strategy.OVERLAPPING:
-            return plan_overlapping(tree, limits)
+            return plan_overlapping(tree, limits, policy.max_deleted_share)
         case Strategy.LEVELED | Strategy.TIERED:
             return plan_leveled(tree, policy, limits)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import xxhash
 
 from compactor.errors import DataError
-from compactor.table.entry_table import SCHEMA, EntryTable
+from compactor.table.entry_table import EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot, Totals
@@ -28,7 +28,11 @@ _HEADER: Final = b"compactor"
 
 def checkpoint_bytes(snapshot: Snapshot) -> bytes:
     table = snapshot.fragments.table().combine_chunks().sort_by("key")
-    schema = SCHEMA.with_metadata({_HEADER: _text(_header(snapshot)).encode()})
+    has_deletions = table.column("deletion").null_count < len(table)
+    if not has_deletions:  # as programs know it that know none
+        table = table.drop_columns("deletion")
+    header = _header(snapshot) | {"protocol": PROTOCOL if has_deletions else 1}
+    schema = table.schema.with_metadata({_HEADER: _text(header).encode()})
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
@@ -65,7 +69,6 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
 
 def _header(snapshot: Snapshot) -> dict[str, Any]:
     return {
-        "protocol": PROTOCOL,
         "version": snapshot.version,
         "committed_unix_ms": snapshot.committed_unix_ms,
         "commit_id": snapshot.commit_id,

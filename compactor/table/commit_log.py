@@ -185,8 +185,12 @@ class CommitLog:
     def _check_fence(self, snapshot: Snapshot, changes: Changes) -> None:
         removed = set(changes.removes)
         for entry in changes.adds:
-            base = base_version(entry.key) or 0
-            if entry.key not in removed and base < snapshot.fence:
+            before = snapshot.fragments.get(entry.key) if entry.key in removed else None
+            new_keys = [] if before else [entry.key]
+            if entry.deletion and (before is None or before.deletion != entry.deletion):
+                new_keys.append(entry.deletion.key)
+            if any((base_version(key) or 0) < snapshot.fence for key in new_keys):
+                base = min(base_version(key) or 0 for key in new_keys)
                 raise FencedError(
                     f"{self._store.url}: this work began at version {base} of the "
                     f"table and took so long that a vacuum has moved past it (to {snapshot.fence}): "

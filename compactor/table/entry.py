@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
-from compactor.names import is_fragment_key
+from compactor.names import is_deletions_key, is_fragment_key
 from format.footer import ColumnBytes, FragmentSummary
 from format.keys import Bound
 
@@ -37,6 +37,30 @@ class LazyColumns(Mapping[str, ColumnBytes]):
 
 
 @dataclass(frozen=True, slots=True)
+class Deletion:
+    """Rows of a fragment that are deleted, and where their positions are kept."""
+
+    key: str
+    """Of the object."""
+    offset: int
+    length: int
+    rows: int
+
+    def to_json(self) -> list[Any]:
+        return [self.key, self.offset, self.length, self.rows]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> Self:
+        """Raises TypeError or ValueError for what `to_json` does not make."""
+        key, *numbers = value
+        if not all(type(number) is int and number >= 0 for number in numbers):
+            raise TypeError("a number of a deletion is not one")
+        if not is_deletions_key(key):
+            raise ValueError(f"{key!r} is no name of deletions")
+        return cls(key, *numbers)
+
+
+@dataclass(frozen=True, slots=True)
 class FragmentEntry:
     """A live fragment, as the log knows it without opening it."""
 
@@ -59,6 +83,13 @@ class FragmentEntry:
     columns: Mapping[str, ColumnBytes] = field(default_factory=dict)
     window: int | None = None
     """The time window of all its rows; None in a table without windows, and for rows without a time."""
+    deletion: Deletion | None = None
+    """Rows that readers leave out, and that the next compaction does not write again."""
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that are not deleted."""
+        return self.rows - (self.deletion.rows if self.deletion else 0)
 
     @property
     def age(self) -> tuple[int, tuple[int, int], str]:
@@ -130,6 +161,7 @@ class FragmentEntry:
             "peak_row_bytes": self.peak_row_bytes,
             "columns": {name: [c.raw, c.stored] for name, c in self.columns.items()},
             "window": self.window,
+            **({"deletion": self.deletion.to_json()} if self.deletion else {}),
         }
 
     @classmethod
@@ -151,6 +183,7 @@ class FragmentEntry:
             peak_row_bytes=value["peak_row_bytes"],
             columns={name: ColumnBytes(*sizes) for name, sizes in value["columns"].items()},
             window=value.get("window"),
+            deletion=Deletion.from_json(value["deletion"]) if value.get("deletion") else None,
         )
 
 

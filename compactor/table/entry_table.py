@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from compactor.table.entry import FragmentEntry, LazyColumns
+from compactor.table.entry import Deletion, FragmentEntry, LazyColumns
 from format.footer import ColumnBytes
 
 SCHEMA: Final = pa.schema(
@@ -28,15 +28,20 @@ SCHEMA: Final = pa.schema(
         ("peak_row_bytes", pa.int64()),
         ("columns", pa.string()),
         ("window", pa.int64()),
+        ("deletion", pa.string()),
     ]
 )
+_DELETION: Final = SCHEMA.names.index("deletion")
 
 
 class EntryTable:
     """Entries by row number, made when asked for and kept."""
 
     def __init__(self, table: pa.Table) -> None:
-        """Raises `pa.ArrowInvalid` for a table of another schema."""
+        """Raises `pa.ArrowInvalid` for a table of another schema. The deletions may be left out if there are
+        none."""
+        if "deletion" not in table.column_names:
+            table = table.append_column(SCHEMA.field(_DELETION), pa.nulls(len(table), pa.string()))
         if table.schema.remove_metadata() != SCHEMA:
             raise pa.ArrowInvalid(f"its columns are {table.schema.names}")
         self.table = table
@@ -60,6 +65,7 @@ class EntryTable:
             "peak_row_bytes": [e.peak_row_bytes for e in entries],
             "columns": [_columns_text(e) for e in entries],
             "window": [e.window for e in entries],
+            "deletion": [_text(e.deletion.to_json()) if e.deletion else None for e in entries],
         }
         return cls(pa.table(columns, schema=SCHEMA))
 
@@ -95,6 +101,7 @@ def _entries(table: pa.Table) -> list[FragmentEntry]:
             peak_row_bytes,
             LazyColumns(text),
             window,
+            Deletion.from_json(json.loads(deletion)) if deletion else None,
         )
         for (
             key,
@@ -112,6 +119,7 @@ def _entries(table: pa.Table) -> list[FragmentEntry]:
             peak_row_bytes,
             text,
             window,
+            deletion,
         ) in zip(*columns, strict=True)
     ]
 

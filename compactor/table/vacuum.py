@@ -134,12 +134,19 @@ class _Vacuum:
         report.unfinished_uploads = sum(1 for _ in self._abandoned())
 
     def _needed(self, snapshot: Snapshot, boundaries: _Boundaries) -> set[str]:
-        """Keys of all fragments that were live in a retained version."""
+        """Keys of all fragments, and of their deletions, that were live in a retained version."""
         history = self._log.history
         oldest = history.at(boundaries.oldest, snapshot)
         needed = {*oldest.fragments, *snapshot.fragments}
-        for version in history.versions_after(oldest, snapshot.version):
-            needed.update(entry.key for entry in version.changes.adds)
+        added = [
+            entry
+            for version in history.versions_after(oldest, snapshot.version)
+            for entry in version.changes.adds
+        ]
+        needed.update(entry.key for entry in added)
+        for entry in (*oldest.fragments.all(), *snapshot.fragments.all(), *added):
+            if entry.deletion is not None:
+                needed.add(entry.deletion.key)
         return needed
 
     def _unneeded(self, needed: set[str]) -> Iterator[tuple[ObjectInfo, int]]:

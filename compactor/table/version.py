@@ -15,7 +15,9 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from format.errors import SchemaError
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
+"""2: fragments may have deleted rows. Written only where they have, so that others can be read by programs
+that know 1."""
 
 
 class Operation(StrEnum):
@@ -25,6 +27,8 @@ class Operation(StrEnum):
     """Fragments change their level only: no object is written."""
     CLAIM = "claim"
     """Compactions are decided, prolonged or given up."""
+    DELETE = "delete"
+    """Rows of live fragments are deleted: the fragments come back with their positions."""
     QUARANTINE = "quarantine"
     """Fragments are kept from compactions, or let in again."""
     EXPIRE = "expire"
@@ -146,7 +150,7 @@ class Version:
 
     def to_bytes(self) -> bytes:
         document = {
-            "protocol": PROTOCOL,
+            "protocol": PROTOCOL if any(e.deletion for e in self.changes.adds) else 1,
             "version": self.number,
             "commit_id": self.commit_id,
             "committed_unix_ms": self.committed_unix_ms,

@@ -172,6 +172,28 @@ def test_an_export_may_be_of_some_rows(cli: Cli, table_path: Path, tmp_path: Pat
     assert "rows read; skipped" in cli.err
 
 
+def test_deleted_rows_are_gone_and_after_compaction_and_vacuum_from_storage_too(
+    cli: Cli, table_path: Path
+) -> None:
+    condition = "service = 'service-2'"
+    count = int(cli("query", table_path, "--where", condition, "--count"))
+    assert "would be deleted" in cli("delete", table_path, "--where", condition, "--dry-run")
+    assert int(cli("query", table_path, "--where", condition, "--count")) == count > 0
+    out = cli("delete", table_path, "--where", condition)
+    assert out.startswith(f"{count} rows of 3 fragments deleted") and "--full" in out
+    assert cli("query", table_path, "--where", condition, "--count") == "0\n"
+    assert f"{300 - count} rows and {count} deleted ones" in cli("inspect", table_path)
+    assert f"{300 - count} rows" in cli("verify", table_path)
+    out = cli("compact", table_path, "--full", "--master", "in-process")
+    assert f"{count} deleted rows left out" in out
+    cli("vacuum", table_path, "--grace", "0", "--retain", "0")
+    proof = json.loads(cli("delete", table_path, "--where", condition, "--json"))
+    assert (proof["rows"], proof["waiting"]) == (0, [])
+    assert not list((table_path / "data").glob("*.deletes"))
+    assert "missing" in cli.fails_in_full("delete", table_path).lower()
+    assert "say which rows" in cli.fails(2, "delete", table_path, "--where", " ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "cause"),
     [

@@ -1,0 +1,72 @@
+"""`delete`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from compactor.cli.output import echo_json, progress
+from compactor.delete import DeleteReport, delete_rows
+from compactor.errors import UsageError
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+
+_EPILOG = """\b
+Examples:
+  compactor delete ./logs --where "user_id = 4711" --dry-run
+  compactor delete s3://bucket/logs --where "service = 'test' AND timestamp < '2026-11-01'"
+
+\b
+To have no trace left of them in storage (the order matters, and so does that nobody needs what was):
+  compactor delete ./logs --where "user_id = 4711"
+  compactor compact ./logs --full                     writes their fragments anew without them
+  compactor vacuum ./logs --retain 0 --grace 0        removes the old fragments, and the way back
+  compactor delete ./logs --where "user_id = 4711" --json   0 rows, 0 fragments waiting: the proof
+
+Conditions are those of `compactor query`. Where one is unknown, as of a comparison with null, the row
+stays."""
+
+
+@click.command("delete", epilog=_EPILOG)
+@click.argument("table")
+@click.option(
+    "--where", required=True, metavar="CONDITION", help='Which rows, such as "user_id = 4711".'
+)
+@click.option("--dry-run", is_flag=True, help="Count them, and delete nothing.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def delete_command(table: str, where: str, dry_run: bool, as_json: bool) -> None:
+    """Delete the rows of TABLE that fulfil a condition, in one commit.
+
+    Readers do not see them from then on. In storage they are until their fragments are compacted, which
+    fragments with many of them are without waiting for a merge, and the old ones are vacuumed.
+    Earlier versions still have them.
+    """
+    if not where.strip():
+        raise UsageError("--where: say which rows")
+    from compactor.predicate.parse import parse_where  # a tenth of a second, for those who ask
+
+    store = open_store(table)
+    log = CommitLog(store)
+    snapshot = log.current()
+    condition = parse_where(where, snapshot.table.schema)
+    with progress(f"delete from {table}", len(snapshot.fragments)) as advance:
+        report = delete_rows(store, log, condition, dry_run=dry_run, on_progress=advance)
+    waiting = [e.key for e in log.latest.fragments.all() if e.deletion is not None]
+    if as_json:
+        echo_json({**asdict(report), "dry_run": dry_run, "waiting": sorted(waiting)})
+        return
+    _print(report, len(waiting), dry_run=dry_run)
+
+
+def _print(report: DeleteReport, waiting: int, *, dry_run: bool) -> None:
+    done = "would be deleted" if dry_run else "deleted"
+    click.echo(
+        f"{report.rows:,} rows of {report.fragments:,} fragments {done}, {report.fragments_read:,} fragments "
+        f"read; version {report.version}"
+    )
+    if waiting:
+        click.echo(
+            f"{waiting:,} fragments hold deleted rows until they are compacted (`compactor compact --full` "
+            "does it at once) and vacuumed"
+        )

@@ -1,0 +1,85 @@
+"""Rows of one input that are not to be written again, and the proof that no other is missing.
+
+They are left out as soon as they are decoded, so that neither order nor gathering know of them. What they
+add to the row hash is summed up column by column, as it is for the rows that stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.flow.budget import MemoryBudget
+from compactor.flow.disk import LocalDisk
+from compactor.flow.tape import PagedNumbers
+from compactor.merge.row_numbers import STAGE
+from format.hashing import column_contributions, combine, fold_rows
+
+
+class DroppedRows:
+    """By row group of the input."""
+
+    def __init__(
+        self, positions: npt.NDArray[np.int64], budget: MemoryBudget, disk: LocalDisk
+    ) -> None:
+        """positions: of the rows in the input, ascending; shape (dropped rows,)."""
+        self._positions = positions
+        self._budget = budget
+        self._numbers = PagedNumbers(budget, STAGE, disk)
+        self._page_of: dict[int, int] = {}
+        self._starts = [0]
+        budget.charge(STAGE, positions.nbytes)
+        self._charged = positions.nbytes
+
+    @property
+    def rows(self) -> int:
+        return len(self._positions)
+
+    def begin_group(self, rows: int) -> None:
+        """Another row group of the input, of so many rows."""
+        self._starts.append(self._starts[-1] + rows)
+        if dropped := len(self._within(len(self._starts) - 2)):
+            self._page_of[len(self._starts) - 2] = len(self._numbers)
+            self._numbers.append(np.zeros(dropped, dtype=np.uint64))
+
+    def is_whole(self, group: int) -> bool:
+        """Whether no row of it is dropped."""
+        return group not in self._page_of
+
+    def is_gone(self, group: int) -> bool:
+        """Whether all rows of it are."""
+        return len(self._within(group)) == self._starts[group + 1] - self._starts[group]
+
+    def split(self, group: int, name: str, array: pa.Array, version: int) -> pa.Array:
+        """The rows of a column's chunk that stay; the others are noted."""
+        if self.is_whole(group):
+            return array
+        within = self._within(group) - self._starts[group]
+        gone = array.take(pa.array(within))
+        page = self._page_of[group]
+        sums = self._numbers.get(page)
+        sums += column_contributions(name, gone, version)
+        self._numbers.put(page, sums)
+        keep = np.ones(len(array), dtype=np.bool_)
+        keep[within] = False
+        return array.filter(pa.array(keep))
+
+    def row_hash(self) -> int:
+        """Of all rows dropped, once every column went through `split`."""
+        return combine(*(fold_rows(self._numbers.get(n)) for n in range(len(self._numbers))))
+
+    def spill(self) -> int:
+        return self._numbers.spill()
+
+    def close(self) -> None:
+        self._numbers.close()
+        self._budget.discharge(STAGE, self._charged)
+        self._charged = 0
+
+    def _within(self, group: int) -> npt.NDArray[np.int64]:
+        ends: Sequence[int] = self._starts[group : group + 2]
+        low, high = np.searchsorted(self._positions, ends)
+        return self._positions[low:high]
