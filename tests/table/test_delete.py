@@ -22,7 +22,7 @@ from compactor.ingest import IngestOptions, ingest_batches
 from compactor.job import run_compaction
 from compactor.predicate.parse import parse_where
 from compactor.scan import scan
-from compactor.stores.base import Store
+from compactor.stores.base import ObjectInfo, Store
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion
@@ -300,11 +300,12 @@ def test_a_deletion_that_slept_through_a_vacuum_is_refused(store: MemoryStore) -
     slept: list[int] = []
 
     class SleepyStore(MemoryStore):
-        def create(self, key: str, data: bytes) -> None:
-            super().create(key, data)
+        def create(self, key: str, data: bytes) -> ObjectInfo:
+            info = super().create(key, data)
             if key.endswith(".deletes") and not slept:
                 slept.append(1)
                 vacuum(CommitLog(store), VacuumSettings(grace_seconds=0, retain_seconds=0))
+            return info
 
     sleepy = SleepyStore()
     sleepy.objects = store.objects
