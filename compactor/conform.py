@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import InputError
 from format.errors import SchemaError
-from format.types import type_to_json
+from format.types import type_to_json, widens_to
 
 
 def merged_schema(table: pa.Schema | None, file: pa.Schema, path: str) -> pa.Schema:
-    """The table's schema after taking in the file's: its types stay, new columns come last.
+    """The table's schema after taking in the file's: new columns come last; its types stay where they hold
+    the file's values, and become wider ones where such are known that hold both (`widens_to`).
 
-    A column that had no values in any file so far takes the file's type.
+    A column that had no values in any file so far takes the file's type. Fragments written before stay as
+    they are, and are read as the wider type.
 
     Raises `InputError` naming file, column and both types where the file's values cannot become the
     table's without loss, or where the format has no form for a type.
@@ -32,11 +35,30 @@ def merged_schema(table: pa.Schema | None, file: pa.Schema, path: str) -> pa.Sch
         if known is None or pt.is_null(known.type):
             fields[field.name] = pa.field(field.name, _table_type(field.type))
         elif not can_widen(field.type, known.type):
+            if (wider := _wider_type(known.type, field.type)) is not None:
+                fields[field.name] = known.with_type(wider)
+                continue
             raise InputError(
                 f"{path}: column {field.name!r} is {field.type}, the table's is {known.type}: "
                 "convert the file, or ingest it into another table"
             )
     return pa.schema(list(fields.values()))
+
+
+_WIDER: Final = (
+    pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64(),
+    pa.float16(), pa.float32(), pa.float64(), pa.large_string(), pa.large_binary(),
+)  # fmt: skip
+
+
+def _wider_type(table: pa.DataType, file: pa.DataType) -> pa.DataType | None:
+    """The narrowest type that holds the values of both without changing those that are stored."""
+    if pt.is_decimal(table) and pt.is_decimal(file) and table.scale == file.scale:
+        return file if widens_to(table, file) else None
+    for wider in _WIDER:
+        if widens_to(table, wider) and (wider == file or widens_to(file, wider)):
+            return wider
+    return None
 
 
 def _table_type(dtype: pa.DataType) -> pa.DataType:

@@ -24,7 +24,7 @@ from format.arrays import concat_storage
 from format.errors import SchemaError
 from format.ordering import order_words, stable_order
 from format.schema import SortSchema, check_sort_schema
-from format.types import to_logical, to_storage
+from format.types import is_stored_as, to_logical, to_storage
 from format.writer import FragmentWriter, WriterOptions
 
 BUFFER_BYTES = 256 << 20
@@ -169,10 +169,12 @@ def _changes(
 
 
 def _united(latest: TableMetadata, ours: TableMetadata, path: str) -> TableMetadata:
-    """The latest metadata with our new columns, if another writer has not typed them otherwise."""
+    """The latest metadata with our new columns and wider types, if another writer has not typed them
+    otherwise. What we wrote is read by the types there are now.
+    """
     schema = merged_schema(latest.schema, ours.schema, path)
     for column in ours.schema:
-        if schema.field(column.name).type != column.type:
+        if not is_stored_as(column.type, schema.field(column.name).type):
             raise InputError(
                 f"{path}: column {column.name!r} was added meanwhile as "
                 f"{schema.field(column.name).type}, here it is {column.type}; nothing was added: ingest "

@@ -41,7 +41,7 @@ from format.arrays import concat_storage
 from format.footer import Footer
 from format.reader import FragmentReader
 from format.schema import Order
-from format.types import storage_type, to_logical
+from format.types import storage_type, to_logical, widened
 
 _MEMORY_BYTES: Final = 512 << 20
 _MIN_SLICE_BYTES: Final = 16 << 10
@@ -299,7 +299,7 @@ class _ScanInput:
 
 
 def typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
-    """`array`, or nulls of the table's type where the fragment has no values of the column."""
+    """`array` in the table's type, or nulls where the fragment has no values of the column."""
     if array is None or pa.types.is_null(array.type):
         return pa.nulls(rows, storage_type(dtype))
-    return array
+    return widened(array, storage_type(dtype))

@@ -263,8 +263,39 @@ def _storage_item(dtype: pa.DataType) -> pa.Field:
 
 
 def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a fragment's column of type `stored` can be read as `wanted`: stored alike, or all null."""
-    return bool(storage_type(stored) == storage_type(wanted) or pt.is_null(stored))
+    """Whether a fragment's column of type `stored` can be read as `wanted`: stored alike, in a narrower type,
+    or all null."""
+    source, target = storage_type(stored), storage_type(wanted)
+    return bool(source == target or pt.is_null(source) or widens_to(source, target))
+
+
+def widens_to(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether values of a storage type are values of a wider one: the same numbers and texts, and so of the
+    same row hash, statistics and order."""
+    if pt.is_integer(source) and pt.is_integer(target):
+        if pt.is_signed_integer(source) == pt.is_signed_integer(target):
+            return bool(source.bit_width < target.bit_width)
+        return bool(pt.is_signed_integer(target) and source.bit_width < target.bit_width)
+    if pt.is_floating(source) and pt.is_floating(target):
+        return bool(source.bit_width < target.bit_width)
+    if pt.is_decimal(source) and pt.is_decimal(target):
+        is_larger = source.precision <= target.precision and source.bit_width <= target.bit_width
+        return bool(is_larger and source.scale == target.scale and source != target)
+    return bool(
+        (pt.is_string(source) and pt.is_large_string(target))
+        or (pt.is_binary(source) and pt.is_large_binary(target))
+    )
+
+
+def widened(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """A storage array, possibly dictionary-coded, as one of `dtype`, to which its type widens."""
+    if isinstance(array, pa.DictionaryArray):
+        if array.type.value_type == dtype:
+            return array
+        return pa.DictionaryArray.from_arrays(
+            array.indices, array.dictionary.cast(dtype), safe=False
+        )
+    return array if array.type == dtype else array.cast(dtype)
 
 
 def is_list_like(dtype: pa.DataType) -> bool:

@@ -28,7 +28,7 @@ from format.hashing import combine
 from format.layout import VERSION, BlockHeader
 from format.schema import FragmentHeader, SortSchema
 from format.stream_reader import FragmentStream
-from format.types import is_stored_as, storage_type
+from format.types import is_stored_as, storage_type, widened
 
 _LEAST_SHARE: Final = 4
 """A row group of less than this part of the usual size is not passed on: it grows with others."""
@@ -128,6 +128,10 @@ class MergeInput:
                 + ", ".join(map(str, sort))
             )
         self._check_types(header.schema, schema)
+        self._is_as_wide = all(
+            storage_type(field.type) == storage_type(schema.field(field.name).type)
+            for field in header.schema
+        )
         self._key_names = [column.column for column in sort]
         self._key_types = [storage_type(schema.field(name).type) for name in self._key_names]
         if self.fragment.read_dropped is not None and self._disk is not None:
@@ -148,8 +152,10 @@ class MergeInput:
                     self.column = self.stream.next_column()
                     return None
                 arrays = [
-                    self._decode(block, dtype)
-                    for block, dtype in zip(blocks, self._key_types, strict=True)
+                    self._decode(block, name, dtype)
+                    for block, name, dtype in zip(
+                        blocks, self._key_names, self._key_types, strict=True
+                    )
                 ]
             group = len(self.stream.row_group_rows) - 1
             if self._dropped is None:
@@ -178,6 +184,8 @@ class MergeInput:
         """Whether a row group of so many rows is as good as one that would be made of its rows."""
         rule = self._passing
         if rule is None or self.stream.version != VERSION or rows > rule.max_rows:
+            return False
+        if not self._is_as_wide:
             return False
         size = rows * self.fragment.mean_row_bytes
         is_small = (
@@ -229,10 +237,10 @@ class MergeInput:
         """Of the current column, the rows of the next chunk that has any to be written."""
         self._skip_dropped()
         block = self.stream.next_chunk()
-        array = self._decode(block, dtype)
+        name = self._column_name
+        array = self._decode(block, name, dtype)
         if self._dropped is not None:
-            name, version = self._column_name, self.stream.version
-            array = self._dropped.split(self._next_chunk, name, array, version)
+            array = self._dropped.split(self._next_chunk, name, array, self.stream.version)
         self._next_chunk += 1
         return array
 
@@ -245,7 +253,7 @@ class MergeInput:
         while self._next_chunk < groups and dropped.is_gone(self._next_chunk):
             name = self._column_name
             dtype = storage_type(self.stream.header.schema.field(name).type)
-            array = self._decode(self.stream.next_chunk(), dtype)
+            array = self._decode(self.stream.next_chunk(), name, dtype)
             dropped.split(self._next_chunk, name, array, self.stream.version)
             self._discharge_decode()
             self._next_chunk += 1
@@ -332,8 +340,14 @@ class MergeInput:
                     f"the table's is {expected}"
                 )
 
-    def _decode(self, block: Block, dtype: pa.DataType) -> pa.Array:
-        return block.decode(dtype, keep_dictionary=True)
+    def _decode(self, block: Block, name: str, dtype: pa.DataType) -> pa.Array:
+        """A chunk of a column, in the table's type."""
+        if self._is_as_wide:
+            return block.decode(dtype, keep_dictionary=True)
+        stored = storage_type(self.stream.header.schema.field(name).type)
+        if pt.is_null(stored):
+            return block.decode(dtype, keep_dictionary=True)
+        return widened(block.decode(stored, keep_dictionary=True), dtype)
 
     def _before_payload(self, header: BlockHeader) -> None:
         """Before a block's payload is in memory: charged as stored and as decompressed."""
