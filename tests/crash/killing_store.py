@@ -38,6 +38,8 @@ POINTS = [
     Point("create:after", "_log/"),
     Point("create:before", "_log/", 2),
     Point("create:after", "_log/", 2),
+    Point("create:before", "data/"),
+    Point("create:after", "data/"),
     Point("create:before", "_checkpoint/"),
     Point("create:after", "_checkpoint/"),
     Point("open_stream", "data/", 2),

@@ -1,7 +1,8 @@
 """A crash loop: real processes on one table die by SIGKILL, at named points and at random moments.
 
 After every death the table is read and verified by a fresh process's eyes: all rows of ingests that were
-acknowledged are there once, an ingest that died is there as a whole or not at all, nothing else is.
+acknowledged are there once, an ingest or a deletion that died is there as a whole or not at all, nothing
+else is.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class CrashLoop:
         self._sure: Counter[str] = Counter()
         self._open: dict[int, set[str]] = {}
         """Ingests that died, by number: all of their rows are there, or none."""
+        self._deleting: set[str] = set()
+        """Rows of a deletion that died: all of them are there, or none."""
         self.deaths = 0
         self.rounds = 0
 
@@ -65,13 +68,16 @@ class CrashLoop:
     def round(self) -> None:
         self.rounds += 1
         point = self._random.choice([None, "time", *POINTS, *POINTS])
-        match self._random.choice(["ingest", "ingest", "ingest", "compact", "compact", "vacuum"]):
+        commands = ["ingest"] * 3 + ["compact"] * 2 + ["delete", "vacuum"]
+        match self._random.choice(commands):
             case "ingest":
                 self._ingest(point)
             case "compact":
                 command, *options = self._random.choice(COMPACT)
                 options += ["--master", "in-process", "--max-rows-per-row-group", "40"]
                 self._command([command, self._url, *options], point)
+            case "delete":
+                self._delete(point)
             case "vacuum":
                 command, *options = self._random.choice(VACUUM)
                 self._command([command, self._url, *options], point)
@@ -95,6 +101,14 @@ class CrashLoop:
                 self._sure.update(ids)
             # What died before its commit does not come later.
             del self._open[number]
+        there = sum(found[row_id] for row_id in self._deleting)
+        if there not in (0, len(self._deleting)):
+            raise LostRowsError(
+                f"round {self.rounds}: {there} rows are left of {len(self._deleting)} to be deleted"
+            )
+        if not there:
+            self._sure -= Counter(self._deleting)
+        self._deleting = set()
         if found != self._sure:
             lost, extra = self._sure - found, found - self._sure
             raise LostRowsError(
@@ -119,6 +133,14 @@ class CrashLoop:
         if done:
             del self._open[number]
             self._sure.update(ids)
+
+    def _delete(self, point: Point | str | None) -> None:
+        """Rows of some ingests by the end of their number."""
+        digits = self._random.choice(["1", "23", "4", "57"])
+        self._deleting = {row_id for row_id in self._sure if row_id.endswith(digits)}
+        if self._command(["delete", self._url, "--where", f"id LIKE '%{digits}'"], point):
+            self._sure -= Counter(self._deleting)
+            self._deleting = set()
 
     def _command(self, arguments: list[str], point: Point | str | None) -> bool:
         """Whether it came to its end. Raises `LostRowsError` if it failed of itself."""

@@ -9,7 +9,7 @@ from tests.crash.loop import CrashLoop
 
 def test_a_table_survives_processes_that_die_anywhere(tmp_path: Path) -> None:
     loop = CrashLoop(str(tmp_path / "t"), seed=1)
-    loop.run(rounds=40)
+    loop.run(rounds=50)
     assert loop.deaths >= 10
 
 
