@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from os import PathLike, fspath
 from typing import Any, Self
 
 import pyarrow as pa
@@ -84,7 +85,9 @@ class Table:
         self._snapshot = snapshot
 
     @classmethod
-    def open(cls, url: str, *, version: int | None = None, as_of: datetime | None = None) -> Self:
+    def open(
+        cls, url: str | PathLike[str], *, version: int | None = None, as_of: datetime | None = None
+    ) -> Self:
         """The table in a folder or at s3://bucket/prefix: newest, at a version, or as it was at a time.
 
         as_of: UTC if it names no zone.
@@ -92,20 +95,22 @@ class Table:
         """
         if version is not None and as_of is not None:
             raise UsageError("version and as_of: give one of the two")
-        store = open_store(url)
+        if as_of is not None and not isinstance(as_of, datetime):
+            raise UsageError(f"as_of: {as_of!r} is no datetime")
+        store = open_store(_address(url))
         log = CommitLog(store)
         return cls(store, log, log.at(version, None if as_of is None else _unix_ms(as_of)))
 
     @classmethod
     def create(
-        cls, url: str, rows: Any, sort_by: str, options: IngestOptions | None = None
+        cls, url: str | PathLike[str], rows: Any, sort_by: str, options: IngestOptions | None = None
     ) -> Self:
         """A new table of some rows. sort_by: such as `service,host,timestamp:desc`.
 
         rows: anything with Arrow's stream interface.
         Raises `TableExistsError` where there is one, and as `append`.
         """
-        store = open_store(url)
+        store = open_store(_address(url))
         log = CommitLog(store)
         if log.refresh().metadata is not None:
             raise TableExistsError(f"{url}: there is a table already: open it")
@@ -151,7 +156,8 @@ class Table:
         """
         self.refresh()
         condition = self._condition(where)
-        assert condition is not None
+        if condition is None:
+            raise UsageError("where: say which rows are to be deleted")
         report = delete_rows(self._store, self._log, condition)
         self._snapshot = self._log.latest
         return report
@@ -159,6 +165,8 @@ class Table:
     def _condition(self, where: str | None) -> Predicate | None:
         if where is None:
             return None
+        if not isinstance(where, str):
+            raise UsageError(f"where: {where!r} is no text")
         from compactor.predicate.parse import parse_where  # a tenth of a second, for those who ask
 
         return parse_where(where, self.schema)
@@ -189,6 +197,14 @@ class Table:
 
     def __repr__(self) -> str:
         return f"<Table {self.url} version {self.version}: {self.rows:,} rows>"
+
+
+def _address(url: str | PathLike[str]) -> str:
+    """Raises `UsageError` for what is none."""
+    try:
+        return fspath(url)
+    except TypeError:
+        raise UsageError(f"{url!r} is no folder and no address") from None
 
 
 def _unix_ms(moment: datetime) -> int:

@@ -2,7 +2,7 @@
 fragments are compacted and the old ones vacuumed.
 
 Which rows those are is found out here, fragment by fragment, reading only what the condition looks at; the
-commit then adds their positions to the fragments. What was committed meanwhile is looked at before the
+commit then says of each fragment which they are. What was committed meanwhile is looked at before the
 next try, so that the deletion holds of all rows of the version before it.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
 
-import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.clock import Ids, random_id
@@ -24,7 +24,7 @@ from compactor.predicate.tree import Predicate, columns_of, matching
 from compactor.scan import bounds_by_keys, bounds_by_statistics, open_fragment, typed
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
-from compactor.table.deletions import Positions, read_deletion, write_deletions
+from compactor.table.deletions import Deleted, read_deletion, write_deletions
 from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
@@ -72,12 +72,12 @@ def delete_rows(
         snapshot = log.current()
         found = search.look(snapshot)
         report = DeleteReport(snapshot.version, fragments_read=search.opened)
-        report.rows = sum(len(item.new) for item in found)
+        report.rows = sum(item.new_rows for item in found)
         report.fragments = len(found)
         if dry_run or not found:
             return report
         key = deletions_key(snapshot.version, ids())
-        entries = write_deletions(store, key, [(item.entry, item.all) for item in found])
+        entries = write_deletions(store, key, [(item.entry, item.deleted) for item in found])
         try:
             report.version = log.commit(partial(_changes, search=search, entries=entries)).version
         except _StaleError:
@@ -90,9 +90,9 @@ def delete_rows(
 
 
 def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) -> Changes:
-    if not search.knows(latest):
-        raise _StaleError
     keys = {entry.key for entry in entries}
+    if not search.knows(latest) or not all(key in latest.fragments for key in keys):
+        raise _StaleError
     return Changes(
         Operation.DELETE,
         # Some may have another level by now.
@@ -128,9 +128,7 @@ class _Search:
                 self._found[identity] = self._look_at(entry, snapshot.table)
             self._on_progress(done + 1)
         found = (self._found[_identity(entry)] for entry in entries)
-        return [
-            _Found(e, f.new, f.all) for e, f in zip(entries, found, strict=True) if f is not None
-        ]
+        return [f._replace(entry=e) for e, f in zip(entries, found, strict=True) if f is not None]
 
     def _look_at(self, entry: FragmentEntry, table: TableMetadata) -> _Found | None:
         if not may_match(self._where, bounds_by_keys(entry, table)):
@@ -139,7 +137,7 @@ class _Search:
         reader = open_fragment(self._store, entry.key, entry.size_bytes)
         asked = columns_of(self._where)
         present = [name for name in asked if name in reader.schema.names]
-        pieces, start = [], 0
+        pieces = []
         for group, stats in enumerate(reader.footer.row_groups):
             if may_match(self._where, bounds_by_statistics(reader.footer, group)):
                 stored = dict(zip(present, reader.read_storage(present, [group])[0], strict=True))
@@ -147,21 +145,24 @@ class _Search:
                     name: typed(stored.get(name), stats.rows, table.schema.field(name).type)
                     for name in asked
                 }
-                holds = pc.fill_null(matching(self._where, arrays, stats.rows), False)
-                pieces.append(start + np.flatnonzero(holds.to_numpy(zero_copy_only=False)))
-            start += stats.rows
-        matched: Positions = np.concatenate([np.empty(0, np.int64), *pieces])
+                pieces.append(pc.fill_null(matching(self._where, arrays, stats.rows), False))
+            else:
+                pieces.append(pa.repeat(False, stats.rows))
+        matched: Deleted = pa.concat_arrays([pa.array([], pa.bool_()), *pieces])
         before = read_deletion(self._store, entry)
-        new = np.setdiff1d(matched, before, assume_unique=True)
-        return _Found(entry, new, np.union1d(before, new)) if len(new) else None
+        new = matched if before is None else pc.and_not(matched, before)
+        rows = new.true_count
+        if not rows:
+            return None
+        return _Found(entry, rows, matched if before is None else pc.or_(matched, before))
 
 
 class _Found(NamedTuple):
     entry: FragmentEntry
-    new: Positions
-    """Rows that fulfil the condition and were not deleted before."""
-    all: Positions
-    """With those that were."""
+    new_rows: int
+    """That fulfil the condition and were not deleted before."""
+    deleted: Deleted
+    """Those, and all that were."""
 
 
 _Identity = tuple[str, Deletion | None]

@@ -64,6 +64,8 @@ class MergeShape:
     columns: int
     dropped_rows: int = 0
     """That are not to be written again."""
+    dropped_bytes: int = 0
+    """Of the bits that say which those are."""
     may_overshoot: bool = True
     """Whether rows can differ in weight at all."""
 
@@ -203,7 +205,7 @@ def plan_merge(
               + 3 * (shape.sort_columns * max(target_row_group_bytes, shape.peak_chunk_bytes) + _MIB)),
         stage("row order", "the order of all rows, as runs", materialized, order, order, 0),
         stage("row hashes", "eight bytes a row, to show that none was lost", materialized,
-              8 * (shape.rows + shape.dropped_rows), 8 * shape.rows, 1),
+              8 * (shape.rows + shape.dropped_rows) + shape.dropped_bytes, 8 * shape.rows, 1),
         stage("gather", "one output row group of one column", streaming,
               2 * decoded + GATHER_ROW_BYTES * group_rows, waits=True),
         stage("encode", "a chunk or two as gathered, encoded and compressed", streaming,
@@ -214,7 +216,7 @@ def plan_merge(
               min((outputs + 1) * PART_BYTES, 2 * shape.stored_bytes + _MIB), outputs * PART_BYTES, 4),
         stage("upload", "parts being sent", streaming, upload, waits=True),
     )  # fmt: skip
-    need = need_bytes(inputs + outputs, heaviest)
+    need = need_bytes(inputs + outputs, heaviest) + shape.dropped_bytes
     return MergePlan(
         StagePlan(limit, need, stages),
         window,

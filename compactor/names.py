@@ -5,7 +5,7 @@ _checkpoint/99999999999999999935.arrow         the table as of version 64: 10^20
                                                listing begins with the newest
 data/00000000000000000006-<attempt>-00000.frag a fragment, whose attempt began when the table was at
                                                version 6; the attempt's id is its own
-data/00000000000000000006-<attempt>.deletes    positions of deleted rows, decided when it was at version 6
+data/00000000000000000006-<attempt>.deletes    which rows are deleted, found when it was at version 6
 """
 
 from __future__ import annotations

@@ -206,6 +206,9 @@ def _batch(sources: Sequence[_ScanInput], window: MergeWindow, schema: pa.Schema
     ]
     for source in sources:
         source.settle()
+    if not columns:  # rows all the same
+        rows = pa.StructArray.from_buffers(pa.struct([]), window.rows, [None])
+        return pa.RecordBatch.from_struct_array(rows)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -274,14 +277,11 @@ class _ScanInput:
             for name in names
         }
         out = [arrays[name] for name in (*self._sort_names, *self._schema.names)]
-        low, high = np.searchsorted(self._deleted, (start, start + rows))
-        if self._where is None and low == high:
+        if self._where is None and self._deleted is None:
             return out
         keep = pa.repeat(True, rows) if self._where is None else matching(self._where, arrays, rows)
-        if low < high:
-            live = np.ones(rows, dtype=np.bool_)
-            live[self._deleted[low:high] - start] = False
-            keep = pc.and_kleene(keep, pa.array(live))
+        if self._deleted is not None:
+            keep = pc.and_not_kleene(keep, self._deleted.slice(start, rows))
         return out if pc.all(keep, skip_nulls=False).as_py() else [a.filter(keep) for a in out]
 
     def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - a scan writes no row groups

@@ -65,7 +65,8 @@ def verify(
         check = _FragmentCheck(store, snapshot.table, entry)
         try:
             check.run()
-            check.rows -= len(read_deletion(store, entry))
+            deleted = read_deletion(store, entry)
+            check.rows -= 0 if deleted is None else deleted.true_count
         except (FormatError, DataError) as error:
             check.faults.append(str(error))
         except ObjectNotFoundError as error:

@@ -116,7 +116,8 @@ Examples:
 \b
 Conditions are SQL: =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT. Texts and
 times in 'single' quotes, columns that are no plain names in "double" ones; times of UTC where they name
-no zone.""",
+no zone. In LIKE, % is any text, _ any character, and a backslash takes that from them. NaN fulfils no
+comparison.""",
 )
 @click.argument("table")
 @_where_option

@@ -34,7 +34,9 @@ class StreamBatches(FileBatches):
         self._reader.close()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self._reader
+        for batch in self._reader:
+            batch.validate(full=True)  # whoever made it, nobody else has looked
+            yield batch
 
 
 def _reader(rows: Any) -> pa.RecordBatchReader:

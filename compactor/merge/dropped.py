@@ -6,11 +6,9 @@ add to the row hash is summed up column by column, as it is for the rows that st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
@@ -22,27 +20,23 @@ from format.hashing import column_contributions, combine, fold_rows
 class DroppedRows:
     """By row group of the input."""
 
-    def __init__(
-        self, positions: npt.NDArray[np.int64], budget: MemoryBudget, disk: LocalDisk
-    ) -> None:
-        """positions: of the rows in the input, ascending; shape (dropped rows,)."""
-        self._positions = positions
+    def __init__(self, bits: pa.BooleanArray, budget: MemoryBudget, disk: LocalDisk) -> None:
+        """bits: of each row of the input whether it is dropped."""
+        self._bits = bits
         self._budget = budget
         self._numbers = PagedNumbers(budget, STAGE, disk)
         self._page_of: dict[int, int] = {}
         self._starts = [0]
-        budget.charge(STAGE, positions.nbytes)
-        self._charged = positions.nbytes
-
-    @property
-    def rows(self) -> int:
-        return len(self._positions)
+        budget.charge(STAGE, bits.nbytes)
+        self._charged = bits.nbytes
+        self.rows = int(bits.true_count)
 
     def begin_group(self, rows: int) -> None:
         """Another row group of the input, of so many rows."""
+        group = len(self._starts) - 1
         self._starts.append(self._starts[-1] + rows)
-        if dropped := len(self._within(len(self._starts) - 2)):
-            self._page_of[len(self._starts) - 2] = len(self._numbers)
+        if dropped := self._of(group).true_count:
+            self._page_of[group] = len(self._numbers)
             self._numbers.append(np.zeros(dropped, dtype=np.uint64))
 
     def is_whole(self, group: int) -> bool:
@@ -51,21 +45,19 @@ class DroppedRows:
 
     def is_gone(self, group: int) -> bool:
         """Whether all rows of it are."""
-        return len(self._within(group)) == self._starts[group + 1] - self._starts[group]
+        return bool(self._of(group).true_count == self._starts[group + 1] - self._starts[group])
 
     def split(self, group: int, name: str, array: pa.Array, version: int) -> pa.Array:
         """The rows of a column's chunk that stay; the others are noted."""
         if self.is_whole(group):
             return array
-        within = self._within(group) - self._starts[group]
-        gone = array.take(pa.array(within))
+        bits = self._of(group)
+        gone = array.filter(bits)
         page = self._page_of[group]
         sums = self._numbers.get(page)
         sums += column_contributions(name, gone, version)
         self._numbers.put(page, sums)
-        keep = np.ones(len(array), dtype=np.bool_)
-        keep[within] = False
-        return array.filter(pa.array(keep))
+        return array.filter(pc.invert(bits))
 
     def row_hash(self) -> int:
         """Of all rows dropped, once every column went through `split`."""
@@ -79,7 +71,6 @@ class DroppedRows:
         self._budget.discharge(STAGE, self._charged)
         self._charged = 0
 
-    def _within(self, group: int) -> npt.NDArray[np.int64]:
-        ends: Sequence[int] = self._starts[group : group + 2]
-        low, high = np.searchsorted(self._positions, ends)
-        return self._positions[low:high]
+    def _of(self, group: int) -> pa.BooleanArray:
+        start = self._starts[group]
+        return self._bits.slice(start, self._starts[group + 1] - start)

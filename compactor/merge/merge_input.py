@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
@@ -55,8 +53,8 @@ class InputFragment:
     """For a second pass without a second GET, where the input is on local disk anyway."""
     dropped_rows: int = 0
     """That are not to be written again."""
-    read_dropped: Callable[[], npt.NDArray[np.int64]] | None = None
-    """Their positions, ascending."""
+    read_dropped: Callable[[], pa.BooleanArray | None] | None = None
+    """Of each row whether it is one of them; None for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +133,9 @@ class MergeInput:
         self._key_names = [column.column for column in sort]
         self._key_types = [storage_type(schema.field(name).type) for name in self._key_names]
         if self.fragment.read_dropped is not None and self._disk is not None:
-            positions = self.fragment.read_dropped()
-            self._dropped = DroppedRows(positions, self._budget, self._disk)
+            bits = self.fragment.read_dropped()
+            if bits is not None:
+                self._dropped = DroppedRows(bits, self._budget, self._disk)
 
     @property
     def stream(self) -> FragmentStream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
 from typing import Any, Final, cast
 
@@ -35,6 +36,8 @@ _OPS: Final[dict[type[exp.Expression], Op]] = {
     exp.GT: Op.GT,
     exp.GTE: Op.GE,
 }
+_NAMED_TYPES: Final = {"TIMESTAMP": pt.is_timestamp, "DATE": pt.is_date, "TIME": pt.is_time}
+_MAX_SHOWN: Final = 200
 _ARGUMENTS: Final = frozenset(
     ("this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog")
 )
@@ -50,10 +53,17 @@ def parse_where(text: str, schema: pa.Schema) -> Predicate:
     Raises `UsageError` that says what is wrong.
     """
     try:
-        tree = cast(exp.Expression, sqlglot.parse_one(text))
+        return _Binder(schema, text).bound(cast(exp.Expression, sqlglot.parse_one(text)))
     except sqlglot.errors.SqlglotError as error:
-        raise UsageError(f"where: {text!r} is not SQL: {_cause(error)}") from error
-    return _Binder(schema, text).bound(tree)
+        raise UsageError(f"where: {_shown(text)} is not SQL: {_cause(error)}") from error
+    except RecursionError:
+        raise UsageError(
+            f"where: {_shown(text)} is nested too deeply; many values of one column go into IN (...)"
+        ) from None
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "...")
 
 
 def _cause(error: sqlglot.errors.SqlglotError) -> str:
@@ -82,9 +92,9 @@ class _Binder:
             case exp.Paren():
                 return self.bound(node.this)
             case exp.And():
-                return And([self.bound(node.this), self.bound(node.expression)])
+                return And([self.bound(part) for part in _operands(node)])
             case exp.Or():
-                return Or([self.bound(node.this), self.bound(node.expression)])
+                return Or([self.bound(part) for part in _operands(node)])
             case exp.Not():
                 return Not(self.bound(node.this))
             case exp.Boolean():
@@ -177,10 +187,10 @@ class _Binder:
         """None for NULL; a number as it is written for a column of integers."""
         dtype = storage_type(field.type)
         node = _bare(node)
-        if isinstance(node, exp.Null):
+        if isinstance(node, exp.Null) or pt.is_null(dtype):
             return None
-        if isinstance(node, exp.Cast):  # TIMESTAMP '..', DATE '..': the column says what it is
-            node = _bare(node.this)
+        if isinstance(node, exp.Cast):  # TIMESTAMP '..', DATE '..'
+            node = self._uncast(node, dtype)
         sign = 1
         if isinstance(node, exp.Neg):
             sign, node = -1, _bare(node.this)
@@ -192,7 +202,7 @@ class _Binder:
             if isinstance(node, exp.Literal) and not node.is_string:
                 number = sign * decimal.Decimal(node.this)
                 return number if pt.is_integer(dtype) else _from_number(number, dtype)
-        except (pa.ArrowException, ValueError, OverflowError, decimal.InvalidOperation) as error:
+        except (pa.ArrowException, ValueError, ArithmeticError) as error:
             raise self._fault(
                 f"{self._sql(node)} is no value of column {field.name!r}, which is {field.type}: "
                 + str(error).splitlines()[0]
@@ -200,6 +210,18 @@ class _Binder:
         raise self._fault(
             f"{self._sql(node)}: column {field.name!r} is {field.type}; write {_example(dtype)}"
         )
+
+    def _uncast(self, node: exp.Cast, dtype: pa.DataType) -> exp.Expression:
+        """The text of a time that says of what type it is, if that is the column's."""
+        value = _bare(node.this)
+        named = node.to.sql().upper()
+        is_text = isinstance(value, exp.Literal) and value.is_string
+        is_of_column = any(named.startswith(n) and of(dtype) for n, of in _NAMED_TYPES.items())
+        if type(node) is not exp.Cast or not is_text or not is_of_column:
+            raise self._fault(
+                f"{self._sql(node)}: casts are not known here; write {_example(dtype)}"
+            )
+        return value
 
     def _sql(self, node: exp.Expression) -> str:
         try:
@@ -209,6 +231,15 @@ class _Binder:
 
     def _fault(self, cause: str) -> UsageError:
         return UsageError(f"where: {cause}")
+
+
+def _operands(node: exp.Expression) -> list[exp.Expression]:
+    """Of `a AND b AND c`, which is a tree as deep as it is long."""
+    kind, operands, rest = type(node), [], node
+    while type(rest) is kind:
+        operands.append(rest.expression)
+        rest = rest.this
+    return [rest, *reversed(operands)]
 
 
 def _bare(node: exp.Expression) -> exp.Expression:
@@ -226,6 +257,10 @@ def _from_text(text: str, dtype: pa.DataType) -> pa.Scalar | None:
         return pa.scalar(text, dtype)
     if pt.is_binary(dtype) or pt.is_large_binary(dtype):
         return pa.scalar(text.encode(), dtype)
+    if pt.is_fixed_size_binary(dtype):
+        return pa.scalar(text.encode(), dtype)
+    if pt.is_time(dtype):
+        return pa.scalar(datetime.time.fromisoformat(text)).cast(dtype)
     if pt.is_timestamp(dtype) and dtype.tz is not None:
         try:
             return pa.scalar(text).cast(dtype)
@@ -238,7 +273,7 @@ def _from_text(text: str, dtype: pa.DataType) -> pa.Scalar | None:
 
 def _from_number(number: decimal.Decimal, dtype: pa.DataType) -> pa.Scalar:
     if pt.is_floating(dtype):
-        return pa.scalar(float(number))
+        return pa.scalar(float(number)).cast(dtype)  # as the column's values were
     if pt.is_decimal(dtype):
         value = pa.scalar(number)
         matching(Compare("", Op.EQ, value), {"": pa.array([], dtype)}, 0)  # raises if out of reach
@@ -278,4 +313,6 @@ def _example(dtype: Any) -> str:
         return "a number"
     if pt.is_nested(dtype) or pt.is_duration(dtype) or pt.is_interval(dtype):
         return "IS NULL or IS NOT NULL, all that can be asked of it"
+    if pt.is_fixed_size_binary(dtype):
+        return f"a text of {dtype.byte_width} bytes in 'single' quotes"
     return "a text in 'single' quotes"

@@ -5,6 +5,7 @@ Over-approximates only: False means that no row does; True, that one may.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +61,7 @@ def may_match(predicate: Predicate, bounds: BoundsOf) -> bool:
         case Compare(column, op, value):
             return _may_compare(bounds(column), op, value)
         case IsIn(column, values):
-            return any(_may_compare(bounds(column), Op.EQ, value) for value in values)
+            return _may_be_in(bounds(column), predicate.plain_values, values.type)
         case Like(column, pattern, ignores_case):
             return _may_be_like(bounds(column), pattern, ignores_case=ignores_case)
 
@@ -108,6 +109,15 @@ def _may_compare(bounds: Bounds, op: Op, value: pa.Scalar) -> bool:
             return high is None or bool(high > wanted)
         case Op.GE:
             return high is None or bool(high >= wanted)
+
+
+def _may_be_in(bounds: Bounds, values: list[Any], dtype: pa.DataType) -> bool:
+    if not bounds.may_have_value:
+        return False
+    low = 0 if bounds.low is None else bisect.bisect_left(values, plain_value(bounds.low, dtype))
+    if low == len(values):
+        return False
+    return bounds.high is None or bool(values[low] <= plain_value(bounds.high, dtype))
 
 
 def _may_be_nan(bounds: Bounds, value: pa.Scalar) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
+
+from format.keys import plain_value, value_at
 
 
 class Op(StrEnum):
@@ -63,6 +65,12 @@ class IsIn:
     column: str
     values: pa.Array
     """Of the column's storage type; without nulls."""
+
+    @cached_property
+    def plain_values(self) -> list[Any]:
+        """As `format.keys.plain_value` has them, ascending."""
+        rows = range(len(self.values))
+        return sorted(plain_value(value_at(self.values, row), self.values.type) for row in rows)
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,16 @@
-"""Positions of deleted rows: one object for each deletion, in it a block of the fragment format for each
-fragment that has such rows.
+"""Which rows are deleted: one object for each deletion, in it a block of the fragment format for each
+fragment that has such rows: a bit for each of its rows.
 
-A fragment is never changed. That some of its rows are gone is said by the log, together with where their
-positions are; readers leave those rows out, and the next compaction of the fragment does not write them.
+A fragment is never changed. That some of its rows are gone is said by the log, together with where the bits
+are; readers leave those rows out, and the next compaction of the fragment does not write them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.errors import DataError
@@ -22,20 +20,20 @@ from format.blocks import BlockReader, make_chunk
 from format.errors import FormatError
 from format.layout import Kind
 
-Positions = npt.NDArray[np.int64]
-"""Of rows in a fragment, ascending, each once; shape (deleted rows,)."""
+Deleted: TypeAlias = pa.BooleanArray
+"""Of each row of a fragment whether it is deleted; shape (rows,), never null."""
 
 _LEVEL: Final = 3
 
 
 def write_deletions(
-    store: Store, key: str, deleted: Iterable[tuple[FragmentEntry, Positions]]
+    store: Store, key: str, deleted: Iterable[tuple[FragmentEntry, Deleted]]
 ) -> list[FragmentEntry]:
     """Writes one object; the entries as they are with it. Nothing is visible before they are committed."""
     entries, blocks, offset = [], [], 0
-    for entry, positions in deleted:
-        block = make_chunk(pa.array(positions), level=_LEVEL).block(Kind.DATA)
-        deletion = Deletion(key, offset, len(block), len(positions))
+    for entry, bits in deleted:
+        block = make_chunk(bits, level=_LEVEL).block(Kind.DATA)
+        deletion = Deletion(key, offset, len(block), bits.true_count)
         entries.append((entry, deletion))
         blocks.append(block)
         offset += len(block)
@@ -43,29 +41,27 @@ def write_deletions(
     return [replace(entry, deletion=deletion) for entry, deletion in entries]
 
 
-def read_deletion(store: Store, entry: FragmentEntry) -> Positions:
-    """Which rows of a fragment are deleted; none of a fragment without. Raises `DataError`, `StoreError`."""
+def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
+    """Which rows of a fragment are deleted; None if none is. Raises `DataError`, `StoreError`."""
     deletion = entry.deletion
     if deletion is None:
-        return np.empty(0, dtype=np.int64)
+        return None
     name = f"{store.url}/{deletion.key}"
     data = store.read_range(deletion.key, deletion.offset, deletion.length)
     try:
         block = BlockReader(_Bytes(data), name, offset=deletion.offset).read_block()
-        positions: Positions = block.decode(pa.int64()).to_numpy(zero_copy_only=False)
+        if block.header.rows != entry.rows:
+            raise DataError(
+                f"{name}: its bits are of {block.header.rows} rows, {entry.key} has {entry.rows}"
+            )
+        bits = block.decode(pa.bool_())
     except FormatError as error:
         raise DataError(f"{error}; the rows deleted of {entry.key} are not known") from error
-    is_ascending = bool((np.diff(positions) > 0).all())
-    if len(positions) != deletion.rows or not is_ascending or not _inside(positions, entry.rows):
+    if bits.null_count or bits.true_count != deletion.rows:
         raise DataError(
-            f"{name}: its positions do not fit {entry.key}, of {entry.rows} rows, {deletion.rows} of them "
-            "deleted"
+            f"{name}: it has {bits.true_count} rows of {entry.key} deleted, the log {deletion.rows}"
         )
-    return positions
-
-
-def _inside(positions: Positions, rows: int) -> bool:
-    return not len(positions) or (positions[0] >= 0 and positions[-1] < rows)
+    return bits
 
 
 class _Bytes:

@@ -28,7 +28,7 @@ class Operation(StrEnum):
     CLAIM = "claim"
     """Compactions are decided, prolonged or given up."""
     DELETE = "delete"
-    """Rows of live fragments are deleted: the fragments come back with their positions."""
+    """Rows of live fragments are deleted: the fragments come back, and which rows those are."""
     QUARANTINE = "quarantine"
     """Fragments are kept from compactions, or let in again."""
     EXPIRE = "expire"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 import itertools
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +239,12 @@ def test_columns_that_a_fragment_has_not_are_null_there(tmp_path: Path) -> None:
         "price = 1e90": "is no value of column 'price'",
         "lower(text) = 'a'": "compare a column with a value",
         "ok = 1": "write true or false",
+        "n = CAST(1.7 AS INT)": "casts are not known here",
+        "moment < CAST('2026-11-21 15:00:00' AS DATE)": "casts are not known here",
+        "moment > DATE '2026-11-21'": "casts are not known here",
+        "day = TRY_CAST('2026-11-21' AS DATE)": "casts are not known here",
+        "price = 1e999999999": "is no value of column 'price'",
+        "(" * 400 + "n = 1" + ")" * 400: "nested too deeply",
     }.items(),
 )
 def test_what_is_wrong_with_a_condition_is_said(condition: str, cause: str) -> None:
@@ -246,6 +252,46 @@ def test_what_is_wrong_with_a_condition_is_said(condition: str, cause: str) -> N
         parse_where(condition, SCHEMA)
     assert str(caught.value).startswith("where: ")
     assert cause.lower() in str(caught.value).lower()
+
+
+def test_times_are_compared_in_the_types_that_a_column_has(tmp_path: Path) -> None:
+    times = [time(0, 0, 1), time(12, 30), None]
+    rows = pa.table(
+        {
+            "k": range(3),
+            "s": pa.array(times, pa.time32("s")),
+            "us": pa.array(times, pa.time64("us")),
+            "day": pa.array([date(2026, 1, 1), date(2026, 1, 2), None], pa.date64()),
+            "code": pa.array([b"ab", b"cd", None], pa.binary(2)),
+            "f": pa.array([0.1, 0.5, None], pa.float32()),
+            "none": pa.nulls(3),
+        }
+    )
+    table = Table.create(str(tmp_path / "t"), rows, "k")
+    for condition, expected in {
+        "s > '00:00:01'": [1],
+        "us <= TIME '12:30'": [0, 1],
+        "day = DATE '2026-01-02'": [1],
+        "code = 'ab'": [0],
+        "f = 0.1": [0],
+        "f IN (0.1, 0.2)": [0],
+        "f <= 0.1": [0],
+        "none = 1": [],
+        "none IS NULL AND k > 1": [2],
+    }.items():
+        assert table.scan(["k"], condition).to_table()["k"].to_pylist() == expected, condition
+
+
+def test_long_lists_and_chains_are_conditions_too(table: Table) -> None:
+    numbers = range(-1500, 1500)
+    chain = " OR ".join(f"n = {number}" for number in numbers)
+    listed = f"n IN ({', '.join(map(str, numbers))})"
+    expected = table.scan(where="n IS NOT NULL").to_table().num_rows
+    assert table.scan(where=chain).to_table().num_rows == expected
+    assert table.scan(where=listed).to_table().num_rows == expected
+    words = ", ".join(f"'none {n}'" for n in range(5000))
+    (scan := table.scan(where=f"text IN ({words})")).to_table()
+    assert scan.report.rows == 0
 
 
 def test_without_statistics_nothing_is_ruled_out() -> None:

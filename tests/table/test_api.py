@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -131,6 +132,40 @@ def test_what_does_not_fit_is_refused_by_name_and_nothing_is_added(table: Table)
     with pytest.raises(TableNotFoundError):
         Table.open(table.url + "-none")
     assert Table.open(table.url).version == 2
+
+
+def test_rows_without_columns_are_rows(table: Table) -> None:
+    assert table.scan([]).to_table().num_rows == 5
+    assert table.scan([], "host = 'a'").to_table().num_rows == 2
+
+
+def test_streams_are_checked_before_anything_reads_them(table: Table) -> None:
+    offsets = pa.py_buffer(np.array([0, 2_000_000_000, 3], np.int32))
+    broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])
+    codes = pa.DictionaryArray.from_arrays(
+        pa.array([0, 7], pa.int32()), pa.array(["a"]), safe=False
+    )
+    text = pa.Array.from_buffers(
+        pa.string(),
+        2,
+        [None, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"\xff\xfe")],
+    )
+    for damaged in (broken, codes, text):
+        with pytest.raises(InputError, match="appended rows"):
+            table.append(pa.table({"host": damaged, "n": [1, 2]}))
+    assert len(Table.open(table.url)) == 5
+
+
+def test_what_is_no_condition_and_no_address_is_said(table: Table, tmp_path: Path) -> None:
+    assert len(Table.open(tmp_path / "t")) == 5
+    for wrong in (
+        lambda: table.delete(None),  # type: ignore[arg-type]
+        lambda: table.delete(5),  # type: ignore[arg-type]
+        lambda: Table.open(5),  # type: ignore[arg-type]
+        lambda: Table.open(table.url, as_of="15m"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UsageError):
+            wrong()
 
 
 def test_row_groups_that_a_condition_rules_out_are_not_read(tmp_path: Path) -> None:
