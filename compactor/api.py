@@ -25,6 +25,7 @@ from compactor.errors import TableExistsError, UsageError
 from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
 from compactor.ingest import IngestOptions, IngestReport, ingest_batches
+from compactor.predicate import parse_where
 from compactor.predicate.tree import Predicate
 from compactor.scan import ScanReport, scan, scan_schema
 from compactor.stores.base import Store
@@ -112,9 +113,10 @@ class Table:
         """
         store = open_store(_address(url))
         log = CommitLog(store)
-        if log.refresh().metadata is not None:
+        snapshot = log.refresh()
+        if snapshot.metadata is not None:
             raise TableExistsError(f"{url}: there is a table already: open it")
-        table = cls(store, log, log.refresh())
+        table = cls(store, log, snapshot)
         table._ingest(rows, sort_by, options)
         return table
 
@@ -167,8 +169,6 @@ class Table:
             return None
         if not isinstance(where, str):
             raise UsageError(f"where: {where!r} is no text")
-        from compactor.predicate.parse import parse_where  # a tenth of a second, for those who ask
-
         return parse_where(where, self.schema)
 
     def refresh(self) -> None:

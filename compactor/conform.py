@@ -77,16 +77,11 @@ def can_widen(source: pa.DataType, target: pa.DataType) -> bool:
     if pt.is_dictionary(target):
         return can_widen(source, target.value_type)
     if pt.is_integer(source) and pt.is_integer(target):
-        signed_to_unsigned = pt.is_signed_integer(source) and pt.is_unsigned_integer(target)
-        same_sign = pt.is_signed_integer(source) == pt.is_signed_integer(target)
-        enough = target.bit_width > source.bit_width or (
-            same_sign and target.bit_width == source.bit_width
-        )
-        return enough and not signed_to_unsigned
+        return widens_to(source, target)
     if pt.is_integer(source) and pt.is_floating(target):
         return bool(source.bit_width < {16: 11, 32: 24, 64: 53}[target.bit_width])
     if pt.is_floating(source) and pt.is_floating(target):
-        return bool(source.bit_width <= target.bit_width)
+        return widens_to(source, target)
     for kind in (_is_text, _is_bytes):
         if kind(source) and kind(target):
             return True

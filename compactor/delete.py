@@ -21,7 +21,7 @@ from compactor.errors import CommitConflictError
 from compactor.names import deletions_key
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
-from compactor.scan import bounds_by_keys, bounds_by_statistics, open_fragment, typed
+from compactor.scan import bounds_by_keys, bounds_by_statistics, open_fragment, read_columns
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import Deleted, read_deletion, write_deletions
@@ -136,15 +136,10 @@ class _Search:
         self.opened += 1
         reader = open_fragment(self._store, entry.key, entry.size_bytes)
         asked = columns_of(self._where)
-        present = [name for name in asked if name in reader.schema.names]
         pieces = []
         for group, stats in enumerate(reader.footer.row_groups):
             if may_match(self._where, bounds_by_statistics(reader.footer, group)):
-                stored = dict(zip(present, reader.read_storage(present, [group])[0], strict=True))
-                arrays = {
-                    name: typed(stored.get(name), stats.rows, table.schema.field(name).type)
-                    for name in asked
-                }
+                arrays = read_columns(reader, group, asked, table.schema)
                 pieces.append(pc.fill_null(matching(self._where, arrays, stats.rows), False))
             else:
                 pieces.append(pa.repeat(False, stats.rows))

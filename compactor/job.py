@@ -262,10 +262,7 @@ class _Attempt:
                 -max((c.raw for c in entry.columns.values()), default=0) // max(1, entry.rows)
             ),
             peak_row_bytes=entry.peak_row_bytes,
-            dropped_rows=entry.rows - entry.live_rows,
-            read_dropped=(lambda: read_deletion(self._plain_store, entry))
-            if entry.deletion
-            else None,
+            read_dropped=lambda: read_deletion(self._plain_store, entry),
         )
 
     def _open_output(self, memory: UploadMemory) -> Upload:

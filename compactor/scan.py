@@ -7,7 +7,7 @@ rules out by the log or by a fragment's footer is not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -268,14 +268,9 @@ class _ScanInput:
         """
         asked = [] if self._where is None else columns_of(self._where)
         names = dict.fromkeys([*self._sort_names, *asked, *self._schema.names])
-        present = [name for name in names if name in self._reader.schema.names]
-        stored = dict(zip(present, self._reader.read_storage(present, [group])[0], strict=True))
+        arrays = read_columns(self._reader, group, names, self._table_schema)
         rows = self._reader.footer.row_groups[group].rows
         self._report.rows_read += rows
-        arrays = {
-            name: typed(stored.get(name), rows, self._table_schema.field(name).type)
-            for name in names
-        }
         out = [arrays[name] for name in (*self._sort_names, *self._schema.names)]
         if self._where is None and self._deleted is None:
             return out
@@ -298,7 +293,20 @@ class _ScanInput:
         return self.keys.spill() + self._rows.spill()
 
 
-def typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
+def read_columns(
+    reader: FragmentReader, group: int, names: Iterable[str], schema: pa.Schema
+) -> dict[str, pa.Array]:
+    """Columns of one row group as storage arrays of the table's types; null where the fragment has no values.
+
+    schema: the table's.
+    """
+    rows = reader.footer.row_groups[group].rows
+    present = [name for name in names if name in reader.schema.names]
+    stored = dict(zip(present, reader.read_storage(present, [group])[0], strict=True))
+    return {name: _typed(stored.get(name), rows, schema.field(name).type) for name in names}
+
+
+def _typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
     """`array` in the table's type, or nulls where the fragment has no values of the column."""
     if array is None or pa.types.is_null(array.type):
         return pa.nulls(rows, storage_type(dtype))

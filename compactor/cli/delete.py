@@ -9,6 +9,7 @@ import click
 from compactor.cli.output import echo_json, progress
 from compactor.delete import DeleteReport, delete_rows
 from compactor.errors import UsageError
+from compactor.predicate import parse_where
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 
@@ -45,8 +46,6 @@ def delete_command(table: str, where: str, dry_run: bool, as_json: bool) -> None
     """
     if not where.strip():
         raise UsageError("--where: say which rows")
-    from compactor.predicate.parse import parse_where  # a tenth of a second, for those who ask
-
     store = open_store(table)
     log = CommitLog(store)
     snapshot = log.current()

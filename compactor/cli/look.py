@@ -96,7 +96,7 @@ def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
         "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
         "compacting": [asdict(claim) for claim in snapshot.claims.values()],
         "rows": sum(entry.live_rows for entry in entries),
-        "deleted_rows": sum(entry.rows - entry.live_rows for entry in entries),
+        "deleted_rows": sum(entry.deleted_rows for entry in entries),
         "size_bytes": sum(entry.size_bytes for entry in entries),
         "overlapping_pairs": overlapping_pairs(forest(snapshot).values()),
         "fragments": [entry.to_json() for entry in entries],
@@ -109,7 +109,7 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     stored = sum(entry.size_bytes for entry in entries)
     click.echo(f"{store.url}, version {snapshot.version}")
     click.echo(f"sorted by {', '.join(map(str, table.sort))}")
-    deleted = sum(entry.rows - entry.live_rows for entry in entries)
+    deleted = sum(entry.deleted_rows for entry in entries)
     also = f" and {deleted:,} deleted ones" if deleted else ""
     click.echo(
         f"{len(entries)} fragments, {sum(e.live_rows for e in entries):,} rows{also}, {human_bytes(stored)} "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -12,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compactor.cli.options import open_snapshot, snapshot_options
-from compactor.cli.output import human_bytes, progress
+from compactor.cli.output import echo_json, human_bytes, progress
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
 from compactor.files.write import check_sink_path, open_table_sink
+from compactor.predicate import parse_where
 from compactor.predicate.tree import Predicate
 from compactor.scan import ScanReport, scan, scan_schema
 from compactor.table.metadata import TableMetadata
@@ -160,7 +160,7 @@ def query_command(
             if left == 0:
                 break
     if as_json:
-        click.echo(json.dumps(asdict(report)))
+        echo_json(asdict(report))
         return
     if counts:
         click.echo(report.rows)
@@ -168,11 +168,7 @@ def query_command(
 
 
 def _condition(where: str | None, table: TableMetadata) -> Predicate | None:
-    if where is None:
-        return None
-    from compactor.predicate.parse import parse_where  # a tenth of a second, for those who ask
-
-    return parse_where(where, table.schema)
+    return None if where is None else parse_where(where, table.schema)
 
 
 def _split(columns: str | None) -> list[str] | None:

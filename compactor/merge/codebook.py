@@ -35,6 +35,7 @@ class Codebook:
         self._name = name
         self._most_bytes = most_bytes
         self.values = pa.array([], dtype)
+        self._looks_like_codes = pt.is_int32(dtype)
         self._hashes = np.zeros(0, dtype=np.uint64)
         self._sorted = np.zeros(0, dtype=np.uint64)
         self._code_of_sorted = np.zeros(0, dtype=np.int32)
@@ -60,6 +61,10 @@ class Codebook:
         own = dictionary_codes(array)
         moved = codes[own if valid is None else np.where(valid, own, 0)]
         return pa.array(moved, mask=None if valid is None else ~valid)
+
+    def has_coded(self, array: pa.Array) -> bool:
+        """Whether these are codes of this book, and not the column's own values."""
+        return isinstance(array, pa.Int32Array) and not self._looks_like_codes
 
     def coded(self, codes: pa.Array) -> pa.Array:
         """Codes as a dictionary-coded array."""
@@ -133,13 +138,8 @@ class Codebook:
         return True
 
 
-def is_codes(array: pa.Array, dtype: pa.DataType) -> bool:
-    """Whether these are codes of a book, in a column of that type."""
-    return isinstance(array, pa.Int32Array) and not pt.is_int32(dtype)
-
-
 def code_nulls(rows: int) -> pa.Array:
     return pa.nulls(rows, CODES)
 
 
-__all__ = ["Codebook", "code_nulls", "is_codes"]
+__all__ = ["Codebook", "code_nulls"]

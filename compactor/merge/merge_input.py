@@ -51,10 +51,8 @@ class InputFragment:
     """The same in the row group where it is greatest."""
     read_again: Callable[[], ClosableSource] | None = None
     """For a second pass without a second GET, where the input is on local disk anyway."""
-    dropped_rows: int = 0
-    """That are not to be written again."""
     read_dropped: Callable[[], pa.BooleanArray | None] | None = None
-    """Of each row whether it is one of them; None for none."""
+    """Of each row whether it is not to be written again; None where all are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +233,14 @@ class MergeInput:
     def _next_array(self, dtype: pa.DataType) -> pa.Array:
         """Of the current column, the rows of the next chunk that has any to be written."""
         self._skip_dropped()
-        block = self.stream.next_chunk()
-        name = self._column_name
-        array = self._decode(block, name, dtype)
+        return self._take_chunk(dtype)
+
+    def _take_chunk(self, dtype: pa.DataType) -> pa.Array:
+        """Of the current column's next chunk, the rows to be written; the others are noted."""
+        array = self._decode(self.stream.next_chunk(), self._column_name, dtype)
         if self._dropped is not None:
-            array = self._dropped.split(self._next_chunk, name, array, self.stream.version)
+            name, version = self._column_name, self.stream.version
+            array = self._dropped.split(self._next_chunk, name, array, version)
         self._next_chunk += 1
         return array
 
@@ -250,12 +251,8 @@ class MergeInput:
             return
         groups = len(self.stream.row_group_rows)
         while self._next_chunk < groups and dropped.is_gone(self._next_chunk):
-            name = self._column_name
-            dtype = storage_type(self.stream.header.schema.field(name).type)
-            array = self._decode(self.stream.next_chunk(), name, dtype)
-            dropped.split(self._next_chunk, name, array, self.stream.version)
+            self._take_chunk(storage_type(self.stream.header.schema.field(self._column_name).type))
             self._discharge_decode()
-            self._next_chunk += 1
 
     @property
     def _column_name(self) -> str:
@@ -300,6 +297,11 @@ class MergeInput:
             footer.rows - self._dropped.rows,
             combine(footer.row_hash, -self._dropped.row_hash()),
         )
+
+    @property
+    def dropped_rows(self) -> int:
+        """Rows that are not written again."""
+        return 0 if self._dropped is None else self._dropped.rows
 
     def spill_row_hashes(self) -> int:
         """What is known of dropped rows; how many bytes that frees."""

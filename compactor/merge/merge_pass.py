@@ -192,7 +192,7 @@ class MergePass:
             self._complete(output, hashes)
             for output, hashes in zip(self._outputs, row_hashes, strict=True)
         ]
-        dropped = sum(source.fragment.dropped_rows for source in self._inputs)
+        dropped = sum(source.dropped_rows for source in self._inputs)
         return MergeResult(
             outputs,
             sum(rows for rows, _ in ends) + dropped,

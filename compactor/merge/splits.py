@@ -12,9 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import types as pt
 
-from compactor.merge.codebook import Codebook, code_nulls, is_codes
+from compactor.merge.codebook import Codebook, code_nulls
 from compactor.merge.row_groups import OutputGroup
 from format.arrays import without_unused
 from format.nodes import dictionary_codes, valid_mask
@@ -70,7 +69,6 @@ class Pieces:
         self._book = book
         self._most_bytes = most_bytes
         self._only_weighs = only_weighs
-        self._may_be_codes = not pt.is_int32(book.values.type)
         self._bits: list[I64] | None = None
         self._has_values = self._has_own = self._has_book = False
         self._held_bytes = self._weighed_bits = self._weighed = 0
@@ -81,7 +79,7 @@ class Pieces:
             self._has_own = True
             if len(piece.dictionary) > len(piece):
                 piece = without_unused(piece)
-        elif self._may_be_codes and isinstance(piece, pa.Int32Array):
+        elif self._book.has_coded(piece):
             self._has_book = True
         else:
             self._has_values = self._has_values or piece.null_count < len(piece)
@@ -99,11 +97,10 @@ class Pieces:
         """What is held, in a form that can be put end to end: all codes of the book, or none."""
         if not self._has_book:
             return self.arrays
-        dtype = self._book.values.type
         if self.has_book_codes:
-            return [a if is_codes(a, dtype) else code_nulls(len(a)) for a in self.arrays]
+            return [a if self._book.has_coded(a) else code_nulls(len(a)) for a in self.arrays]
         as_values = self._book.decoded if self._has_values else self._book.coded
-        return [as_values(a) if is_codes(a, dtype) else a for a in self.arrays]
+        return [as_values(a) if self._book.has_coded(a) else a for a in self.arrays]
 
     @property
     def row_bits(self) -> I64 | None:
@@ -121,9 +118,7 @@ class Pieces:
         return (self._has_own or self._has_book) and not self._has_values
 
     def _row_bits(self, array: pa.Array) -> I64:
-        return row_bits(
-            self._book.coded(array) if is_codes(array, self._book.values.type) else array
-        )
+        return row_bits(self._book.coded(array) if self._book.has_coded(array) else array)
 
     def _is_too_heavy(self) -> bool:
         """Whatever is still to come. Dictionary-coded pieces are as heavy as the values that they use, and

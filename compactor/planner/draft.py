@@ -94,7 +94,7 @@ class Draft:
         """Fragments of which more than that part of the rows is deleted, each for itself where it is."""
         for item in self._tree.items():
             entry = item.entry
-            gone = entry.deletion.rows if entry.deletion else 0
+            gone = entry.deleted_rows
             if gone and gone > most * entry.rows and self.is_free(item):
                 self.merge(
                     [item], entry.level, reason=f"{gone} rows of a fragment deleted", priority=1.0

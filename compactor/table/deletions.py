@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from io import BytesIO
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -49,7 +50,7 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
     name = f"{store.url}/{deletion.key}"
     data = store.read_range(deletion.key, deletion.offset, deletion.length)
     try:
-        block = BlockReader(_Bytes(data), name, offset=deletion.offset).read_block()
+        block = BlockReader(BytesIO(data), name, offset=deletion.offset).read_block()
         if block.header.rows != entry.rows:
             raise DataError(
                 f"{name}: its bits are of {block.header.rows} rows, {entry.key} has {entry.rows}"
@@ -62,14 +63,3 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
             f"{name}: it has {bits.true_count} rows of {entry.key} deleted, the log {deletion.rows}"
         )
     return bits
-
-
-class _Bytes:
-    """A block in memory as a source."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = memoryview(data)
-
-    def read(self, max_bytes: int, /) -> bytes:
-        piece, self._data = self._data[:max_bytes], self._data[max_bytes:]
-        return bytes(piece)

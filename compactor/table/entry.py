@@ -87,9 +87,13 @@ class FragmentEntry:
     """Rows that readers leave out, and that the next compaction does not write again."""
 
     @property
+    def deleted_rows(self) -> int:
+        return self.deletion.rows if self.deletion else 0
+
+    @property
     def live_rows(self) -> int:
         """Rows that are not deleted."""
-        return self.rows - (self.deletion.rows if self.deletion else 0)
+        return self.rows - self.deleted_rows
 
     @property
     def age(self) -> tuple[int, tuple[int, int], str]:

@@ -31,7 +31,6 @@ SCHEMA: Final = pa.schema(
         ("deletion", pa.string()),
     ]
 )
-_DELETION: Final = SCHEMA.names.index("deletion")
 
 
 class EntryTable:
@@ -41,7 +40,7 @@ class EntryTable:
         """Raises `pa.ArrowInvalid` for a table of another schema. The deletions may be left out if there are
         none."""
         if "deletion" not in table.column_names:
-            table = table.append_column(SCHEMA.field(_DELETION), pa.nulls(len(table), pa.string()))
+            table = table.append_column(SCHEMA.field("deletion"), pa.nulls(len(table), pa.string()))
         if table.schema.remove_metadata() != SCHEMA:
             raise pa.ArrowInvalid(f"its columns are {table.schema.names}")
         self.table = table

@@ -137,16 +137,11 @@ class _Vacuum:
         """Keys of all fragments, and of their deletions, that were live in a retained version."""
         history = self._log.history
         oldest = history.at(boundaries.oldest, snapshot)
-        needed = {*oldest.fragments, *snapshot.fragments}
-        added = [
-            entry
-            for version in history.versions_after(oldest, snapshot.version)
-            for entry in version.changes.adds
-        ]
-        needed.update(entry.key for entry in added)
-        for entry in (*oldest.fragments.all(), *snapshot.fragments.all(), *added):
-            if entry.deletion is not None:
-                needed.add(entry.deletion.key)
+        entries = [*oldest.fragments.all(), *snapshot.fragments.all()]
+        for version in history.versions_after(oldest, snapshot.version):
+            entries += version.changes.adds
+        needed = {entry.key for entry in entries}
+        needed.update(entry.deletion.key for entry in entries if entry.deletion)
         return needed
 
     def _unneeded(self, needed: set[str]) -> Iterator[tuple[ObjectInfo, int]]:
