@@ -99,7 +99,10 @@ class Policy(BaseModel):
     max_rewrite_ratio: float = Field(default=25.0, ge=1)
     """Cap on write amplification: a compaction rewrites at most this many bytes for each it moves."""
     max_deleted_share: float = Field(default=0.1, ge=0, le=1)
-    """A fragment with more deleted rows than this part is rewritten without waiting for a merge."""
+    """A fragment with more deleted rows than this part is rewritten without waiting for a merge; or with more
+    tombstones, where they may go."""
+    ttl_slack: float = Field(default=0.25, ge=0)
+    """A fragment is rewritten when its oldest row has outlived its time to live by this part of it."""
     slow_runs: int = Field(default=20, ge=1)
     """Level-0 runs of one window from which writers should slow down."""
     stop_runs: int = Field(default=40, ge=2)

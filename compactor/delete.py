@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.clock import Ids, random_id
+from compactor.delete_merged import rows_behind
 from compactor.errors import CommitConflictError
 from compactor.names import deletions_key
 from compactor.predicate.prune import may_match
@@ -122,6 +123,8 @@ class _Search:
     def look(self, snapshot: Snapshot) -> list[_Found]:
         """Fragments with rows to delete, in the order of their keys."""
         entries = sorted(snapshot.fragments.all(), key=lambda entry: entry.key)
+        if snapshot.table.rows.merges:
+            self._look_at_merged(snapshot)
         for done, entry in enumerate(entries):
             identity = _identity(entry)
             if identity not in self._found:
@@ -129,6 +132,20 @@ class _Search:
             self._on_progress(done + 1)
         found = (self._found[_identity(entry)] for entry in entries)
         return [f._replace(entry=e) for e, f in zip(entries, found, strict=True) if f is not None]
+
+    def _look_at_merged(self, snapshot: Snapshot) -> None:
+        """What one fragment says does not decide: all that were there are looked at anew."""
+        if self.knows(snapshot):
+            return
+        self._found = {_identity(entry): None for entry in snapshot.fragments.all()}
+        self.opened = 0
+        for entry, bits in rows_behind(self._store, snapshot, self._where):
+            self.opened += 1
+            if bits.true_count:
+                before = read_deletion(self._store, entry)
+                deleted = bits if before is None else pc.or_(bits, before)
+                self._found[_identity(entry)] = _Found(entry, bits.true_count, deleted)
+            self._on_progress(self.opened)
 
     def _look_at(self, entry: FragmentEntry, table: TableMetadata) -> _Found | None:
         if not may_match(self._where, bounds_by_keys(entry, table)):

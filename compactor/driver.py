@@ -167,6 +167,7 @@ class Driver:
                 snapshot.table,
                 spec,
                 self._settings.compaction,
+                self._log.clock.now_unix_ms(),
             )
             for spec in specs
         ]

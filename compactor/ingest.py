@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
 from compactor.clock import Ids, random_id
@@ -13,6 +14,17 @@ from compactor.errors import InputError, TableExistsError, TableNotFoundError, U
 from compactor.files.read import open_table_file
 from compactor.files.source import FileBatches
 from compactor.names import fragment_key
+from compactor.rows.flags import COUNTS, KEPT, Census, RowRule
+from compactor.rows.fold import folded, kept_rows
+from compactor.rows.policy import (
+    Function,
+    Kind,
+    RowPolicy,
+    Ttl,
+    check_policy,
+    sort_with_policy,
+    with_result_types,
+)
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
@@ -22,8 +34,8 @@ from compactor.table.version import Changes, Operation
 from compactor.windows import check_windows, split_by_window
 from format.arrays import concat_storage
 from format.errors import SchemaError
-from format.ordering import order_words, stable_order
-from format.schema import SortSchema, check_sort_schema
+from format.ordering import order_words, same_as_previous, stable_order
+from format.schema import SortSchema, check_sort_schema, ordering
 from format.types import is_stored_as, to_logical, to_storage
 from format.writer import FragmentWriter, WriterOptions
 
@@ -38,6 +50,10 @@ class IngestOptions:
     writer: WriterOptions = field(default_factory=WriterOptions)
     windows: TimeWindows | None = None
     """Time windows of a new table."""
+    rows: RowPolicy | None = None
+    """What rows of equal key mean in a new table; None: all stay."""
+    ttl: Ttl | None = None
+    """How long rows of a new table live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +63,9 @@ class IngestReport:
     path: str
     version: int
     rows: int
+    """That were read."""
+    superseded_rows: int
+    """Of those, by others of their key in the same fragment: the table's row policy left them out."""
     fragments: int
     bytes_written: int
 
@@ -71,7 +90,7 @@ def ingest_file(
     file, `TableNotFoundError` without `sort` and table, `UsageError` for a sort other than the table's.
     """
     snapshot = log.refresh()
-    known = snapshot.metadata.schema if snapshot.metadata else None
+    known = None if snapshot.metadata is None else uncounted(snapshot.metadata)
     with open_table_file(path, known) as file:
         return ingest_batches(
             store, log, snapshot, file, sort, options, ids=ids, on_progress=on_progress
@@ -91,17 +110,19 @@ def ingest_batches(
 ) -> IngestReport:
     """As `ingest_file`, of batches that were opened with the snapshot's schema known."""
     path = file.path
-    metadata = _metadata(snapshot, file.schema, sort, options.windows, store, path)
+    metadata = _metadata(snapshot, file.schema, sort, options, store, path)
     # Columns that the file has not cost its fragments nothing, not even a place in the header.
-    present = set(file.schema.names)
+    present = {*file.schema.names, *(column.column for column in metadata.sort)}
     schema = pa.schema([field for field in metadata.schema if field.name in present])
     writer = _FragmentsOfFile(store, metadata, schema, options, snapshot.version, ids())
     entries = list(writer.write(file, on_progress))
+    kept = sum(entry.rows for entry in entries)
     after = log.commit(lambda latest: _changes(latest, snapshot, metadata, entries, path))
     return IngestReport(
         path,
         after.version,
-        sum(entry.rows for entry in entries),
+        writer.rows,
+        writer.rows - kept,
         len(entries),
         sum(entry.size_bytes for entry in entries),
     )
@@ -111,25 +132,34 @@ def _metadata(
     snapshot: Snapshot,
     file: pa.Schema,
     sort: SortSchema | None,
-    windows: TimeWindows | None,
+    options: IngestOptions,
     store: Store,
     path: str,
 ) -> TableMetadata:
+    windows = options.windows
     if snapshot.metadata is None:
         if sort is None:
             raise TableNotFoundError(
                 f"{store.url}: no table here yet: name its sort schema to create it, such as "
                 "--sort-by service,host,timestamp:desc"
             )
-        schema = merged_schema(None, file, path)
+        rows = options.rows or RowPolicy()
+        schema = with_result_types(merged_schema(None, file, path), rows)
+        if rows.delete_marker is not None and rows.delete_marker not in schema.names:
+            schema = schema.append(pa.field(rows.delete_marker, pa.bool_()))
         require_columns(schema, [column.column for column in sort], path)
+        full = sort_with_policy(sort, rows, options.ttl)
+        check_policy(rows, options.ttl, schema, full)
         try:
-            check_sort_schema(schema, sort)
+            check_sort_schema(schema, full)
         except SchemaError as error:
             raise UsageError(f"--sort-by: {error}") from error
         if windows is not None:
-            check_windows(windows, schema, sort)
-        return TableMetadata(schema, sort, windows)
+            check_windows(windows, schema, rows.key_columns(full))
+        return TableMetadata(schema, full, windows, rows, options.ttl)
+    _check_options(snapshot.metadata, options)
+    if sort is not None:
+        sort = sort_with_policy(sort, snapshot.metadata.rows, snapshot.metadata.ttl)
     if sort is not None and sort != snapshot.metadata.sort:
         raise UsageError(
             f"--sort-by: the table is sorted by {', '.join(map(str, snapshot.metadata.sort))}; "
@@ -141,8 +171,43 @@ def _metadata(
             f"--time-column: the table has {known.windows or 'no time windows'}; leave the option out, or "
             "create another table"
         )
-    require_columns(file, [column.column for column in known.sort], path)
+    require_columns(file, [column.column for column in ordering(known.sort)], path)
+    file = with_result_types(file, known.rows)
     return replace(known, schema=merged_schema(known.schema, file, path))
+
+
+def _check_options(known: TableMetadata, options: IngestOptions) -> None:
+    """Raises `UsageError` if they ask for another table than there is."""
+    if options.rows is not None and options.rows != known.rows:
+        raise UsageError(
+            f"--row-policy: the table has {known.rows}; leave the options out, or create another table"
+        )
+    if options.ttl is not None and options.ttl != known.ttl:
+        raise UsageError(
+            f"--ttl: the table has {known.ttl or 'none'}; leave the options out, or create another table"
+        )
+
+
+def uncounted(table: TableMetadata) -> pa.Schema:
+    """The types that a file's columns are to be read as: a column that is counted may be of any."""
+    return pa.schema(
+        [
+            field
+            for field in table.schema
+            if table.rows.kind is not Kind.AGGREGATE
+            or table.rows.function(field.name) is not Function.COUNT
+        ]
+    )
+
+
+def _with_counts(batch: pa.RecordBatch, rows: RowPolicy) -> pa.RecordBatch:
+    """Columns that are counted as ones, and zeros for null."""
+    for name, function in rows.aggregates:
+        place = batch.schema.get_field_index(name)
+        if function is Function.COUNT and place >= 0:
+            ones = batch.column(place).is_valid().cast(pa.int64())
+            batch = batch.set_column(place, pa.field(name, pa.int64()), ones)
+    return batch
 
 
 def _changes(
@@ -154,10 +219,10 @@ def _changes(
 ) -> Changes:
     if latest.metadata is None or planned_on.metadata is None:
         if latest.version != planned_on.version:
-            if (latest.table.sort, latest.table.windows) != (metadata.sort, metadata.windows):
+            if replace(latest.table, schema=metadata.schema) != metadata:
                 raise TableExistsError(
-                    f"{path}: the table was created meanwhile with another sort schema or other time "
-                    "windows; nothing was added"
+                    f"{path}: the table was created meanwhile with another sort schema, row policy or other "
+                    "time windows; nothing was added"
                 )
             metadata = _united(latest.table, metadata, path)
     else:
@@ -200,12 +265,17 @@ class _FragmentsOfFile:
         self._base_version = base_version
         self._attempt_id = attempt_id
         self._written = 0
+        self.rows = 0
+        """Read so far."""
+        self._rule = RowRule(metadata.rows, metadata.ttl, schema, metadata.sort, is_bottom=False)
 
     def write(self, file: FileBatches, on_progress: Progress) -> Iterator[FragmentEntry]:
         pending: list[pa.RecordBatch] = []
         rows = size = 0
         for raw in file:
-            batch = conform_batch(raw, self._schema, file.path)
+            batch = _with_counts(raw, self._metadata.rows)
+            batch = conform_batch(batch, self._schema, file.path)
+            self.rows += batch.num_rows
             while batch.num_rows:
                 head = batch.slice(0, self._options.rows_per_fragment - rows)
                 batch = batch.slice(head.num_rows)
@@ -235,7 +305,10 @@ class _FragmentsOfFile:
             self._store.start_upload(key) as upload,
             FragmentWriter(upload, schema, sort, self._options.writer) as writer,
         ):
-            for batch in sorted_batches(batches, schema, sort):
+            census = Census()
+            for batch in sorted_batches(batches, schema, sort, self._rule):
+                keys = [to_storage(batch.column(column.column)) for column in sort]
+                census += self._rule.census(keys)
                 writer.write(batch)
             written = writer.finish()
             upload.complete()
@@ -247,19 +320,41 @@ class _FragmentsOfFile:
             level=0,
             run=key,
             window=window,
+            census=census,
         )
 
 
 def sorted_batches(
-    batches: list[pa.RecordBatch], schema: pa.Schema, sort: SortSchema
+    batches: list[pa.RecordBatch], schema: pa.Schema, sort: SortSchema, rule: RowRule
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of the batches in sort order, stably, a few thousand at a time."""
+    """All rows of the batches in sort order, stably, a few thousand at a time; those of one key merged by the
+    rule."""
     arrays = {
         name: concat_storage([to_storage(batch.column(name)) for batch in batches])
         for name in schema.names
     }
     order = stable_order(order_words([arrays[column.column] for column in sort], sort))
+    if rule.merges:
+        arrays.update(_merged(arrays, pa.array(order), sort, rule))
+        order = np.arange(len(arrays[sort[0].column]))
     for start in range(0, len(order), _SORTED_BATCH_ROWS):
         positions = pa.array(order[start : start + _SORTED_BATCH_ROWS])
         columns = [to_logical(arrays[f.name].take(positions), f.type) for f in schema]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _merged(
+    arrays: Mapping[str, pa.Array], order: pa.Array, sort: SortSchema, rule: RowRule
+) -> Iterator[tuple[str, pa.Array]]:
+    """Column by column, in order, with one row of each key."""
+    keys = [arrays[column.column].take(order) for column in sort]
+    starts = ~same_as_previous(order_words(keys, rule.key))
+    decision = rule.decide(keys, starts)
+    # Even a row that is alone in its key has each element of a set once.
+    flags = np.full(len(order), KEPT | COUNTS, np.uint8) if decision is None else decision.flags
+    for name, array in list(arrays.items()):
+        in_order = array.take(order)
+        if rule.folds(name):
+            yield name, folded(in_order, flags, rule.policy.function(name), name)
+        else:
+            yield name, kept_rows(in_order, flags)

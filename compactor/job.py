@@ -28,6 +28,7 @@ from compactor.merge.merge_input import InputFragment
 from compactor.names import fragment_key
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionSpec, max_rows_per_group
+from compactor.rows.flags import REASONS, RowRule, is_needed
 from compactor.stores.base import Store, Upload
 from compactor.stores.local import is_on_local_disk
 from compactor.stores.metered import MeteredStore, StoreMetrics
@@ -54,6 +55,8 @@ class Compaction:
     metadata: TableMetadata
     spec: CompactionSpec
     settings: CompactionSettings
+    now_unix_ms: int = 0
+    """When it was decided: by that time rows are expired, whenever and however often it is attempted."""
 
     def to_json(self) -> str:
         return json.dumps(
@@ -65,6 +68,8 @@ class Compaction:
                 "inputs": [entry.to_json() for entry in self.spec.inputs],
                 "output_level": self.spec.output_level,
                 "cut_keys": [list(key) for key in self.spec.cut_keys],
+                "is_bottom": self.spec.is_bottom,
+                "now_unix_ms": self.now_unix_ms,
                 "settings": self.settings.model_dump(),
             }
         )
@@ -82,8 +87,10 @@ class Compaction:
                 inputs,
                 document["output_level"],
                 cut_keys=tuple(tuple(key) for key in document["cut_keys"]),
+                is_bottom=document["is_bottom"],
             ),
             CompactionSettings(**document["settings"]),
+            document["now_unix_ms"],
         )
 
 
@@ -112,8 +119,8 @@ class AttemptReport:
     """Of the merging thread, its encoding one included, once it has begun to merge."""
     passed_rows: int
     """Rows of row groups that went out as they came in, compressed and unread."""
-    dropped_rows: int
-    """Deleted ones, which were not written again: rows in are rows out and these."""
+    dropped: dict[str, int]
+    """Rows that were not written again, by reason: rows in are rows out and these."""
     stage_seconds: dict[str, float]
     """Of the merging thread, by stage; see `compactor.flow.stopwatch`."""
     seconds: float
@@ -191,7 +198,9 @@ class _Attempt:
         self._store = MeteredStore(store, StoreMetrics())
         self._attempt_id = f"{compaction.compaction_id}-{ids()[:8]}"
         self._opened = 0
-        self._keys: list[str] = []
+        self._keys: dict[int, str] = {}
+        """Of the uploads, all of which are held as long as this is."""
+        self._uploads: list[Upload] = []
 
     def run(self) -> Outcome:
         started = time.monotonic()
@@ -216,7 +225,7 @@ class _Attempt:
             fetch_wait_seconds=round(result.fetch_wait_seconds, 3),
             cpu_busy_ratio=round(result.cpu_busy_ratio, 3),
             passed_rows=result.passed_rows,
-            dropped_rows=result.dropped_rows,
+            dropped=result.dropped,
             stage_seconds={name: round(s, 4) for name, s in result.stage_seconds.items()},
             seconds=round(time.monotonic() - started, 3),
         )
@@ -242,9 +251,23 @@ class _Attempt:
                 cut_keys=compaction.spec.cut_keys,
                 memory=settings.memory(),
                 encode_thread=settings.encode_thread,
+                rule=self._rule(),
             ),
             memory_plan(inputs, metadata, settings, are_local=self._are_local),
             self._open_output,
+        )
+
+    def _rule(self) -> RowRule | None:
+        compaction, table = self._compaction, self._compaction.metadata
+        if not is_needed(table.rows, table.ttl):
+            return None
+        return RowRule(
+            table.rows,
+            table.ttl,
+            table.schema,
+            table.sort,
+            is_bottom=compaction.spec.is_bottom,
+            now_unix_ms=compaction.now_unix_ms,
         )
 
     def _input(self, entry: FragmentEntry) -> InputFragment:
@@ -269,24 +292,24 @@ class _Attempt:
         # Counted through both passes, so that no two uploads of an attempt share a name.
         key = fragment_key(self._compaction.base_version, self._attempt_id, self._opened)
         self._opened += 1
-        self._keys.append(key)
-        return self._store.start_upload(key, memory)
+        upload = self._store.start_upload(key, memory)
+        self._keys[id(upload)] = key
+        self._uploads.append(upload)
+        return upload
 
     def _entries(self, result: MergeResult) -> tuple[FragmentEntry, ...]:
         compaction = self._compaction
         entries = [
             FragmentEntry.from_summary(
-                key,
+                self._keys[id(output.sink)],
                 output.summary,
                 size_bytes=output.size_bytes,
                 level=compaction.spec.output_level,
                 run=compaction.compaction_id,
                 window=compaction.spec.window,
+                census=output.census,
             )
-            # Those of a first pass that was given up come before.
-            for key, output in zip(
-                self._keys[len(self._keys) - len(result.outputs) :], result.outputs, strict=True
-            )
+            for output in result.outputs
         ]
         oldest = min(entry.sequence for entry in compaction.spec.inputs)
         return tuple(with_sequence(entries, oldest))
@@ -310,9 +333,13 @@ def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
     """Sums over attempts; the peak is that of the largest."""
     fields = (
         "rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "resumed_gets", "restarts",
-        "replayed_inputs", "spilled_bytes", "passed_rows", "dropped_rows",
+        "replayed_inputs", "spilled_bytes", "passed_rows",
     )  # fmt: skip
     totals: dict[str, Any] = {name: sum(getattr(r, name) for r in reports) for name in fields}
+    totals["dropped_rows"] = sum(sum(report.dropped.values()) for report in reports)
+    totals["dropped_by_reason"] = {
+        reason: sum(report.dropped.get(reason, 0) for report in reports) for reason in REASONS
+    }
     totals["stage_seconds"] = {
         stage: round(sum(report.stage_seconds.get(stage, 0.0) for report in reports), 4)
         for stage in STAGES

@@ -26,12 +26,15 @@ from compactor.merge.key_merge import (
     LoadedGroup,
     MergeWindow,
     WholeGroup,
+    decided,
     loaded_group,
     merge_keys,
 )
 from compactor.planner.tree import all_items, components
 from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, may_match
-from compactor.predicate.tree import Predicate, columns_of, matching
+from compactor.predicate.tree import And, Predicate, columns_of, conjuncts, matching
+from compactor.rows.flags import KEPT, Flags, RowRule
+from compactor.rows.fold import folded, kept_rows
 from compactor.stores.base import Store
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
@@ -101,10 +104,40 @@ class ScanReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Wanted:
+    """Of a scan."""
+
     schema: pa.Schema
     where: Predicate | None
+    """Of each row as it is stored, so that it may rule out what is not read then."""
+    where_merged: Predicate | None
+    """Of what rows of one key have become: what an older one says rules out nothing."""
+    rule: RowRule | None
     report: ScanReport
+
+    @property
+    def columns(self) -> list[str]:
+        """That are read of each row: those of the result, and those of the condition on merged rows."""
+        asked = [] if self.where_merged is None else columns_of(self.where_merged)
+        return list(dict.fromkeys([*self.schema.names, *asked]))
+
+
+def wanted_rows(
+    table: TableMetadata, schema: pa.Schema, where: Predicate | None, report: ScanReport
+) -> Wanted:
+    rule = rule_of_readers(table)
+    if rule is None or where is None:
+        return Wanted(schema, where, None, rule, report)
+    key = {column.column for column in rule.key}
+    of_key = [part for part in conjuncts(where) if key.issuperset(columns_of(part))]
+    return Wanted(schema, And(tuple(of_key)) if of_key else None, where, rule, report)
+
+
+def rule_of_readers(table: TableMetadata) -> RowRule | None:
+    """What a reader sees of rows of one key; None: all of them."""
+    if not table.rows.merges:
+        return None
+    return RowRule(table.rows, None, table.schema, table.sort, is_bottom=True, shows=True)
 
 
 def scan(
@@ -120,13 +153,14 @@ def scan(
     Raises `UsageError` for a column the table does not have, `FormatError` for damaged fragments.
     """
     table = snapshot.table
-    wanted = _Wanted(scan_schema(table, columns), where, report or ScanReport())
+    wanted = wanted_rows(table, scan_schema(table, columns), where, report or ScanReport())
+    where = wanted.where
     wanted.report.fragments += len(snapshot.fragments)
-    for group in components(all_items(snapshot)):
-        by_age = sorted((item.entry for item in group), key=lambda entry: entry.age)
+    for by_age in overlapping_groups(snapshot):
+        fragments = len(by_age)
         if where is not None:
             by_age = [entry for entry in by_age if may_match(where, bounds_by_keys(entry, table))]
-        wanted.report.fragments_skipped += len(group) - len(by_age)
+        wanted.report.fragments_skipped += fragments - len(by_age)
         if by_age:
             yield from _merge_group(store, table, by_age, wanted)
 
@@ -168,9 +202,26 @@ def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schem
     return pa.schema([table.schema.field(name) for name in columns])
 
 
+def overlapping_groups(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
+    """Fragments that share keys with one another, in key order; in each group the oldest first."""
+    for group in components(all_items(snapshot)):
+        yield sorted((item.entry for item in group), key=lambda entry: entry.age)
+
+
 def _merge_group(
-    store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: _Wanted
+    store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: Wanted
 ) -> Iterator[pa.RecordBatch]:
+    for sources, window in merged_windows(store, table, group, wanted):
+        batch = _batch(sources, window, wanted)
+        if batch.num_rows:
+            wanted.report.rows += batch.num_rows
+            yield batch
+
+
+def merged_windows(
+    store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: Wanted
+) -> Iterator[tuple[Sequence[_ScanInput], MergeWindow]]:
+    """Merged rows of a group, and what becomes of them; their columns are to be taken from the sources."""
     with closing(LocalDisk()) as disk:
         budget = MemoryBudget(_PLAN, soft_bytes=_MEMORY_BYTES)
         slice_bytes = max(_MIN_SLICE_BYTES, _MEMORY_BYTES // 16 // len(group))
@@ -180,14 +231,30 @@ def _merge_group(
         ]
         budget.spill_by(CHUNKS, lambda _: sum(source.spill() for source in sources))
         for window in merge_keys(
-            sources, table.comparator(), table.sort, _BATCH_ROWS, _MEMORY_BYTES // 8
+            sources, table.comparator(), table.sort, _BATCH_ROWS, _MEMORY_BYTES // 8, wanted.rule
         ):
             rows = window.as_window() if isinstance(window, WholeGroup) else window
-            wanted.report.rows += rows.rows
-            yield _batch(sources, rows, wanted.schema)
+            yield sources, decided(rows, wanted.rule)[0]
 
 
-def _batch(sources: Sequence[_ScanInput], window: MergeWindow, schema: pa.Schema) -> pa.RecordBatch:
+def _batch(sources: Sequence[_ScanInput], window: MergeWindow, wanted: Wanted) -> pa.RecordBatch:
+    arrays, rows = columns_of_window(sources, window, wanted)
+    if wanted.where_merged is not None:
+        holds = pc.fill_null(matching(wanted.where_merged, arrays, rows), False)
+        rows = holds.true_count
+        arrays = {name: array.filter(holds) for name, array in arrays.items()}
+    if not wanted.schema.names:  # rows all the same
+        return pa.RecordBatch.from_struct_array(
+            pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+        )
+    columns = [to_logical(arrays[field.name], field.type) for field in wanted.schema]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted.schema)
+
+
+def columns_of_window(
+    sources: Sequence[_ScanInput], window: MergeWindow, wanted: Wanted
+) -> tuple[dict[str, pa.Array], int]:
+    """The wanted columns of a window's rows, in order and merged; and how many rows these are."""
     counts = np.bincount(window.inputs, minlength=len(sources))
     order = np.argsort(window.inputs, kind="stable")
     positions = np.empty_like(order)
@@ -198,18 +265,21 @@ def _batch(sources: Sequence[_ScanInput], window: MergeWindow, schema: pa.Schema
         if n
         for piece in source.take(int(n))
     ]
-    columns = [
-        to_logical(
-            concat_storage([piece[index] for piece in taken]).take(pa.array(positions)), field.type
-        )
-        for index, field in enumerate(schema)
-    ]
+    flags = window.flags
+    arrays = {}
+    for index, name in enumerate(wanted.columns):
+        array = concat_storage([piece[index] for piece in taken]).take(pa.array(positions))
+        arrays[name] = array if flags is None else _merged(array, flags, name, wanted.rule)
     for source in sources:
         source.settle()
-    if not columns:  # rows all the same
-        rows = pa.StructArray.from_buffers(pa.struct([]), window.rows, [None])
-        return pa.RecordBatch.from_struct_array(rows)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return arrays, window.rows if flags is None else int(np.count_nonzero(flags & KEPT))
+
+
+def _merged(array: pa.Array, flags: Flags, name: str, rule: RowRule | None) -> pa.Array:
+    """What rows of one key become in a column."""
+    if rule is None or not rule.folds(name):
+        return kept_rows(array, flags)
+    return folded(array, flags, rule.policy.function(name), name)
 
 
 class _ScanInput:
@@ -220,13 +290,13 @@ class _ScanInput:
         store: Store,
         table: TableMetadata,
         entry: FragmentEntry,
-        wanted: _Wanted,
+        wanted: Wanted,
         new_rows: Callable[[], DecodedRows],
     ) -> None:
         self._reader = open_fragment(store, entry.key, entry.size_bytes)
         self._sort_names = [column.column for column in table.sort]
         self._table_schema = table.schema
-        self._schema = wanted.schema
+        self._columns = wanted.columns
         self._where = wanted.where
         self._report = wanted.report
         self._report.row_groups += self._reader.row_groups
@@ -254,7 +324,7 @@ class _ScanInput:
             arrays = self._read(group, start)
             if len(arrays[0]):
                 keys = arrays[: len(self._sort_names)]
-                if self._schema.names:
+                if self._columns:
                     self._rows.push(arrays[len(keys) :])
                 loaded = loaded_group(keys)
                 self.keys.push(keys)
@@ -267,11 +337,11 @@ class _ScanInput:
         start: position of its first row in the fragment.
         """
         asked = [] if self._where is None else columns_of(self._where)
-        names = dict.fromkeys([*self._sort_names, *asked, *self._schema.names])
+        names = dict.fromkeys([*self._sort_names, *asked, *self._columns])
         arrays = read_columns(self._reader, group, names, self._table_schema)
         rows = self._reader.footer.row_groups[group].rows
         self._report.rows_read += rows
-        out = [arrays[name] for name in (*self._sort_names, *self._schema.names)]
+        out = [arrays[name] for name in (*self._sort_names, *self._columns)]
         if self._where is None and self._deleted is None:
             return out
         keep = pa.repeat(True, rows) if self._where is None else matching(self._where, arrays, rows)
@@ -284,7 +354,7 @@ class _ScanInput:
 
     def take(self, rows: int) -> list[list[pa.Array]]:
         """The next `rows` rows in pieces, each of all columns."""
-        return self._rows.take(rows) if self._schema.names else []
+        return self._rows.take(rows) if self._columns else []
 
     def settle(self) -> None:
         self._rows.settle()

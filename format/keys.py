@@ -18,7 +18,7 @@ from pyarrow import types as pt
 
 from format import kernels
 from format.nodes import binary_parts, int_dtype, valid_mask
-from format.schema import Nulls, Order, SortColumn, SortSchema
+from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
 from format.types import is_binary_like, storage_type
 
 Value = Any
@@ -85,7 +85,7 @@ class KeyComparator:
     """Turns keys and bounds into Python tuples that compare as SPEC section 6 says."""
 
     def __init__(self, schema: pa.Schema, sort: SortSchema) -> None:
-        self._sort = sort
+        self._sort = sort = ordering(sort)
         self._types = [storage_type(schema.field(column.column).type) for column in sort]
 
     def key(self, key: Bound) -> tuple[Any, ...]:
@@ -132,7 +132,7 @@ def upper_bound(key: Bound, schema: pa.Schema, sort: SortSchema) -> Bound:
 
 def _shorten_key(key: Bound, schema: pa.Schema, sort: SortSchema, *, is_lower: bool) -> Bound:
     result: list[Value] = []
-    for value, column in zip(key, sort, strict=True):
+    for value, column in zip(key, ordering(sort), strict=False):
         dtype = storage_type(schema.field(column.column).type)
         down = is_lower == (column.order is Order.ASC)
         short, exact = shorten(value, dtype, down=down)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format.nodes import dictionary_codes, fixed_width_view, int_dtype, valid_mask
-from format.schema import Nulls, Order, SortColumn, SortSchema
+from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
 from format.types import is_binary_like
 
 U64 = npt.NDArray[np.uint64]
@@ -35,12 +35,13 @@ class _Codes:
 def order_words(columns: Sequence[pa.Array], sort: SortSchema) -> list[U64]:
     """Rows as lists of words: comparing the words in turn, as unsigned integers, compares the rows.
 
-    `columns`: the sort columns as storage arrays of equal length, possibly dictionary-coded.
+    `columns`: the sort columns as storage arrays of equal length, possibly dictionary-coded. Carried ones
+    do not count.
     Codes are relative to this very set of rows: words of two calls do not compare.
     """
     codes = [
         code
-        for column, spec in zip(columns, sort, strict=True)
+        for column, spec in zip(columns, ordering(sort), strict=False)
         for code in _column_codes(column, spec)
         if code.limit > 0
     ]

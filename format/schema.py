@@ -18,6 +18,8 @@ from format.types import JsonObject, schema_from_json, schema_to_json, storage_t
 class Order(StrEnum):
     ASC = "asc"
     DESC = "desc"
+    CARRIED = "carried"
+    """Takes no part in the order: stands with the sort columns so that whoever merges keys has it too."""
 
 
 class Nulls(StrEnum):
@@ -42,14 +44,20 @@ class SortColumn:
 
     def __str__(self) -> str:
         parts = [self.column]
-        if self.order is Order.DESC:
-            parts.append("desc")
+        if self.order is not Order.ASC:
+            parts.append(str(self.order))
         if self.nulls is Nulls.FIRST:
             parts.append("nulls_first")
         return ":".join(parts)
 
 
 SortSchema = tuple[SortColumn, ...]
+"""Columns that order rows, then those that are carried beside them."""
+
+
+def ordering(sort: SortSchema) -> SortSchema:
+    """Those columns that order rows."""
+    return tuple(column for column in sort if column.order is not Order.CARRIED)
 
 
 def parse_sort_schema(text: str) -> SortSchema:
@@ -81,8 +89,11 @@ def _parse_sort_column(text: str) -> SortColumn:
 
 def check_sort_schema(schema: pa.Schema, sort: Sequence[SortColumn]) -> None:
     """Raises `SchemaError` unless `sort` names distinct columns of `schema` that can be compared."""
-    if not sort:
+    if not sort or sort[0].order is Order.CARRIED:
         raise SchemaError("the sort schema is empty: name at least one column to sort by")
+    carried = [column.order is Order.CARRIED for column in sort]
+    if carried != sorted(carried):
+        raise SchemaError("a carried column of the sort schema comes before one that orders rows")
     names = [column.column for column in sort]
     if len(set(names)) != len(names):
         raise SchemaError(f"the sort schema names a column twice: {', '.join(names)}")

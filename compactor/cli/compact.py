@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -31,6 +31,7 @@ from compactor.job import Compaction
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate, estimate, total
 from compactor.planner.spec import CompactionPlan
+from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
@@ -208,9 +209,20 @@ def _print_report(report: CompactReport) -> None:
         _print_predicted(report.predicted, figures)
 
 
+_IN_WORDS: Final = {
+    DELETED: "deleted",
+    EXPIRED: "expired",
+    SUPERSEDED: "superseded",
+    TOMBSTONES: "tombstones",
+}
+
+
 def _dropped(figures: dict[str, Any]) -> str:
-    rows = figures["dropped_rows"]
-    return f"{rows:,} deleted rows left out, " if rows else ""
+    reasons = {name: rows for name, rows in figures["dropped_by_reason"].items() if rows}
+    if not reasons:
+        return ""
+    listed = ", ".join(f"{rows:,} {_IN_WORDS[name]}" for name, rows in reasons.items())
+    return f"{figures['dropped_rows']:,} rows left out ({listed}), "
 
 
 def _restarts(figures: dict[str, Any]) -> str:

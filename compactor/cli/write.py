@@ -12,6 +12,7 @@ from compactor.errors import CompactorError, InputError, UsageError
 from compactor.ingest import IngestOptions, IngestReport, ingest_file
 from compactor.planner.debt import Debt, Pressure
 from compactor.pressure import BackPressure, Reaction
+from compactor.rows.policy import Function, Kind, RowPolicy, Ttl
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TimeWindows
@@ -24,10 +25,14 @@ Examples:
   compactor ingest ./logs app.ndjson --sort-by service,host,timestamp:desc
   compactor ingest s3://bucket/logs part-*.parquet
   compactor ingest ./logs big.csv.gz --rows-per-fragment 250000
+  compactor ingest ./users users.ndjson --sort-by id --row-policy last --sequence updated_at
 
 \b
 --sort-by: columns, most significant first; add :desc, :nulls_first to one, as in ts:desc:nulls_first
 (default: ascending, nulls last). Needed once, to create the table.
+--row-policy: append keeps all rows; last and first keep one row of equal --sort-by, the newest or oldest by
+--sequence and ingestion; partial-update the newest value of each column that is not null; aggregate each
+column by its function: sum count min max last first bool_or bool_and list set.
 Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need not be sorted."""
 
 
@@ -49,6 +54,17 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
               show_default=True, help="Length of a time window, with --time-column.")  # fmt: skip
 @click.option("--retention", type=duration_seconds, metavar="DURATION",
               help="Windows that ended longer ago are dropped.  [default: kept]")  # fmt: skip
+@click.option("--row-policy", type=click.Choice([str(kind) for kind in Kind]),
+              help="What rows of equal --sort-by are in a new table.  [default: append]")  # fmt: skip
+@click.option("--sequence", help="Column whose greater values are newer, for last and first.")
+@click.option("--delete-marker", help="Boolean column: rows where it is true are tombstones.")
+@click.option("--drop-tombstones/--keep-tombstones", "drops_tombstones", default=None,
+              help="Whether compactions drop tombstones.  [default: keep with --sequence]")  # fmt: skip
+@click.option("--aggregate", "aggregates", multiple=True, metavar="COLUMN:FUNCTION",
+              help="For row policy aggregate; may be given several times.")  # fmt: skip
+@click.option("--ttl", type=duration_seconds, metavar="DURATION",
+              help="Rows of a new table that are older are dropped by compactions.")  # fmt: skip
+@click.option("--ttl-column", help="Time column that --ttl goes by.")
 @click.option("--back-pressure", type=click.Choice([str(r) for r in Reaction]), default="warn",
               show_default=True, help="If compactions lag behind: say so, wait, or neither.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -61,6 +77,13 @@ def ingest_command(
     time_column: str | None,
     time_window: float,
     retention: float | None,
+    row_policy: str | None,
+    sequence: str | None,
+    delete_marker: str | None,
+    drops_tombstones: bool | None,
+    aggregates: tuple[str, ...],
+    ttl: float | None,
+    ttl_column: str | None,
     back_pressure: str,
     as_json: bool,
 ) -> None:
@@ -73,6 +96,8 @@ def ingest_command(
         rows_per_fragment,
         WriterOptions(max_rows_per_row_group),
         _windows(time_column, time_window, retention),
+        _row_policy(row_policy, sequence, delete_marker, drops_tombstones, aggregates),
+        _ttl(ttl, ttl_column),
     )
     warner = _Warner()
     pressure = BackPressure(Reaction(back_pressure))
@@ -94,7 +119,7 @@ def ingest_command(
         reports.append(report)
         if not as_json:
             click.echo(
-                f"{path}: {report.rows:,} rows in {report.fragments} fragments, "
+                f"{path}: {report.rows:,} rows{_superseded(report)} in {report.fragments} fragments, "
                 f"{human_bytes(report.bytes_written)}, version {report.version}"
             )
     if as_json:
@@ -103,6 +128,7 @@ def ingest_command(
                 "version": reports[-1].version,
                 "files": len(reports),
                 "rows": sum(report.rows for report in reports),
+                "superseded_rows": sum(report.superseded_rows for report in reports),
                 "fragments": sum(report.fragments for report in reports),
                 "bytes_written": sum(report.bytes_written for report in reports),
             }
@@ -121,6 +147,54 @@ def _windows(
     return TimeWindows(
         column, int(window_seconds), None if retention_seconds is None else int(retention_seconds)
     )
+
+
+def _superseded(report: IngestReport) -> str:
+    rows = report.superseded_rows
+    return f" ({rows:,} merged into others of their key)" if rows else ""
+
+
+def _row_policy(
+    kind: str | None,
+    sequence: str | None,
+    delete_marker: str | None,
+    drops_tombstones: bool | None,
+    aggregates: tuple[str, ...],
+) -> RowPolicy | None:
+    given = (sequence, delete_marker, drops_tombstones)
+    if kind is None:
+        if any(value is not None for value in given) or aggregates:
+            raise UsageError(
+                "--sequence, --delete-marker, --aggregate and the like belong to a --row-policy: name it too"
+            )
+        return None
+    keeps = None if drops_tombstones is None else not drops_tombstones
+    pairs = tuple(map(_aggregate, aggregates))
+    if len({column for column, _ in pairs}) < len(pairs):
+        raise UsageError("--aggregate: a column is named twice")
+    return RowPolicy(Kind(kind), sequence, delete_marker, keeps, pairs)
+
+
+def _aggregate(text: str) -> tuple[str, Function]:
+    column, _, name = text.rpartition(":")
+    try:
+        if not column:
+            raise ValueError
+        return column, Function(name)
+    except ValueError:
+        raise UsageError(
+            f"--aggregate {text!r}: give COLUMN:FUNCTION, a function being one of {', '.join(Function)}"
+        ) from None
+
+
+def _ttl(seconds: float | None, column: str | None) -> Ttl | None:
+    if (seconds is None) != (column is None):
+        raise UsageError("--ttl and --ttl-column: give both, or neither")
+    if seconds is None or column is None:
+        return None
+    if seconds < 1:
+        raise UsageError("--ttl: at least 1s")
+    return Ttl(column, int(seconds))
 
 
 class _Warner:

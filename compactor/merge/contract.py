@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from compactor.memory_plan import MemorySettings
 from compactor.merge.outputs import OutputSink
+from compactor.rows.flags import NONE_SEEN, Census, RowRule
 from format.footer import FragmentSummary
 from format.keys import Bound
 from format.schema import SortSchema
@@ -29,6 +30,8 @@ class MergeSettings:
     memory: MemorySettings = field(default_factory=MemorySettings)
     encode_thread: bool | None = None
     """Whether chunks are encoded in a thread of their own; None: where there is a core for it."""
+    rule: RowRule | None = None
+    """What becomes of rows of one key, and of old ones; None: all stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,13 @@ class MergedFragment:
     schema: pa.Schema
     size_bytes: int
     summary: FragmentSummary
+    census: Census = NONE_SEEN
 
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
+    """Of a whole merge."""
+
     outputs: list[MergedFragment]
     rows_in: int
     rows_out: int
@@ -61,7 +67,7 @@ class MergeResult:
     stage_peak_bytes: dict[str, int]
     passed_rows: int
     """Rows of row groups that went out as they came in, compressed and unread."""
-    dropped_rows: int
-    """Deleted ones, which were not written again: rows in are rows out and these."""
+    dropped: dict[str, int]
+    """Rows that were not written again, by reason: rows in are rows out and these."""
     stage_seconds: dict[str, float]
     """Of the merging thread, by stage; see `compactor.flow.stopwatch`."""

@@ -16,6 +16,8 @@ from compactor.merge.codebook import Codebook
 from compactor.merge.merge_input import MergeInput
 from compactor.merge.row_order import GroupOrder
 from compactor.merge.splits import Pieces, Splits, coded_bytes, row_bits
+from compactor.rows.flags import Flags as RowFlags
+from compactor.rows.flags import is_divisible
 from format.arrays import concat_storage
 
 I64 = npt.NDArray[np.int64]
@@ -54,8 +56,8 @@ class Gatherer:
         pieces = self._take(book, order, has_rows)
         positions = _positions(order, has_rows)
         if (bits := pieces.row_bits) is not None:
-            if order.rows > 1 and int(bits.sum()) > 8 * self._most_bytes:
-                self._split(number, bits, positions)
+            if is_divisible(order.flags, order.rows) and int(bits.sum()) > 8 * self._most_bytes:
+                self._split(number, bits, positions, order.flags)
             return None
         arrays = pieces.alike()
         size = sum(array.nbytes for array in arrays) if len(arrays) > 1 else 0
@@ -68,16 +70,16 @@ class Gatherer:
             codes, array = array, book.coded(array)
         if (
             pieces.is_coded
-            and order.rows > 1
+            and is_divisible(order.flags, order.rows)
             and array.nbytes > self._most_bytes < coded_bytes(array)
         ):
-            self._split(number, row_bits(array), None)
+            self._split(number, row_bits(array), None, order.flags)
             return None
         return array, codes
 
     def _take(self, book: Codebook, order: GroupOrder, has_rows: Flags) -> Pieces:
         """The rows of those inputs that have the column, end to end."""
-        most = self._most_bytes if order.rows > 1 else sys.maxsize
+        most = self._most_bytes if is_divisible(order.flags, order.rows) else sys.maxsize
         pieces = Pieces(book, most, only_weighs=bool(self.splits))
         for index, count in zip(order.inputs[has_rows], order.counts[has_rows], strict=True):
             source, left = self._inputs[index], int(count)
@@ -89,10 +91,12 @@ class Gatherer:
                     source.settle()
         return pieces
 
-    def _split(self, number: int, bits: I64, positions: pa.Array | None) -> None:
+    def _split(
+        self, number: int, bits: I64, positions: pa.Array | None, row_flags: RowFlags | None
+    ) -> None:
         if positions is not None:
             bits = pc.take(pa.array(bits), positions).fill_null(0).to_numpy()
-        self.splits.add(number, bits, self._target_bytes)
+        self.splits.add(number, bits, self._target_bytes, row_flags)
 
 
 def _positions(order: GroupOrder, has_rows: Flags) -> pa.Array | None:

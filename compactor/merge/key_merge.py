@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,11 +24,12 @@ from pyarrow import types as pt
 
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.passed import StoredKeys
+from compactor.rows.flags import Flags, RowRule
 from format.arrays import concat_storage
 from format.errors import OrderError
 from format.keys import Bound, KeyComparator, key_at
 from format.ordering import first_disorder, order_words, same_as_previous, stable_order
-from format.schema import SortSchema
+from format.schema import SortSchema, ordering
 from format.sizes import cumulative_bytes
 
 ComparableKey = tuple[Any, ...]
@@ -96,6 +97,8 @@ class MergeWindow:
     """Whether the row's key differs from the row's before it, across windows too. Shape (rows,)."""
     row_bytes: I64
     """What each row weighs in the heaviest column, by the inputs' statistics. Shape (rows,)."""
+    flags: Flags | None = None
+    """What becomes of the rows (`compactor.rows.flags`); None: all are written as they are. Shape (rows,)."""
 
     @property
     def rows(self) -> int:
@@ -106,7 +109,7 @@ class MergeWindow:
         """Of keys, inputs, flags and weights, as if no key were dictionary-coded: put together with
         others that are not, none is."""
         keys: int = sum(max(key.nbytes, int(cumulative_bytes(key)[-1])) for key in self.keys)
-        return keys + 11 * self.rows
+        return keys + 12 * self.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ class WholeGroup:
     row_bytes: int
     as_window: Callable[[], MergeWindow]
     """For one who needs its rows; while the next event is not asked for."""
+    pieces: Sequence[list[pa.Array]]
+    """Its sort columns, end to end; so long, too."""
 
     @property
     def rows(self) -> int:
@@ -134,14 +139,18 @@ def merge_keys(
     sort: SortSchema,
     batch_rows: int,
     batch_bytes: int,
+    rule: RowRule | None = None,
 ) -> Iterator[MergeWindow | WholeGroup]:
     """All rows in sort order; equal keys by input, then by position.
 
-    batch_rows, batch_bytes: of a window's keys, at most; or a row an input, if that is more. They change
+    batch_rows, batch_bytes: of a window's keys, at most; or a few rows an input, if that is more. They change
     no row's place.
-    Raises `OrderError` for an input that is not sorted.
+    rule: what rows of one key become. Then the key is what the rule says, every window has all rows of its
+    keys, and a row group is whole only if the rule leaves it as it is.
+    Raises `OrderError` for an input that is not sorted, or has more rows of one key than the rule allows.
     """
-    buffers = [_KeyBuffer(source, compare) for source in sources]
+    grouping = _Grouping(sort, rule)
+    buffers = [_KeyBuffer(source, compare, grouping) for source in sources]
     numbers = {id(source): i for i, source in enumerate(sources)}
     last_key: ComparableKey | None = None
     taken_keys: dict[int, ComparableKey] = {}
@@ -154,7 +163,7 @@ def merge_keys(
         if first.may_come_whole:
             number = numbers[id(first.source)]
             before = max((key for i, key in taken_keys.items() if i != number), default=None)
-            if first.comes_whole(buffers, before):
+            if first.comes_whole(buffers, before) and first.is_left_as_it_is():
                 whole = first.take_whole(number, sort, last_key)
                 last_key = taken_keys[number] = whole.last_key
                 yield whole
@@ -164,7 +173,7 @@ def merge_keys(
                 continue
         rows, size = batch_rows // len(buffers), batch_bytes // len(buffers)
         shares = [buffer.fill_share(rows, size) for buffer in buffers]
-        counts = _counts_up_to_frontier(buffers, shares)
+        counts = _counts_up_to_frontier(buffers, shares, grouping)
         if (candidate := _first_that_may_be_whole(buffers, counts)) is not None:
             owner, start, first_key = candidate
             counts = [
@@ -173,16 +182,43 @@ def merge_keys(
             ]
         for buffer, count in zip(buffers, counts, strict=True):
             if count:
-                taken_keys[numbers[id(buffer.source)]] = buffer.key_at(count - 1)
+                taken_keys[numbers[id(buffer.source)]] = grouping.key(buffer.key_at(count - 1))
         taken = [b.take(count) for b, count in zip(buffers, counts, strict=True) if count]
-        window = _order_window(taken, sort, numbers)
+        window = _order_window(taken, sort, numbers, grouping)
         for part in taken:
             part.source.keys.settle()
-        last = compare.key(key_at(window.keys, window.rows - 1))
+        last = grouping.key(compare.key(key_at(window.keys, window.rows - 1)))
         if last_key is not None:
-            window.starts_key[0] = compare.key(key_at(window.keys, 0)) != last_key
+            window.starts_key[0] = grouping.key(compare.key(key_at(window.keys, 0))) != last_key
         last_key = last
         yield window
+
+
+def decided(window: MergeWindow, rule: RowRule | None) -> tuple[MergeWindow, dict[str, int]]:
+    """The window with its flags, and the rows that are not to be written, by reason."""
+    decision = None if rule is None else rule.decide(window.keys, window.starts_key)
+    if decision is None:
+        return window, {}
+    return replace(window, flags=decision.flags), decision.dropped
+
+
+class _Grouping:
+    """By which of its sort columns rows are of one key, and what is known of such rows."""
+
+    def __init__(self, sort: SortSchema, rule: RowRule | None) -> None:
+        self.rule = rule
+        self.columns = ordering(sort) if rule is None else rule.key
+        self.is_whole_key = len(self.columns) == len(ordering(sort))
+        self.keeps_together = rule is not None and rule.merges
+        """Whether all rows of a key come in one window."""
+        self.rows_per_key = rule.rows_per_key if rule is not None and rule.merges else None
+        """Of one input, at most; None: any number."""
+        self.least_share = 1 if self.rows_per_key is None else self.rows_per_key + 1
+        """Rows to look ahead at least: those of more than one key."""
+
+    def key(self, key: ComparableKey) -> ComparableKey:
+        """Of a comparable key, what tells rows of different keys apart."""
+        return key[: len(self.columns)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +234,9 @@ class _Taken:
         return len(self.row_bytes)
 
 
-def _counts_up_to_frontier(buffers: Sequence[_KeyBuffer], shares: Sequence[int]) -> list[int]:
+def _counts_up_to_frontier(
+    buffers: Sequence[_KeyBuffer], shares: Sequence[int], grouping: _Grouping
+) -> list[int]:
     """Rows of each input that come before all that is not loaded or beyond its share."""
     probes = [
         (buffer.key_at(share - 1), i)
@@ -208,6 +246,15 @@ def _counts_up_to_frontier(buffers: Sequence[_KeyBuffer], shares: Sequence[int])
     if not probes:
         return [buffer.rows for buffer in buffers]
     frontier, owner = min(probes)
+    if grouping.keeps_together:
+        before = grouping.key(frontier)
+        counts = [
+            buffer.count_until(before, share, inclusive=False)
+            for buffer, share in zip(buffers, shares, strict=True)
+        ]
+        if not any(counts):
+            raise _too_many_rows(buffers[owner].source.name, grouping)
+        return counts
     # Of equal keys, those of `owner` up to its probe come after all of earlier inputs and before those of
     # later ones.
     return [
@@ -241,19 +288,34 @@ def _first_that_may_be_whole(
     return buffers[i], start, first_key
 
 
+def _too_many_rows(name: str, grouping: _Grouping) -> OrderError:
+    columns = ", ".join(column.column for column in grouping.columns)
+    return OrderError(
+        f"{name}: it has several rows of one key ({columns}) where the table's row policy leaves "
+        f"{grouping.rows_per_key} at most"
+    )
+
+
 def _order_window(
-    taken: Sequence[_Taken], sort: SortSchema, numbers: dict[int, int]
+    taken: Sequence[_Taken], sort: SortSchema, numbers: dict[int, int], grouping: _Grouping
 ) -> MergeWindow:
     columns = [
         concat_storage([piece[index] for part in taken for piece in part.pieces])
         for index in range(len(sort))
     ]
     words = order_words(columns, sort)
+    key_words = words if grouping.is_whole_key else order_words(columns, grouping.columns)
     counts = [part.rows for part in taken]
     start = 0
     for part, count in zip(taken, counts, strict=True):
         if first_disorder([word[start : start + count] for word in words]) is not None:
             raise OrderError(f"{part.source.name}: its rows are not sorted")
+        if grouping.rows_per_key is not None:
+            same = same_as_previous([word[start : start + count] for word in key_words])
+            if grouping.rows_per_key > 1:
+                same[1:] &= same[:-1].copy()
+            if same.any():
+                raise _too_many_rows(part.source.name, grouping)
         start += count
     which = np.array([numbers[id(part.source)] for part in taken], dtype=np.uint16)
     inputs = np.repeat(which, counts)
@@ -262,9 +324,9 @@ def _order_window(
         order = stable_order(words)
         positions = pa.array(order)
         columns = [column.take(positions) for column in columns]
-        words = [word[order] for word in words]
+        key_words = [word[order] for word in key_words]
         inputs, row_bytes = inputs[order], row_bytes[order]
-    return MergeWindow(columns, inputs, ~same_as_previous(words), row_bytes)
+    return MergeWindow(columns, inputs, ~same_as_previous(key_words), row_bytes)
 
 
 def _check_order(source: KeySource, pieces: Sequence[list[pa.Array]], sort: SortSchema) -> None:
@@ -298,9 +360,10 @@ class _LoadedRows:
 class _KeyBuffer:
     """Loaded and not yet merged keys of one input."""
 
-    def __init__(self, source: KeySource, compare: KeyComparator) -> None:
+    def __init__(self, source: KeySource, compare: KeyComparator, grouping: _Grouping) -> None:
         self._source = source
         self._compare = compare
+        self._grouping = grouping
         self._groups: deque[_LoadedRows] = deque()
         self._last_key: ComparableKey = ()
         """Of the rows loaded."""
@@ -330,8 +393,8 @@ class _KeyBuffer:
                     self._source.row_bytes(group.rows),
                     group.heaviest_key_bytes,
                     group,
-                    first_key,
-                    self._last_key,
+                    self._grouping.key(first_key),
+                    self._grouping.key(self._last_key),
                     group.stored is not None,
                 )
             )
@@ -375,7 +438,7 @@ class _KeyBuffer:
                 if group.last_key <= last or (is_whole and group.first_key >= first):
                     return True
                 before = self.count_until(first, start + group.rows, inclusive=False)
-                return self.key_at(before) <= last
+                return self._grouping.key(self.key_at(before)) <= last
             start += group.rows
         return False
 
@@ -387,7 +450,19 @@ class _KeyBuffer:
         group = self._groups[0]
         if before is not None and before >= group.first_key:
             group.reject()
-        if any(other is not self and other.head_key <= group.last_key for other in buffers):
+        if any(
+            other is not self and self._grouping.key(other.head_key) <= group.last_key
+            for other in buffers
+        ):
+            group.reject()
+        return group.may_be_whole
+
+    def is_left_as_it_is(self) -> bool:
+        """Whether no row of the next row group has to be left out."""
+        rule, group = self._grouping.rule, self._groups[0]
+        if rule is not None and not all(
+            rule.leaves(piece) for piece in self._source.keys.peek(group.rows)
+        ):
             group.reject()
         return group.may_be_whole
 
@@ -401,7 +476,7 @@ class _KeyBuffer:
         def as_window() -> MergeWindow:
             row_bytes = np.full(group.rows, group.row_bytes, dtype=np.int64)
             taken = [_Taken(self._source, pieces, row_bytes)]
-            window = _order_window(taken, sort, {id(self._source): number})
+            window = _order_window(taken, sort, {id(self._source): number}, self._grouping)
             window.starts_key[0] = before is None or group.first_key != before
             return window
 
@@ -413,6 +488,7 @@ class _KeyBuffer:
             before is None or group.first_key != before,
             group.row_bytes,
             as_window,
+            pieces,
         )
 
     def fill_share(self, most_rows: int, most_bytes: int) -> int:
@@ -425,13 +501,13 @@ class _KeyBuffer:
 
     def _share(self, most_rows: int, most_bytes: int) -> int:
         """By the row groups that are loaded."""
-        rows = 0
+        rows, least = 0, self._grouping.least_share
         for group in self._groups:
             fits = most_bytes // max(1, group.heaviest_key_bytes)
             if rows + group.rows > min(fits, most_rows):
-                return max(1, rows, min(fits, most_rows))
+                return max(least, rows, min(fits, most_rows))
             rows += group.rows
-        return max(1, most_rows)
+        return max(least, most_rows)
 
     def key_at(self, row: int) -> ComparableKey:
         """The key of one of the rows loaded."""

@@ -32,9 +32,9 @@ from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.errors import MergeCheckError
 from compactor.merge.gather import Gatherer
-from compactor.merge.key_merge import MergeWindow, WholeGroup, merge_keys
+from compactor.merge.key_merge import MergeWindow, WholeGroup, decided, merge_keys
 from compactor.merge.merge_input import InputFragment, MergeInput, PassingRule
-from compactor.merge.outputs import OpenOutput, Output, TimedSink
+from compactor.merge.outputs import OpenOutput, Output, Page, TimedSink
 from compactor.merge.passed import Passed
 from compactor.merge.row_groups import (
     SIZE_UNITS,
@@ -47,6 +47,8 @@ from compactor.merge.row_numbers import STAGE as ROW_HASHES
 from compactor.merge.row_numbers import RowNumbers
 from compactor.merge.row_order import GroupOrder, RowOrder
 from compactor.merge.splits import Splits
+from compactor.rows.flags import DELETED, KEPT, Flags
+from compactor.rows.fold import chooses, folded, kept_rows
 from format.emitter import FragmentEmitter
 from format.encode import by_dictionary
 from format.footer import with_bounds
@@ -86,6 +88,13 @@ class MergePass:
         self._before = before
         self._watch: Stopwatch = before._watch if before else Stopwatch()
         self._compare = KeyComparator(settings.schema, settings.sort)
+        rule = settings.rule
+        self._key_order = (
+            self._compare if rule is None else KeyComparator(settings.schema, rule.key)
+        )
+        """By which rows are of one key: no two outputs have rows of the same."""
+        self._dropped: dict[str, int] = {}
+        """Rows, by reason."""
         self._order_tape = Tape(budget, "row order", disk)
         self._order = RowOrder(self._order_tape)
         self._uploads = BudgetedUploads(budget, plan.upload_bytes)
@@ -191,11 +200,15 @@ class MergePass:
         outputs = [
             self._complete(output, hashes)
             for output, hashes in zip(self._outputs, row_hashes, strict=True)
+            if output.groups
         ]
-        dropped = sum(source.dropped_rows for source in self._inputs)
+        self._abort_empty()
+        deleted = sum(source.dropped_rows for source in self._inputs)
+        if deleted:
+            self._dropped[DELETED] = deleted
         return MergeResult(
             outputs,
-            sum(rows for rows, _ in ends) + dropped,
+            sum(rows for rows, _ in ends) + deleted,
             sum(output.summary.rows for output in outputs),
             1 if self._before else 0,
             self.replayed_inputs,
@@ -205,7 +218,7 @@ class MergePass:
             self._budget.peak_bytes,
             self._budget.peaks,
             self._order.passed_rows,
-            dropped,
+            self._dropped,
             self._stage_seconds(),
         )
 
@@ -234,6 +247,13 @@ class MergePass:
             with contextlib.suppress(CompactorError):
                 output.sink.abort()
 
+    def _abort_empty(self) -> None:
+        """Those of whose rows none is written."""
+        for output in self._outputs:
+            if not output.groups:
+                with contextlib.suppress(CompactorError):
+                    output.sink.abort()
+
     def _close(self) -> None:
         self._encoder.close()
         for source in self._sources:
@@ -250,6 +270,7 @@ class MergePass:
         self._order_tape.close()
         for output in self._outputs:
             output.row_numbers.close()
+            output.folded.close()
             output.shelf.close()
 
     # --- memory ---
@@ -272,7 +293,7 @@ class MergePass:
         )
 
     def _spill_row_hashes(self, _size: int) -> int:
-        freed = sum(output.row_numbers.spill() for output in self._outputs)
+        freed = sum(o.row_numbers.spill() + o.folded.spill() for o in self._outputs)
         return freed + sum(source.spill_row_hashes() for source in self._inputs)
 
     def _spill_chunks(self, size: int) -> int:
@@ -307,6 +328,7 @@ class MergePass:
             self._settings.sort,
             self._plan.batch_rows,
             self._plan.batch_bytes,
+            self._settings.rule,
         )
         # Charged beforehand for all windows: a window takes most while it is made.
         with self._budget.holding(ORDER, self._plan.order_bytes):
@@ -326,9 +348,16 @@ class MergePass:
     def _noted(
         self, windows: Iterator[MergeWindow | WholeGroup]
     ) -> Iterator[MergeWindow | WholeGroup]:
+        """With what becomes of the rows, which is counted."""
         for window in windows:
             self._began = self._began or (time.perf_counter(), time.thread_time())
-            yield window
+            if isinstance(window, WholeGroup):
+                yield window
+                continue
+            flagged, dropped = decided(window, self._settings.rule)
+            for reason, rows in dropped.items():
+                self._dropped[reason] = self._dropped.get(reason, 0) + rows
+            yield flagged
 
     def _charge_waiting(self, size: int) -> None:
         """What waits for its row group to be full."""
@@ -357,7 +386,7 @@ class MergePass:
             options.target_row_group_bytes,
             max(1, total * SIZE_UNITS // fragments),
             -(-sizes * SIZE_UNITS // np.maximum(rows, 1)),
-            [self._compare.key(bound) for bound in self._settings.cut_keys],
+            [self._key_order.key(bound) for bound in self._settings.cut_keys],
             lambda window, row: self._compare.key(key_at(window.keys, row)),
         )
 
@@ -385,24 +414,37 @@ class MergePass:
         try:
             numbers = RowNumbers(self._budget, self._disk, versions)
             emitter = FragmentEmitter(TimedSink(sink, self._watch), header, shelf)
-            return Output(emitter, sink, numbers, shelf)
+            return Output(emitter, sink, numbers, shelf, RowNumbers(self._budget, self._disk, ()))
         except BaseException:
             sink.abort()
             raise
 
     def _write_key_group(self, output: Output, group: OutputGroup) -> None:
         schema, sort = self._settings.schema, self._settings.sort
-        size = sum(key.nbytes for key in group.keys)
-        with self._budget.holding("encode", 2 * size):
-            output.emitter.key_group(
-                [self._encoder.encode(array) for array in group.keys],
-                lower_bound(key_at(group.keys, 0), schema, sort),
-                upper_bound(key_at(group.keys, group.rows - 1), schema, sort),
-            )
-        output.pages.append(len(output.row_numbers))
+        names = [column.column for column in sort]
+        keys = group.keys
+        if group.flags is not None:
+            keys = [kept_rows(array, group.flags) for array in keys]
+        if rows := len(keys[0]):
+            size = sum(key.nbytes for key in keys)
+            with self._budget.holding("encode", 2 * size):
+                output.emitter.key_group(
+                    [self._encoder.encode(array) for array in keys],
+                    lower_bound(key_at(keys, 0), schema, sort),
+                    upper_bound(key_at(keys, rows - 1), schema, sort),
+                )
+            output.groups += 1
+            if (rule := self._settings.rule) is not None:
+                output.census += rule.census(keys)
+        is_folded = self._is_folded and group.flags is not None and rows > 0
+        output.pages.append(
+            Page(len(output.row_numbers), len(output.folded) if is_folded else None)
+        )
         with self._watch.on("hash"):
-            output.row_numbers.append([column.column for column in sort], group.keys)
-        self._order.append(group.origins)
+            output.row_numbers.append(names, group.keys)
+            if is_folded:
+                output.folded.append(names, keys)
+        self._order.append(group.origins, group.flags)
 
     def _pass_key_group(self, output: Output, whole: WholeGroup) -> None:
         schema, sort = self._settings.schema, self._settings.sort
@@ -414,8 +456,11 @@ class MergePass:
             upper_bound(group.last_key, schema, sort),
         )
         origins = self._origins_of_passed.setdefault(id(output), {})
-        origins[len(output.pages)] = whole.input, group.number
+        origins[output.groups] = whole.input, group.number
+        output.groups += 1
         output.pages.append(None)
+        if (rule := self._settings.rule) is not None:
+            output.census = sum(map(rule.census, whole.pieces), start=output.census)
         self._order.append_passed(whole.input, group.rows, group.number)
         self._passed.setdefault(whole.input, Passed()).add(group.number)
 
@@ -489,7 +534,7 @@ class MergePass:
         order: GroupOrder,
         present: npt.NDArray[np.bool_],
         output: Output,
-        page: int,
+        page: Page,
         number: int,
     ) -> None:
         """One output row group of one column."""
@@ -515,25 +560,53 @@ class MergePass:
             if array.null_count < len(array):
                 with self._watch.on("hash"):
                     known = None if codes is None else book.contributions(codes)
-                    output.row_numbers.add(page, name, array, known)
-            self._encoder.put(array, output.emitter.chunk, is_decided=is_decided)
+                    output.row_numbers.add(page.number, name, array, known)
+            if order.flags is not None:
+                array, is_same = self._written(name, array, order.flags, output, page)
+                is_decided &= is_same
+            if len(array):
+                self._encoder.put(array, output.emitter.chunk, is_decided=is_decided)
         finally:
             for source in sources:
                 source.settle()
             self._budget.discharge("gather", size)
+
+    @property
+    def _is_folded(self) -> bool:
+        """Whether rows that are written may be none of those taken."""
+        rule = self._settings.rule
+        return rule is not None and rule.policy.folds
+
+    def _written(
+        self, name: str, array: pa.Array, flags: Flags, output: Output, page: Page
+    ) -> tuple[pa.Array, bool]:
+        """What is written of the rows taken; and whether its values are some of theirs."""
+        if page.folded is None:
+            return kept_rows(array, flags), True
+        assert self._settings.rule is not None
+        function = self._settings.rule.policy.function(name)
+        with self._watch.on("gather"):
+            array = folded(array, flags, function, name)
+        if array.null_count < len(array):
+            with self._watch.on("hash"):
+                output.folded.add(page.folded, name, array)
+        return array, chooses(function)
 
     # --- checks ---
 
     def _check(self, ends: Sequence[tuple[int, int]], row_hashes: Sequence[Sequence[int]]) -> None:
         rows_in = sum(rows for rows, _ in ends)
         rows_out = sum(output.emitter.rows for output in self._outputs)
+        rows_out += sum(self._dropped.values())
         hash_in = combine(*(row_hash for _, row_hash in ends))
         hash_out = combine(*(value for hashes in row_hashes for value in hashes))
-        if any(output.row_numbers.has_old for output in self._outputs):
+        has_old = any(output.row_numbers.has_old for output in self._outputs)
+        if has_old or self._dropped:
+            # Of all rows taken: those that are not written went through the columns as well.
             orders = self._order.groups()
             hash_out = combine(
                 *(
-                    self._row_hash(output, page, next(orders), by_input=True)
+                    self._hash_taken(output, page, next(orders))
                     for output in self._outputs
                     for page in output.pages
                 )
@@ -546,18 +619,27 @@ class MergePass:
             )
 
     def _row_hashes(self, output: Output, orders: Iterator[GroupOrder]) -> list[int]:
-        return [self._row_hash(output, page, next(orders)) for page in output.pages]
+        """Of the row groups written."""
+        hashes = (self._row_hash(output, page, next(orders)) for page in output.pages)
+        return [value for value in hashes if value is not None]
 
-    def _row_hash(
-        self, output: Output, page: int | None, order: GroupOrder, *, by_input: bool = False
-    ) -> int:
-        """Of a row group. by_input: by the rules that the inputs' hashes were made by."""
-        if order.passed is not None:
+    def _row_hash(self, output: Output, page: Page | None, order: GroupOrder) -> int | None:
+        """Of a row group as it is written; None if no row of it is."""
+        if page is None:
+            assert order.passed is not None
             return self._passed[int(order.inputs[0])].row_hash(order.passed)
-        assert page is not None
-        if by_input:
-            return output.row_numbers.comparable_hash(page, order.origins())
-        return output.row_numbers.hash_of(page)
+        if page.folded is not None:
+            return output.folded.hash_of(page.folded)
+        if order.flags is not None and not (order.flags & KEPT).any():
+            return None
+        return output.row_numbers.hash_of(page.number, order.flags)
+
+    def _hash_taken(self, output: Output, page: Page | None, order: GroupOrder) -> int:
+        """Of a row group as it was taken, by the rules that the inputs' hashes were made by."""
+        if page is None:
+            assert order.passed is not None
+            return self._passed[int(order.inputs[0])].row_hash(order.passed)
+        return output.row_numbers.comparable_hash(page.number, order.origins())
 
     def _with_bounds(self, output: Output) -> Callable[[bytes], bytes]:
         """Puts into a column's statistics what only the inputs' footers know of passed chunks."""
@@ -580,4 +662,6 @@ class MergePass:
         with self._watch.on("upload wait"):
             output.sink.complete()
         emitter = output.emitter
-        return MergedFragment(output.sink, emitter.header.schema, emitter.bytes_written, summary)
+        return MergedFragment(
+            output.sink, emitter.header.schema, emitter.bytes_written, summary, output.census
+        )

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from compactor.flow.disk import LocalDisk
 from compactor.flow.stopwatch import Stopwatch
 from compactor.flow.tape import Tape
 from compactor.flow.upload_memory import UploadMemory
 from compactor.merge.row_numbers import RowNumbers
+from compactor.rows.flags import NONE_SEEN, Census
 from format.blocks import ByteSink
 from format.emitter import FragmentEmitter
 
@@ -43,6 +44,15 @@ class TimedSink:
 OpenOutput = Callable[[UploadMemory], OutputSink]
 
 
+class Page(NamedTuple):
+    """Of one row group."""
+
+    number: int
+    """Of its rows as they were taken, in `row_numbers`."""
+    folded: int | None
+    """Of its rows as they are written, in `folded`; None if they are some of those taken."""
+
+
 @dataclass(slots=True)
 class Output:
     """One open output."""
@@ -51,5 +61,10 @@ class Output:
     sink: OutputSink
     row_numbers: RowNumbers
     shelf: Tape
-    pages: list[int | None] = field(default_factory=list)
-    """Of each row group, its page of `row_numbers`; None if it was passed on."""
+    folded: RowNumbers
+    """Of rows that others were folded into: a page a row group where there are such."""
+    pages: list[Page | None] = field(default_factory=list)
+    """Of each row group, where its numbers are; None if it was passed on."""
+    groups: int = 0
+    """Row groups written; some of `pages` are of rows that are all left out."""
+    census: Census = NONE_SEEN

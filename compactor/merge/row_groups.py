@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.merge.key_merge import ComparableKey, MergeWindow, WholeGroup
+from compactor.rows.flags import KEPT, Flags, joined, whole_until
 from format.arrays import concat_storage
 from format.sizes import rows_within
 
@@ -33,6 +34,8 @@ class OutputGroup:
     keys: list[pa.Array]
     origins: npt.NDArray[np.uint16]
     starts_fragment: bool
+    flags: Flags | None = None
+    """What becomes of each row; None: all are written as they are."""
 
     @property
     def rows(self) -> int:
@@ -203,7 +206,8 @@ class _Cutter:
         if running[-1] > self._rule.group_bytes:
             rows = max(1, int(np.searchsorted(running, self._rule.group_bytes, side="right")))
         # Keys are at hand: how heavy they really are is known.
-        return rows_within([key.slice(0, rows) for key in pending.keys], self._rule.group_bytes)
+        rows = rows_within([key.slice(0, rows) for key in pending.keys], self._rule.group_bytes)
+        return whole_until(pending.flags, rows)
 
     def _cut_row(self, pending: MergeWindow) -> int | None:
         """The row before which the fragment has to end for a cut key; None if there is none in the next row
@@ -227,6 +231,7 @@ class _Cutter:
             [key.slice(0, rows) for key in pending.keys],
             pending.inputs[:rows],
             self._starts_fragment,
+            None if pending.flags is None else pending.flags[:rows],
         )
         self._starts_fragment = False
         self._fragment_units += self._units(pending, rows)
@@ -238,7 +243,10 @@ class _Cutter:
         )
 
     def _units(self, pending: MergeWindow, rows: int) -> int:
-        return int(self._rule.units_per_row[pending.inputs[:rows]].sum())
+        inputs = pending.inputs[:rows]
+        if pending.flags is not None:
+            inputs = inputs[(pending.flags[:rows] & KEPT).astype(np.bool_)]
+        return int(self._rule.units_per_row[inputs].sum())
 
 
 def _from(window: MergeWindow, row: int) -> MergeWindow | None:
@@ -248,6 +256,7 @@ def _from(window: MergeWindow, row: int) -> MergeWindow | None:
         window.inputs[row:],
         window.starts_key[row:],
         window.row_bytes[row:],
+        None if window.flags is None else window.flags[row:],
     )
     return rest if rest.rows else None
 
@@ -260,4 +269,5 @@ def _join(windows: Sequence[MergeWindow]) -> MergeWindow | None:
         np.concatenate([window.inputs for window in windows]),
         np.concatenate([window.starts_key for window in windows]),
         np.concatenate([window.row_bytes for window in windows]),
+        joined([window.flags for window in windows], [window.rows for window in windows]),
     )

@@ -15,6 +15,7 @@ import pyarrow as pa
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.flow.tape import PagedNumbers
+from compactor.rows.flags import KEPT, Flags
 from format.hashing import U64, column_contributions, fold_rows
 from format.layout import VERSION
 
@@ -50,9 +51,10 @@ class RowNumbers:
             sums += column_contributions(name, array, version) if known is None else known
             numbers.put(page, sums)
 
-    def hash_of(self, page: int) -> int:
-        """Of a row group, by the rule of today."""
-        return fold_rows(self._now.get(page))
+    def hash_of(self, page: int, flags: Flags | None = None) -> int:
+        """Of a row group, by the rule of today: of all its rows, or of those kept."""
+        numbers = self._now.get(page)
+        return fold_rows(numbers if flags is None else numbers[(flags & KEPT).astype(np.bool_)])
 
     def comparable_hash(self, page: int, origins: npt.NDArray[np.intp]) -> int:
         """Of a row group, each row by the rule of its input. origins: inputs of the rows; shape (rows,)."""

@@ -16,10 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from compactor.flow.tape import Tape
+from compactor.rows.flags import COUNTS, KEPT, Flags
 
 _MIN_RUN: Final = 4
 """Average run length from which runs take less room than one position a row."""
-_HEAD: Final = struct.Struct("<IIBxxx")
+_HEAD: Final = struct.Struct("<IIBBxx")
+"""Rows, inputs, form, whether flags follow the counts."""
 
 
 class _Form(IntEnum):
@@ -36,10 +38,13 @@ class GroupOrder:
     inputs: npt.NDArray[np.uint16]
     """Contributing inputs, ascending."""
     counts: npt.NDArray[np.uint32]
-    """Rows of each; their sum is the row group's rows."""
+    """Rows of each; their sum is `rows`."""
     rows: int
+    """Taken from the inputs; fewer are written where there are flags."""
     _form: _Form
     _data: bytes
+    flags: Flags | None = None
+    """What becomes of each row in output order (`compactor.rows.flags`); None: all are written."""
 
     @property
     def passed(self) -> int | None:
@@ -76,13 +81,13 @@ class RowOrder:
     def __len__(self) -> int:
         return len(self._tape)
 
-    def append(self, origins: npt.NDArray[np.uint16]) -> None:
-        """A row group from the input of each of its rows, in output order."""
+    def append(self, origins: npt.NDArray[np.uint16], flags: Flags | None = None) -> None:
+        """A row group from the input of each of its rows, in output order, and what becomes of them."""
         rows = len(origins)
         per_input = np.bincount(origins)
         inputs = np.flatnonzero(per_input)
         form, data = self._form(origins) if len(inputs) > 1 else (_Form.AS_THEY_LIE, b"")
-        self._record(rows, inputs, per_input[inputs], form, data)
+        self._record(rows, inputs, per_input[inputs], form, data, flags)
 
     def append_passed(self, source: int, rows: int, group: int) -> None:
         """A row group that is one of an input's, as it is."""
@@ -98,13 +103,15 @@ class RowOrder:
         counts: npt.NDArray[np.integer[Any]],
         form: _Form,
         data: bytes,
+        flags: Flags | None = None,
     ) -> None:
         self._tape.append(
             b"".join(
                 (
-                    _HEAD.pack(rows, len(inputs), form),
+                    _HEAD.pack(rows, len(inputs), form, flags is not None),
                     inputs.astype(np.uint16).tobytes(),
                     counts.astype(np.uint32).tobytes(),
+                    b"" if flags is None else _packed(flags),
                     data,
                 )
             )
@@ -113,15 +120,17 @@ class RowOrder:
     def groups(self) -> Iterator[GroupOrder]:
         """All row groups, in output order; may be iterated many times."""
         for record in self._tape:
-            rows, count, form = _HEAD.unpack_from(record)
+            rows, count, form, has_flags = _HEAD.unpack_from(record)
             counts_at = _HEAD.size + 2 * count
-            data_at = counts_at + 4 * count
+            flags_at = counts_at + 4 * count
+            data_at = flags_at + (2 * -(-rows // 8) if has_flags else 0)
             yield GroupOrder(
                 np.frombuffer(record, np.uint16, count, _HEAD.size),
-                np.frombuffer(record[counts_at:data_at], np.uint32),
+                np.frombuffer(record[counts_at:flags_at], np.uint32),
                 rows,
                 _Form(form),
                 record[data_at:],
+                _unpacked(record[flags_at:data_at], rows) if has_flags else None,
             )
 
     def _form(self, origins: npt.NDArray[np.uint16]) -> tuple[_Form, bytes]:
@@ -134,6 +143,17 @@ class RowOrder:
             both = np.concatenate((starts, positions[starts]))
             return _Form.RUNS, both.astype(_narrow(rows)).tobytes()
         return _Form.POSITIONS, positions.astype(_narrow(rows)).tobytes()
+
+
+def _packed(flags: Flags) -> bytes:
+    """Two bits a row, a plane each."""
+    return b"".join(np.packbits(flags & bit).tobytes() for bit in (KEPT, COUNTS))
+
+
+def _unpacked(data: bytes, rows: int) -> Flags:
+    planes = np.unpackbits(np.frombuffer(data, np.uint8).reshape(2, -1), axis=1, count=rows)
+    flags: Flags = planes[0] * np.uint8(KEPT) | planes[1] * np.uint8(COUNTS)
+    return flags
 
 
 def _narrow(rows: int) -> type[Any]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from compactor.merge.codebook import Codebook, code_nulls
 from compactor.merge.row_groups import OutputGroup
+from compactor.rows.flags import Flags, whole_until
 from format.arrays import without_unused
 from format.nodes import dictionary_codes, valid_mask
 from format.sizes import cumulative_bits, cumulative_bytes
@@ -32,16 +33,17 @@ class Splits:
         """Row groups that are divided."""
         return len(self._rows)
 
-    def add(self, group: int, row_bits: I64, limit_bytes: int) -> None:
-        """Divides so that no part takes more than the limit, if it has more than one row.
+    def add(self, group: int, row_bits: I64, limit_bytes: int, flags: Flags | None = None) -> None:
+        """Divides so that no part takes more than the limit, if it can be divided further.
 
-        row_bits: what each row takes in one column, in output order; shape (rows,).
+        row_bits: what each row takes in one column, in output order; shape (rows,). flags: of the rows.
         """
         running = np.concatenate(([0], np.cumsum(row_bits)))
         start, rows = 0, len(row_bits)
         while True:
             limit = running[start] + 8 * limit_bytes
             stop = max(start + 1, int(np.searchsorted(running, limit, side="right")) - 1)
+            stop = whole_until(flags, stop, start)
             if stop >= rows:
                 return
             self._rows.setdefault(group, set()).add(stop)
@@ -56,6 +58,7 @@ class Splits:
                 [key.slice(start, stop - start) for key in group.keys],
                 group.origins[start:stop],
                 group.starts_fragment and start == 0,
+                None if group.flags is None else group.flags[start:stop],
             )
             start = stop
 

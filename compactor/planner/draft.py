@@ -49,7 +49,16 @@ class Draft:
             return False
         inputs = sorted((item.entry for item in items), key=lambda entry: entry.age)
         cut_keys = self._cut_keys(hull(items), output_level)
-        self._specs.append(CompactionSpec(tuple(inputs), output_level, reason, priority, cut_keys))
+        self._specs.append(
+            CompactionSpec(
+                tuple(inputs),
+                output_level,
+                reason,
+                priority,
+                cut_keys,
+                is_bottom=self._tree.is_bottom(items),
+            )
+        )
         return True
 
     def move(self, items: Sequence[Item], output_level: int, *, reason: str) -> bool:
@@ -90,15 +99,34 @@ class Draft:
         items = [item for run in runs for item in run.items]
         return self.merge(items, 0, reason=reason, priority=priority)
 
-    def rewrite_deleted(self, most: float) -> None:
-        """Fragments of which more than that part of the rows is deleted, each for itself where it is."""
+    def rewrite_garbage(self, most_deleted: float, now_unix_ms: int, ttl_slack: float) -> None:
+        """Fragments with too many rows that nobody reads any more, each for itself where it is.
+
+        most_deleted: part of the rows that may be deleted or tombstones. ttl_slack: part of the time to live
+        by which the oldest row may have outlived it.
+        """
         for item in self._tree.items():
-            entry = item.entry
-            gone = entry.deleted_rows
-            if gone and gone > most * entry.rows and self.is_free(item):
-                self.merge(
-                    [item], entry.level, reason=f"{gone} rows of a fragment deleted", priority=1.0
-                )
+            if self.is_free(item) and (
+                reason := self.garbage(item, most_deleted, now_unix_ms, ttl_slack)
+            ):
+                self.merge([item], item.entry.level, reason=reason, priority=1.0)
+
+    def garbage(
+        self, item: Item, most_deleted: float, now_unix_ms: int, ttl_slack: float = 0.0
+    ) -> str | None:
+        """What a rewrite of the fragment alone would leave out, in words; None if not enough."""
+        entry, ttl, rows = item.entry, self._tree.ttl, self._tree.rows
+        most = most_deleted * entry.rows
+        if entry.deleted_rows > most:
+            return f"{entry.deleted_rows} rows of a fragment deleted"
+        is_old = False
+        if ttl is not None and entry.oldest_unix_ms is not None:
+            lifetime_ms = 1000 * ttl.seconds * (1 + ttl_slack)
+            is_old = entry.oldest_unix_ms < now_unix_ms - lifetime_ms
+        has_tombstones = entry.tombstones > most and rows.may_drop_tombstones
+        if not (is_old or has_tombstones) or not self._tree.is_bottom([item]):
+            return None
+        return "rows of a fragment expired" if is_old else f"{entry.tombstones} tombstones"
 
     def block(self, line: str) -> None:
         self._blocked.append(line)

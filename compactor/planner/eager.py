@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compactor.config import Policy
 from compactor.planner.draft import Draft
 from compactor.planner.limits import Limits
 from compactor.planner.spec import CompactionPlan
 from compactor.planner.tree import Item, Tree, components, sorted_runs
 
 
-def plan_overlapping(tree: Tree, limits: Limits, max_deleted_share: float = 1.0) -> CompactionPlan:
+def plan_overlapping(
+    tree: Tree, policy: Policy, limits: Limits, now_unix_ms: int
+) -> CompactionPlan:
     """Merges every group of overlapping fragments; leaves the rest alone.
 
     Outputs overlap nothing, or are fewer runs than before: plans run out.
@@ -25,12 +28,13 @@ def plan_overlapping(tree: Tree, limits: Limits, max_deleted_share: float = 1.0)
                 reason=f"{len(group)} fragments of {runs} runs overlap",
                 priority=float(runs),
             )
-    draft.rewrite_deleted(max_deleted_share)
+    draft.rewrite_garbage(policy.max_deleted_share, now_unix_ms, policy.ttl_slack)
     return draft.plan()
 
 
-def plan_full(tree: Tree, limits: Limits) -> CompactionPlan:
-    """Makes the tree one sorted run without deleted rows: overlapping groups, small neighbours together."""
+def plan_full(tree: Tree, limits: Limits, now_unix_ms: int) -> CompactionPlan:
+    """Makes the tree one sorted run without rows that nobody reads any more: overlapping groups, small
+    neighbours together."""
     draft = Draft(tree, limits)
     bottom = max(1, tree.deepest)
     groups = join_small_neighbours(components(tree.items()), limits.target_fragment_bytes)
@@ -42,8 +46,8 @@ def plan_full(tree: Tree, limits: Limits) -> CompactionPlan:
                 reason=f"full: {len(group)} fragments into one sorted run",
                 priority=float(len(group)),
             )
-        elif group[0].entry.deletion is not None:
-            draft.merge(group, bottom, reason="full: has deleted rows", priority=1.0)
+        elif (garbage := draft.garbage(group[0], 0.0, now_unix_ms)) is not None:
+            draft.merge(group, bottom, reason=f"full: {garbage}", priority=1.0)
         elif group[0].entry.level != bottom:
             draft.move(group, bottom, reason="full: overlaps nothing")
     return draft.plan()

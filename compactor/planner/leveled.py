@@ -28,7 +28,7 @@ _MIN_PUSH_SHARE = 4
 """Less than this part of a full fragment stays young: deeper levels have no small fragments."""
 
 
-def plan_leveled(tree: Tree, policy: Policy, limits: Limits) -> CompactionPlan:
+def plan_leveled(tree: Tree, policy: Policy, limits: Limits, now_unix_ms: int) -> CompactionPlan:
     """What is due under the policy. A tree nobody writes to comes to an end of plans."""
     draft = Draft(tree, limits)
     leveled = _Leveled(tree, policy, limits, draft)
@@ -37,7 +37,7 @@ def plan_leveled(tree: Tree, policy: Policy, limits: Limits) -> CompactionPlan:
         is_pushed = leveled.push_and_drain()
     if not is_pushed:
         leveled.merge_tiers()
-    draft.rewrite_deleted(policy.max_deleted_share)
+    draft.rewrite_garbage(policy.max_deleted_share, now_unix_ms, policy.ttl_slack)
     return draft.plan()
 
 

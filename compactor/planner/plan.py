@@ -29,15 +29,18 @@ def plan_compactions(
     trees = forest(snapshot)
     expired = {window for window in trees if windows and windows.is_expired(window, now_unix_ms)}
     expiry = Expiry(tuple(i.entry for w in expired for i in trees.pop(w).items()))
-    return replace(plan_trees(trees, policy, settings), expiry=expiry)
+    return replace(plan_trees(trees, policy, settings, now_unix_ms), expiry=expiry)
 
 
 def plan_trees(
-    trees: Mapping[int | None, Tree], policy: Policy, settings: CompactionSettings
+    trees: Mapping[int | None, Tree],
+    policy: Policy,
+    settings: CompactionSettings,
+    now_unix_ms: int,
 ) -> CompactionPlan:
     """What is due in each of the trees, by priority over all of them."""
     limits = Limits.of(settings)
-    plans = [_plan_tree(tree, policy, limits) for tree in trees.values()]
+    plans = [_plan_tree(tree, policy, limits, now_unix_ms) for tree in trees.values()]
     return CompactionPlan(
         specs=by_priority(plans),
         moves=tuple(move for plan in plans for move in plan.moves),
@@ -53,11 +56,11 @@ def by_priority(plans: Iterable[CompactionPlan]) -> tuple[CompactionSpec, ...]:
     return tuple(sorted(specs, key=lambda spec: (-spec.priority, spec.size_bytes)))
 
 
-def _plan_tree(tree: Tree, policy: Policy, limits: Limits) -> CompactionPlan:
+def _plan_tree(tree: Tree, policy: Policy, limits: Limits, now_unix_ms: int) -> CompactionPlan:
     match policy.strategy:
         case Strategy.FULL:
-            return plan_full(tree, limits)
+            return plan_full(tree, limits, now_unix_ms)
         case Strategy.OVERLAPPING:
-            return plan_overlapping(tree, limits, policy.max_deleted_share)
+            return plan_overlapping(tree, policy, limits, now_unix_ms)
         case Strategy.LEVELED | Strategy.TIERED:
-            return plan_leveled(tree, policy, limits)
+            return plan_leveled(tree, policy, limits, now_unix_ms)

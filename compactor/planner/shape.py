@@ -38,7 +38,9 @@ def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> Me
             for name in keys
         ),
         columns=len(raw_bytes),
-        dropped_rows=sum(entry.deleted_rows for entry in entries),
+        # Where rows are folded there are the numbers of those taken and of those written.
+        dropped_rows=sum(entry.deleted_rows for entry in entries)
+        + (rows if metadata.rows.folds else 0),
         dropped_bytes=sum(entry.rows // 8 + 64 for entry in entries if entry.deletion),
         may_overshoot=any(
             name not in keys and _is_variable(metadata.schema.field(name).type)

@@ -26,6 +26,8 @@ class CompactionSpec:
     cut_keys: tuple[Bound, ...] = ()
     """Lower bounds of fragments of the level below the output: outputs end there if large enough, so
     that later compactions overlap fewer fragments."""
+    is_bottom: bool = False
+    """Whether no older row of any key is left out: tombstones have nothing more to do."""
 
     @property
     def rows(self) -> int:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from compactor.planner.debt import Shape
+from compactor.rows.policy import APPEND, RowPolicy, Ttl
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from format.keys import KeyComparator
@@ -182,6 +183,9 @@ class Tree:
 
     window: int | None
     compare: KeyComparator
+    """By which ranges overlap."""
+    rows: RowPolicy = APPEND
+    ttl: Ttl | None = None
     taken: set[str] = field(default_factory=set)
     """Keys of inputs of compactions in flight."""
     quarantined: set[str] = field(default_factory=set)
@@ -280,6 +284,23 @@ class Tree:
                 self._runs[name] = Run(tuple(items.values()))
         return sorted(self._runs.values(), key=lambda run: run.sequence)
 
+    def is_bottom(self, items: Sequence[Item]) -> bool:
+        """Whether a merge of those leaves out no fragment that may have older rows of their keys.
+
+        So a tombstone, or an expired row, hides nothing that is not in the merge. With a sequence column a
+        fragment that came later may have older rows, too.
+        """
+        if not self.rows.merges:
+            return True
+        keys, inputs = hull(items), {item.entry.key for item in items}
+        youngest = max(item.entry.age for item in items)
+        return not any(
+            item.entry.key not in inputs
+            and keys.overlaps(Range(item.lower, item.upper))
+            and (self.rows.sequence is not None or item.entry.age < youngest)
+            for item in self.items()
+        )
+
     def is_free(self, item: Item) -> bool:
         return item.entry.key not in self.taken and item.entry.key not in self.quarantined
 
@@ -292,13 +313,13 @@ class Tree:
 
 def forest(snapshot: Snapshot) -> dict[int | None, Tree]:
     """The trees of a snapshot, by window. Fragments without rows are in none."""
-    compare = snapshot.table.comparator()
+    table, compare = snapshot.table, snapshot.table.key_comparator()
     trees: dict[int | None, Tree] = {}
     for entry in snapshot.fragments.all():
         if entry.rows:
             tree = trees.get(entry.window)
             if tree is None:
-                tree = trees[entry.window] = Tree(entry.window, compare)
+                tree = trees[entry.window] = Tree(entry.window, compare, table.rows, table.ttl)
             tree.add(entry)
     for key in snapshot.quarantine:
         entry = snapshot.fragments[key]

@@ -109,6 +109,13 @@ class Or:
 Predicate = Compare | IsIn | Like | IsNull | Constant | Not | And | Or
 
 
+def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
+    """Conditions that all have to hold for the whole to hold."""
+    if not isinstance(predicate, And):
+        return (predicate,)
+    return tuple(part for whole in predicate.parts for part in conjuncts(whole))
+
+
 def columns_of(predicate: Predicate) -> list[str]:
     """Names of the columns that it looks at, each once."""
     return list(dict.fromkeys(_columns(predicate)))

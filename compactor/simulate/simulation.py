@@ -202,7 +202,9 @@ class Simulation:
     def _plan(self) -> None:
         for window in sorted(self._changed, key=lambda window: -1 if window is None else window):
             tree = self.trees[window]
-            self._plans[window] = plan_trees({window: tree}, self._policy, self._compaction)
+            self._plans[window] = plan_trees(
+                {window: tree}, self._policy, self._compaction, now_unix_ms=0
+            )
         self._changed.clear()
 
     def _move(self) -> bool:

@@ -15,11 +15,11 @@ import pyarrow as pa
 import xxhash
 
 from compactor.errors import DataError
-from compactor.table.entry_table import EntryTable
+from compactor.table.entry_table import MAY_MISS, EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot, Totals
-from compactor.table.version import PROTOCOL, Claim, Quarantine
+from compactor.table.version import PROTOCOL, Claim, Quarantine, protocol_of
 from format.errors import SchemaError
 
 _DIGEST_BYTES: Final = 16
@@ -28,10 +28,11 @@ _HEADER: Final = b"compactor"
 
 def checkpoint_bytes(snapshot: Snapshot) -> bytes:
     table = snapshot.fragments.table().combine_chunks().sort_by("key")
-    has_deletions = table.column("deletion").null_count < len(table)
-    if not has_deletions:  # as programs know it that know none
-        table = table.drop_columns("deletion")
-    header = _header(snapshot) | {"protocol": PROTOCOL if has_deletions else 1}
+    unused = [name for name in MAY_MISS if table.column(name).null_count == len(table)]
+    # What is not used is not there, as programs know it that know nothing of it.
+    table = table.drop_columns(unused) if unused else table
+    protocol = protocol_of("deletion" not in unused, snapshot.metadata)
+    header = _header(snapshot) | {"protocol": protocol}
     schema = table.schema.with_metadata({_HEADER: _text(header).encode()})
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")

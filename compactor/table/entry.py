@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from compactor.names import is_deletions_key, is_fragment_key
+from compactor.rows.flags import NONE_SEEN, Census
 from format.footer import ColumnBytes, FragmentSummary
 from format.keys import Bound
 
@@ -85,6 +86,10 @@ class FragmentEntry:
     """The time window of all its rows; None in a table without windows, and for rows without a time."""
     deletion: Deletion | None = None
     """Rows that readers leave out, and that the next compaction does not write again."""
+    tombstones: int = 0
+    """Rows that are there to take away older ones of their key."""
+    oldest_unix_ms: int | None = None
+    """Least time of its rows, in a table with a time to live; None: none has a time."""
 
     @property
     def deleted_rows(self) -> int:
@@ -130,6 +135,7 @@ class FragmentEntry:
         level: int,
         run: str,
         window: int | None = None,
+        census: Census = NONE_SEEN,
     ) -> Self:
         """The entry of a fragment just written; its sequence is set when it is committed."""
         return cls(
@@ -147,6 +153,8 @@ class FragmentEntry:
             peak_row_bytes=summary.peak_row_bytes,
             columns=summary.columns,
             window=window,
+            tombstones=census.tombstones,
+            oldest_unix_ms=census.oldest_unix_ms,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -166,6 +174,8 @@ class FragmentEntry:
             "columns": {name: [c.raw, c.stored] for name, c in self.columns.items()},
             "window": self.window,
             **({"deletion": self.deletion.to_json()} if self.deletion else {}),
+            **({"tombstones": self.tombstones} if self.tombstones else {}),
+            **({} if self.oldest_unix_ms is None else {"oldest_unix_ms": self.oldest_unix_ms}),
         }
 
     @classmethod
@@ -188,6 +198,8 @@ class FragmentEntry:
             columns={name: ColumnBytes(*sizes) for name, sizes in value["columns"].items()},
             window=value.get("window"),
             deletion=Deletion.from_json(value["deletion"]) if value.get("deletion") else None,
+            tombstones=value.get("tombstones", 0),
+            oldest_unix_ms=value.get("oldest_unix_ms"),
         )
 
 
@@ -210,6 +222,9 @@ def _check_types(value: Mapping[str, Any]) -> None:
         raise ValueError(f"{value['key']!r} is no fragment's name")
     if not isinstance(value["first_key"], list) or not isinstance(value["last_key"], list):
         raise TypeError("a key bound is not a list")
+    for name in ("tombstones", "oldest_unix_ms"):
+        if value.get(name) is not None and type(value[name]) is not int:
+            raise TypeError(f"{name} is not a number")
     if value.get("window") is not None and type(value["window"]) is not int:
         raise TypeError("a window is not a number")
 

@@ -29,18 +29,25 @@ SCHEMA: Final = pa.schema(
         ("columns", pa.string()),
         ("window", pa.int64()),
         ("deletion", pa.string()),
+        ("tombstones", pa.int64()),
+        ("oldest_unix_ms", pa.int64()),
     ]
 )
+MAY_MISS: Final = ("deletion", "tombstones", "oldest_unix_ms")
+"""Columns left out where no entry has a value, as they are in tables of earlier programs."""
 
 
 class EntryTable:
     """Entries by row number, made when asked for and kept."""
 
     def __init__(self, table: pa.Table) -> None:
-        """Raises `pa.ArrowInvalid` for a table of another schema. The deletions may be left out if there are
-        none."""
-        if "deletion" not in table.column_names:
-            table = table.append_column(SCHEMA.field("deletion"), pa.nulls(len(table), pa.string()))
+        """Raises `pa.ArrowInvalid` for a table of another schema; some columns may be left out."""
+        for name in MAY_MISS:
+            if name not in table.column_names:
+                field = SCHEMA.field(name)
+                table = table.add_column(
+                    SCHEMA.get_field_index(name), field, pa.nulls(len(table), field.type)
+                )
         if table.schema.remove_metadata() != SCHEMA:
             raise pa.ArrowInvalid(f"its columns are {table.schema.names}")
         self.table = table
@@ -65,6 +72,8 @@ class EntryTable:
             "columns": [_columns_text(e) for e in entries],
             "window": [e.window for e in entries],
             "deletion": [_text(e.deletion.to_json()) if e.deletion else None for e in entries],
+            "tombstones": [e.tombstones or None for e in entries],
+            "oldest_unix_ms": [e.oldest_unix_ms for e in entries],
         }
         return cls(pa.table(columns, schema=SCHEMA))
 
@@ -101,6 +110,8 @@ def _entries(table: pa.Table) -> list[FragmentEntry]:
             LazyColumns(text),
             window,
             Deletion.from_json(json.loads(deletion)) if deletion else None,
+            tombstones or 0,
+            oldest_unix_ms,
         )
         for (
             key,
@@ -119,6 +130,8 @@ def _entries(table: pa.Table) -> list[FragmentEntry]:
             text,
             window,
             deletion,
+            tombstones,
+            oldest_unix_ms,
         ) in zip(*columns, strict=True)
     ]
 

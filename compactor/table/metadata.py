@@ -1,4 +1,4 @@
-"""What all fragments of a table share: schema, sort schema, time windows."""
+"""What all fragments of a table share: schema, sort schema, time windows, what rows mean."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from compactor.rows.policy import APPEND, RowPolicy, Ttl
 from format.keys import KeyComparator
 from format.schema import SortColumn, SortSchema
 from format.types import schema_from_json, schema_to_json
@@ -37,22 +38,33 @@ class TableMetadata:
     schema: pa.Schema
     sort: SortSchema
     windows: TimeWindows | None = None
+    rows: RowPolicy = APPEND
+    ttl: Ttl | None = None
 
     def comparator(self) -> KeyComparator:
+        """Orders rows."""
         return KeyComparator(self.schema, self.sort)
+
+    def key_comparator(self) -> KeyComparator:
+        """Tells rows of one key from others: by it ranges overlap."""
+        return KeyComparator(self.schema, self.rows.key_columns(self.sort))
 
     def to_json(self) -> dict[str, Any]:
         return {
             "schema": schema_to_json(self.schema),
             "sort": [column.to_json() for column in self.sort],
             "windows": None if self.windows is None else asdict(self.windows),
+            **({"rows": self.rows.to_json()} if self.rows != APPEND else {}),
+            **({"ttl": asdict(self.ttl)} if self.ttl else {}),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        windows = value.get("windows")
+        windows, rows, ttl = value.get("windows"), value.get("rows"), value.get("ttl")
         return cls(
             schema_from_json(value["schema"]),
             tuple(SortColumn.from_json(column) for column in value["sort"]),
             None if windows is None else TimeWindows(**windows),
+            APPEND if rows is None else RowPolicy.from_json(rows),
+            None if ttl is None else Ttl(**ttl),
         )

@@ -11,13 +11,21 @@ from typing import Any, Final, Self
 import xxhash
 
 from compactor.errors import DataError
+from compactor.rows.policy import APPEND
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from format.errors import SchemaError
 
-PROTOCOL: Final = 2
-"""2: fragments may have deleted rows. Written only where they have, so that others can be read by programs
-that know 1."""
+PROTOCOL: Final = 3
+"""2: fragments may have deleted rows. 3: the table has a row policy or a time to live. Written only where
+that is so, so that others can be read by programs that know less."""
+
+
+def protocol_of(has_deletions: bool, metadata: TableMetadata | None) -> int:
+    """The least that a program has to know."""
+    if metadata is not None and (metadata.rows != APPEND or metadata.ttl is not None):
+        return 3
+    return 2 if has_deletions else 1
 
 
 class Operation(StrEnum):
@@ -150,7 +158,9 @@ class Version:
 
     def to_bytes(self) -> bytes:
         document = {
-            "protocol": PROTOCOL if any(e.deletion for e in self.changes.adds) else 1,
+            "protocol": protocol_of(
+                any(e.deletion for e in self.changes.adds), self.changes.metadata
+            ),
             "version": self.number,
             "commit_id": self.commit_id,
             "committed_unix_ms": self.committed_unix_ms,

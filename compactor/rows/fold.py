@@ -1,0 +1,156 @@
+"""One column of merged rows after the flags: rows left out, or folded into one of each key. Vectorised.
+
+Most functions choose, for each row kept, the row whose value it gets; that works on values of any type and
+on codes alike. Sums and unions make new values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.errors import DataError
+from compactor.rows.flags import COUNTS, KEPT, Flags
+from compactor.rows.policy import Function
+from format.ordering import order_words
+from format.schema import SortColumn
+from format.types import build_list, decoded, list_parts
+
+I64 = npt.NDArray[np.int64]
+
+
+class FoldError(DataError):
+    """Values that no value of the column's type can stand for."""
+
+
+def kept_rows(array: pa.Array, flags: Flags) -> pa.Array:
+    """The rows that are kept, as they are."""
+    return array.filter(pa.array((flags & KEPT).astype(np.bool_)))
+
+
+def chooses(function: Function) -> bool:
+    """Whether the result is one of the values: it may be a code then."""
+    return function not in (Function.SUM, Function.COUNT, Function.LIST, Function.SET)
+
+
+def folded(array: pa.Array, flags: Flags, function: Function, name: str) -> pa.Array:
+    """One value for each row kept. name: of the column, for errors.
+
+    Raises `FoldError` for a sum that its type can't hold.
+    """
+    into = _Targets(array, flags)
+    match function:
+        case Function.LAST:
+            return array.take(pa.array(into.last()))
+        case Function.FIRST:
+            return array.take(pa.array(into.first()))
+        case Function.MIN | Function.BOOL_AND:
+            return array.take(pa.array(into.extreme(array, greatest=False)))
+        case Function.MAX | Function.BOOL_OR:
+            return array.take(pa.array(into.extreme(array, greatest=True)))
+        case Function.SUM | Function.COUNT:
+            return _summed(_plain(array), into, name)
+        case Function.LIST | Function.SET:
+            return _united(_plain(array), into, is_set=function is Function.SET)
+
+
+class _Targets:
+    """Which values go into which row kept."""
+
+    def __init__(self, array: pa.Array, flags: Flags) -> None:
+        is_kept = (flags & KEPT).astype(np.bool_)
+        self.kept: I64 = np.flatnonzero(is_kept)
+        """Positions of the rows kept; shape (rows kept,)."""
+        number: I64 = np.cumsum(is_kept) - is_kept
+        valid = np.asarray(array.is_valid())
+        takes_part = (flags & COUNTS).astype(np.bool_) | is_kept
+        self.rows: I64 = np.flatnonzero(takes_part & valid)
+        """Positions of values that go somewhere, ascending."""
+        self.into: I64 = number[self.rows]
+        """Where: the number of the row kept, ascending; shape as `rows`."""
+
+    def last(self) -> I64:
+        """Of each row kept, the position of its newest value; its own where there is none."""
+        chosen = self.kept.copy()
+        chosen[self.into] = self.rows  # of several, the last counts
+        return chosen
+
+    def first(self) -> I64:
+        chosen = self.kept.copy()
+        chosen[self.into[::-1]] = self.rows[::-1]
+        return chosen
+
+    def extreme(self, array: pa.Array, *, greatest: bool) -> I64:
+        """Of each row kept, the position of its least or greatest value, the oldest of equal ones."""
+        chosen = self.kept.copy()
+        if len(self.rows):
+            words = order_words([array.take(pa.array(self.rows))], (SortColumn("value"),))
+            if greatest:
+                words = [~word for word in words]
+            order = np.lexsort((*reversed(words), self.into))[::-1]
+            chosen[self.into[order]] = self.rows[order]
+        return chosen
+
+    def starts(self) -> I64:
+        """Where in `rows` the values of another row kept begin."""
+        return np.flatnonzero(np.diff(self.into, prepend=-1))
+
+
+def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
+    starts = into.starts()
+    own = array.take(pa.array(into.kept))
+    if len(starts) == len(into.rows) and not own.null_count:
+        return own  # nothing to add up
+    values = array.take(pa.array(into.rows))
+    if pt.is_decimal(array.type):
+        return _decimal_sums(values, into, len(own), name)
+    numbers: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    if not len(numbers):
+        return own
+    sums = np.add.reduceat(numbers, starts)
+    if pt.is_integer(array.type):
+        about = np.add.reduceat(numbers.astype(np.float64), starts)
+        limit = 2.0 ** (array.type.bit_width - 1)
+        # Close to the limit a float does not tell: there the wrapped sum does, by its sign.
+        wrapped = (np.abs(about) > limit / 2) & (np.sign(about) != np.sign(sums))
+        if (np.abs(about) > 1.5 * limit).any() or wrapped.any():
+            raise FoldError(f"column {name!r}: a sum does not fit into {array.type}")
+    result = np.zeros(len(own), dtype=numbers.dtype)
+    missing = np.ones(len(own), dtype=np.bool_)
+    result[into.into[starts]] = sums
+    missing[into.into[starts]] = False
+    return pa.array(result, array.type, mask=missing)
+
+
+def _decimal_sums(values: pa.Array, into: _Targets, rows: int, name: str) -> pa.Array:
+    table = pa.table({"into": into.into, "value": values})
+    sums = table.group_by("into", use_threads=False).aggregate([("value", "sum")])
+    try:
+        added = sums.column("value_sum").combine_chunks().cast(values.type)
+    except pa.ArrowInvalid as error:
+        raise FoldError(f"column {name!r}: a sum does not fit into {values.type}") from error
+    at = np.full(rows, -1)
+    at[sums.column("into").to_numpy()] = np.arange(len(sums))
+    return added.take(pa.array(at, mask=at < 0))
+
+
+def _united(array: pa.Array, into: _Targets, *, is_set: bool) -> pa.Array:
+    counts, items = list_parts(array.take(pa.array(into.rows)))
+    owner = np.repeat(into.into, counts)
+    if is_set and len(items):
+        codes = items.dictionary_encode(null_encoding="encode").indices.to_numpy()
+        pairs = owner * (int(codes.max()) + 1) + codes
+        first = np.sort(np.unique(pairs, return_index=True)[1])
+        items, owner = items.take(pa.array(first)), owner[first]
+    sizes = np.bincount(owner, minlength=len(into.kept))
+    missing = np.ones(len(into.kept), dtype=np.bool_)
+    missing[into.into] = False
+    return build_list(array.type, sizes, items, pa.array(missing) if missing.any() else None)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return decoded(array) if pt.is_dictionary(array.type) else array

@@ -1,0 +1,270 @@
+"""What rows of equal key mean in a table, and how long rows live. Pure values.
+
+The key of a row is what the table is sorted by, but for a sequence column, which only orders the rows of
+one key. Under every policy but `append` a fragment has one row of a key at most (two, where a tombstone
+has to stay before it), and readers see one at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, Self
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.errors import UsageError
+from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
+from format.types import storage_type
+
+
+class Kind(StrEnum):
+    APPEND = "append"
+    """All rows stay."""
+    LAST = "last"
+    """The newest row of a key stays."""
+    FIRST = "first"
+    """The oldest one."""
+    PARTIAL_UPDATE = "partial-update"
+    """One row of a key: of each column the newest value that is not null."""
+    AGGREGATE = "aggregate"
+    """One row of a key: each column by a function of its own."""
+
+
+class Function(StrEnum):
+    """How values of one column become one; nulls do not count, and of nulls alone comes null."""
+
+    LAST = "last"
+    FIRST = "first"
+    SUM = "sum"
+    COUNT = "count"
+    """Of the values that came in: a sum of ones."""
+    MIN = "min"
+    MAX = "max"
+    BOOL_OR = "bool_or"
+    BOOL_AND = "bool_and"
+    LIST = "list"
+    """All elements, oldest first."""
+    SET = "set"
+    """Each element once, in the order in which they first came."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPolicy:
+    """What becomes of rows of equal key."""
+
+    kind: Kind = Kind.APPEND
+    sequence: str | None = None
+    """Column whose greater values are newer, null being oldest; where equal, or without one, what was
+    ingested later is newer. For `last` and `first`."""
+    delete_marker: str | None = None
+    """Boolean column: a row where it is true is a tombstone, which takes away the older rows of its key."""
+    keeps_tombstones: bool | None = None
+    """Whether tombstones are never dropped, since older rows of their key may still come. None: with a
+    sequence column, where they may; not in the order of ingestion, where they can't."""
+    aggregates: tuple[tuple[str, Function], ...] = ()
+    """For `aggregate`; columns not named take `last`."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether rows of equal key become fewer."""
+        return self.kind is not Kind.APPEND
+
+    @property
+    def may_drop_tombstones(self) -> bool:
+        if self.keeps_tombstones is None:
+            return self.sequence is None
+        return not self.keeps_tombstones
+
+    @property
+    def folds(self) -> bool:
+        """Whether rows of equal key become one that was none of them."""
+        return self.kind in (Kind.PARTIAL_UPDATE, Kind.AGGREGATE)
+
+    def function(self, column: str) -> Function:
+        return dict(self.aggregates).get(column, Function.LAST)
+
+    def key_columns(self, sort: SortSchema) -> SortSchema:
+        """Those of a table's sort schema by which rows are the same."""
+        return tuple(c for c in ordering(sort) if c.column != self.sequence)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": str(self.kind),
+            "sequence": self.sequence,
+            "delete_marker": self.delete_marker,
+            "keeps_tombstones": self.keeps_tombstones,
+            "aggregates": {column: str(function) for column, function in self.aggregates},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(
+            Kind(value["kind"]),
+            value["sequence"],
+            value["delete_marker"],
+            value["keeps_tombstones"],
+            tuple((column, Function(name)) for column, name in value["aggregates"].items()),
+        )
+
+
+APPEND: Final = RowPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Ttl:
+    """Rows whose time is longer ago are left out by compactions; those without a time never."""
+
+    column: str
+    seconds: int
+
+
+def sort_with_policy(sort: SortSchema, policy: RowPolicy, ttl: Ttl | None) -> SortSchema:
+    """The sort schema of a table whose rows are to be told apart by `sort`: then comes the sequence column,
+    and what decisions on rows need is carried."""
+    known = {column.column for column in sort}
+    if policy.sequence is not None and policy.sequence not in known:
+        sort = (*sort, SortColumn(policy.sequence, Order.ASC, Nulls.FIRST))
+    carried = [policy.delete_marker, ttl.column if ttl else None]
+    for name in carried:
+        if name is not None and name not in {column.column for column in sort}:
+            sort = (*sort, SortColumn(name, Order.CARRIED))
+    return sort
+
+
+def with_result_types(schema: pa.Schema, policy: RowPolicy) -> pa.Schema:
+    """The schema with types that hold sums and counts."""
+    fields = []
+    for field in schema:
+        # Columns that no function is named for, keys among them, stay as they are.
+        function = dict(policy.aggregates).get(field.name)
+        if function is Function.COUNT:
+            fields.append(field.with_type(pa.int64()))
+        elif function is Function.SUM:
+            fields.append(field.with_type(_sum_type(field.type)))
+        else:
+            fields.append(field)
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def _sum_type(dtype: pa.DataType) -> pa.DataType:
+    if pt.is_integer(dtype):
+        return pa.int64()
+    if pt.is_floating(dtype):
+        return pa.float64()
+    if pt.is_decimal(dtype):
+        return (
+            pa.decimal256(76, dtype.scale)
+            if dtype.bit_width > 128
+            else pa.decimal128(38, dtype.scale)
+        )
+    return dtype
+
+
+def check_policy(policy: RowPolicy, ttl: Ttl | None, schema: pa.Schema, sort: SortSchema) -> None:
+    """Raises `UsageError` naming the column or option that does not fit.
+
+    sort: as `sort_with_policy` gives it.
+    """
+    if policy.folds and policy.sequence is not None:
+        raise UsageError(
+            f"--sequence: rows of a table with --row-policy {policy.kind} are merged in the order in which "
+            "they came; leave it out, or choose --row-policy last"
+        )
+    if (
+        policy.kind is Kind.FIRST
+        and policy.sequence is not None
+        and policy.delete_marker is not None
+    ):
+        raise UsageError(
+            "--delete-marker: not with --row-policy first and --sequence, where a tombstone that comes late "
+            "would uncover rows that are not kept; leave --sequence out, or choose --row-policy last"
+        )
+    if not policy.merges and (policy.sequence or policy.delete_marker):
+        raise UsageError(
+            "--sequence and --delete-marker need a --row-policy under which rows of a key are merged, such "
+            "as last"
+        )
+    if policy.aggregates and policy.kind is not Kind.AGGREGATE:
+        raise UsageError("--aggregate: only with --row-policy aggregate")
+    _check_sequence(policy, sort)
+    if policy.delete_marker is not None:
+        dtype = _column_type(policy.delete_marker, "--delete-marker", schema)
+        if not pt.is_boolean(dtype):
+            raise UsageError(
+                f"--delete-marker: column {policy.delete_marker!r} is {dtype}, it has to be boolean"
+            )
+        if any(c.column == policy.delete_marker for c in ordering(sort)):
+            raise UsageError(
+                f"--delete-marker: column {policy.delete_marker!r} is part of the sort schema; it cannot be"
+            )
+    _check_aggregates(policy, schema, sort)
+    if ttl is not None:
+        dtype = _column_type(ttl.column, "--ttl-column", schema)
+        if not (pt.is_timestamp(dtype) or pt.is_date(dtype)):
+            raise UsageError(
+                f"--ttl-column: column {ttl.column!r} is {dtype}, it has to be a timestamp or a date"
+            )
+        if policy.folds and ttl.column not in {c.column for c in policy.key_columns(sort)}:
+            raise UsageError(
+                f"--ttl-column: with --row-policy {policy.kind} it has to be one of the columns of --sort-by"
+            )
+
+
+def _check_sequence(policy: RowPolicy, sort: SortSchema) -> None:
+    ordered = ordering(sort)
+    for place, column in enumerate(ordered):
+        if column.column != policy.sequence:
+            continue
+        wanted = replace(column, order=Order.ASC, nulls=Nulls.FIRST)
+        if place != len(ordered) - 1 or column != wanted:
+            raise UsageError(
+                f"--sequence: leave {policy.sequence!r} out of --sort-by; it comes after it by itself, "
+                "ascending"
+            )
+        if place == 0:
+            raise UsageError("--sequence: --sort-by has to name at least one other column, the key")
+
+
+def _check_aggregates(policy: RowPolicy, schema: pa.Schema, sort: SortSchema) -> None:
+    in_key = {column.column for column in sort}
+    for name, function in policy.aggregates:
+        dtype = _column_type(name, "--aggregate", schema)
+        if name in in_key:
+            raise UsageError(
+                f"--aggregate: column {name!r} is part of the key or the delete marker"
+            )
+        number = pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_decimal(dtype)
+        nested = pt.is_nested(storage_type(dtype)) or pt.is_interval(dtype) or pt.is_null(dtype)
+        is_list = pt.is_list(dtype) or pt.is_large_list(dtype)
+        match function:
+            case Function.SUM:
+                fits, wanted = number and not pt.is_float16(dtype), "a number"
+            case Function.MIN | Function.MAX:
+                fits, wanted = not nested, "of a type with an order"
+            case Function.BOOL_OR | Function.BOOL_AND:
+                fits, wanted = pt.is_boolean(dtype), "boolean"
+            case Function.LIST:
+                fits, wanted = is_list, "a list"
+            case Function.SET:
+                fits, wanted = (
+                    is_list and not pt.is_nested(dtype.value_type),
+                    "a list of plain values",
+                )
+            case _:
+                continue
+        if not fits:
+            raise UsageError(
+                f"--aggregate: column {name!r} is {dtype}; for {function} it has to be {wanted}"
+            )
+
+
+def _column_type(name: str, option: str, schema: pa.Schema) -> pa.DataType:
+    if name not in schema.names:
+        raise UsageError(
+            f"{option}: no column {name!r}; columns are: {', '.join(schema.names[:50])}"
+        )
+    dtype = schema.field(name).type
+    return dtype.value_type if pt.is_dictionary(dtype) else dtype

@@ -1,0 +1,176 @@
+"""Random histories of inserts, updates, deletions and compactions in any order, against a dictionary."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from compactor.config import CompactionSettings, Policy, Strategy
+from compactor.delete import delete_rows
+from compactor.files.stream import StreamBatches
+from compactor.ingest import IngestOptions, ingest_batches
+from compactor.predicate import parse_where
+from compactor.rows.policy import Function, Kind, RowPolicy
+from compactor.stores.local import LocalStore
+from compactor.table.commit_log import CommitLog
+from compactor.verify import verify
+from format.schema import parse_sort_schema
+from format.writer import WriterOptions
+from tests.rows.model import Model, Row
+from tests.support.tables import compact_table, table_rows
+
+SCHEMA = pa.schema(
+    {
+        "k": pa.string(),
+        "b": pa.int32(),
+        "seq": pa.int64(),
+        "gone": pa.bool_(),
+        "text": pa.string(),
+        "number": pa.int64(),
+        "money": pa.decimal128(38, 2),
+        "flag": pa.bool_(),
+        "other": pa.bool_(),
+        "items": pa.list_(pa.string()),
+        "tags": pa.list_(pa.string()),
+        "hits": pa.int64(),
+        "lowest": pa.string(),
+        "highest": pa.timestamp("ms"),
+    }
+)
+AGGREGATES = (
+    ("number", Function.SUM), ("money", Function.SUM), ("flag", Function.BOOL_OR),
+    ("other", Function.BOOL_AND), ("items", Function.LIST), ("tags", Function.SET), ("hits", Function.COUNT),
+    ("lowest", Function.MIN), ("highest", Function.MAX),
+)  # fmt: skip
+POLICIES = {
+    "last": RowPolicy(Kind.LAST),
+    "last by sequence": RowPolicy(Kind.LAST, sequence="seq"),
+    "last with tombstones": RowPolicy(Kind.LAST, delete_marker="gone"),
+    "last by sequence with tombstones": RowPolicy(Kind.LAST, sequence="seq", delete_marker="gone"),
+    "first": RowPolicy(Kind.FIRST),
+    "first by sequence": RowPolicy(Kind.FIRST, sequence="seq"),
+    "first with tombstones": RowPolicy(Kind.FIRST, delete_marker="gone"),
+    "partial update": RowPolicy(Kind.PARTIAL_UPDATE),
+    "partial update with tombstones": RowPolicy(Kind.PARTIAL_UPDATE, delete_marker="gone"),
+    "aggregate": RowPolicy(Kind.AGGREGATE, aggregates=AGGREGATES),
+    "aggregate with tombstones": RowPolicy(Kind.AGGREGATE, delete_marker="gone", aggregates=AGGREGATES),
+}  # fmt: skip
+
+
+def some_rows(rng: random.Random, count: int, keys: int) -> list[Row]:
+    def maybe(value: Any) -> Any:
+        return value if rng.random() < 0.6 else None
+
+    return [
+        {
+            "k": f"key-{rng.randrange(keys) // 3}",
+            "b": rng.randrange(3),
+            "seq": rng.choice([None, *range(12)]),
+            "gone": rng.choice([None, False, False, True]),
+            "text": maybe(rng.choice("abcdefgh") * rng.choice([1, 1, 1, 300])),
+            "number": maybe(rng.randrange(-50, 50)),
+            "money": maybe(Decimal(rng.randrange(-500, 500)).scaleb(-2)),
+            "flag": maybe(rng.random() < 0.5),
+            "other": maybe(rng.random() < 0.5),
+            "items": maybe([rng.choice(["x", "y", None]) for _ in range(rng.randrange(3))]),
+            "tags": maybe([rng.choice(["p", "q", "r", None]) for _ in range(rng.randrange(4))]),
+            "hits": maybe(rng.randrange(100)),
+            "lowest": maybe(rng.choice(["m", "n", "Ä", ""])),
+            "highest": maybe(1_700_000_000_000 + rng.randrange(9)),
+        }
+        for _ in range(count)
+    ]
+
+
+def as_table(rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+class History:
+    """One table and its model, through the same things."""
+
+    def __init__(self, policy: RowPolicy, folder: Path, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.policy = policy
+        self.store = LocalStore(folder)
+        self.log = CommitLog(self.store)
+        self.model = Model(policy, ["k", "b"], SCHEMA.names)
+        self.dropped: Counter[str] = Counter()
+
+    def append(self, most: int = 60) -> None:
+        rng = self.rng
+        table = as_table(some_rows(rng, rng.randrange(1, most), rng.choice([6, 40, 200])))
+        options = IngestOptions(
+            rng.choice([7, 1000]), WriterOptions(rng.choice([3, 64])), rows=self.policy
+        )
+        sort = parse_sort_schema("k,b")
+        with StreamBatches(table, 1 << 20) as batches:
+            ingest_batches(self.store, self.log, self.log.refresh(), batches, sort, options)
+        rows = table.to_pylist()
+        self.model.append(rows)
+
+    def compact(self) -> None:
+        rng = self.rng
+        settings = CompactionSettings(
+            target_fragment_bytes=rng.choice([4_000, 20_000, 1 << 29]),
+            target_row_group_bytes=rng.choice([200, 1 << 20]),
+            max_rows_per_row_group=rng.choice([5, 4096]),
+            batch_size=rng.choice([4, 100_000]),
+        )
+        policy = Policy(
+            strategy=rng.choice(list(Strategy)),
+            level0_trigger_runs=2,
+            push_ratio=rng.choice([0.5, 100]),
+            level1_target_bytes=rng.choice([1, 10_000]),
+        )
+        report = compact_table(self.store, settings, policy=policy)
+        for settled in report.done:
+            figures = settled.outcome.report
+            assert figures is not None
+            assert figures.rows_in == figures.rows_out + sum(figures.dropped.values())
+            self.dropped.update(figures.dropped)
+        assert not report.failed
+
+    def delete(self) -> None:
+        condition, where = self.rng.choice(
+            [
+                ("number > 20", lambda row: (row["number"] or 0) > 20),
+                (
+                    "text = 'a' OR k = 'key-1'",
+                    lambda row: row["text"] == "a" or row["k"] == "key-1",
+                ),
+                ("k = 'key-0' AND b = 1", lambda row: row["k"] == "key-0" and row["b"] == 1),
+                ("flag AND b <> 2", lambda row: bool(row["flag"]) and row["b"] != 2),
+            ]
+        )
+        predicate = parse_where(condition, self.log.refresh().table.schema)
+        delete_rows(self.store, self.log, predicate)
+        self.model.delete(where)
+
+    def check(self) -> None:
+        assert table_rows(self.store) == self.model.rows()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", POLICIES)
+def test_readers_see_what_a_dictionary_says_whatever_is_compacted_when(
+    name: str, seed: int, tmp_path: Path
+) -> None:
+    history = History(POLICIES[name], tmp_path / "t", seed)
+    history.append()
+    history.check()
+    for _ in range(12):
+        step = history.rng.choice(["append", "append", "compact", "compact", "delete"])
+        getattr(history, step)()
+        history.check()
+    history.compact()
+    history.check()
+    assert history.dropped["superseded"]
+    report = verify(history.store, history.log.current())
+    assert not report.faults
