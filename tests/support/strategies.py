@@ -45,8 +45,13 @@ _KEY_TYPES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
 def key_columns(draw: st.DrawFn) -> tuple[list[tuple[pa.DataType, Any]], SortSchema]:
     """One to three typed key columns, with a sort schema over k0, k1, ..."""
     kinds = draw(st.lists(st.sampled_from(_KEY_TYPES), min_size=1, max_size=3))
+    ordering = draw(st.integers(1, len(kinds)))
     sort = tuple(
-        SortColumn(f"k{i}", draw(st.sampled_from(Order)), draw(st.sampled_from(Nulls)))
+        SortColumn(
+            f"k{i}",
+            draw(st.sampled_from([Order.ASC, Order.DESC])) if i < ordering else Order.CARRIED,
+            draw(st.sampled_from(Nulls)),
+        )
         for i in range(len(kinds))
     )
     return kinds, sort
