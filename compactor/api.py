@@ -1,4 +1,4 @@
-"""Tables from Python: open, append, scan, delete. Rows come and go by Arrow's stream interface.
+"""Tables from Python: open, append, scan, delete, alter. Rows come and go by Arrow's stream interface.
 
     from compactor import Table
 
@@ -13,19 +13,20 @@ A `Table` stays at the version at which it was opened, or of its last append, un
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from os import PathLike, fspath
 from typing import Any, Self
 
 import pyarrow as pa
 
+from compactor.alter import Alteration, alter_table
 from compactor.delete import DeleteReport, delete_rows
 from compactor.errors import TableExistsError, UsageError
 from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
 from compactor.ingest import IngestOptions, IngestReport, ingest_batches
-from compactor.predicate import parse_where
+from compactor.predicate import condition_on
 from compactor.predicate.tree import Predicate
 from compactor.scan import ScanReport, scan, scan_schema
 from compactor.stores.base import Store
@@ -164,12 +165,27 @@ class Table:
         self._snapshot = self._log.latest
         return report
 
+    def alter(
+        self,
+        *,
+        renames: Mapping[str, str] | None = None,
+        drops: Sequence[str] = (),
+        redacts: Sequence[str] = (),
+        order: Sequence[str] = (),
+    ) -> None:
+        """Renames, drops, redacts and reorders columns in one commit, and moves on to its version.
+
+        See `compactor.alter.Alteration`. No fragment is rewritten; earlier versions show what they had.
+        Raises `UsageError` naming the column that does not allow it, `CommitConflictError`.
+        """
+        self._snapshot = alter_table(self._log, Alteration(renames or {}, drops, redacts, order))
+
     def _condition(self, where: str | None) -> Predicate | None:
         if where is None:
             return None
         if not isinstance(where, str):
             raise UsageError(f"where: {where!r} is no text")
-        return parse_where(where, self.schema)
+        return condition_on(self._snapshot.table, where)
 
     def refresh(self) -> None:
         """Moves on to the newest version."""
@@ -186,7 +202,7 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """At this version."""
-        return self._snapshot.table.schema
+        return self._snapshot.table.shown_schema
 
     @property
     def rows(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -10,15 +10,18 @@ from pyarrow import types as pt
 
 from compactor.errors import InputError
 from format.errors import SchemaError
-from format.types import type_to_json, widens_to
+from format.types import converts_to, type_to_json, widens_to
 
 
-def merged_schema(table: pa.Schema | None, file: pa.Schema, path: str) -> pa.Schema:
+def merged_schema(
+    table: pa.Schema | None, file: pa.Schema, path: str, fixed: Collection[str] = ()
+) -> pa.Schema:
     """The table's schema after taking in the file's: new columns come last; its types stay where they hold
     the file's values, and become wider ones where such are known that hold both (`widens_to`).
 
     A column that had no values in any file so far takes the file's type. Fragments written before stay as
-    they are, and are read as the wider type.
+    they are, and are read as the wider type. fixed: columns that may only become such as order their stored
+    values alike.
 
     Raises `InputError` naming file, column and both types where the file's values cannot become the
     table's without loss, or where the format has no form for a type.
@@ -35,7 +38,8 @@ def merged_schema(table: pa.Schema | None, file: pa.Schema, path: str) -> pa.Sch
         if known is None or pt.is_null(known.type):
             fields[field.name] = pa.field(field.name, _table_type(field.type))
         elif not can_widen(field.type, known.type):
-            if (wider := _wider_type(known.type, field.type)) is not None:
+            wider = _wider_type(known.type, field.type, may_convert=field.name not in fixed)
+            if wider is not None:
                 fields[field.name] = known.with_type(wider)
                 continue
             raise InputError(
@@ -51,12 +55,20 @@ _WIDER: Final = (
 )  # fmt: skip
 
 
-def _wider_type(table: pa.DataType, file: pa.DataType) -> pa.DataType | None:
-    """The narrowest type that holds the values of both without changing those that are stored."""
+def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> pa.DataType | None:
+    """The narrowest type that holds the values of both; without changing those that are stored, unless they
+    may be converted."""
     if pt.is_decimal(table) and pt.is_decimal(file) and table.scale == file.scale:
         return file if widens_to(table, file) else None
     for wider in _WIDER:
         if widens_to(table, wider) and (wider == file or widens_to(file, wider)):
+            return wider
+    if not may_convert:
+        return None
+    if pt.is_timestamp(file) and converts_to(table, file):
+        return pa.timestamp(file.unit, table.tz)
+    for wider in (pa.float32(), pa.float64()):
+        if converts_to(table, wider) and can_widen(file, wider):
             return wider
     return None
 

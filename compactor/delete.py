@@ -155,7 +155,7 @@ class _Search:
         asked = columns_of(self._where)
         pieces = []
         for group, stats in enumerate(reader.footer.row_groups):
-            if may_match(self._where, bounds_by_statistics(reader.footer, group)):
+            if may_match(self._where, bounds_by_statistics(reader, group, table.schema)):
                 arrays = read_columns(reader, group, asked, table.schema)
                 pieces.append(pc.fill_null(matching(self._where, arrays, stats.rows), False))
             else:

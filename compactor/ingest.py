@@ -90,7 +90,7 @@ def ingest_file(
     file, `TableNotFoundError` without `sort` and table, `UsageError` for a sort other than the table's.
     """
     snapshot = log.refresh()
-    known = None if snapshot.metadata is None else uncounted(snapshot.metadata)
+    known = None if snapshot.metadata is None else _to_read(snapshot.metadata)
     with open_table_file(path, known) as file:
         return ingest_batches(
             store, log, snapshot, file, sort, options, ids=ids, on_progress=on_progress
@@ -110,11 +110,12 @@ def ingest_batches(
 ) -> IngestReport:
     """As `ingest_file`, of batches that were opened with the snapshot's schema known."""
     path = file.path
-    metadata = _metadata(snapshot, file.schema, sort, options, store, path)
+    names = _Names(snapshot.metadata, file.schema, path)
+    metadata = _metadata(snapshot, names, sort, options, store, path)
     # Columns that the file has not cost its fragments nothing, not even a place in the header.
-    present = {*file.schema.names, *(column.column for column in metadata.sort)}
+    present = {*names.stored.names, *(column.column for column in metadata.sort)}
     schema = pa.schema([field for field in metadata.schema if field.name in present])
-    writer = _FragmentsOfFile(store, metadata, schema, options, snapshot.version, ids())
+    writer = _FragmentsOfFile(store, metadata, schema, options, snapshot.version, ids(), names)
     entries = list(writer.write(file, on_progress))
     kept = sum(entry.rows for entry in entries)
     after = log.commit(lambda latest: _changes(latest, snapshot, metadata, entries, path))
@@ -130,13 +131,13 @@ def ingest_batches(
 
 def _metadata(
     snapshot: Snapshot,
-    file: pa.Schema,
+    names: _Names,
     sort: SortSchema | None,
     options: IngestOptions,
     store: Store,
     path: str,
 ) -> TableMetadata:
-    windows = options.windows
+    windows, file = options.windows, names.stored
     if snapshot.metadata is None:
         if sort is None:
             raise TableNotFoundError(
@@ -159,6 +160,9 @@ def _metadata(
         return TableMetadata(schema, full, windows, rows, options.ttl)
     _check_options(snapshot.metadata, options)
     if sort is not None:
+        sort = tuple(
+            replace(c, column=snapshot.metadata.stored_name(c.column) or c.column) for c in sort
+        )
         sort = sort_with_policy(sort, snapshot.metadata.rows, snapshot.metadata.ttl)
     if sort is not None and sort != snapshot.metadata.sort:
         raise UsageError(
@@ -173,7 +177,41 @@ def _metadata(
         )
     require_columns(file, [column.column for column in ordering(known.sort)], path)
     file = with_result_types(file, known.rows)
-    return replace(known, schema=merged_schema(known.schema, file, path))
+    return replace(
+        known,
+        schema=merged_schema(known.schema, file, path, _fixed(known)),
+        names=known.names + names.new,
+    )
+
+
+def _fixed(table: TableMetadata) -> set[str]:
+    """Columns whose stored values are in bounds of keys."""
+    return {column.column for column in table.sort}
+
+
+class _Names:
+    """The columns of a file by the names under which the table stores them."""
+
+    def __init__(self, table: TableMetadata | None, file: pa.Schema, path: str) -> None:
+        self.new: tuple[tuple[str, str], ...] = ()
+        """Stored and shown name of columns that the table has not yet, where they differ."""
+        self._is_same = table is None or not (table.names or table.retired)
+        self.stored = file
+        if table is None or self._is_same:
+            return
+        if len(set(file.names)) < len(file.names):
+            raise InputError(f"{path}: a column name comes twice: rename one")
+        stored = {name: table.stored_name(name) for name in file.names}
+        added = {name: table.new_stored_name(name) for name, known in stored.items() if not known}
+        self.new = tuple((new, shown) for shown, new in added.items() if new != shown)
+        self.stored = self._renamed(file, {**stored, **added})
+
+    @staticmethod
+    def _renamed(schema: pa.Schema, names: Mapping[str, str | None]) -> pa.Schema:
+        return pa.schema([f.with_name(names[f.name]) for f in schema], schema.metadata)
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if self._is_same else batch.rename_columns(self.stored.names)
 
 
 def _check_options(known: TableMetadata, options: IngestOptions) -> None:
@@ -188,11 +226,11 @@ def _check_options(known: TableMetadata, options: IngestOptions) -> None:
         )
 
 
-def uncounted(table: TableMetadata) -> pa.Schema:
+def _to_read(table: TableMetadata) -> pa.Schema:
     """The types that a file's columns are to be read as: a column that is counted may be of any."""
     return pa.schema(
         [
-            field
+            field.with_name(table.shown_name(field.name))
             for field in table.schema
             if table.rows.kind is not Kind.AGGREGATE
             or table.rows.function(field.name) is not Function.COUNT
@@ -237,15 +275,27 @@ def _united(latest: TableMetadata, ours: TableMetadata, path: str) -> TableMetad
     """The latest metadata with our new columns and wider types, if another writer has not typed them
     otherwise. What we wrote is read by the types there are now.
     """
-    schema = merged_schema(latest.schema, ours.schema, path)
-    for column in ours.schema:
+    # What was dropped meanwhile stays so: what was written of it is as if it had come before.
+    written = pa.schema([field for field in ours.schema if field.name not in latest.retired])
+    names = dict(latest.names)
+    names.update(
+        (s, n) for s, n in ours.names if s in written.names and s not in latest.schema.names
+    )
+    schema = merged_schema(latest.schema, written, path, _fixed(latest))
+    shown = [names.get(name, name) for name in schema.names]
+    if len(set(shown)) < len(shown):
+        raise InputError(
+            f"{path}: columns were renamed meanwhile to names that it has too; nothing was added: ingest the "
+            "file again"
+        )
+    for column in written:
         if not is_stored_as(column.type, schema.field(column.name).type):
             raise InputError(
                 f"{path}: column {column.name!r} was added meanwhile as "
                 f"{schema.field(column.name).type}, here it is {column.type}; nothing was added: ingest "
                 "the file again"
             )
-    return replace(latest, schema=schema)
+    return replace(latest, schema=schema, names=tuple(names.items()))
 
 
 class _FragmentsOfFile:
@@ -257,7 +307,9 @@ class _FragmentsOfFile:
         options: IngestOptions,
         base_version: int,
         attempt_id: str,
+        names: _Names,
     ) -> None:
+        self._names = names
         self._store = store
         self._metadata = metadata
         self._schema = schema
@@ -273,7 +325,7 @@ class _FragmentsOfFile:
         pending: list[pa.RecordBatch] = []
         rows = size = 0
         for raw in file:
-            batch = _with_counts(raw, self._metadata.rows)
+            batch = _with_counts(self._names.of(raw), self._metadata.rows)
             batch = conform_batch(batch, self._schema, file.path)
             self.rows += batch.num_rows
             while batch.num_rows:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import UsageError
+from compactor.errors import DataError, UsageError
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.flow.stage import Buffer, Stage, StagePlan
@@ -41,10 +41,9 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.arrays import concat_storage
-from format.footer import Footer
 from format.reader import FragmentReader
 from format.schema import Order
-from format.types import storage_type, to_logical, widened
+from format.types import converted_value, storage_type, to_logical, widened
 
 _MEMORY_BYTES: Final = 512 << 20
 _MIN_SLICE_BYTES: Final = 16 << 10
@@ -149,11 +148,14 @@ def scan(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a snapshot in sort order: all or some columns, all or those of which `where` holds.
 
+    columns: as they are shown. where: of columns as they are stored (`compactor.predicate.condition_on`).
+
     report: counts what is read and skipped.
     Raises `UsageError` for a column the table does not have, `FormatError` for damaged fragments.
     """
     table = snapshot.table
-    wanted = wanted_rows(table, scan_schema(table, columns), where, report or ScanReport())
+    schema = scan_schema(table, columns)
+    wanted = wanted_rows(table, _stored(table, schema), where, report or ScanReport())
     where = wanted.where
     wanted.report.fragments += len(snapshot.fragments)
     for by_age in overlapping_groups(snapshot):
@@ -162,7 +164,8 @@ def scan(
             by_age = [entry for entry in by_age if may_match(where, bounds_by_keys(entry, table))]
         wanted.report.fragments_skipped += fragments - len(by_age)
         if by_age:
-            yield from _merge_group(store, table, by_age, wanted)
+            for batch in _merge_group(store, table, by_age, wanted):
+                yield batch.rename_columns(schema.names) if table.names else batch
 
 
 def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
@@ -176,8 +179,9 @@ def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
     return lambda column: known if column == first.column else UNKNOWN
 
 
-def bounds_by_statistics(footer: Footer, group: int) -> BoundsOf:
-    """What a fragment's footer knows of a row group."""
+def bounds_by_statistics(reader: FragmentReader, group: int, table: pa.Schema) -> BoundsOf:
+    """What a fragment's footer knows of a row group, as of values of the table's types."""
+    footer, stored = reader.footer, reader.schema
     rows = footer.row_groups[group].rows
 
     def bounds(column: str) -> Bounds:
@@ -185,21 +189,29 @@ def bounds_by_statistics(footer: Footer, group: int) -> BoundsOf:
         if chunks is None:
             return ALL_NULL
         chunk = chunks[group]
-        return Bounds(chunk.min, chunk.max, chunk.null_count > 0, chunk.null_count < rows)
+        types = stored.field(column).type, table.field(column).type
+        low, high = (converted_value(value, *types) for value in (chunk.min, chunk.max))
+        return Bounds(low, high, chunk.null_count > 0, chunk.null_count < rows)
 
     return bounds
 
 
 def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schema:
-    """Schema of a scan. Raises `UsageError` for an unknown column."""
+    """Schema of a scan, as people know it. Raises `UsageError` for an unknown column."""
+    schema = table.shown_schema
     if columns is None:
-        return table.schema
+        return schema
     for name in columns:
-        if name not in table.schema.names:
-            raise UsageError(
-                f"no column {name!r}; columns are: {', '.join(table.schema.names[:50])}"
-            )
-    return pa.schema([table.schema.field(name) for name in columns])
+        if name not in schema.names:
+            raise UsageError(f"no column {name!r}; columns are: {', '.join(schema.names[:50])}")
+    return pa.schema([schema.field(name) for name in columns])
+
+
+def _stored(table: TableMetadata, shown: pa.Schema) -> pa.Schema:
+    """By the names under which columns are stored."""
+    if not table.names:
+        return shown
+    return pa.schema([field.with_name(table.stored_name(field.name)) for field in shown])
 
 
 def overlapping_groups(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
@@ -313,11 +325,10 @@ class _ScanInput:
         """Loads the next row group that has rows to be read."""
         while self._next_group < self._reader.row_groups:
             group, start = self._next_group, self._next_row
-            footer = self._reader.footer
             self._next_group += 1
-            self._next_row += footer.row_groups[group].rows
+            self._next_row += self._reader.footer.row_groups[group].rows
             if self._where is not None and not may_match(
-                self._where, bounds_by_statistics(footer, group)
+                self._where, bounds_by_statistics(self._reader, group, self._table_schema)
             ):
                 self._report.row_groups_skipped += 1
                 continue
@@ -373,7 +384,12 @@ def read_columns(
     rows = reader.footer.row_groups[group].rows
     present = [name for name in names if name in reader.schema.names]
     stored = dict(zip(present, reader.read_storage(present, [group])[0], strict=True))
-    return {name: _typed(stored.get(name), rows, schema.field(name).type) for name in names}
+    try:
+        return {name: _typed(stored.get(name), rows, schema.field(name).type) for name in names}
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"{reader.name}: a value has no place in the type that the table has now: {error}"
+        ) from error
 
 
 def _typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:

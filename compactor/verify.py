@@ -146,6 +146,8 @@ class _FragmentCheck:
             self._fault("its sort schema is not the table's")
         for column in stream.header.schema:
             known = self._table.schema
+            if column.name in self._table.retired:
+                continue
             if column.name not in known.names or not is_stored_as(
                 column.type, known.field(column.name).type
             ):

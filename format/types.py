@@ -263,10 +263,27 @@ def _storage_item(dtype: pa.DataType) -> pa.Field:
 
 
 def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a fragment's column of type `stored` can be read as `wanted`: stored alike, in a narrower type,
-    or all null."""
+    """Whether a fragment's column of type `stored` can be read as `wanted`: stored alike, in a narrower or
+    coarser type, or all null."""
     source, target = storage_type(stored), storage_type(wanted)
-    return bool(source == target or pt.is_null(source) or widens_to(source, target))
+    if source == target or pt.is_null(source):
+        return True
+    return widens_to(source, target) or converts_to(source, target)
+
+
+_FINER: Final = ("s", "ms", "us", "ns")
+_MANTISSA_BITS: Final = {16: 11, 32: 24, 64: 53}
+
+
+def converts_to(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether values of a storage type become others of the same meaning, of another row hash: integers as
+    floats that are exact, times in finer units. Not in nanoseconds, which end in the year 2262."""
+    if pt.is_integer(source) and pt.is_floating(target):
+        return bool(source.bit_width < _MANTISSA_BITS[target.bit_width])
+    if pt.is_timestamp(source) and pt.is_timestamp(target):
+        is_finer = _FINER.index(source.unit) < _FINER.index(target.unit)
+        return bool(is_finer and target.unit != "ns" and (source.tz is None) == (target.tz is None))
+    return False
 
 
 def widens_to(source: pa.DataType, target: pa.DataType) -> bool:
@@ -287,8 +304,21 @@ def widens_to(source: pa.DataType, target: pa.DataType) -> bool:
     )
 
 
+def converted_value(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
+    """A VALUE of the footer, of a column of type `source`, as one of `target`, to which that converts or
+    widens."""
+    source, target = storage_type(source), storage_type(target)
+    if value is None or source == target or not pt.is_timestamp(source):
+        return value
+    steps = _FINER.index(target.unit) - _FINER.index(source.unit)
+    return value * 1000**steps
+
+
 def widened(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """A storage array, possibly dictionary-coded, as one of `dtype`, to which its type widens."""
+    """A storage array, possibly dictionary-coded, as one of `dtype`, to which its type widens or converts.
+
+    Raises `pa.ArrowInvalid` for a time that the finer unit cannot hold.
+    """
     if isinstance(array, pa.DictionaryArray):
         if array.type.value_type == dtype:
             return array

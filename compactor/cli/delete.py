@@ -9,7 +9,7 @@ import click
 from compactor.cli.output import echo_json, progress
 from compactor.delete import DeleteReport, delete_rows
 from compactor.errors import UsageError
-from compactor.predicate import parse_where
+from compactor.predicate import condition_on
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 
@@ -49,7 +49,7 @@ def delete_command(table: str, where: str, dry_run: bool, as_json: bool) -> None
     store = open_store(table)
     log = CommitLog(store)
     snapshot = log.current()
-    condition = parse_where(where, snapshot.table.schema)
+    condition = condition_on(snapshot.table, where)
     with progress(f"delete from {table}", len(snapshot.fragments)) as advance:
         report = delete_rows(store, log, condition, dry_run=dry_run, on_progress=advance)
     waiting = [e.key for e in log.latest.fragments.all() if e.deletion is not None]

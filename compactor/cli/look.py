@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,13 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     raw = sum(column.raw for entry in entries for column in entry.columns.values())
     stored = sum(entry.size_bytes for entry in entries)
     click.echo(f"{store.url}, version {snapshot.version}")
-    click.echo(f"sorted by {', '.join(map(str, table.sort))}")
+    shown_sort = [replace(c, column=table.shown_name(c.column)) for c in table.sort]
+    click.echo(f"sorted by {', '.join(map(str, shown_sort))}")
+    if table.rows.merges:
+        tombstones = sum(entry.tombstones for entry in entries)
+        click.echo(f"row policy {table.rows}{f'; {tombstones:,} tombstones' if tombstones else ''}")
+    if table.ttl is not None:
+        click.echo(f"time to live {table.ttl}")
     deleted = sum(entry.deleted_rows for entry in entries)
     also = f" and {deleted:,} deleted ones" if deleted else ""
     click.echo(
@@ -119,7 +125,7 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     click.echo("")
     print_table("columns", [("name", False), ("type", False), ("stored", True), ("raw", True)], [
         [
-            field.name,
+            table.shown_name(field.name),
             str(field.type),
             human_bytes(sum(e.columns[field.name].stored for e in entries if field.name in e.columns)),
             human_bytes(sum(e.columns[field.name].raw for e in entries if field.name in e.columns)),

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from compactor import __version__
+from compactor.cli.alter import alter_command
 from compactor.cli.compact import compact_command, plan_command, watch_command
 from compactor.cli.delete import delete_command
 from compactor.cli.look import inspect_command, verify_command
@@ -56,6 +57,7 @@ for _command in (
     export_command,
     head_command,
     query_command,
+    alter_command,
     delete_command,
     inspect_command,
     verify_command,

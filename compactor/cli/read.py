@@ -15,7 +15,7 @@ from compactor.cli.output import echo_json, human_bytes, progress
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
 from compactor.files.write import check_sink_path, open_table_sink
-from compactor.predicate import parse_where
+from compactor.predicate import condition_on
 from compactor.predicate.tree import Predicate
 from compactor.scan import ScanReport, scan, scan_schema
 from compactor.table.metadata import TableMetadata
@@ -168,7 +168,7 @@ def query_command(
 
 
 def _condition(where: str | None, table: TableMetadata) -> Predicate | None:
-    return None if where is None else parse_where(where, table.schema)
+    return None if where is None else condition_on(table, where)
 
 
 def _split(columns: str | None) -> list[str] | None:
@@ -191,11 +191,12 @@ def _sorting_columns(table: TableMetadata, schema: pa.Schema) -> list[Any]:
     """As much of the sort schema as the export keeps, for Parquet's metadata."""
     sorting = []
     for column in table.sort:
-        if column.column not in schema.names:
+        name = table.shown_name(column.column)
+        if column.order is Order.CARRIED or name not in schema.names:
             break
         sorting.append(
             pq.SortingColumn(
-                sum(_leaves(f.type) for f in list(schema)[: schema.get_field_index(column.column)]),
+                sum(_leaves(f.type) for f in list(schema)[: schema.get_field_index(name)]),
                 descending=column.order is Order.DESC,
                 nulls_first=column.nulls is Nulls.FIRST,
             )

@@ -15,9 +15,10 @@ from compactor.flow.fetch import ClosableSource
 from compactor.flow.stopwatch import Stopwatch
 from compactor.memory_plan import OVERSHOOT_FACTOR
 from compactor.merge.codebook import Codebook
+from compactor.merge.converted import ConvertedRows
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.dropped import DroppedRows
-from compactor.merge.errors import InputMismatchError
+from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.key_merge import LoadedGroup, loaded_group
 from compactor.merge.passed import Passed, StoredKeys
 from format.blocks import Block
@@ -26,7 +27,7 @@ from format.hashing import combine
 from format.layout import VERSION, BlockHeader
 from format.schema import FragmentHeader, SortSchema
 from format.stream_reader import FragmentStream
-from format.types import is_stored_as, storage_type, widened
+from format.types import converts_to, is_stored_as, storage_type, widened
 
 _LEAST_SHARE: Final = 4
 """A row group of less than this part of the usual size is not passed on: it grows with others."""
@@ -90,6 +91,7 @@ class MergeInput:
         self._passing = passing
         self._disk = disk
         self._dropped: DroppedRows | None = None
+        self._converted: ConvertedRows | None = None
         self._next_chunk = 0
         """Row group of the current column's next chunk."""
         self._stored: list[StoredKeys] = []
@@ -124,10 +126,18 @@ class MergeInput:
                 + ", ".join(map(str, sort))
             )
         self._check_types(header.schema, schema)
-        self._is_as_wide = all(
+        self._names = set(schema.names)
+        stored = [field for field in header.schema if field.name in self._names]
+        self._is_as_wide = len(stored) == len(header.schema) and all(
             storage_type(field.type) == storage_type(schema.field(field.name).type)
-            for field in header.schema
+            for field in stored
         )
+        is_converted = len(stored) < len(header.schema) or any(
+            converts_to(storage_type(field.type), storage_type(schema.field(field.name).type))
+            for field in stored
+        )
+        if is_converted and self._disk is not None:
+            self._converted = ConvertedRows(self._budget, self._disk, self._stream.version)
         self._key_names = [column.column for column in sort]
         self._key_types = [storage_type(schema.field(name).type) for name in self._key_names]
         if self.fragment.read_dropped is not None and self._disk is not None:
@@ -146,22 +156,17 @@ class MergeInput:
             with self._watch.on("decode"):
                 blocks = self.stream.next_key_group()
                 if blocks is None:
-                    self.column = self.stream.next_column()
+                    self._next_column()
                     return None
+                group = len(self.stream.row_group_rows) - 1
+                if self._dropped is not None:
+                    self._dropped.begin_group(self.stream.row_group_rows[group])
                 arrays = [
-                    self._decode(block, name, dtype)
-                    for block, name, dtype in zip(
-                        blocks, self._key_names, self._key_types, strict=True
+                    self._decode(block, name, dtype, group, is_first=not place)
+                    for place, (block, name, dtype) in enumerate(
+                        zip(blocks, self._key_names, self._key_types, strict=True)
                     )
                 ]
-            group = len(self.stream.row_group_rows) - 1
-            if self._dropped is None:
-                break
-            self._dropped.begin_group(len(arrays[0]))
-            arrays = [
-                self._dropped.split(group, name, array, self.stream.version)
-                for name, array in zip(self._key_names, arrays, strict=True)
-            ]
             if len(arrays[0]):
                 break
             self._discharge_decode()
@@ -237,10 +242,7 @@ class MergeInput:
 
     def _take_chunk(self, dtype: pa.DataType) -> pa.Array:
         """Of the current column's next chunk, the rows to be written; the others are noted."""
-        array = self._decode(self.stream.next_chunk(), self._column_name, dtype)
-        if self._dropped is not None:
-            name, version = self._column_name, self.stream.version
-            array = self._dropped.split(self._next_chunk, name, array, version)
+        array = self._decode(self.stream.next_chunk(), self._column_name, dtype, self._next_chunk)
         self._next_chunk += 1
         return array
 
@@ -269,9 +271,20 @@ class MergeInput:
         self._rows.clear()
         with self._watch.on("decode"):
             self._skip_dropped()
-            self.column = self.stream.next_column()
-            self._next_chunk = 0
+            self._next_column()
         return self.column
+
+    def _next_column(self) -> None:
+        """Goes on to the next column that the table has."""
+        self._next_chunk = 0
+        self.column = self.stream.next_column()
+        while self.column is not None and self.column not in self._names:
+            dtype = storage_type(self.stream.header.schema.field(self.column).type)
+            for _ in self.stream.row_group_rows:
+                self._take_chunk(dtype)
+                self._discharge_decode()
+            self._next_chunk = 0
+            self.column = self.stream.next_column()
 
     def finish(self, passed: Passed | None = None) -> tuple[int, int]:
         """Reads footer and trailer; rows and row hash of what was to be written.
@@ -291,12 +304,18 @@ class MergeInput:
                 f"{self.name}: its footer says {footer.rows} rows of hash {footer.row_hash:016x}, the "
                 f"table's log {self.fragment.rows} rows of hash {self.fragment.row_hash:016x}"
             )
-        if self._dropped is None:
-            return footer.rows, footer.row_hash
-        return (
-            footer.rows - self._dropped.rows,
-            combine(footer.row_hash, -self._dropped.row_hash()),
-        )
+        rows, row_hash = footer.rows, footer.row_hash
+        if self._dropped is not None:
+            rows -= self._dropped.rows
+            row_hash = combine(row_hash, -self._dropped.row_hash())
+        if self._converted is None:
+            return rows, row_hash
+        if self._converted.stored_hash() != row_hash:
+            raise MergeCheckError(
+                f"{self.name}: its rows hash to {self._converted.stored_hash():016x} as they were read, to "
+                f"{row_hash:016x} by its footer; nothing was written, the inputs are untouched"
+            )
+        return rows, self._converted.written_hash()
 
     @property
     def dropped_rows(self) -> int:
@@ -305,7 +324,8 @@ class MergeInput:
 
     def spill_row_hashes(self) -> int:
         """What is known of dropped rows; how many bytes that frees."""
-        return 0 if self._dropped is None else self._dropped.spill()
+        parts = [part for part in (self._dropped, self._converted) if part is not None]
+        return sum(part.spill() for part in parts)
 
     @property
     def spillable_bytes(self) -> int:
@@ -328,27 +348,54 @@ class MergeInput:
     def close(self) -> None:
         """Gives back all memory."""
         self.clear()
-        if self._dropped is not None:
-            self._dropped.close()
+        for part in (self._dropped, self._converted):
+            if part is not None:
+                part.close()
 
     def _check_types(self, ours: pa.Schema, table: pa.Schema) -> None:
         for field in ours:
             index = table.get_field_index(field.name)
-            expected = table.field(index).type if index >= 0 else None
-            if expected is None or not is_stored_as(field.type, expected):
+            if index < 0:
+                continue  # dropped by the table
+            expected = table.field(index).type
+            if not is_stored_as(field.type, expected):
                 raise InputMismatchError(
                     f"{self.name}: column {field.name!r} is of type {field.type}, "
                     f"the table's is {expected}"
                 )
 
-    def _decode(self, block: Block, name: str, dtype: pa.DataType) -> pa.Array:
-        """A chunk of a column, in the table's type."""
-        if self._is_as_wide:
-            return block.decode(dtype, keep_dictionary=True)
-        stored = storage_type(self.stream.header.schema.field(name).type)
+    def _decode(
+        self, block: Block, name: str, dtype: pa.DataType, group: int, *, is_first: bool = False
+    ) -> pa.Array:
+        """Of a chunk of a column, the rows to be written, in the table's type.
+
+        is_first: whether it is the row group's first chunk.
+        """
+        stored = dtype
+        if not self._is_as_wide:
+            stored = storage_type(self.stream.header.schema.field(name).type)
         if pt.is_null(stored):
-            return block.decode(dtype, keep_dictionary=True)
-        return widened(block.decode(stored, keep_dictionary=True), dtype)
+            stored = dtype
+        array = block.decode(stored, keep_dictionary=True)
+        if self._dropped is not None:
+            array = self._dropped.split(group, name, array, self.stream.version)
+        if self._converted is None:
+            return array if stored == dtype else widened(array, dtype)
+        if is_first:
+            self._converted.begin_group(len(array))
+        converted = array if stored == dtype else self._convert(array, dtype, name)
+        is_written = name in self._names
+        self._converted.note(group, name, array, converted if is_written else None)
+        return converted
+
+    def _convert(self, array: pa.Array, dtype: pa.DataType, name: str) -> pa.Array:
+        try:
+            return widened(array, dtype)
+        except pa.ArrowInvalid as error:
+            raise InputMismatchError(
+                f"{self.name}: column {name!r}: a value of {array.type} has no place in {dtype}, which the "
+                f"table has now: {error}"
+            ) from error
 
     def _before_payload(self, header: BlockHeader) -> None:
         """Before a block's payload is in memory: charged as stored and as decompressed."""

@@ -111,6 +111,13 @@ class Draft:
             ):
                 self.merge([item], item.entry.level, reason=reason, priority=1.0)
 
+    def all_garbage(self, item: Item, now_unix_ms: int) -> str | None:
+        """The same of whatever there is at all, dropped columns too; those are read past at little cost and
+        go with the next merge otherwise."""
+        if not self._tree.retired.isdisjoint(item.entry.columns):
+            return "has columns that were dropped"
+        return self.garbage(item, 0.0, now_unix_ms)
+
     def garbage(
         self, item: Item, most_deleted: float, now_unix_ms: int, ttl_slack: float = 0.0
     ) -> str | None:

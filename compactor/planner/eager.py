@@ -46,7 +46,7 @@ def plan_full(tree: Tree, limits: Limits, now_unix_ms: int) -> CompactionPlan:
                 reason=f"full: {len(group)} fragments into one sorted run",
                 priority=float(len(group)),
             )
-        elif (garbage := draft.garbage(group[0], 0.0, now_unix_ms)) is not None:
+        elif (garbage := draft.all_garbage(group[0], now_unix_ms)) is not None:
             draft.merge(group, bottom, reason=f"full: {garbage}", priority=1.0)
         elif group[0].entry.level != bottom:
             draft.move(group, bottom, reason="full: overlaps nothing")

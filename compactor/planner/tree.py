@@ -186,6 +186,8 @@ class Tree:
     """By which ranges overlap."""
     rows: RowPolicy = APPEND
     ttl: Ttl | None = None
+    retired: frozenset[str] = frozenset()
+    """Columns that the table has dropped."""
     taken: set[str] = field(default_factory=set)
     """Keys of inputs of compactions in flight."""
     quarantined: set[str] = field(default_factory=set)
@@ -319,7 +321,9 @@ def forest(snapshot: Snapshot) -> dict[int | None, Tree]:
         if entry.rows:
             tree = trees.get(entry.window)
             if tree is None:
-                tree = trees[entry.window] = Tree(entry.window, compare, table.rows, table.ttl)
+                tree = trees[entry.window] = Tree(
+                    entry.window, compare, table.rows, table.ttl, frozenset(table.retired)
+                )
             tree.add(entry)
     for key in snapshot.quarantine:
         entry = snapshot.fragments[key]

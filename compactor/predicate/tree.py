@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, reduce
 from typing import Any, Final
@@ -119,6 +119,21 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
 def columns_of(predicate: Predicate) -> list[str]:
     """Names of the columns that it looks at, each once."""
     return list(dict.fromkeys(_columns(predicate)))
+
+
+def with_names(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
+    """The same of columns of other names."""
+    match predicate:
+        case And(parts):
+            return And(tuple(with_names(part, names) for part in parts))
+        case Or(parts):
+            return Or(tuple(with_names(part, names) for part in parts))
+        case Not(part):
+            return Not(with_names(part, names))
+        case Constant():
+            return predicate
+        case _:
+            return replace(predicate, column=names.get(predicate.column, predicate.column))
 
 
 def _columns(predicate: Predicate) -> Iterator[str]:

@@ -90,6 +90,17 @@ class RowPolicy:
         """Those of a table's sort schema by which rows are the same."""
         return tuple(c for c in ordering(sort) if c.column != self.sequence)
 
+    def __str__(self) -> str:
+        parts = [str(self.kind)]
+        if self.sequence is not None:
+            parts.append(f"by {self.sequence}")
+        if self.aggregates:
+            parts.append("of " + ", ".join(f"{column}:{name}" for column, name in self.aggregates))
+        if self.delete_marker is not None:
+            kept = "dropped when possible" if self.may_drop_tombstones else "kept"
+            parts.append(f"with tombstones where {self.delete_marker} ({kept})")
+        return " ".join(parts)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": str(self.kind),
@@ -119,6 +130,9 @@ class Ttl:
 
     column: str
     seconds: int
+
+    def __str__(self) -> str:
+        return f"{self.seconds:,} s by {self.column}"
 
 
 def sort_with_policy(sort: SortSchema, policy: RowPolicy, ttl: Ttl | None) -> SortSchema:

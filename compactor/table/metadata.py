@@ -33,13 +33,53 @@ class TimeWindows:
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """What all fragments of the table share."""
+    """What all fragments of the table share.
+
+    A column is known by the name under which it is stored, which never changes and is never given to another
+    column; `sort`, `windows`, `rows` and `ttl` name columns so. What people call it is in `names`.
+    """
 
     schema: pa.Schema
+    """Columns by the names under which they are stored, in the order in which they are shown."""
     sort: SortSchema
     windows: TimeWindows | None = None
     rows: RowPolicy = APPEND
     ttl: Ttl | None = None
+    names: tuple[tuple[str, str], ...] = ()
+    """Stored name and shown one of columns for which they differ."""
+    retired: tuple[str, ...] = ()
+    """Stored names of columns that were dropped: fragments may still have them."""
+
+    @property
+    def shown_schema(self) -> pa.Schema:
+        """As people know it."""
+        if not self.names:
+            return self.schema
+        shown = dict(self.names)
+        return pa.schema(
+            [field.with_name(shown.get(field.name, field.name)) for field in self.schema],
+            metadata=self.schema.metadata,
+        )
+
+    def shown_name(self, stored: str) -> str:
+        return dict(self.names).get(stored, stored)
+
+    def stored_name(self, shown: str) -> str | None:
+        """None if no column is called so."""
+        for stored, name in self.names:
+            if name == shown:
+                return stored
+        renamed = dict(self.names)
+        return shown if shown in self.schema.names and shown not in renamed else None
+
+    def new_stored_name(self, shown: str) -> str:
+        """For a column that is to be called so: one that no column of the table ever had."""
+        taken = {*self.schema.names, *self.retired}
+        name, count = shown, 1
+        while name in taken:
+            count += 1
+            name = f"{shown}#{count}"
+        return name
 
     def comparator(self) -> KeyComparator:
         """Orders rows."""
@@ -54,17 +94,21 @@ class TableMetadata:
             "schema": schema_to_json(self.schema),
             "sort": [column.to_json() for column in self.sort],
             "windows": None if self.windows is None else asdict(self.windows),
-            **({"rows": self.rows.to_json()} if self.rows != APPEND else {}),
+            **({"row_policy": self.rows.to_json()} if self.rows != APPEND else {}),
             **({"ttl": asdict(self.ttl)} if self.ttl else {}),
+            **({"names": dict(self.names)} if self.names else {}),
+            **({"retired": list(self.retired)} if self.retired else {}),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        windows, rows, ttl = value.get("windows"), value.get("rows"), value.get("ttl")
+        windows, rows, ttl = value.get("windows"), value.get("row_policy"), value.get("ttl")
         return cls(
             schema_from_json(value["schema"]),
             tuple(SortColumn.from_json(column) for column in value["sort"]),
             None if windows is None else TimeWindows(**windows),
             APPEND if rows is None else RowPolicy.from_json(rows),
             None if ttl is None else Ttl(**ttl),
+            tuple(value.get("names", {}).items()),
+            tuple(value.get("retired", ())),
         )

@@ -17,13 +17,16 @@ from compactor.table.metadata import TableMetadata
 from format.errors import SchemaError
 
 PROTOCOL: Final = 3
-"""2: fragments may have deleted rows. 3: the table has a row policy or a time to live. Written only where
-that is so, so that others can be read by programs that know less."""
+"""2: fragments may have deleted rows. 3: the table has a row policy, a time to live, or columns
+that were renamed or dropped. Written only where that is so, so that others can be read by programs that know
+less."""
 
 
 def protocol_of(has_deletions: bool, metadata: TableMetadata | None) -> int:
     """The least that a program has to know."""
-    if metadata is not None and (metadata.rows != APPEND or metadata.ttl is not None):
+    if metadata is not None and (
+        metadata.rows != APPEND or metadata.ttl or metadata.names or metadata.retired
+    ):
         return 3
     return 2 if has_deletions else 1
 
@@ -35,6 +38,8 @@ class Operation(StrEnum):
     """Fragments change their level only: no object is written."""
     CLAIM = "claim"
     """Compactions are decided, prolonged or given up."""
+    ALTER = "alter"
+    """Columns are renamed, dropped or put in another order."""
     DELETE = "delete"
     """Rows of live fragments are deleted: the fragments come back, and which rows those are."""
     QUARANTINE = "quarantine"

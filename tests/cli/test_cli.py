@@ -82,12 +82,13 @@ def test_ingest_compact_verify_export_and_head_agree(
         cli("ingest", table_url, *files, *SORT_BY, "--rows-per-fragment", 80, "--json")
     )
     assert report == {"version": 4, "files": 4, "rows": 800, "fragments": 12,
-                      "bytes_written": report["bytes_written"]}  # fmt: skip
+                      "superseded_rows": 0, "bytes_written": report["bytes_written"]}  # fmt: skip
     report = json.loads(cli("compact", table_url, "--full", "--master", "in-process", "--json"))
     assert list(report) == [
         "version", "tasks", "input_fragments", "output_fragments", "rows_in", "rows_out", "bytes_in",
         "bytes_out", "gets", "resumed_gets", "restarts", "replayed_inputs", "spilled_bytes", "passed_rows",
-        "dropped_rows", "stage_seconds", "task_seconds", "peak_rss_bytes", "peak_charged_bytes", "seconds",
+        "dropped_rows", "dropped_by_reason",
+        "stage_seconds", "task_seconds", "peak_rss_bytes", "peak_charged_bytes", "seconds",
         "predicted",
         "void", "failures",
     ]  # fmt: skip
@@ -186,7 +187,7 @@ def test_deleted_rows_are_gone_and_after_compaction_and_vacuum_from_storage_too(
     assert f"{300 - count} rows and {count} deleted ones" in cli("inspect", table_path)
     assert f"{300 - count} rows" in cli("verify", table_path)
     out = cli("compact", table_path, "--full", "--master", "in-process")
-    assert f"{count} deleted rows left out" in out
+    assert f"{count} rows left out ({count} deleted)" in out
     cli("vacuum", table_path, "--grace", "0", "--retain", "0")
     proof = json.loads(cli("delete", table_path, "--where", condition, "--json"))
     assert (proof["rows"], proof["waiting"]) == (0, [])
@@ -694,3 +695,74 @@ def test_profile_says_where_the_seconds_went(cli: Cli, table_url: str, tmp_path:
     stages = ["fetch wait", "decode", "order", "gather", "hash", "encode", "pass on", "upload wait"]
     assert all(f"\n{stage}" in printed for stage in [*stages, "other"])
     assert "of 400 rows went out as they came in" in printed
+
+
+def test_a_table_of_newest_rows_through_ingest_query_compact_and_alter(
+    cli: Cli, tmp_path: Path
+) -> None:
+    table = tmp_path / "users"
+    first, second = tmp_path / "a.ndjson", tmp_path / "b.ndjson"
+    first.write_text(
+        '{"id":1,"v":1,"name":"a"}\n{"id":2,"v":1,"name":"b"}\n{"id":1,"v":3,"name":"c"}\n'
+    )
+    second.write_text('{"id":1,"v":2,"name":"late"}\n{"id":2,"v":2,"gone":true}\n')
+    options = (
+        "--sort-by",
+        "id",
+        "--row-policy",
+        "last",
+        "--sequence",
+        "v",
+        "--delete-marker",
+        "gone",
+    )
+    assert "3 rows (1 merged into others of their key)" in cli("ingest", table, first, *options)
+    cli("ingest", table, second)
+    expected = [{"id": 1, "v": 3, "name": "c", "gone": None}]
+    assert [json.loads(line) for line in cli("query", table).splitlines()] == expected
+    assert "(2 superseded)" in cli("compact", table, "--full", "--master", "in-process")
+    assert [json.loads(line) for line in cli("query", table).splitlines()] == expected
+    out = cli("inspect", table)
+    assert "row policy last by v with tombstones where gone (kept); 1 tombstones" in out
+    assert "sorted by id, v:nulls_first, gone:carried" in out
+    document = json.loads(cli("inspect", table, "--json"))
+    assert document["row_policy"]["sequence"] == "v" and document["rows"] == 2
+    out = cli("alter", table, "--rename", "name:nick", "--order", "nick,id")
+    assert out.startswith("columns: nick, id, v, gone; version")
+    assert cli("query", table, "--where", "nick = 'c'", "--columns", "nick") == '{"nick":"c"}\n'
+    out = cli("alter", table, "--drop", "nick")
+    assert "1 fragments hold dropped columns" in out
+    cli("compact", table, "--full", "--master", "in-process")
+    assert "ok" in cli("verify", table)
+    assert json.loads(cli("alter", table, "--rename", "v:w", "--json"))["waiting"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--sequence", "v"), "belong to a --row-policy"),
+        (("--row-policy", "aggregate", "--aggregate", "v"), "give COLUMN:FUNCTION"),
+        (("--row-policy", "aggregate", "--aggregate", "v:mean"), "sum, count, min"),
+        (
+            ("--row-policy", "aggregate", "--aggregate", "v:sum", "--aggregate", "v:max"),
+            "named twice",
+        ),
+        (("--ttl", "1d"), "give both"),
+        (("--ttl", "1d", "--ttl-column", "v"), "has to be a timestamp"),
+        (("--row-policy", "last", "--delete-marker", "v"), "has to be boolean"),
+    ],
+)
+def test_options_on_rows_that_do_not_fit_are_refused_in_one_line(
+    cli: Cli, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    file = tmp_path / "a.ndjson"
+    file.write_text('{"id":1,"v":1}\n')
+    assert message in cli.fails(2, "ingest", tmp_path / "t", file, "--sort-by", "id", *options)
+    assert not (tmp_path / "t" / "_log").exists()
+
+
+def test_columns_that_cannot_be_altered_are_said_in_one_line(cli: Cli, table_path: Path) -> None:
+    assert "no column 'nope'" in cli.fails(2, "alter", table_path, "--drop", "nope")
+    assert "part of the sort schema" in cli.fails(2, "alter", table_path, "--drop", "service")
+    assert "nothing to change" in cli.fails(2, "alter", table_path)
+    assert "OLD:NEW" in cli.fails(2, "alter", table_path, "--rename", "id")

@@ -1,0 +1,115 @@
+"""Columns renamed, dropped, emptied, or put in another order: one commit that rewrites no fragment.
+
+Fragments keep the names under which columns were stored. Old ones stay readable for ever, and an earlier
+version of the table shows the columns of its time. Compactions leave out what was dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from compactor.errors import UsageError
+from compactor.rows.policy import Kind
+from compactor.table.commit_log import CommitLog
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What is to change, in names as they are shown before it. Done in this order."""
+
+    renames: Mapping[str, str] = field(default_factory=dict)
+    drops: Sequence[str] = ()
+    redacts: Sequence[str] = ()
+    """Columns that lose all values they have: dropped, and added anew under their name."""
+    order: Sequence[str] = ()
+    """Columns, by their new names, that are to come first."""
+
+
+def alter_table(log: CommitLog, alteration: Alteration) -> Snapshot:
+    """The table after it. Raises `UsageError` naming the column that does not allow it."""
+
+    def prepare(latest: Snapshot) -> Changes:
+        return Changes(Operation.ALTER, metadata=altered(latest.table, alteration))
+
+    log.current()
+    return log.commit(prepare)
+
+
+def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
+    """The metadata after it. Pure. Raises `UsageError`."""
+    stored = {
+        name: _stored(table, name) for name in [*change.renames, *change.drops, *change.redacts]
+    }
+    if not (stored or change.order):
+        raise UsageError("nothing to change: name a column to rename, drop, redact or put first")
+    gone = [stored[name] for name in [*change.drops, *change.redacts]]
+    if len(set(gone)) < len(gone):
+        raise UsageError("a column is named twice among those to drop or redact")
+    for name in [*change.drops, *change.redacts]:
+        _check_droppable(table, stored[name], name)
+    names = dict(table.names)
+    for old, new in change.renames.items():
+        if not new:
+            raise UsageError(f"column {old!r}: its new name is empty")
+        names[stored[old]] = new
+    fields = []
+    retired = list(table.retired)
+    for column in table.schema:
+        if column.name not in gone:
+            fields.append(column)
+            continue
+        retired.append(column.name)
+        shown = names.pop(column.name, column.name)
+        if column.name in [stored[name] for name in change.redacts]:
+            known = replace(table, schema=pa.schema(table.schema), retired=tuple(retired))
+            fresh = known.new_stored_name(shown)
+            fields.append(column.with_name(fresh))
+            names[fresh] = shown
+    names = {s: shown for s, shown in names.items() if s != shown}
+    result = replace(
+        table,
+        schema=pa.schema(fields, metadata=table.schema.metadata),
+        names=tuple(names.items()),
+        retired=tuple(retired),
+    )
+    shown_names = result.shown_schema.names
+    for name in shown_names:
+        if shown_names.count(name) > 1:
+            raise UsageError(f"two columns would be called {name!r}")
+    return _ordered(result, change.order)
+
+
+def _ordered(table: TableMetadata, order: Sequence[str]) -> TableMetadata:
+    first = [_stored(table, name) for name in order]
+    if len(set(first)) < len(first):
+        raise UsageError("--order names a column twice")
+    rest = [name for name in table.schema.names if name not in first]
+    schema = pa.schema(
+        [table.schema.field(name) for name in [*first, *rest]], table.schema.metadata
+    )
+    return replace(table, schema=schema)
+
+
+def _stored(table: TableMetadata, shown: str) -> str:
+    name = table.stored_name(shown)
+    if name is None:
+        raise UsageError(
+            f"no column {shown!r}; columns are: {', '.join(table.shown_schema.names[:50])}"
+        )
+    return name
+
+
+def _check_droppable(table: TableMetadata, stored: str, shown: str) -> None:
+    if stored in {column.column for column in table.sort}:
+        raise UsageError(
+            f"column {shown!r} is part of the sort schema, or decides on rows; it cannot be dropped: make "
+            "another table without it"
+        )
+    if table.rows.kind is Kind.AGGREGATE and stored in dict(table.rows.aggregates):
+        raise UsageError(f"column {shown!r} is aggregated; it cannot be dropped")

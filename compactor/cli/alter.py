@@ -1,0 +1,83 @@
+"""`alter`."""
+
+from __future__ import annotations
+
+import click
+
+from compactor.alter import Alteration, alter_table
+from compactor.cli.output import echo_json
+from compactor.errors import UsageError
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
+
+_EPILOG = """\b
+Examples:
+  compactor alter ./logs --rename msg:message
+  compactor alter ./logs --drop trace_id --drop span_id
+  compactor alter ./users --redact email
+  compactor alter ./logs --order timestamp,service,message
+
+\b
+One commit; no fragment is rewritten, and earlier versions show the columns of their time. What was dropped
+or redacted is left out by compactions (`compactor compact --full` does it at once), and gone for good when
+the old fragments are vacuumed. A column added later under a name that was dropped starts empty."""
+
+
+@click.command("alter", epilog=_EPILOG)
+@click.argument("table")
+@click.option(
+    "--rename", "renames", multiple=True, metavar="OLD:NEW", help="Another name for a column."
+)
+@click.option(
+    "--drop", "drops", multiple=True, metavar="COLUMN", help="A column that is not to be."
+)
+@click.option("--redact", "redacts", multiple=True, metavar="COLUMN",
+              help="A column that loses all values it has.")  # fmt: skip
+@click.option("--order", metavar="COLUMN,...", help="Columns that come first, by their new names.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def alter_command(
+    table: str,
+    renames: tuple[str, ...],
+    drops: tuple[str, ...],
+    redacts: tuple[str, ...],
+    order: str | None,
+    as_json: bool,
+) -> None:
+    """Rename, drop, redact or reorder columns of TABLE, in one commit."""
+    change = Alteration(
+        dict(map(_rename, renames)),
+        drops,
+        redacts,
+        [name.strip() for name in order.split(",")] if order else (),
+    )
+    if len(change.renames) < len(renames):
+        raise UsageError("--rename: a column is named twice")
+    log = CommitLog(open_store(table))
+    after = alter_table(log, change)
+    holding = fragments_with_retired(after)
+    schema = after.table.shown_schema
+    if as_json:
+        echo_json({"version": after.version, "columns": schema.names, "waiting": holding})
+        return
+    click.echo(f"columns: {', '.join(schema.names)}; version {after.version}")
+    if holding:
+        click.echo(
+            f"{len(holding):,} fragments hold dropped columns until they are compacted (`compactor compact "
+            "--full` does it at once) and vacuumed"
+        )
+
+
+def fragments_with_retired(snapshot: Snapshot) -> list[str]:
+    """Keys of live fragments with columns that were dropped."""
+    retired = set(snapshot.table.retired)
+    if not retired:
+        return []
+    return sorted(e.key for e in snapshot.fragments.all() if not retired.isdisjoint(e.columns))
+
+
+def _rename(text: str) -> tuple[str, str]:
+    old, _, new = text.rpartition(":")
+    if not old or not new:
+        raise UsageError(f"--rename {text!r}: give OLD:NEW")
+    return old, new

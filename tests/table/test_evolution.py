@@ -1,0 +1,343 @@
+"""Schemas that change: columns renamed, dropped, redacted, reordered, added and widened."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from compactor import Table
+from compactor.alter import Alteration, alter_table
+from compactor.config import CompactionSettings, Policy, Strategy
+from compactor.errors import InputError, UsageError
+from compactor.files.stream import StreamBatches
+from compactor.ingest import IngestOptions, ingest_batches
+from compactor.merge.converted import ConvertedRows
+from compactor.predicate import condition_on
+from compactor.rows.policy import Function, Kind, RowPolicy
+from compactor.scan import scan
+from compactor.stores.base import Store
+from compactor.stores.local import LocalStore
+from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
+from compactor.verify import verify
+from format.reader import FragmentReader
+from format.schema import parse_sort_schema
+from format.writer import WriterOptions
+from tests.support.memory_store import MemoryStore
+from tests.support.tables import compact_table
+
+Row = dict[str, Any]
+NAMES = ["a", "b", "c", "d", "e"]
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def add(store: Store, table: pa.Table, max_rows: int = 5, **options: Any) -> CommitLog:
+    log = CommitLog(store)
+    with StreamBatches(table, 1 << 20) as batches:
+        ingest_batches(
+            store,
+            log,
+            log.refresh(),
+            batches,
+            parse_sort_schema("k"),
+            IngestOptions(writer=WriterOptions(max_rows), **options),
+        )
+    return log
+
+
+def rows_at(store: Store, snapshot: Snapshot, where: str | None = None) -> list[Row]:
+    condition = None if where is None else condition_on(snapshot.table, where)
+    return [row for batch in scan(store, snapshot, None, condition) for row in batch.to_pylist()]
+
+
+class Model:
+    """Rows as dictionaries; what a column is called is a key of theirs."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.names = ["k"]
+
+    def append(self, table: pa.Table) -> None:
+        self.names += [name for name in table.column_names if name not in self.names]
+        self.rows += table.to_pylist()
+
+    def alter(self, change: Alteration) -> None:
+        def name(old: str) -> str:
+            return change.renames.get(old, old)
+
+        gone = {*change.drops, *change.redacts}
+        self.rows = [{name(n): v for n, v in row.items() if n not in gone} for row in self.rows]
+        names = [name(n) for n in self.names if n not in change.drops]
+        self.names = [*change.order, *(n for n in names if n not in change.order)]
+
+    def shown(self) -> list[Row]:
+        rows = [{name: row.get(name) for name in self.names} for row in self.rows]
+        return sorted(rows, key=lambda row: row[self.key])
+
+    key = "k"
+
+
+VALUES: dict[str, Any] = {
+    "int8": (pa.int8(), lambda rng: rng.randrange(-100, 100)),
+    "int32": (pa.int32(), lambda rng: rng.randrange(-(10**6), 10**6)),
+    "double": (pa.float64(), lambda rng: rng.randrange(-100, 100) / 4),
+    "s": (pa.timestamp("s"), lambda rng: datetime(2026, 1, 1) + timedelta(seconds=rng.randrange(99))),
+    "ms": (pa.timestamp("ms"), lambda rng: datetime(2026, 1, 1, 0, 0, 0, 5000 * rng.randrange(99))),
+    "text": (pa.string(), lambda rng: rng.choice(["x", "y", "zz" * 30])),
+    "list": (pa.list_(pa.int64()), lambda rng: [rng.randrange(3)] * rng.randrange(3)),
+}  # fmt: skip
+GROUPS = [["int8", "int32", "double"], ["s", "ms"], ["text"], ["list"]]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_every_version_shows_its_own_columns_whatever_is_compacted_when(
+    seed: int, tmp_path: Path
+) -> None:
+    rng = random.Random(seed)
+    store, model = LocalStore(tmp_path / "t"), Model()
+    kinds: dict[str, list[str]] = {}
+    seen: dict[int, list[Row]] = {}
+    next_k = 0
+
+    def append() -> CommitLog:
+        nonlocal next_k
+        count = rng.randrange(1, 30)
+        columns = {model.key: pa.array(rng.sample(range(next_k, next_k + count), count))}
+        next_k += count
+        for name in rng.sample(NAMES, rng.randrange(4)):
+            dtype, value = VALUES[rng.choice(kinds.setdefault(name, rng.choice(GROUPS)))]
+            columns[name] = pa.array(
+                [value(rng) if rng.random() < 0.7 else None for _ in range(count)], dtype
+            )
+        table = pa.table(columns)
+        log = add(store, table)
+        model.append(table)
+        return log
+
+    def alter() -> None:
+        others = [name for name in model.names if name != model.key]
+        rng.shuffle(others)
+        free = [name for name in NAMES if name not in model.names]
+        change = Alteration(
+            renames={others[0]: free[0]} if others and free and rng.random() < 0.5 else {},
+            drops=others[1:2] if rng.random() < 0.4 else (),
+            redacts=others[2:3] if rng.random() < 0.4 else (),
+        )
+        names = [change.renames.get(n, n) for n in model.names if n not in change.drops]
+        if rng.random() < 0.5:
+            change = Alteration(change.renames, change.drops, change.redacts, rng.sample(names, 1))
+        if not (change.renames or change.drops or change.redacts or change.order):
+            return
+        alter_table(CommitLog(store), change)
+        model.alter(change)
+        for name in (*change.renames, *change.drops):
+            kinds.pop(name, None)
+        for old, new in change.renames.items():
+            # Types stay with the column; a free name may have been of another.
+            field = CommitLog(store).refresh().table.shown_schema.field(new)
+            kinds[new] = [k for group in GROUPS for k in group if VALUES[k][0] == field.type]
+            assert kinds[new], old
+
+    append()
+    for _ in range(14):
+        step = rng.choice([append, append, alter, alter, "compact"])
+        if step == "compact":
+            settings = CompactionSettings(
+                max_rows_per_row_group=rng.choice([4, 1000]),
+                target_fragment_bytes=rng.choice([3_000, 1 << 29]),
+            )
+            policy = Policy(strategy=rng.choice(list(Strategy)), level0_trigger_runs=2)
+            assert not compact_table(store, settings, policy=policy).failed
+        else:
+            step()  # type: ignore[operator]
+        seen[CommitLog(store).refresh().version] = model.shown()
+    log = CommitLog(store)
+    for version, rows in seen.items():
+        assert rows_at(store, log.at(version)) == rows
+    compact_table(store, strategy=Strategy.FULL)
+    assert rows_at(store, log.current()) == model.shown()
+    assert verify(store, log.current()).faults == []
+    retired = set(log.latest.table.retired)
+    assert all(retired.isdisjoint(entry.columns) for entry in log.latest.fragments.all())
+
+
+def three(store: Store) -> CommitLog:
+    add(store, pa.table({"k": [1, 2], "email": ["a@x", "b@x"], "n": [1, 2]}))
+    return add(store, pa.table({"k": [3], "email": ["c@x"], "n": [3]}))
+
+
+def test_a_dropped_columns_values_do_not_come_back_under_its_name(store: MemoryStore) -> None:
+    log = three(store)
+    alter_table(log, Alteration(drops=["email"]))
+    add(store, pa.table({"k": [4], "email": [17]}))
+    expected = [
+        {"k": k, "n": k if k < 4 else None, "email": 17 if k == 4 else None} for k in (1, 2, 3, 4)
+    ]
+    assert rows_at(store, log.current()) == expected
+    compact_table(store, strategy=Strategy.FULL)
+    assert rows_at(store, log.current()) == expected
+    assert rows_at(store, log.current(), "email = 17") == expected[3:]
+    assert rows_at(store, log.at(2))[0] == {"k": 1, "email": "a@x", "n": 1}
+
+
+def test_what_was_redacted_is_in_no_object_after_compaction_and_vacuum(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "t")
+    secret = "secret-9f7a"
+    add(store, pa.table({"k": [1, 2], "email": [secret, secret], "n": [1, 2]}))
+    log = CommitLog(store)
+    alter_table(log, Alteration(redacts=["email"]))
+    assert rows_at(store, log.current())[0] == {"k": 1, "email": None, "n": 1}
+    add(store, pa.table({"k": [2, 3], "email": ["new", None], "n": [5, 6]}))
+    compact_table(store, strategy=Strategy.FULL)
+    values = [row["email"] for row in rows_at(store, log.current())]
+    assert values == [None, None, "new", None]
+    live = {entry.key for entry in log.latest.fragments.all()}
+    for key in live:
+        data = store.read(key)
+        assert FragmentReader(_Bytes(data), len(data), key).schema.names.count("email") == 0
+
+
+class _Bytes:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read_range(self, start: int, length: int) -> bytes:
+        return self._data[start : start + length]
+
+
+def test_conditions_and_columns_are_of_the_names_that_are_shown(store: MemoryStore) -> None:
+    log = three(store)
+    after = alter_table(log, Alteration(renames={"n": "email", "email": "n"}, order=["email"]))
+    assert after.table.shown_schema.names == ["email", "k", "n"]
+    assert rows_at(store, after, "email >= 2 AND n LIKE '%@x'") == [
+        {"email": 2, "k": 2, "n": "b@x"},
+        {"email": 3, "k": 3, "n": "c@x"},
+    ]
+    with pytest.raises(UsageError, match="'n'"):
+        condition_on(after.table, "n > 1")
+
+
+def test_the_python_api_shows_columns_by_their_names(tmp_path: Path) -> None:
+    url = tmp_path / "t"
+    table = Table.create(url, pa.table({"k": [2, 1], "n": [5, 6]}), "k")
+    alter_table(CommitLog(LocalStore(url)), Alteration(renames={"k": "key", "n": "value"}))
+    table.refresh()
+    table.append(pa.table({"key": [3], "value": [7]}))
+    assert table.schema.names == ["key", "value"]
+    assert table.scan(["value"], where="key > 1").to_table().to_pydict() == {"value": [5, 7]}
+    assert table.delete("value = 5").rows == 1
+    assert table.scan().to_table().to_pylist() == [{"key": 1, "value": 6}, {"key": 3, "value": 7}]
+
+
+def test_a_merge_notices_rows_that_are_not_the_footers_before_they_are_converted(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = three(store)
+    alter_table(log, Alteration(drops=["email"]))
+    note = ConvertedRows.note
+
+    def lossy(
+        self: ConvertedRows, group: int, name: str, stored: pa.Array, written: pa.Array | None
+    ) -> None:
+        note(
+            self,
+            group,
+            name,
+            pa.nulls(len(stored), stored.type) if name == "email" else stored,
+            written,
+        )
+
+    monkeypatch.setattr(ConvertedRows, "note", lossy)
+    report = compact_table(store, strategy=Strategy.FULL)
+    assert "as they were read" in str(report.to_json()["failures"])
+    assert len(log.current().fragments) == 2
+
+
+def test_statistics_of_a_coarser_unit_rule_out_the_right_fragments(store: MemoryStore) -> None:
+    start = datetime(2026, 1, 1)
+    seconds = pa.array([start + timedelta(seconds=n) for n in range(20)], pa.timestamp("s"))
+    add(store, pa.table({"k": range(20), "t": seconds}))
+    millis = pa.array([start + timedelta(milliseconds=1500)], pa.timestamp("ms"))
+    log = add(store, pa.table({"k": [20], "t": millis}))
+    assert log.current().table.schema.field("t").type == pa.timestamp("ms")
+    found = rows_at(store, log.latest, "t >= '2026-01-01 00:00:01' AND t < '2026-01-01 00:00:03'")
+    assert [row["k"] for row in found] == [1, 2, 20]
+    compact_table(store, strategy=Strategy.FULL)
+    assert rows_at(store, log.current(), "t = '2026-01-01 00:00:01.500'")[0]["k"] == 20
+
+
+def test_times_and_numbers_become_finer_only_where_no_value_can_be_lost(store: MemoryStore) -> None:
+    add(store, pa.table({"k": [1], "t": pa.array([1], pa.timestamp("ms")), "n": pa.array([2**40])}))
+    with pytest.raises(InputError, match="'t' is timestamp\\[ns\\]"):
+        add(store, pa.table({"k": [2], "t": pa.array([1], pa.timestamp("ns"))}))
+    with pytest.raises(InputError, match="'n' is double"):
+        add(store, pa.table({"k": [2], "n": [0.5]}))
+    with pytest.raises(InputError, match="'k' is double"):
+        add(store, pa.table({"k": pa.array([0.5])}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (Alteration(), "nothing to change"),
+        (Alteration(renames={"x": "y"}), "no column 'x'"),
+        (Alteration(renames={"n": "email"}), "two columns would be called 'email'"),
+        (Alteration(renames={"n": ""}), "empty"),
+        (Alteration(drops=["k"]), "'k' is part of the sort schema"),
+        (Alteration(drops=["n"], redacts=["n"]), "named twice"),
+        (Alteration(order=["n", "n"]), "twice"),
+        (Alteration(drops=["n"], order=["n"]), "no column 'n'"),
+    ],
+)
+def test_what_cannot_be_altered_is_refused(
+    store: MemoryStore, change: Alteration, message: str
+) -> None:
+    log = three(store)
+    with pytest.raises(UsageError, match=message):
+        alter_table(log, change)
+    assert log.current().version == 2
+
+
+def test_an_aggregated_column_cannot_be_dropped(store: MemoryStore) -> None:
+    policy = RowPolicy(Kind.AGGREGATE, aggregates=(("n", Function.SUM),))
+    log = add(store, pa.table({"k": [1], "n": [1], "x": [1]}), rows=policy)
+    with pytest.raises(UsageError, match="'n' is aggregated"):
+        alter_table(log, Alteration(drops=["n"]))
+    alter_table(log, Alteration(drops=["x"], renames={"n": "sum"}))
+    add(store, pa.table({"k": [1], "sum": [5]}))
+    assert rows_at(store, log.current()) == [{"k": 1, "sum": 6}]
+
+
+def test_a_drop_while_rows_are_written_holds_of_those_too(store: MemoryStore) -> None:
+    three(store)
+    log = CommitLog(store)
+    planned = log.refresh()
+    alter_table(CommitLog(store), Alteration(drops=["email"]))
+    with StreamBatches(pa.table({"k": [9], "email": ["late"], "n": [9]}), 1 << 20) as batches:
+        ingest_batches(store, log, planned, batches, None, IngestOptions())
+    assert rows_at(store, log.current())[-1] == {"k": 9, "n": 9}
+    compact_table(store, strategy=Strategy.FULL)
+    assert rows_at(store, log.current())[-1] == {"k": 9, "n": 9}
+
+
+def test_a_column_that_gets_a_name_meanwhile_is_not_mixed_up_with_another(
+    store: MemoryStore,
+) -> None:
+    three(store)
+    log = CommitLog(store)
+    planned = log.refresh()
+    alter_table(CommitLog(store), Alteration(renames={"email": "extra"}))
+    with (
+        StreamBatches(pa.table({"k": [9], "extra": ["x"], "n": [9]}), 1 << 20) as batches,
+        pytest.raises(InputError, match="ingest the file again"),
+    ):
+        ingest_batches(store, log, planned, batches, None, IngestOptions())
