@@ -12,7 +12,10 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from compactor.errors import UsageError
+from compactor.ingest import with_skips
 from compactor.rows.policy import Kind
+from compactor.skipping.spec import Kind as SkipKind
+from compactor.skipping.spec import SkipSpec
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
@@ -29,6 +32,10 @@ class Alteration:
     """Columns that lose all values they have: dropped, and added anew under their name."""
     order: Sequence[str] = ()
     """Columns, by their new names, that are to come first."""
+    skips: Mapping[str, SkipKind | None] = field(default_factory=dict)
+    """Columns, by their new names, that get a skip index, another one, or none any more."""
+    skip_bytes: int | None = None
+    """Of a column and row group at most, from now on."""
 
 
 def alter_table(log: CommitLog, alteration: Alteration) -> Snapshot:
@@ -46,7 +53,7 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
     stored = {
         name: _stored(table, name) for name in [*change.renames, *change.drops, *change.redacts]
     }
-    if not (stored or change.order):
+    if not (stored or change.order or change.skips or change.skip_bytes):
         raise UsageError("nothing to change: name a column to rename, drop, redact or put first")
     gone = [stored[name] for name in [*change.drops, *change.redacts]]
     if len(set(gone)) < len(gone):
@@ -60,29 +67,45 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
         names[stored[old]] = new
     fields = []
     retired = list(table.retired)
+    fresh: dict[str, str] = {}
+    """Of those that are gone, under which name they are stored anew, if they are."""
     for column in table.schema:
         if column.name not in gone:
             fields.append(column)
             continue
         retired.append(column.name)
+        fresh[column.name] = ""
         shown = names.pop(column.name, column.name)
         if column.name in [stored[name] for name in change.redacts]:
             known = replace(table, schema=pa.schema(table.schema), retired=tuple(retired))
-            fresh = known.new_stored_name(shown)
-            fields.append(column.with_name(fresh))
-            names[fresh] = shown
+            stored_name = fresh[column.name] = known.new_stored_name(shown)
+            fields.append(column.with_name(stored_name))
+            names[stored_name] = shown
+    skips = tuple((fresh.get(s, s), kind) for s, kind in table.skips.columns if fresh.get(s, s))
     names = {s: shown for s, shown in names.items() if s != shown}
     result = replace(
         table,
         schema=pa.schema(fields, metadata=table.schema.metadata),
         names=tuple(names.items()),
         retired=tuple(retired),
+        skips=replace(table.skips, columns=skips),
     )
+    result = _with_skips(result, change)
     shown_names = result.shown_schema.names
     for name in shown_names:
         if shown_names.count(name) > 1:
             raise UsageError(f"two columns would be called {name!r}")
     return _ordered(result, change.order)
+
+
+def _with_skips(table: TableMetadata, change: Alteration) -> TableMetadata:
+    kinds = dict(table.skips.columns)
+    for shown, kind in change.skips.items():
+        kinds.pop(_stored(table, shown), None)
+        if kind is not None:
+            kinds[_stored(table, shown)] = kind
+    size = change.skip_bytes or table.skips.bytes_per_row_group
+    return with_skips(table, SkipSpec(tuple(kinds.items()), size))
 
 
 def _ordered(table: TableMetadata, order: Sequence[str]) -> TableMetadata:

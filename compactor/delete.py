@@ -22,7 +22,14 @@ from compactor.errors import CommitConflictError
 from compactor.names import deletions_key
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
-from compactor.scan import bounds_by_keys, bounds_by_statistics, open_fragment, read_columns
+from compactor.scan import (
+    bounds_by_keys,
+    bounds_by_skip_index,
+    bounds_by_statistics,
+    open_fragment,
+    read_columns,
+    skip_index_of,
+)
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import Deleted, read_deletion, write_deletions
@@ -148,14 +155,18 @@ class _Search:
             self._on_progress(self.opened)
 
     def _look_at(self, entry: FragmentEntry, table: TableMetadata) -> _Found | None:
-        if not may_match(self._where, bounds_by_keys(entry, table)):
+        known = bounds_by_keys(entry, table)
+        if not may_match(self._where, known):
+            return None
+        skips = skip_index_of(self._store, entry, table, self._where)
+        if not may_match(self._where, bounds_by_skip_index(skips, known)):
             return None
         self.opened += 1
         reader = open_fragment(self._store, entry.key, entry.size_bytes)
         asked = columns_of(self._where)
         pieces = []
         for group, stats in enumerate(reader.footer.row_groups):
-            if may_match(self._where, bounds_by_statistics(reader, group, table.schema)):
+            if may_match(self._where, bounds_by_statistics(reader, group, table.schema, skips)):
                 arrays = read_columns(reader, group, asked, table.schema)
                 pieces.append(pc.fill_null(matching(self._where, arrays, stats.rows), False))
             else:

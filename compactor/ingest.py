@@ -13,7 +13,7 @@ from compactor.conform import conform_batch, merged_schema, require_columns
 from compactor.errors import InputError, TableExistsError, TableNotFoundError, UsageError
 from compactor.files.read import open_table_file
 from compactor.files.source import FileBatches
-from compactor.names import fragment_key
+from compactor.names import fragment_key, skip_index_key
 from compactor.rows.flags import COUNTS, KEPT, Census, RowRule
 from compactor.rows.fold import folded, kept_rows
 from compactor.rows.policy import (
@@ -25,9 +25,13 @@ from compactor.rows.policy import (
     sort_with_policy,
     with_result_types,
 )
+from compactor.skipping.spec import NONE as NO_SKIPS
+from compactor.skipping.spec import SkipSpec, check_skip_column
+from compactor.skipping.stored import pack
+from compactor.skipping.summary import build as build_summary
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
-from compactor.table.entry import FragmentEntry
+from compactor.table.entry import FragmentEntry, SkipIndex
 from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
@@ -54,6 +58,8 @@ class IngestOptions:
     """What rows of equal key mean in a new table; None: all stay."""
     ttl: Ttl | None = None
     """How long rows of a new table live."""
+    skips: SkipSpec = NO_SKIPS
+    """Which columns of a new table have a skip index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,7 @@ def ingest_batches(
     schema = pa.schema([field for field in metadata.schema if field.name in present])
     writer = _FragmentsOfFile(store, metadata, schema, options, snapshot.version, ids(), names)
     entries = list(writer.write(file, on_progress))
+    writer.write_skips()
     kept = sum(entry.rows for entry in entries)
     after = log.commit(lambda latest: _changes(latest, snapshot, metadata, entries, path))
     return IngestReport(
@@ -157,7 +164,8 @@ def _metadata(
             raise UsageError(f"--sort-by: {error}") from error
         if windows is not None:
             check_windows(windows, schema, rows.key_columns(full))
-        return TableMetadata(schema, full, windows, rows, options.ttl)
+        metadata = TableMetadata(schema, full, windows, rows, options.ttl)
+        return with_skips(metadata, options.skips)
     _check_options(snapshot.metadata, options)
     if sort is not None:
         sort = tuple(
@@ -187,6 +195,22 @@ def _metadata(
 def _fixed(table: TableMetadata) -> set[str]:
     """Columns whose stored values are in bounds of keys."""
     return {column.column for column in table.sort}
+
+
+def with_skips(table: TableMetadata, skips: SkipSpec) -> TableMetadata:
+    """The table with these skip indexes. Raises `UsageError` for a column that is not one for it."""
+    in_sort = {column.column for column in table.sort}
+    for name, kind in skips.columns:
+        if name not in table.schema.names:
+            raise UsageError(
+                f"--skip-index: no column {name!r}; columns are: {', '.join(table.schema.names[:50])}"
+            )
+        if name in in_sort:
+            raise UsageError(
+                f"--skip-index: {name!r} is a sort column, whose ranges are known without one"
+            )
+        check_skip_column(name, kind, table.schema.field(name).type)
+    return replace(table, skips=skips)
 
 
 class _Names:
@@ -317,6 +341,10 @@ class _FragmentsOfFile:
         self._base_version = base_version
         self._attempt_id = attempt_id
         self._written = 0
+        self._summaries: dict[str, list[bytes | None]] = {}
+        """Of the fragment that is being written."""
+        self._skips: list[bytes] = []
+        self._skips_bytes = 0
         self.rows = 0
         """Read so far."""
         self._rule = RowRule(metadata.rows, metadata.ttl, schema, metadata.sort, is_bottom=False)
@@ -355,7 +383,9 @@ class _FragmentsOfFile:
         key = fragment_key(self._base_version, self._attempt_id, self._written)
         with (
             self._store.start_upload(key) as upload,
-            FragmentWriter(upload, schema, sort, self._options.writer) as writer,
+            FragmentWriter(
+                upload, schema, sort, self._options.writer, on_row_group=self._summarise
+            ) as writer,
         ):
             census = Census()
             for batch in sorted_batches(batches, schema, sort, self._rule):
@@ -373,7 +403,36 @@ class _FragmentsOfFile:
             run=key,
             window=window,
             census=census,
+            skip_index=self._take_skips(),
         )
+
+    def _summarise(self, columns: dict[str, pa.Array]) -> None:
+        spec = self._metadata.skips
+        for name, kind in spec.columns:
+            if name in columns:
+                summary = build_summary(kind, columns[name], spec.bytes_per_row_group)
+                self._summaries.setdefault(name, []).append(summary)
+
+    def _take_skips(self) -> SkipIndex | None:
+        """Of the fragment just written; they go to storage when all are."""
+        places = {}
+        for name, summaries in self._summaries.items():
+            if any(summary is not None for summary in summaries):
+                block = pack(summaries)
+                places[name] = self._skips_bytes, len(block)
+                self._skips.append(block)
+                self._skips_bytes += len(block)
+        self._summaries = {}
+        return SkipIndex(self._skips_key, places) if places else None
+
+    def write_skips(self) -> None:
+        """Before the fragments are committed, what their entries point to."""
+        if self._skips:
+            self._store.create(self._skips_key, b"".join(self._skips))
+
+    @property
+    def _skips_key(self) -> str:
+        return skip_index_key(self._base_version, self._attempt_id)
 
 
 def sorted_batches(

@@ -25,7 +25,7 @@ from compactor.flow.upload_memory import UploadMemory
 from compactor.memory_plan import output_count
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
 from compactor.merge.merge_input import InputFragment
-from compactor.names import fragment_key
+from compactor.names import fragment_key, skip_index_key
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionSpec, max_rows_per_group
 from compactor.rows.flags import REASONS, RowRule, is_needed
@@ -35,7 +35,7 @@ from compactor.stores.metered import MeteredStore, StoreMetrics
 from compactor.stores.open import open_store
 from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion
-from compactor.table.entry import FragmentEntry, with_sequence
+from compactor.table.entry import FragmentEntry, SkipIndex, with_sequence
 from compactor.table.metadata import TableMetadata
 from format.errors import FormatError
 
@@ -251,6 +251,8 @@ class _Attempt:
                 cut_keys=compaction.spec.cut_keys,
                 memory=settings.memory(),
                 encode_thread=settings.encode_thread,
+                skips=metadata.skips,
+                open_skips=self._open_skips,
                 rule=self._rule(),
             ),
             memory_plan(inputs, metadata, settings, are_local=self._are_local),
@@ -297,6 +299,14 @@ class _Attempt:
         self._uploads.append(upload)
         return upload
 
+    def _open_skips(self, memory: UploadMemory) -> Upload:
+        return self._store.start_upload(self._skips_key, memory)
+
+    @property
+    def _skips_key(self) -> str:
+        # Of a second pass the only one: the first writes none before it knows that it is the last.
+        return skip_index_key(self._compaction.base_version, self._attempt_id)
+
     def _entries(self, result: MergeResult) -> tuple[FragmentEntry, ...]:
         compaction = self._compaction
         entries = [
@@ -308,6 +318,7 @@ class _Attempt:
                 run=compaction.compaction_id,
                 window=compaction.spec.window,
                 census=output.census,
+                skip_index=SkipIndex(self._skips_key, output.skips) if output.skips else None,
             )
             for output in result.outputs
         ]

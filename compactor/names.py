@@ -6,6 +6,7 @@ _checkpoint/99999999999999999935.arrow         the table as of version 64: 10^20
 data/00000000000000000006-<attempt>-00000.frag a fragment, whose attempt began when the table was at
                                                version 6; the attempt's id is its own
 data/00000000000000000006-<attempt>.deletes    which rows are deleted, found when it was at version 6
+data/00000000000000000006-<attempt>.skips      skip indexes of the fragments of an attempt
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ DATA_PREFIX: Final = "data/"
 _LAST: Final = 10**20 - 1
 _FRAGMENT: Final = re.compile(r"data/(?:(\d{20})-)?[0-9A-Za-z_-]+\.frag")
 _DELETIONS: Final = re.compile(r"data/(\d{20})-[0-9A-Za-z_-]+\.deletes")
+_SKIPS: Final = re.compile(r"data/(\d{20})-[0-9A-Za-z_-]+\.skips")
 _VERSION: Final = re.compile(r"_log/(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"_checkpoint/(\d{20})\.arrow")
 
@@ -60,7 +62,15 @@ def is_deletions_key(key: object) -> bool:
     return isinstance(key, str) and _DELETIONS.fullmatch(key) is not None
 
 
+def skip_index_key(base_version: int, attempt_id: str) -> str:
+    return f"{DATA_PREFIX}{base_version:020d}-{attempt_id}.skips"
+
+
+def is_skip_index_key(key: object) -> bool:
+    return isinstance(key, str) and _SKIPS.fullmatch(key) is not None
+
+
 def base_version(key: str) -> int | None:
     """The version an attempt was based on that wrote this object; None for a name that does not say."""
-    match = _FRAGMENT.fullmatch(key) or _DELETIONS.fullmatch(key)
+    match = _FRAGMENT.fullmatch(key) or _DELETIONS.fullmatch(key) or _SKIPS.fullmatch(key)
     return int(match.group(1)) if match and match.group(1) else None

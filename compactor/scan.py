@@ -7,9 +7,9 @@ rules out by the log or by a fragment's footer is not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -31,10 +31,12 @@ from compactor.merge.key_merge import (
     merge_keys,
 )
 from compactor.planner.tree import all_items, components
-from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, may_match
+from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, Summary, may_match
 from compactor.predicate.tree import And, Predicate, columns_of, conjuncts, matching
 from compactor.rows.flags import KEPT, Flags, RowRule
 from compactor.rows.fold import folded, kept_rows
+from compactor.skipping.stored import read_summaries
+from compactor.skipping.summary import AnyOf, summary_of
 from compactor.stores.base import Store
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
@@ -113,6 +115,8 @@ class Wanted:
     """Of what rows of one key have become: what an older one says rules out nothing."""
     rule: RowRule | None
     report: ScanReport
+    skips: Mapping[str, SkipIndexes] = field(default_factory=dict)
+    """Of fragments, by key."""
 
     @property
     def columns(self) -> list[str]:
@@ -160,11 +164,20 @@ def scan(
     wanted.report.fragments += len(snapshot.fragments)
     for by_age in overlapping_groups(snapshot):
         fragments = len(by_age)
+        skips: dict[str, SkipIndexes] = {}
         if where is not None:
             by_age = [entry for entry in by_age if may_match(where, bounds_by_keys(entry, table))]
+            skips = {entry.key: skip_index_of(store, entry, table, where) for entry in by_age}
+            by_age = [
+                entry
+                for entry in by_age
+                if may_match(
+                    where, bounds_by_skip_index(skips[entry.key], bounds_by_keys(entry, table))
+                )
+            ]
         wanted.report.fragments_skipped += fragments - len(by_age)
         if by_age:
-            for batch in _merge_group(store, table, by_age, wanted):
+            for batch in _merge_group(store, table, by_age, replace(wanted, skips=skips)):
                 yield batch.rename_columns(schema.names) if table.names else batch
 
 
@@ -179,10 +192,47 @@ def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
     return lambda column: known if column == first.column else UNKNOWN
 
 
-def bounds_by_statistics(reader: FragmentReader, group: int, table: pa.Schema) -> BoundsOf:
-    """What a fragment's footer knows of a row group, as of values of the table's types."""
+SkipIndexes = Mapping[str, list[Summary | None]]
+"""What is known of a fragment's row groups, by column."""
+
+
+def skip_index_of(
+    store: Store, entry: FragmentEntry, table: TableMetadata, where: Predicate
+) -> SkipIndexes:
+    """Of the columns that a condition looks at, as far as the fragment has one."""
+    found: dict[str, list[Summary | None]] = {}
+    for column in columns_of(where) if entry.skip_index is not None else ():
+        summaries = read_summaries(store, entry, column)
+        if summaries is not None:
+            dtype = table.schema.field(column).type
+            found[column] = [
+                None if data is None else summary_of(data, dtype) for data in summaries
+            ]
+    return found
+
+
+def bounds_by_skip_index(skips: SkipIndexes, known: BoundsOf) -> BoundsOf:
+    """What is known of a whole fragment, without opening it. known: by its keys."""
+
+    def bounds(column: str) -> Bounds:
+        parts = skips.get(column, [None])
+        summaries = [part for part in parts if part is not None]
+        if len(summaries) < len(parts):
+            return known(column)
+        return replace(known(column), summary=AnyOf(summaries))
+
+    return bounds
+
+
+def bounds_by_statistics(
+    reader: FragmentReader, group: int, table: pa.Schema, skips: SkipIndexes | None = None
+) -> BoundsOf:
+    """What a fragment's footer and skip index know of a row group, as of values of the table's types."""
     footer, stored = reader.footer, reader.schema
     rows = footer.row_groups[group].rows
+
+    def summary(column: str) -> Summary | None:
+        return skips[column][group] if skips and column in skips else None
 
     def bounds(column: str) -> Bounds:
         chunks = footer.columns.get(column)
@@ -191,7 +241,7 @@ def bounds_by_statistics(reader: FragmentReader, group: int, table: pa.Schema) -
         chunk = chunks[group]
         types = stored.field(column).type, table.field(column).type
         low, high = (converted_value(value, *types) for value in (chunk.min, chunk.max))
-        return Bounds(low, high, chunk.null_count > 0, chunk.null_count < rows)
+        return Bounds(low, high, chunk.null_count > 0, chunk.null_count < rows, summary(column))
 
     return bounds
 
@@ -259,7 +309,7 @@ def _batch(sources: Sequence[_ScanInput], window: MergeWindow, wanted: Wanted) -
         return pa.RecordBatch.from_struct_array(
             pa.StructArray.from_buffers(pa.struct([]), rows, [None])
         )
-    columns = [to_logical(arrays[field.name], field.type) for field in wanted.schema]
+    columns = [to_logical(arrays[f.name], f.type) for f in wanted.schema]
     return pa.RecordBatch.from_arrays(columns, schema=wanted.schema)
 
 
@@ -313,6 +363,7 @@ class _ScanInput:
         self._report = wanted.report
         self._report.row_groups += self._reader.row_groups
         self._deleted = read_deletion(store, entry)
+        self._skips = wanted.skips.get(entry.key)
         self._next_group = self._next_row = 0
         self.keys = new_rows()
         self._rows = new_rows()
@@ -328,7 +379,8 @@ class _ScanInput:
             self._next_group += 1
             self._next_row += self._reader.footer.row_groups[group].rows
             if self._where is not None and not may_match(
-                self._where, bounds_by_statistics(self._reader, group, self._table_schema)
+                self._where,
+                bounds_by_statistics(self._reader, group, self._table_schema, self._skips),
             ):
                 self._report.row_groups_skipped += 1
                 continue

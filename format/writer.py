@@ -8,7 +8,7 @@ cut by the heaviest column, at the same rows however the rows were batched.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -82,7 +82,10 @@ class FragmentWriter:
         options: WriterOptions | None = None,
         *,
         spool_directory: str | None = None,
+        on_row_group: Callable[[dict[str, pa.Array]], None] | None = None,
     ) -> None:
+        """on_row_group: called with the columns of each, as storage arrays."""
+        self._on_row_group = on_row_group
         self._options = options or WriterOptions()
         header = FragmentHeader(schema, sort, self._options.max_rows, self._options.writer_json())
         self._emitter = FragmentEmitter(sink, header)
@@ -175,6 +178,8 @@ class FragmentWriter:
         for name in self._others:
             self._spool.append(name, make_chunk(columns[name], level=level))
         self._row_hashes.append(hash_batch(columns, rows))
+        if self._on_row_group is not None:
+            self._on_row_group(columns)
 
     def _copy_column(self, name: str) -> None:
         if not self._spool.has_values(name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from compactor.alter import Alteration, alter_table
+from compactor.cli.options import skip_kinds
 from compactor.cli.output import echo_json
 from compactor.errors import UsageError
 from compactor.stores.open import open_store
@@ -17,6 +18,7 @@ Examples:
   compactor alter ./logs --drop trace_id --drop span_id
   compactor alter ./users --redact email
   compactor alter ./logs --order timestamp,service,message
+  compactor alter ./logs --skip-index trace_id:bloom --skip-index level:values
 
 \b
 One commit; no fragment is rewritten, and earlier versions show the columns of their time. What was dropped
@@ -35,6 +37,11 @@ the old fragments are vacuumed. A column added later under a name that was dropp
 @click.option("--redact", "redacts", multiple=True, metavar="COLUMN",
               help="A column that loses all values it has.")  # fmt: skip
 @click.option("--order", metavar="COLUMN,...", help="Columns that come first, by their new names.")
+@click.option("--skip-index", "skips", multiple=True, metavar="COLUMN:KIND",
+              help="bloom, values or none, for fragments written from now on.")  # fmt: skip
+@click.option(
+    "--skip-index-bytes", type=click.IntRange(min=32), help="Of a column and row group at most."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def alter_command(
     table: str,
@@ -42,14 +49,18 @@ def alter_command(
     drops: tuple[str, ...],
     redacts: tuple[str, ...],
     order: str | None,
+    skips: tuple[str, ...],
+    skip_index_bytes: int | None,
     as_json: bool,
 ) -> None:
-    """Rename, drop, redact or reorder columns of TABLE, in one commit."""
+    """Rename, drop, redact, reorder or index columns of TABLE, in one commit."""
     change = Alteration(
         dict(map(_rename, renames)),
         drops,
         redacts,
         [name.strip() for name in order.split(",")] if order else (),
+        skip_kinds(skips, may_be_none=True),
+        skip_index_bytes,
     )
     if len(change.renames) < len(renames):
         raise UsageError("--rename: a column is named twice")

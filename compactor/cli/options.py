@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -13,6 +13,7 @@ from compactor.clock import SystemClock
 from compactor.config import CompactionSettings, Policy, Strategy, compaction_settings, policy
 from compactor.engine import Engine, InProcessEngine
 from compactor.errors import UsageError
+from compactor.skipping.spec import Kind
 from compactor.spark.engine import SparkEngine
 from compactor.spark.session import check_master, is_submitted, open_session, task_slots
 from compactor.stores.base import Store
@@ -190,3 +191,22 @@ def claim_seconds(master: str | None) -> float:
     """In process, claims can't be renewed while a compaction runs; that the process has died, others on
     its host see at once."""
     return 3600.0 if master == IN_PROCESS else 120.0
+
+
+def skip_kinds(texts: Sequence[str], *, may_be_none: bool = False) -> dict[str, Kind | None]:
+    """`--skip-index COLUMN:KIND` as they are given. Raises `UsageError`."""
+    kinds: dict[str, Kind | None] = {}
+    for text in texts:
+        column, _, name = text.rpartition(":")
+        if column and may_be_none and name == "none":
+            kinds[column] = None
+        elif column and name in list(Kind):
+            kinds[column] = Kind(name)
+        else:
+            also = ", none" if may_be_none else ""
+            raise UsageError(
+                f"--skip-index {text!r}: give COLUMN:KIND, a kind being one of {', '.join(Kind)}{also}"
+            )
+    if len(kinds) < len(texts):
+        raise UsageError("--skip-index: a column is named twice")
+    return kinds

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
-from compactor.cli.options import duration_seconds
+from compactor.cli.options import duration_seconds, skip_kinds
 from compactor.cli.output import echo_json, human_bytes, progress
 from compactor.errors import CompactorError, InputError, UsageError
 from compactor.ingest import IngestOptions, IngestReport, ingest_file
 from compactor.planner.debt import Debt, Pressure
 from compactor.pressure import BackPressure, Reaction
 from compactor.rows.policy import Function, Kind, RowPolicy, Ttl
+from compactor.skipping.spec import DEFAULT_BYTES, SkipSpec
+from compactor.skipping.spec import NONE as NO_SKIPS
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TimeWindows
@@ -65,6 +67,10 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
 @click.option("--ttl", type=duration_seconds, metavar="DURATION",
               help="Rows of a new table that are older are dropped by compactions.")  # fmt: skip
 @click.option("--ttl-column", help="Time column that --ttl goes by.")
+@click.option("--skip-index", "skips", multiple=True, metavar="COLUMN:KIND",
+              help="A new table keeps what queries skip row groups by: bloom or values.")  # fmt: skip
+@click.option("--skip-index-bytes", type=click.IntRange(min=32), default=DEFAULT_BYTES,
+              show_default=True, help="Of a column and row group at most.")  # fmt: skip
 @click.option("--back-pressure", type=click.Choice([str(r) for r in Reaction]), default="warn",
               show_default=True, help="If compactions lag behind: say so, wait, or neither.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -84,6 +90,8 @@ def ingest_command(
     aggregates: tuple[str, ...],
     ttl: float | None,
     ttl_column: str | None,
+    skips: tuple[str, ...],
+    skip_index_bytes: int,
     back_pressure: str,
     as_json: bool,
 ) -> None:
@@ -98,6 +106,9 @@ def ingest_command(
         _windows(time_column, time_window, retention),
         _row_policy(row_policy, sequence, delete_marker, drops_tombstones, aggregates),
         _ttl(ttl, ttl_column),
+        SkipSpec(tuple((c, k) for c, k in skip_kinds(skips).items() if k), skip_index_bytes)
+        if skips
+        else NO_SKIPS,
     )
     warner = _Warner()
     pressure = BackPressure(Reaction(back_pressure))

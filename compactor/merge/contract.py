@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from compactor.memory_plan import MemorySettings
-from compactor.merge.outputs import OutputSink
+from compactor.merge.outputs import OpenOutput, OutputSink
 from compactor.rows.flags import NONE_SEEN, Census, RowRule
+from compactor.skipping.spec import NONE as NO_SKIPS
+from compactor.skipping.spec import SkipSpec
 from format.footer import FragmentSummary
 from format.keys import Bound
 from format.schema import SortSchema
@@ -30,6 +32,10 @@ class MergeSettings:
     memory: MemorySettings = field(default_factory=MemorySettings)
     encode_thread: bool | None = None
     """Whether chunks are encoded in a thread of their own; None: where there is a core for it."""
+    skips: SkipSpec = NO_SKIPS
+    """Which columns of outputs get a skip index."""
+    open_skips: OpenOutput | None = None
+    """Starts the object that these go to; needed with `skips`."""
     rule: RowRule | None = None
     """What becomes of rows of one key, and of old ones; None: all stay."""
 
@@ -43,6 +49,8 @@ class MergedFragment:
     size_bytes: int
     summary: FragmentSummary
     census: Census = NONE_SEEN
+    skips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Where its skip indexes are in their object: offset and length, by column."""
 
 
 @dataclass(frozen=True, slots=True)

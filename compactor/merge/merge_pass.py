@@ -46,6 +46,7 @@ from compactor.merge.row_groups import (
 from compactor.merge.row_numbers import STAGE as ROW_HASHES
 from compactor.merge.row_numbers import RowNumbers
 from compactor.merge.row_order import GroupOrder, RowOrder
+from compactor.merge.skips import OutputSkips
 from compactor.merge.splits import Splits
 from compactor.rows.flags import DELETED, KEPT, Flags
 from compactor.rows.fold import chooses, folded, kept_rows
@@ -114,7 +115,9 @@ class MergePass:
         """When the first keys were in order: by the clock, and of this thread's CPU."""
         budget.spill_by("row order", lambda _: self._order_tape.spill())
         budget.spill_by(ROW_HASHES, self._spill_row_hashes)
-        budget.spill_by("footer", lambda _: sum(o.shelf.spill() for o in self._outputs))
+        budget.spill_by(
+            "footer", lambda _: sum(o.shelf.spill() + o.skips.spill() for o in self._outputs)
+        )
         budget.spill_by(CHUNKS, self._spill_chunks)
         budget.spill_by(PARTS, self._spill_parts)
         replays = before.replays(inputs) if before else [None] * len(inputs)
@@ -197,9 +200,10 @@ class MergePass:
         orders = self._order.groups()
         row_hashes = [self._row_hashes(output, orders) for output in self._outputs]
         self._check(ends, row_hashes)
+        places = self._write_skips()
         outputs = [
-            self._complete(output, hashes)
-            for output, hashes in zip(self._outputs, row_hashes, strict=True)
+            self._complete(output, hashes, place)
+            for output, hashes, place in zip(self._outputs, row_hashes, places, strict=True)
             if output.groups
         ]
         self._abort_empty()
@@ -271,6 +275,7 @@ class MergePass:
         for output in self._outputs:
             output.row_numbers.close()
             output.folded.close()
+            output.skips.close()
             output.shelf.close()
 
     # --- memory ---
@@ -414,7 +419,9 @@ class MergePass:
         try:
             numbers = RowNumbers(self._budget, self._disk, versions)
             emitter = FragmentEmitter(TimedSink(sink, self._watch), header, shelf)
-            return Output(emitter, sink, numbers, shelf, RowNumbers(self._budget, self._disk, ()))
+            skips = OutputSkips(self._settings.skips, self._budget, self._disk)
+            folded_numbers = RowNumbers(self._budget, self._disk, ())
+            return Output(emitter, sink, numbers, shelf, skips, folded_numbers)
         except BaseException:
             sink.abort()
             raise
@@ -502,15 +509,18 @@ class MergePass:
             for page in output.pages:
                 order = next(orders)
                 if page is None:
-                    self._pass_chunk(dtype, order, present, output)
+                    self._pass_chunk(name, dtype, order, present, output)
                 else:
                     self._merge_chunk(name, book, order, present, output, page, number)
                     self._charge_book(book.nbytes)
                 number += 1
+            if output.skips.wants(name):
+                output.skips.end_column(name)
         self._charge_book(0)
 
     def _pass_chunk(
         self,
+        name: str,
         dtype: pa.DataType,
         order: GroupOrder,
         present: npt.NDArray[np.bool_],
@@ -521,6 +531,11 @@ class MergePass:
         if self.splits:
             return
         self._encoder.flush()
+        if output.skips.wants(name):
+            with self._watch.on("decode"):
+                nulls = pa.nulls(order.rows, dtype)
+                array = nulls if block is None else block.decode(dtype, keep_dictionary=True)
+            output.skips.add(name, array)
         if block is None:
             output.emitter.chunk(self._encoder.encode(pa.nulls(order.rows, dtype)))
         else:
@@ -565,6 +580,9 @@ class MergePass:
                 array, is_same = self._written(name, array, order.flags, output, page)
                 is_decided &= is_same
             if len(array):
+                if output.skips.wants(name):
+                    with self._watch.on("encode"):
+                        output.skips.add(name, array)
                 self._encoder.put(array, output.emitter.chunk, is_decided=is_decided)
         finally:
             for source in sources:
@@ -653,7 +671,33 @@ class MergePass:
 
         return lambda column: with_bounds(column, bounds)
 
-    def _complete(self, output: Output, row_hashes: Sequence[int]) -> MergedFragment:
+    def _write_skips(self) -> list[dict[str, tuple[int, int]]]:
+        """Of each output, where its skip indexes are."""
+        open_sink = self._settings.open_skips
+        if open_sink is None or not self._settings.skips.columns:
+            return [{} for _ in self._outputs]
+        sink, offset, places = open_sink(self._uploads), 0, []
+        try:
+            for output in self._outputs:
+                columns = {}
+                for name, block in output.skips.blocks():
+                    sink.write(block)
+                    columns[name] = offset, len(block)
+                    offset += len(block)
+                places.append(columns)
+            if offset:
+                sink.complete()
+            else:
+                sink.abort()
+        except BaseException:
+            with contextlib.suppress(CompactorError):
+                sink.abort()
+            raise
+        return places
+
+    def _complete(
+        self, output: Output, row_hashes: Sequence[int], skips: dict[str, tuple[int, int]]
+    ) -> MergedFragment:
         with (
             self._watch.on("encode"),
             self._budget.holding("encode", 2 * output.shelf.size_bytes),
@@ -663,5 +707,5 @@ class MergePass:
             output.sink.complete()
         emitter = output.emitter
         return MergedFragment(
-            output.sink, emitter.header.schema, emitter.bytes_written, summary, output.census
+            output.sink, emitter.header.schema, emitter.bytes_written, summary, output.census, skips
         )

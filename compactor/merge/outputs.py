@@ -12,6 +12,7 @@ from compactor.flow.stopwatch import Stopwatch
 from compactor.flow.tape import Tape
 from compactor.flow.upload_memory import UploadMemory
 from compactor.merge.row_numbers import RowNumbers
+from compactor.merge.skips import OutputSkips
 from compactor.rows.flags import NONE_SEEN, Census
 from format.blocks import ByteSink
 from format.emitter import FragmentEmitter
@@ -61,6 +62,7 @@ class Output:
     sink: OutputSink
     row_numbers: RowNumbers
     shelf: Tape
+    skips: OutputSkips
     folded: RowNumbers
     """Of rows that others were folded into: a page a row group where there are such."""
     pages: list[Page | None] = field(default_factory=list)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from compactor.predicate.like import literal_prefix
 from compactor.predicate.tree import (
     OPPOSITE,
     And,
@@ -28,6 +29,16 @@ from compactor.predicate.tree import (
 from format.keys import Value, plain_value, value_at
 
 
+class Summary(Protocol):
+    """Says whether some row may have a value; False is certain."""
+
+    def may_equal(self, value: pa.Scalar) -> bool: ...
+
+    def may_be_in(self, values: pa.Array) -> bool: ...
+
+    def may_be_like(self, pattern: str, *, ignores_case: bool) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What is known of some rows in one column."""
@@ -37,6 +48,8 @@ class Bounds:
     high: Value
     may_be_null: bool = True
     may_have_value: bool = True
+    summary: Summary | None = None
+    """What a skip index knows of the values."""
 
 
 UNKNOWN = Bounds(None, None)
@@ -59,11 +72,22 @@ def may_match(predicate: Predicate, bounds: BoundsOf) -> bool:
         case IsNull(column):
             return bounds(column).may_be_null
         case Compare(column, op, value):
-            return _may_compare(bounds(column), op, value)
+            known = bounds(column)
+            if not _may_compare(known, op, value):
+                return False
+            return op is not Op.EQ or known.summary is None or known.summary.may_equal(value)
         case IsIn(column, values):
-            return _may_be_in(bounds(column), predicate.plain_values, values.type)
+            known = bounds(column)
+            if not _may_be_in(known, predicate.plain_values, values.type):
+                return False
+            return known.summary is None or known.summary.may_be_in(values)
         case Like(column, pattern, ignores_case):
-            return _may_be_like(bounds(column), pattern, ignores_case=ignores_case)
+            known = bounds(column)
+            if not _may_be_like(known, pattern, ignores_case=ignores_case):
+                return False
+            return known.summary is None or known.summary.may_be_like(
+                pattern, ignores_case=ignores_case
+            )
 
 
 def _may_fail(predicate: Predicate, bounds: BoundsOf) -> bool:
@@ -128,7 +152,7 @@ def _may_be_nan(bounds: Bounds, value: pa.Scalar) -> bool:
 def _may_be_like(bounds: Bounds, pattern: str, *, ignores_case: bool) -> bool:
     if not bounds.may_have_value:
         return False
-    prefix = pattern[: min((pattern.find(c) for c in "%_\\" if c in pattern), default=len(pattern))]
+    prefix = literal_prefix(pattern)
     if ignores_case or not prefix or not isinstance(bounds.low, str):
         return True
     # Whatever begins so is not below the prefix, and below it cut to the bound's length nor above.

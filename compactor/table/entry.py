@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
-from compactor.names import is_deletions_key, is_fragment_key
+from compactor.names import is_deletions_key, is_fragment_key, is_skip_index_key
 from compactor.rows.flags import NONE_SEEN, Census
 from format.footer import ColumnBytes, FragmentSummary
 from format.keys import Bound
@@ -62,6 +62,30 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
+class SkipIndex:
+    """Where what is known of a fragment's values is kept."""
+
+    key: str
+    """Of the object."""
+    columns: Mapping[str, tuple[int, int]]
+    """Offset and length of each column's block, by the name under which it is stored."""
+
+    def to_json(self) -> list[Any]:
+        return [self.key, {name: list(place) for name, place in self.columns.items()}]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> Self:
+        """Raises TypeError or ValueError for what `to_json` does not make."""
+        key, columns = value
+        if not is_skip_index_key(key):
+            raise ValueError(f"{key!r} is no name of skip indexes")
+        for offset, length in columns.values():
+            if type(offset) is not int or type(length) is not int or min(offset, length) < 0:
+                raise TypeError("a place of a skip index is not one")
+        return cls(key, {name: (offset, length) for name, (offset, length) in columns.items()})
+
+
+@dataclass(frozen=True, slots=True)
 class FragmentEntry:
     """A live fragment, as the log knows it without opening it."""
 
@@ -90,6 +114,7 @@ class FragmentEntry:
     """Rows that are there to take away older ones of their key."""
     oldest_unix_ms: int | None = None
     """Least time of its rows, in a table with a time to live; None: none has a time."""
+    skip_index: SkipIndex | None = None
 
     @property
     def deleted_rows(self) -> int:
@@ -136,6 +161,7 @@ class FragmentEntry:
         run: str,
         window: int | None = None,
         census: Census = NONE_SEEN,
+        skip_index: SkipIndex | None = None,
     ) -> Self:
         """The entry of a fragment just written; its sequence is set when it is committed."""
         return cls(
@@ -155,6 +181,7 @@ class FragmentEntry:
             window=window,
             tombstones=census.tombstones,
             oldest_unix_ms=census.oldest_unix_ms,
+            skip_index=skip_index,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -176,6 +203,7 @@ class FragmentEntry:
             **({"deletion": self.deletion.to_json()} if self.deletion else {}),
             **({"tombstones": self.tombstones} if self.tombstones else {}),
             **({} if self.oldest_unix_ms is None else {"oldest_unix_ms": self.oldest_unix_ms}),
+            **({"skip_index": self.skip_index.to_json()} if self.skip_index else {}),
         }
 
     @classmethod
@@ -200,6 +228,9 @@ class FragmentEntry:
             deletion=Deletion.from_json(value["deletion"]) if value.get("deletion") else None,
             tombstones=value.get("tombstones", 0),
             oldest_unix_ms=value.get("oldest_unix_ms"),
+            skip_index=SkipIndex.from_json(value["skip_index"])
+            if value.get("skip_index")
+            else None,
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from compactor.table.entry import Deletion, FragmentEntry, LazyColumns
+from compactor.table.entry import Deletion, FragmentEntry, LazyColumns, SkipIndex
 from format.footer import ColumnBytes
 
 SCHEMA: Final = pa.schema(
@@ -31,9 +31,10 @@ SCHEMA: Final = pa.schema(
         ("deletion", pa.string()),
         ("tombstones", pa.int64()),
         ("oldest_unix_ms", pa.int64()),
+        ("skip_index", pa.string()),
     ]
 )
-MAY_MISS: Final = ("deletion", "tombstones", "oldest_unix_ms")
+MAY_MISS: Final = ("deletion", "tombstones", "oldest_unix_ms", "skip_index")
 """Columns left out where no entry has a value, as they are in tables of earlier programs."""
 
 
@@ -74,6 +75,9 @@ class EntryTable:
             "deletion": [_text(e.deletion.to_json()) if e.deletion else None for e in entries],
             "tombstones": [e.tombstones or None for e in entries],
             "oldest_unix_ms": [e.oldest_unix_ms for e in entries],
+            "skip_index": [
+                _text(e.skip_index.to_json()) if e.skip_index else None for e in entries
+            ],
         }
         return cls(pa.table(columns, schema=SCHEMA))
 
@@ -112,6 +116,7 @@ def _entries(table: pa.Table) -> list[FragmentEntry]:
             Deletion.from_json(json.loads(deletion)) if deletion else None,
             tombstones or 0,
             oldest_unix_ms,
+            SkipIndex.from_json(json.loads(skip_index)) if skip_index else None,
         )
         for (
             key,
@@ -132,6 +137,7 @@ def _entries(table: pa.Table) -> list[FragmentEntry]:
             deletion,
             tombstones,
             oldest_unix_ms,
+            skip_index,
         ) in zip(*columns, strict=True)
     ]
 

@@ -9,6 +9,8 @@ from typing import Any, Self
 import pyarrow as pa
 
 from compactor.rows.policy import APPEND, RowPolicy, Ttl
+from compactor.skipping.spec import NONE as NO_SKIPS
+from compactor.skipping.spec import SkipSpec
 from format.keys import KeyComparator
 from format.schema import SortColumn, SortSchema
 from format.types import schema_from_json, schema_to_json
@@ -49,6 +51,8 @@ class TableMetadata:
     """Stored name and shown one of columns for which they differ."""
     retired: tuple[str, ...] = ()
     """Stored names of columns that were dropped: fragments may still have them."""
+    skips: SkipSpec = NO_SKIPS
+    """Which columns new fragments get a skip index of."""
 
     @property
     def shown_schema(self) -> pa.Schema:
@@ -98,6 +102,7 @@ class TableMetadata:
             **({"ttl": asdict(self.ttl)} if self.ttl else {}),
             **({"names": dict(self.names)} if self.names else {}),
             **({"retired": list(self.retired)} if self.retired else {}),
+            **({"skip_index": self.skips.to_json()} if self.skips.columns else {}),
         }
 
     @classmethod
@@ -111,4 +116,5 @@ class TableMetadata:
             None if ttl is None else Ttl(**ttl),
             tuple(value.get("names", {}).items()),
             tuple(value.get("retired", ())),
+            SkipSpec.from_json(value["skip_index"]) if value.get("skip_index") else NO_SKIPS,
         )

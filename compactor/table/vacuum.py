@@ -134,7 +134,7 @@ class _Vacuum:
         report.unfinished_uploads = sum(1 for _ in self._abandoned())
 
     def _needed(self, snapshot: Snapshot, boundaries: _Boundaries) -> set[str]:
-        """Keys of all fragments, and of their deletions, that were live in a retained version."""
+        """Keys of all fragments, their deletions and skip indexes, that were live in a retained version."""
         history = self._log.history
         oldest = history.at(boundaries.oldest, snapshot)
         entries = [*oldest.fragments.all(), *snapshot.fragments.all()]
@@ -142,6 +142,7 @@ class _Vacuum:
             entries += version.changes.adds
         needed = {entry.key for entry in entries}
         needed.update(entry.deletion.key for entry in entries if entry.deletion)
+        needed.update(entry.skip_index.key for entry in entries if entry.skip_index)
         return needed
 
     def _unneeded(self, needed: set[str]) -> Iterator[tuple[ObjectInfo, int]]:

@@ -17,15 +17,19 @@ from compactor.table.metadata import TableMetadata
 from format.errors import SchemaError
 
 PROTOCOL: Final = 3
-"""2: fragments may have deleted rows. 3: the table has a row policy, a time to live, or columns
-that were renamed or dropped. Written only where that is so, so that others can be read by programs that know
-less."""
+"""2: fragments may have deleted rows. 3: the table has a row policy, a time to live, skip indexes,
+or columns that were renamed or dropped. Written only where that is so, so that others can be read by programs
+that know less."""
 
 
 def protocol_of(has_deletions: bool, metadata: TableMetadata | None) -> int:
     """The least that a program has to know."""
     if metadata is not None and (
-        metadata.rows != APPEND or metadata.ttl or metadata.names or metadata.retired
+        metadata.rows != APPEND
+        or metadata.ttl
+        or metadata.names
+        or metadata.retired
+        or metadata.skips.columns
     ):
         return 3
     return 2 if has_deletions else 1

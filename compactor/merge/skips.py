@@ -1,0 +1,61 @@
+"""The skip indexes of a merge's outputs: made while columns are written, kept on a tape until the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from compactor.flow.budget import MemoryBudget
+from compactor.flow.disk import LocalDisk
+from compactor.flow.tape import Tape
+from compactor.skipping.spec import SkipSpec
+from compactor.skipping.stored import pack
+from compactor.skipping.summary import build
+
+STAGE = "footer"
+
+
+class OutputSkips:
+    """Of one output, column after column."""
+
+    def __init__(self, spec: SkipSpec, budget: MemoryBudget, disk: LocalDisk) -> None:
+        self._kinds = dict(spec.columns)
+        self._most_bytes = spec.bytes_per_row_group
+        self._budget = budget
+        self._tape = Tape(budget, STAGE, disk)
+        self._names: list[str] = []
+        self._open: list[bytes | None] = []
+        self._open_bytes = 0
+
+    def wants(self, column: str) -> bool:
+        return column in self._kinds
+
+    def add(self, column: str, array: pa.Array) -> None:
+        """The next row group of the column."""
+        summary = build(self._kinds[column], array, self._most_bytes)
+        size = 0 if summary is None else len(summary)
+        self._budget.charge(STAGE, size)
+        self._open_bytes += size
+        self._open.append(summary)
+
+    def end_column(self, column: str) -> None:
+        if any(summary is not None for summary in self._open):
+            self._tape.append(pack(self._open))
+            self._names.append(column)
+        self._discharge()
+
+    def blocks(self) -> Iterator[tuple[str, bytes]]:
+        """Columns and their blocks."""
+        yield from zip(self._names, self._tape, strict=True)
+
+    def spill(self) -> int:
+        return self._tape.spill()
+
+    def close(self) -> None:
+        self._discharge()
+        self._tape.close()
+
+    def _discharge(self) -> None:
+        self._budget.discharge(STAGE, self._open_bytes)
+        self._open, self._open_bytes = [], 0

@@ -1,0 +1,68 @@
+"""Which columns of a table have a skip index, and how large it may be. Pure values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Self
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.errors import UsageError
+from format.types import storage_type
+
+DEFAULT_BYTES: Final = 64 << 10
+
+
+class Kind(StrEnum):
+    BLOOM = "bloom"
+    """A split-block Bloom filter: for values looked up one by one, of which there are many."""
+    VALUES = "values"
+    """The values themselves, cut as short as the budget wants: for texts that repeat, and for LIKE."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkipSpec:
+    """Of one table."""
+
+    columns: tuple[tuple[str, Kind], ...] = ()
+    """By the names under which they are stored."""
+    bytes_per_row_group: int = DEFAULT_BYTES
+    """Of each column, at most; what does not get along with that is not kept."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "columns": {name: str(kind) for name, kind in self.columns},
+            "bytes_per_row_group": self.bytes_per_row_group,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(
+            tuple((name, Kind(kind)) for name, kind in value["columns"].items()),
+            value["bytes_per_row_group"],
+        )
+
+
+NONE: Final = SkipSpec()
+
+
+def check_skip_column(name: str, kind: Kind, dtype: pa.DataType) -> None:
+    """Raises `UsageError` for a type that the kind is not for."""
+    stored = storage_type(dtype)
+    is_text = pt.is_string(stored) or pt.is_large_string(stored)
+    is_plain = not (
+        pt.is_nested(stored)
+        or pt.is_floating(stored)
+        or pt.is_interval(stored)
+        or pt.is_boolean(stored)
+    )
+    if kind is Kind.VALUES and not is_text:
+        raise UsageError(f"--skip-index: column {name!r} is {dtype}; for values it has to be text")
+    if not is_plain and not pt.is_null(stored):
+        raise UsageError(
+            f"--skip-index: column {name!r} is {dtype}; bloom is for texts, bytes, whole numbers, decimals "
+            "and times"
+        )

@@ -1,0 +1,48 @@
+"""Skip indexes on storage: beside the fragments of one attempt an object with, for every fragment and column,
+a block of the fragment format; in it a value for each row group, null where none was kept.
+
+The log says where a fragment's blocks are. They are read one by one, when a condition asks for the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.errors import DataError
+from compactor.stores.base import Store
+from compactor.table.entry import FragmentEntry
+from format.blocks import BlockReader, make_chunk
+from format.errors import FormatError
+from format.layout import Kind
+
+_LEVEL: Final = 1
+TYPE: Final = pa.large_binary()
+
+
+def pack(summaries: Sequence[bytes | None]) -> bytes:
+    """Of one column of a fragment, one a row group."""
+    return make_chunk(pa.array(summaries, TYPE), level=_LEVEL).block(Kind.DATA)
+
+
+def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[bytes | None] | None:
+    """One a row group; None if the fragment has none of the column. Raises `DataError`, `StoreError`."""
+    index = entry.skip_index
+    if index is None or column not in index.columns:
+        return None
+    offset, length = index.columns[column]
+    name = f"{store.url}/{index.key}"
+    data = store.read_range(index.key, offset, length)
+    try:
+        block = BlockReader(BytesIO(data), name, offset=offset).read_block(column)
+        summaries: list[bytes | None] = block.decode(TYPE).to_pylist()
+    except FormatError as error:
+        raise DataError(f"{error}; this is the skip index of {entry.key}") from error
+    if len(summaries) != entry.row_groups:
+        raise DataError(
+            f"{name}: it has {len(summaries)} row groups of {entry.key}, which has {entry.row_groups}"
+        )
+    return summaries

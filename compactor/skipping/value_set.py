@@ -1,0 +1,88 @@
+"""The texts of some rows, cut short where they are many: what is said of them only ever over-approximates.
+
+A trie of all values, of which only the first so many bytes are kept; what lies deeper is "anything". The
+idea is that of the trimmed automata by which Datadog's Husky describes the values of a fragment. Where all
+values fit, nothing is cut, and even `LIKE '%x%'` is decided for certain.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.predicate.like import literal_prefix
+
+_HEAD: Final = struct.Struct("<III")
+"""Bytes that values are cut to (0: none is cut), whole values, cut ones."""
+_LENGTHS: Final = (256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
+
+
+def build(values: pa.Array, most_bytes: int) -> bytes | None:
+    """Of distinct texts without null; None if not even their first bytes fit in."""
+    values = values.cast(pa.large_string()).cast(pa.large_binary())
+    lengths = pc.binary_length(values)
+    if _size(values) <= most_bytes:
+        return _packed(0, values, values.slice(0, 0))
+    for length in _LENGTHS:
+        is_whole = pc.less_equal(lengths, length)
+        whole = values.filter(is_whole)
+        cut = pc.binary_slice(values.filter(pc.invert(is_whole)), 0, length).unique()
+        if _size(whole) + _size(cut) <= most_bytes:
+            return _packed(length, whole, cut)
+    return None
+
+
+class ValueSet:
+    """What is known of the values of some rows."""
+
+    def __init__(self, data: bytes) -> None:
+        self._length, whole, cut = _HEAD.unpack_from(data)
+        sizes = np.frombuffer(data, "<u4", whole + cut, _HEAD.size)
+        ends = np.cumsum(sizes, dtype=np.int64) + _HEAD.size + 4 * (whole + cut)
+        parts = [data[int(end - size) : int(end)] for end, size in zip(ends, sizes, strict=True)]
+        self._whole = frozenset(parts[:whole])
+        self._cut = frozenset(parts[whole:])
+
+    @property
+    def texts(self) -> pa.Array | None:
+        """All values; None if some were cut."""
+        return None if self._cut else pa.array(sorted(self._whole), pa.binary()).cast(pa.string())
+
+    def may_equal(self, text: str) -> bool:
+        """Whether a row may have this value."""
+        data = text.encode()
+        if data in self._whole:
+            return True
+        return len(data) > self._length and data[: self._length] in self._cut
+
+    def may_be_like(self, pattern: str, *, ignores_case: bool) -> bool:
+        """Whether a row may have a value of that pattern, as SQL's LIKE has it."""
+        from compactor.predicate.tree import Like, matching
+
+        texts = pa.array(sorted(self._whole), pa.binary()).cast(pa.string())
+        like = Like("", pattern, ignores_case)
+        if len(texts) and pc.any(matching(like, {"": texts}, len(texts))).as_py():
+            return True
+        if ignores_case:
+            return bool(self._cut)
+        prefix = literal_prefix(pattern).encode()
+        return any(
+            part.startswith(prefix) if len(prefix) <= len(part) else prefix.startswith(part)
+            for part in self._cut
+        )
+
+
+def _size(values: pa.Array) -> int:
+    """Packed."""
+    return _HEAD.size + 4 * len(values) + int(pc.sum(pc.binary_length(values)).as_py() or 0)
+
+
+def _packed(length: int, whole: pa.Array, cut: pa.Array) -> bytes:
+    sizes = pc.binary_length(pa.concat_arrays([whole, cut])).to_numpy().astype("<u4")
+    parts: list[bytes] = [*whole.to_pylist(), *cut.to_pylist()]
+    head: bytes = _HEAD.pack(length, len(whole), len(cut)) + sizes.tobytes()
+    return head + b"".join(parts)
