@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from enum import StrEnum
 from typing import Final
 
 import pyarrow as pa
@@ -10,11 +11,25 @@ from pyarrow import types as pt
 
 from compactor.errors import InputError
 from format.errors import SchemaError
-from format.types import converts_to, type_to_json, widens_to
+from format.types import converts_to, may_be_text, storage_type, type_to_json, widens_to
+
+
+class OnConflict(StrEnum):
+    """What is done with a column of a file whose values have no place in the table's type."""
+
+    ERROR = "error"
+    STRING = "string"
+    """The table's column becomes text, with all values it has."""
+    SPLIT = "split"
+    """The file's column becomes another one, named by its type."""
 
 
 def merged_schema(
-    table: pa.Schema | None, file: pa.Schema, path: str, fixed: Collection[str] = ()
+    table: pa.Schema | None,
+    file: pa.Schema,
+    path: str,
+    fixed: Collection[str] = (),
+    on_conflict: OnConflict = OnConflict.ERROR,
 ) -> pa.Schema:
     """The table's schema after taking in the file's: new columns come last; its types stay where they hold
     the file's values, and become wider ones where such are known that hold both (`widens_to`).
@@ -42,11 +57,69 @@ def merged_schema(
             if wider is not None:
                 fields[field.name] = known.with_type(wider)
                 continue
+            if on_conflict is OnConflict.STRING and _both_text(known, field, fixed):
+                fields[field.name] = known.with_type(pa.string())
+                continue
             raise InputError(
-                f"{path}: column {field.name!r} is {field.type}, the table's is {known.type}: "
-                "convert the file, or ingest it into another table"
+                f"{path}: column {field.name!r} is {field.type}, the table's is {known.type}: convert the "
+                "file, ingest it into another table, or say --on-conflict split or string"
             )
     return pa.schema(list(fields.values()))
+
+
+def conflicting(
+    table: pa.Schema, file: pa.Schema, fixed: Collection[str] = ()
+) -> list[tuple[str, pa.DataType]]:
+    """Columns of the file whose values have no place in the table's type, nor in a wider one."""
+    found = []
+    for field in file:
+        index = table.get_field_index(field.name)
+        known = None if index < 0 else table.field(index).type
+        if known is None or pt.is_null(known) or can_widen(field.type, known):
+            continue
+        if _wider_type(known, field.type, may_convert=field.name not in fixed) is None:
+            found.append((field.name, field.type))
+    return found
+
+
+def same_kind(a: pa.DataType, b: pa.DataType) -> bool:
+    """Whether a text file writes values of both alike: numbers, or texts, or ..."""
+    return _wire_kind(a) == _wire_kind(b)
+
+
+def _wire_kind(dtype: pa.DataType) -> str:
+    dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
+    if pt.is_integer(dtype) or pt.is_floating(dtype):
+        return "number"
+    if pt.is_boolean(dtype) or pt.is_nested(dtype):
+        return str(dtype).split("<")[0]
+    return "text"
+
+
+def split_name(column: str, dtype: pa.DataType) -> str:
+    """What a column of a conflicting type is called."""
+    dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
+    for name, is_so in _KINDS.items():
+        if is_so(dtype):
+            return f"{column}_{name}"
+    return f"{column}_{str(dtype).split('[')[0].split('(')[0]}"
+
+
+def _both_text(known: pa.Field, field: pa.Field, fixed: Collection[str]) -> bool:
+    return field.name not in fixed and all(
+        may_be_text(storage_type(dtype)) or _is_text(storage_type(dtype))
+        for dtype in (known.type, field.type)
+    )
+
+
+_KINDS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
+    "text": lambda dtype: _is_text(dtype),
+    "int": pt.is_integer,
+    "float": pt.is_floating,
+    "bool": pt.is_boolean,
+    "list": lambda dtype: _is_list(dtype),
+    "bytes": lambda dtype: _is_bytes(dtype),
+}
 
 
 _WIDER: Final = (

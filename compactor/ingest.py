@@ -9,7 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.clock import Ids, random_id
-from compactor.conform import conform_batch, merged_schema, require_columns
+from compactor.conform import (
+    OnConflict,
+    conflicting,
+    conform_batch,
+    merged_schema,
+    require_columns,
+    same_kind,
+    split_name,
+)
 from compactor.errors import InputError, TableExistsError, TableNotFoundError, UsageError
 from compactor.files.read import open_table_file
 from compactor.files.source import FileBatches
@@ -60,6 +68,8 @@ class IngestOptions:
     """How long rows of a new table live."""
     skips: SkipSpec = NO_SKIPS
     """Which columns of a new table have a skip index."""
+    on_conflict: OnConflict = OnConflict.ERROR
+    """What is done with a column whose values have no place in the table's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +107,32 @@ def ingest_file(
     """
     snapshot = log.refresh()
     known = None if snapshot.metadata is None else _to_read(snapshot.metadata)
-    with open_table_file(path, known) as file:
+    with _open(path, known, snapshot.metadata, options.on_conflict) as file:
         return ingest_batches(
             store, log, snapshot, file, sort, options, ids=ids, on_progress=on_progress
         )
+
+
+def _open(
+    path: str, known: pa.Schema | None, table: TableMetadata | None, on_conflict: OnConflict
+) -> FileBatches:
+    """A file with the table's types, where its values have a place in them."""
+    if known is None or table is None or on_conflict is OnConflict.ERROR:
+        return open_table_file(path, known)
+    try:
+        return open_table_file(path, known)
+    except InputError:
+        with open_table_file(path) as file:
+            conflicts = conflicting(known, file.schema, _fixed_shown(table))
+        if not conflicts:
+            raise
+    # Those of another kind cannot be read as the table's; of those of the same, the file decides.
+    other_kind = {n for n, t in conflicts if not same_kind(t, known.field(n).type)}
+    try:
+        return open_table_file(path, pa.schema([f for f in known if f.name not in other_kind]))
+    except InputError:
+        left = pa.schema([f for f in known if f.name not in dict(conflicts)])
+        return open_table_file(path, left)
 
 
 def ingest_batches(
@@ -116,7 +148,7 @@ def ingest_batches(
 ) -> IngestReport:
     """As `ingest_file`, of batches that were opened with the snapshot's schema known."""
     path = file.path
-    names = _Names(snapshot.metadata, file.schema, path)
+    names = _Names(snapshot.metadata, file.schema, path, options.on_conflict)
     metadata = _metadata(snapshot, names, sort, options, store, path)
     # Columns that the file has not cost its fragments nothing, not even a place in the header.
     present = {*names.stored.names, *(column.column for column in metadata.sort)}
@@ -125,7 +157,9 @@ def ingest_batches(
     entries = list(writer.write(file, on_progress))
     writer.write_skips()
     kept = sum(entry.rows for entry in entries)
-    after = log.commit(lambda latest: _changes(latest, snapshot, metadata, entries, path))
+    after = log.commit(
+        lambda latest: _changes(latest, snapshot, metadata, entries, path, options.on_conflict)
+    )
     return IngestReport(
         path,
         after.version,
@@ -187,14 +221,20 @@ def _metadata(
     file = with_result_types(file, known.rows)
     return replace(
         known,
-        schema=merged_schema(known.schema, file, path, _fixed(known)),
+        schema=merged_schema(known.schema, file, path, _fixed(known), options.on_conflict),
         names=known.names + names.new,
     )
 
 
 def _fixed(table: TableMetadata) -> set[str]:
-    """Columns whose stored values are in bounds of keys."""
-    return {column.column for column in table.sort}
+    """Columns whose stored values are in bounds of keys, or are added up and the like."""
+    chosen = (Function.LAST, Function.FIRST)
+    computed = {name for name, function in table.rows.aggregates if function not in chosen}
+    return computed.union(column.column for column in table.sort)
+
+
+def _fixed_shown(table: TableMetadata) -> set[str]:
+    return {table.shown_name(name) for name in _fixed(table)}
 
 
 def with_skips(table: TableMetadata, skips: SkipSpec) -> TableMetadata:
@@ -216,13 +256,25 @@ def with_skips(table: TableMetadata, skips: SkipSpec) -> TableMetadata:
 class _Names:
     """The columns of a file by the names under which the table stores them."""
 
-    def __init__(self, table: TableMetadata | None, file: pa.Schema, path: str) -> None:
+    def __init__(
+        self,
+        table: TableMetadata | None,
+        file: pa.Schema,
+        path: str,
+        on_conflict: OnConflict,
+    ) -> None:
         self.new: tuple[tuple[str, str], ...] = ()
         """Stored and shown name of columns that the table has not yet, where they differ."""
-        self._is_same = table is None or not (table.names or table.retired)
+        splits = {}
+        if table is not None and on_conflict is OnConflict.SPLIT:
+            in_table = with_result_types(file, table.rows)
+            conflicts = conflicting(table.shown_schema, in_table, _fixed_shown(table))
+            splits = {name: split_name(name, dtype) for name, dtype in conflicts}
+        self._is_same = table is None or not (table.names or table.retired or splits)
         self.stored = file
         if table is None or self._is_same:
             return
+        file = self._renamed(file, {name: splits.get(name, name) for name in file.names})
         if len(set(file.names)) < len(file.names):
             raise InputError(f"{path}: a column name comes twice: rename one")
         stored = {name: table.stored_name(name) for name in file.names}
@@ -278,6 +330,7 @@ def _changes(
     metadata: TableMetadata,
     entries: list[FragmentEntry],
     path: str,
+    on_conflict: OnConflict,
 ) -> Changes:
     if latest.metadata is None or planned_on.metadata is None:
         if latest.version != planned_on.version:
@@ -286,16 +339,18 @@ def _changes(
                     f"{path}: the table was created meanwhile with another sort schema, row policy or other "
                     "time windows; nothing was added"
                 )
-            metadata = _united(latest.table, metadata, path)
+            metadata = _united(latest.table, metadata, path, on_conflict)
     else:
-        metadata = _united(latest.table, metadata, path)
+        metadata = _united(latest.table, metadata, path, on_conflict)
     number = latest.version + 1
     aged = tuple(replace(e, sequence=(number, index)) for index, e in enumerate(entries))
     changed = latest.metadata is None or latest.metadata != metadata
     return Changes(Operation.INGEST, aged, metadata=metadata if changed else None)
 
 
-def _united(latest: TableMetadata, ours: TableMetadata, path: str) -> TableMetadata:
+def _united(
+    latest: TableMetadata, ours: TableMetadata, path: str, on_conflict: OnConflict
+) -> TableMetadata:
     """The latest metadata with our new columns and wider types, if another writer has not typed them
     otherwise. What we wrote is read by the types there are now.
     """
@@ -305,7 +360,7 @@ def _united(latest: TableMetadata, ours: TableMetadata, path: str) -> TableMetad
     names.update(
         (s, n) for s, n in ours.names if s in written.names and s not in latest.schema.names
     )
-    schema = merged_schema(latest.schema, written, path, _fixed(latest))
+    schema = merged_schema(latest.schema, written, path, _fixed(latest), on_conflict)
     shown = [names.get(name, name) for name in schema.names]
     if len(set(shown)) < len(shown):
         raise InputError(

@@ -277,13 +277,22 @@ _MANTISSA_BITS: Final = {16: 11, 32: 24, 64: 53}
 
 def converts_to(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether values of a storage type become others of the same meaning, of another row hash: integers as
-    floats that are exact, times in finer units. Not in nanoseconds, which end in the year 2262."""
+    floats that are exact, times in finer units, anything plain as text. Not times in nanoseconds, which end
+    in the year 2262."""
     if pt.is_integer(source) and pt.is_floating(target):
         return bool(source.bit_width < _MANTISSA_BITS[target.bit_width])
     if pt.is_timestamp(source) and pt.is_timestamp(target):
         is_finer = _FINER.index(source.unit) < _FINER.index(target.unit)
         return bool(is_finer and target.unit != "ns" and (source.tz is None) == (target.tz is None))
-    return False
+    return may_be_text(source) and (pt.is_string(target) or pt.is_large_string(target))
+
+
+def may_be_text(dtype: pa.DataType) -> bool:
+    """Whether values of a storage type, not text themselves, can be written as text."""
+    return bool(
+        pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_boolean(dtype) or pt.is_decimal(dtype)
+        or pt.is_timestamp(dtype) or pt.is_date(dtype) or pt.is_time(dtype)
+    )  # fmt: skip
 
 
 def widens_to(source: pa.DataType, target: pa.DataType) -> bool:
@@ -306,9 +315,13 @@ def widens_to(source: pa.DataType, target: pa.DataType) -> bool:
 
 def converted_value(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
     """A VALUE of the footer, of a column of type `source`, as one of `target`, to which that converts or
-    widens."""
+    widens; None if it bounds nothing there."""
     source, target = storage_type(source), storage_type(target)
-    if value is None or source == target or not pt.is_timestamp(source):
+    if value is None or source == target:
+        return value
+    if may_be_text(source) and not may_be_text(target):
+        return None  # texts are in another order
+    if not pt.is_timestamp(source):
         return value
     steps = _FINER.index(target.unit) - _FINER.index(source.unit)
     return value * 1000**steps

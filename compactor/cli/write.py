@@ -8,6 +8,7 @@ import click
 
 from compactor.cli.options import duration_seconds, skip_kinds
 from compactor.cli.output import echo_json, human_bytes, progress
+from compactor.conform import OnConflict
 from compactor.errors import CompactorError, InputError, UsageError
 from compactor.ingest import IngestOptions, IngestReport, ingest_file
 from compactor.planner.debt import Debt, Pressure
@@ -67,6 +68,9 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
 @click.option("--ttl", type=duration_seconds, metavar="DURATION",
               help="Rows of a new table that are older are dropped by compactions.")  # fmt: skip
 @click.option("--ttl-column", help="Time column that --ttl goes by.")
+@click.option("--on-conflict", type=click.Choice([str(c) for c in OnConflict]), default="error",
+              show_default=True, help="If a column's values have no place in the table's type: refuse "
+              "the file, make the table's column text, or add the values as another column.")  # fmt: skip
 @click.option("--skip-index", "skips", multiple=True, metavar="COLUMN:KIND",
               help="A new table keeps what queries skip row groups by: bloom or values.")  # fmt: skip
 @click.option("--skip-index-bytes", type=click.IntRange(min=32), default=DEFAULT_BYTES,
@@ -90,6 +94,7 @@ def ingest_command(
     aggregates: tuple[str, ...],
     ttl: float | None,
     ttl_column: str | None,
+    on_conflict: str,
     skips: tuple[str, ...],
     skip_index_bytes: int,
     back_pressure: str,
@@ -109,6 +114,7 @@ def ingest_command(
         SkipSpec(tuple((c, k) for c, k in skip_kinds(skips).items() if k), skip_index_bytes)
         if skips
         else NO_SKIPS,
+        OnConflict(on_conflict),
     )
     warner = _Warner()
     pressure = BackPressure(Reaction(back_pressure))

@@ -13,13 +13,16 @@ import pytest
 from compactor import Table
 from compactor.alter import Alteration, alter_table
 from compactor.config import CompactionSettings, Policy, Strategy
+from compactor.conform import OnConflict
 from compactor.errors import InputError, UsageError
 from compactor.files.stream import StreamBatches
-from compactor.ingest import IngestOptions, ingest_batches
+from compactor.ingest import IngestOptions, ingest_batches, ingest_file
 from compactor.merge.converted import ConvertedRows
 from compactor.predicate import condition_on
 from compactor.rows.policy import Function, Kind, RowPolicy
 from compactor.scan import scan
+from compactor.skipping.spec import Kind as SkipKind
+from compactor.skipping.spec import SkipSpec
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
@@ -341,3 +344,62 @@ def test_a_column_that_gets_a_name_meanwhile_is_not_mixed_up_with_another(
         pytest.raises(InputError, match="ingest the file again"),
     ):
         ingest_batches(store, log, planned, batches, None, IngestOptions())
+
+
+CONFLICTS = {
+    "k": pa.array([1, 2]),
+    "i": pa.array([5, None]),
+    "f": pa.array([0.5, 2.0]),
+    "t": pa.array([datetime(2026, 1, 2), None], pa.timestamp("ms")),
+    "b": pa.array([True, False]),
+}
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_column_may_become_text_where_its_values_conflict(
+    store: MemoryStore, compacts: bool
+) -> None:
+    log = add(store, pa.table(CONFLICTS), skips=SkipSpec((("i", SkipKind.BLOOM),)))
+    texts = pa.table({"k": [3], **{name: ["x"] for name in "iftb"}})
+    with pytest.raises(InputError, match="--on-conflict split or string"):
+        add(store, texts)
+    add(store, texts, on_conflict=OnConflict.STRING)
+    add(store, pa.table({"k": [4], "i": [77]}), on_conflict=OnConflict.STRING)
+    if compacts:
+        assert not compact_table(store, strategy=Strategy.FULL).failed
+        assert verify(store, log.current()).faults == []
+    rows = rows_at(store, log.current())
+    assert rows[0] == {"k": 1, "i": "5", "f": "0.5", "t": "2026-01-02 00:00:00.000", "b": "true"}
+    assert [row["i"] for row in rows] == ["5", None, "x", "77"]
+    assert [row["k"] for row in rows_at(store, log.latest, "i = '5' OR i = '77'")] == [1, 4]
+    assert [row["k"] for row in rows_at(store, log.latest, "f >= '2' OR t < '2026-01-03'")] == [
+        1,
+        2,
+        3,
+    ]
+    assert log.at(1).table.schema.field("i").type == pa.int64()
+
+
+def test_values_that_conflict_may_go_to_a_column_of_their_own(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    log = add(store, pa.table(CONFLICTS))
+    for name, text in (("a", '{"k":3,"i":"x","f":[1]}'), ("b", '{"k":4,"i":"y","f":7}')):
+        path = tmp_path / f"{name}.ndjson"
+        path.write_text(text)
+        ingest_file(store, log, str(path), None, IngestOptions(on_conflict=OnConflict.SPLIT))
+    compact_table(store, strategy=Strategy.FULL)
+    rows = rows_at(store, log.current())
+    assert [row["i"] for row in rows] == [5, None, None, None]
+    assert [row["i_text"] for row in rows] == [None, None, "x", "y"]
+    assert [(row["f"], row["f_list"]) for row in rows[2:]] == [(None, [1]), (7.0, None)]
+
+
+def test_what_orders_or_adds_up_rows_is_never_made_text(store: MemoryStore) -> None:
+    policy = RowPolicy(Kind.AGGREGATE, aggregates=(("n", Function.SUM),))
+    log = add(store, pa.table({"k": [1], "n": [1], "l": [[1]]}), rows=policy)
+    for name in ("k", "n", "l"):
+        columns = {"k": [1], "n": [1]} | {name: ["x"]}
+        with pytest.raises(InputError, match=f"column '{name}' is string"):
+            add(store, pa.table(columns), on_conflict=OnConflict.STRING)
+    assert log.current().version == 1
