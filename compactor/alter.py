@@ -6,6 +6,7 @@ version of the table shows the columns of its time. Compactions leave out what w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -91,9 +92,8 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
         skips=replace(table.skips, columns=skips),
     )
     result = _with_skips(result, change)
-    shown_names = result.shown_schema.names
-    for name in shown_names:
-        if shown_names.count(name) > 1:
+    for name, count in Counter(result.shown_schema.names).items():
+        if count > 1:
             raise UsageError(f"two columns would be called {name!r}")
     return _ordered(result, change.order)
 

@@ -19,6 +19,7 @@ from compactor.conform import (
     split_name,
 )
 from compactor.errors import InputError, TableExistsError, TableNotFoundError, UsageError
+from compactor.files.promote import PromotedBatches
 from compactor.files.read import open_table_file
 from compactor.files.source import FileBatches
 from compactor.names import fragment_key, skip_index_key
@@ -70,6 +71,8 @@ class IngestOptions:
     """Which columns of a new table have a skip index."""
     on_conflict: OnConflict = OnConflict.ERROR
     """What is done with a column whose values have no place in the table's type."""
+    promotes: tuple[str, ...] = ()
+    """Map or struct columns of files that become a column for each of their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +110,19 @@ def ingest_file(
     """
     snapshot = log.refresh()
     known = None if snapshot.metadata is None else _to_read(snapshot.metadata)
-    with _open(path, known, snapshot.metadata, options.on_conflict) as file:
+    with _open_promoted(path, known, snapshot.metadata, options) as file:
         return ingest_batches(
             store, log, snapshot, file, sort, options, ids=ids, on_progress=on_progress
         )
+
+
+def _open_promoted(
+    path: str, known: pa.Schema | None, table: TableMetadata | None, options: IngestOptions
+) -> FileBatches:
+    def open_file() -> FileBatches:
+        return _open(path, known, table, options.on_conflict)
+
+    return PromotedBatches(open_file, options.promotes) if options.promotes else open_file()
 
 
 def _open(

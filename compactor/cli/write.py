@@ -71,6 +71,8 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
 @click.option("--on-conflict", type=click.Choice([str(c) for c in OnConflict]), default="error",
               show_default=True, help="If a column's values have no place in the table's type: refuse "
               "the file, make the table's column text, or add the values as another column.")  # fmt: skip
+@click.option("--promote", "promotes", multiple=True, metavar="COLUMN",
+              help="A map or struct column that becomes a column for each key, COLUMN.KEY.")  # fmt: skip
 @click.option("--skip-index", "skips", multiple=True, metavar="COLUMN:KIND",
               help="A new table keeps what queries skip row groups by: bloom or values.")  # fmt: skip
 @click.option("--skip-index-bytes", type=click.IntRange(min=32), default=DEFAULT_BYTES,
@@ -95,6 +97,7 @@ def ingest_command(
     ttl: float | None,
     ttl_column: str | None,
     on_conflict: str,
+    promotes: tuple[str, ...],
     skips: tuple[str, ...],
     skip_index_bytes: int,
     back_pressure: str,
@@ -115,6 +118,7 @@ def ingest_command(
         if skips
         else NO_SKIPS,
         OnConflict(on_conflict),
+        promotes,
     )
     warner = _Warner()
     pressure = BackPressure(Reaction(back_pressure))

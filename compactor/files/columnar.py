@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -97,7 +98,7 @@ def _ipc_reader(source: Any) -> Any:
 
 def _plain_schema(path: str, stored: pa.Schema) -> pa.Schema:
     """Without metadata. Raises `InputError` if a name comes twice."""
-    repeated = sorted({name for name in stored.names if stored.names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(stored.names).items() if count > 1)
     if repeated:
         raise InputError(f"{path}: two columns are named {repeated[0]!r}: rename one of them")
     return pa.schema([field.remove_metadata() for field in stored])

@@ -1,0 +1,141 @@
+"""Attributes as columns: a map or struct column of a file becomes a column for each of its keys.
+
+`attributes` {"a": 1, "b": 2} becomes `attributes.a` and `attributes.b`; rows without a key have null there. A
+file with maps is read through once before, for its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from compactor.errors import InputError, UsageError
+from compactor.files.source import FileBatches
+
+_BATCH_BYTES: Final = 64 << 20
+_VALUE_BYTES: Final = 8
+"""About, of a value that is not there, too."""
+
+
+class PromotedBatches(FileBatches):
+    """A file with some of its columns promoted. As any other, iterable once."""
+
+    def __init__(self, open_file: Callable[[], FileBatches], columns: Sequence[str]) -> None:
+        """Raises `UsageError` for a column that is no map of texts and no struct."""
+        self._file = open_file()
+        self.path = self._file.path
+        self.bytes_total = self._file.bytes_total
+        try:
+            self._columns = [name for name in columns if name in self._file.schema.names]
+            keys: dict[str, list[str]] = {}
+            maps = [n for n in self._columns if pt.is_map(self._type_of(n))]
+            if maps:
+                with open_file() as once:
+                    keys = _keys_of(once, maps)
+            self.schema = self._promoted_schema(keys)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _type_of(self, name: str) -> pa.DataType:
+        dtype = self._file.schema.field(name).type
+        if pt.is_map(dtype) and not (
+            pt.is_string(dtype.key_type) or pt.is_large_string(dtype.key_type)
+        ):
+            raise UsageError(
+                f"--promote: column {name!r} of {self.path} has keys of {dtype.key_type}, not text"
+            )
+        if not (pt.is_map(dtype) or pt.is_struct(dtype)):
+            raise UsageError(
+                f"--promote: column {name!r} of {self.path} is {dtype}; it has to be a map or a struct"
+            )
+        return dtype
+
+    def _promoted_schema(self, keys: dict[str, list[str]]) -> pa.Schema:
+        fields: list[pa.Field] = []
+        for field in self._file.schema:
+            if field.name not in self._columns:
+                fields.append(field)
+            elif pt.is_map(field.type):
+                types = dict.fromkeys(keys[field.name], field.type.item_type)
+                fields += [pa.field(f"{field.name}.{key}", dtype) for key, dtype in types.items()]
+            else:
+                fields += [
+                    pa.field(f"{field.name}.{f.name}", f.type) for f in self._type_of(field.name)
+                ]
+        names = [field.name for field in fields]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{self.path}: a key makes a second column {twice!r}: rename one")
+        return pa.schema(fields)
+
+    @property
+    def bytes_consumed(self) -> int:
+        return self._file.bytes_consumed
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._batches()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        rows = max(1, _BATCH_BYTES // (_VALUE_BYTES * max(1, len(self.schema))))
+        for batch in (
+            whole.slice(start, rows)
+            for whole in self._file
+            for start in range(0, whole.num_rows, rows)
+        ):
+            found: dict[str, pa.Array] = {}
+            for name in batch.schema.names:
+                column = batch.column(name)
+                if name not in self._columns:
+                    found[name] = column
+                elif pt.is_map(column.type):
+                    found.update(_entries(name, column))
+                else:
+                    names = [f"{name}.{field.name}" for field in column.type.fields]
+                    found.update(zip(names, column.flatten(), strict=True))
+            yield pa.RecordBatch.from_arrays(
+                [
+                    found[f.name] if f.name in found else pa.nulls(batch.num_rows, f.type)
+                    for f in self.schema
+                ],
+                schema=self.schema,
+            )
+
+
+def _keys_of(file: FileBatches, columns: Sequence[str]) -> dict[str, list[str]]:
+    """All keys of map columns, in order."""
+    keys: dict[str, set[str]] = {name: set() for name in columns}
+    for batch in file:
+        for name, known in keys.items():
+            known.update(pc.unique(_live(batch.column(name)).keys).to_pylist())
+    return {name: sorted(known) for name, known in keys.items()}
+
+
+def _live(column: pa.MapArray) -> pa.MapArray:
+    """The same with no entry that belongs to no row."""
+    return column.take(pa.array(np.arange(len(column))))
+
+
+def _entries(name: str, column: pa.MapArray) -> Iterator[tuple[str, pa.Array]]:
+    """A column for each key; where a row has a key twice, the last counts."""
+    column = _live(column)
+    counts = np.diff(column.offsets.to_numpy())
+    row = np.repeat(np.arange(len(column)), counts)
+    codes = column.keys.dictionary_encode()
+    of_code = codes.indices.to_numpy()
+    order = np.argsort(of_code, kind="stable")
+    ends = np.searchsorted(of_code[order], np.arange(len(codes.dictionary) + 1))
+    items = column.items
+    for code, key in enumerate(codes.dictionary.to_pylist()):
+        places = order[ends[code] : ends[code + 1]]
+        chosen = np.full(len(column), -1)
+        chosen[row[places]] = places
+        yield f"{name}.{key}", items.take(pa.array(chosen, mask=chosen < 0))
