@@ -13,8 +13,10 @@ import pytest
 
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.delete import delete_rows
+from compactor.driver import Driver, DriverSettings
 from compactor.files.stream import StreamBatches
 from compactor.ingest import IngestOptions, ingest_batches
+from compactor.job import Outcome, run_compaction
 from compactor.predicate import parse_where
 from compactor.rows.policy import Function, Kind, RowPolicy
 from compactor.stores.local import LocalStore
@@ -102,6 +104,8 @@ class History:
         self.log = CommitLog(self.store)
         self.model = Model(policy, ["k", "b"], SCHEMA.names)
         self.dropped: Counter[str] = Counter()
+        self.running: list[tuple[Driver, list[Outcome]]] = []
+        self.void = self.settled = 0
 
     def append(self, most: int = 60) -> None:
         rng = self.rng
@@ -137,6 +141,24 @@ class History:
             self.dropped.update(figures.dropped)
         assert not report.failed
 
+    def begin(self) -> None:
+        """Compactions that are decided and run, and whose outcome waits."""
+        policy = Policy(
+            strategy=self.rng.choice(list(Strategy)), level0_trigger_runs=2, push_ratio=100
+        )
+        settings = CompactionSettings(max_rows_per_row_group=self.rng.choice([5, 4096]))
+        driver = Driver(CommitLog(self.store), DriverSettings(policy, settings))
+        compactions = driver.decide(self.rng.randrange(1, 4))
+        outcomes = [run_compaction(compaction, self.store) for compaction in compactions]
+        assert all(outcome.failure is None for outcome in outcomes)
+        self.running.append((driver, outcomes))
+
+    def settle(self) -> None:
+        if self.running:
+            driver, outcomes = self.running.pop(self.rng.randrange(len(self.running)))
+            self.void += sum(settled.is_void for settled in driver.settle(outcomes))
+            self.settled += len(outcomes)
+
     def delete(self) -> None:
         condition, where = self.rng.choice(
             [
@@ -157,7 +179,7 @@ class History:
         assert table_rows(self.store) == self.model.rows()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", POLICIES)
 def test_readers_see_what_a_dictionary_says_whatever_is_compacted_when(
     name: str, seed: int, tmp_path: Path
@@ -174,3 +196,21 @@ def test_readers_see_what_a_dictionary_says_whatever_is_compacted_when(
     assert history.dropped["superseded"]
     report = verify(history.store, history.log.current())
     assert not report.faults
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_same_while_compactions_are_under_way(name: str, tmp_path: Path) -> None:
+    """What was claimed before rows came or went is committed after that, or void."""
+    settled = void = 0
+    for seed in range(2):
+        history = History(POLICIES[name], tmp_path / f"{seed}", seed)
+        history.append()
+        for _ in range(20):
+            step = history.rng.choice(["append", "append", "begin", "begin", "settle", "delete"])
+            getattr(history, step)()
+            history.check()
+        while history.running:
+            history.settle()
+            history.check()
+        settled, void = settled + history.settled, void + history.void
+    assert settled > void > 0
