@@ -78,8 +78,7 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
         fresh[column.name] = ""
         shown = names.pop(column.name, column.name)
         if column.name in [stored[name] for name in change.redacts]:
-            known = replace(table, schema=pa.schema(table.schema), retired=tuple(retired))
-            stored_name = fresh[column.name] = known.new_stored_name(shown)
+            stored_name = fresh[column.name] = table.new_stored_name(shown, fresh.values())
             fields.append(column.with_name(stored_name))
             names[stored_name] = shown
     skips = tuple((fresh.get(s, s), kind) for s, kind in table.skips.columns if fresh.get(s, s))

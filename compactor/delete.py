@@ -78,7 +78,13 @@ def delete_rows(
     search = _Search(store, where, on_progress)
     for _ in range(_MAX_TRIES):
         snapshot = log.current()
-        found = search.look(snapshot)
+        try:
+            found = search.look(snapshot)
+        except (KeyError, pa.ArrowNotImplementedError) as error:
+            raise CommitConflictError(
+                f"{store.url}: a column of the condition was dropped, or got another type, meanwhile; "
+                "nothing was deleted: look at the columns there are, and try again"
+            ) from error
         report = DeleteReport(snapshot.version, fragments_read=search.opened)
         report.rows = sum(item.new_rows for item in found)
         report.fragments = len(found)

@@ -229,7 +229,8 @@ def _metadata(
             f"--time-column: the table has {known.windows or 'no time windows'}; leave the option out, or "
             "create another table"
         )
-    require_columns(file, [column.column for column in ordering(known.sort)], path)
+    required = [known.shown_name(column.column) for column in ordering(known.sort)]
+    require_columns(names.shown, required, path)
     file = with_result_types(file, known.rows)
     return replace(
         known,
@@ -252,7 +253,7 @@ def _fixed_shown(table: TableMetadata) -> set[str]:
 def with_skips(table: TableMetadata, skips: SkipSpec) -> TableMetadata:
     """The table with these skip indexes. Raises `UsageError` for a column that is not one for it."""
     in_sort = {column.column for column in table.sort}
-    for name, kind in skips.columns:
+    for name, kind in set(skips.columns).difference(table.skips.columns):
         if name not in table.schema.names:
             raise UsageError(
                 f"--skip-index: no column {name!r}; columns are: {', '.join(table.schema.names[:50])}"
@@ -283,14 +284,19 @@ class _Names:
             conflicts = conflicting(table.shown_schema, in_table, _fixed_shown(table))
             splits = {name: split_name(name, dtype) for name, dtype in conflicts}
         self._is_same = table is None or not (table.names or table.retired or splits)
-        self.stored = file
+        self.stored = self.shown = file
         if table is None or self._is_same:
             return
         file = self._renamed(file, {name: splits.get(name, name) for name in file.names})
+        self.shown = file
         if len(set(file.names)) < len(file.names):
             raise InputError(f"{path}: a column name comes twice: rename one")
         stored = {name: table.stored_name(name) for name in file.names}
-        added = {name: table.new_stored_name(name) for name, known in stored.items() if not known}
+        added: dict[str, str] = {}
+        for name, known in stored.items():
+            if not known:
+                taken = [*added.values(), *filter(None, stored.values())]
+                added[name] = table.new_stored_name(name, taken)
         self.new = tuple((new, shown) for shown, new in added.items() if new != shown)
         self.stored = self._renamed(file, {**stored, **added})
 
@@ -304,13 +310,14 @@ class _Names:
 
 def _check_options(known: TableMetadata, options: IngestOptions) -> None:
     """Raises `UsageError` if they ask for another table than there is."""
-    if options.rows is not None and options.rows != known.rows:
+    if options.rows is not None and options.rows != known.shown_rows:
         raise UsageError(
-            f"--row-policy: the table has {known.rows}; leave the options out, or create another table"
+            f"--row-policy: the table has {known.shown_rows}; leave the options out, or create another table"
         )
-    if options.ttl is not None and options.ttl != known.ttl:
+    ttl = known.ttl and replace(known.ttl, column=known.shown_name(known.ttl.column))
+    if options.ttl is not None and options.ttl != ttl:
         raise UsageError(
-            f"--ttl: the table has {known.ttl or 'none'}; leave the options out, or create another table"
+            f"--ttl: the table has {ttl or 'none'}; leave the options out, or create another table"
         )
 
 
@@ -482,7 +489,7 @@ class _FragmentsOfFile:
 
     def _take_skips(self) -> SkipIndex | None:
         """Of the fragment just written; they go to storage when all are."""
-        places = {}
+        places = dict.fromkeys((name for name, _ in self._metadata.skips.columns), (0, 0))
         for name, summaries in self._summaries.items():
             if any(summary is not None for summary in summaries):
                 block = pack(summaries)

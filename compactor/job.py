@@ -29,6 +29,7 @@ from compactor.names import fragment_key, skip_index_key
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionSpec, max_rows_per_group
 from compactor.rows.flags import REASONS, RowRule, is_needed
+from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, Upload
 from compactor.stores.local import is_on_local_disk
 from compactor.stores.metered import MeteredStore, StoreMetrics
@@ -184,7 +185,14 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
         compaction.compaction_id,
         failure=message,
         is_transient=isinstance(
-            error, (StoreUnreachableError, UnknownOutcomeError, MemoryLimitError, LocalDiskError)
+            error,
+            (
+                StoreUnreachableError,
+                UnknownOutcomeError,
+                MemoryLimitError,
+                LocalDiskError,
+                FoldError,
+            ),
         ),
         culprit=culprits[0] if len(culprits) == 1 else None,
     )

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import DataError, UsageError
+from compactor.errors import DataError, ObjectNotFoundError, UsageError
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.flow.stage import Buffer, Stage, StagePlan
@@ -201,8 +201,12 @@ def skip_index_of(
 ) -> SkipIndexes:
     """Of the columns that a condition looks at, as far as the fragment has one."""
     found: dict[str, list[Summary | None]] = {}
+    indexed = {name for name, _ in table.skips.columns}
     for column in columns_of(where) if entry.skip_index is not None else ():
-        summaries = read_summaries(store, entry, column)
+        try:
+            summaries = read_summaries(store, entry, column) if column in indexed else None
+        except (DataError, ObjectNotFoundError):
+            continue  # without it more is read, and nothing else: `verify` says that it is damaged
         if summaries is not None:
             dtype = table.schema.field(column).type
             found[column] = [

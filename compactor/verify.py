@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.errors import DataError, ObjectNotFoundError
+from compactor.skipping.stored import read_summaries
 from compactor.stores.base import Store
 from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion
@@ -67,10 +68,12 @@ def verify(
             check.run()
             deleted = read_deletion(store, entry)
             check.rows -= 0 if deleted is None else deleted.true_count
+            for column in () if entry.skip_index is None else entry.skip_index.columns:
+                read_summaries(store, entry, column)
         except (FormatError, DataError) as error:
             check.faults.append(str(error))
         except ObjectNotFoundError as error:
-            check.faults.append(f"{error}: the log says it is live")
+            check.faults.append(f"{error}: the log says it is there")
         report.fragments += 1
         report.rows += check.rows
         report.bytes_read += check.bytes_read

@@ -369,7 +369,7 @@ def is_large_offsets(dtype: pa.DataType) -> bool:
 def to_storage(array: pa.Array) -> pa.Array:
     """`array` in its storage form. Top-level dictionaries stay dictionary-coded over storage values."""
     dtype = array.type
-    if pt.is_dictionary(dtype):
+    if pt.is_dictionary(dtype) and not pt.is_boolean(dtype.value_type):
         indices = array.indices.cast(pa.int32())
         return pa.DictionaryArray.from_arrays(indices, _decoded_storage(array.dictionary))
     return _decoded_storage(array)

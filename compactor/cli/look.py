@@ -112,9 +112,12 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     click.echo(f"sorted by {', '.join(map(str, shown_sort))}")
     if table.rows.merges:
         tombstones = sum(entry.tombstones for entry in entries)
-        click.echo(f"row policy {table.rows}{f'; {tombstones:,} tombstones' if tombstones else ''}")
+        click.echo(
+            f"row policy {table.shown_rows}{f'; {tombstones:,} tombstones' if tombstones else ''}"
+        )
     if table.ttl is not None:
-        click.echo(f"time to live {table.ttl}")
+        shown_ttl = replace(table.ttl, column=table.shown_name(table.ttl.column))
+        click.echo(f"time to live {shown_ttl}")
     deleted = sum(entry.deleted_rows for entry in entries)
     also = f" and {deleted:,} deleted ones" if deleted else ""
     click.echo(

@@ -679,7 +679,7 @@ class MergePass:
         sink, offset, places = open_sink(self._uploads), 0, []
         try:
             for output in self._outputs:
-                columns = {}
+                columns = dict.fromkeys(output.skips.columns, (0, 0))
                 for name, block in output.skips.blocks():
                     sink.write(block)
                     columns[name] = offset, len(block)

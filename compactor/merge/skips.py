@@ -45,6 +45,11 @@ class OutputSkips:
             self._names.append(column)
         self._discharge()
 
+    @property
+    def columns(self) -> list[str]:
+        """All that are wanted, whether or not anything was kept of them."""
+        return list(self._kinds)
+
     def blocks(self) -> Iterator[tuple[str, bytes]]:
         """Columns and their blocks."""
         yield from zip(self._names, self._tape, strict=True)

@@ -116,6 +116,9 @@ class Draft:
         go with the next merge otherwise."""
         if not self._tree.retired.isdisjoint(item.entry.columns):
             return "has columns that were dropped"
+        indexed = {} if item.entry.skip_index is None else item.entry.skip_index.columns
+        if not self._tree.indexed.issubset(indexed):
+            return "has no skip index of a column"
         return self.garbage(item, 0.0, now_unix_ms)
 
     def garbage(

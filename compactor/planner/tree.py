@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from compactor.planner.debt import Shape
-from compactor.rows.policy import APPEND, RowPolicy, Ttl
+from compactor.rows.policy import APPEND, Kind, RowPolicy, Ttl
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from format.keys import KeyComparator
@@ -188,6 +188,8 @@ class Tree:
     ttl: Ttl | None = None
     retired: frozenset[str] = frozenset()
     """Columns that the table has dropped."""
+    indexed: frozenset[str] = frozenset()
+    """Columns with a skip index."""
     taken: set[str] = field(default_factory=set)
     """Keys of inputs of compactions in flight."""
     quarantined: set[str] = field(default_factory=set)
@@ -290,16 +292,17 @@ class Tree:
         """Whether a merge of those leaves out no fragment that may have older rows of their keys.
 
         So a tombstone, or an expired row, hides nothing that is not in the merge. With a sequence column a
-        fragment that came later may have older rows, too.
+        fragment that came later may have older rows, too; and a first row hides those that came later.
         """
         if not self.rows.merges:
             return True
+        by_age = self.rows.sequence is None and self.rows.kind is not Kind.FIRST
         keys, inputs = hull(items), {item.entry.key for item in items}
         youngest = max(item.entry.age for item in items)
         return not any(
             item.entry.key not in inputs
             and keys.overlaps(Range(item.lower, item.upper))
-            and (self.rows.sequence is not None or item.entry.age < youngest)
+            and not (by_age and item.entry.age > youngest)
             for item in self.items()
         )
 
@@ -322,7 +325,12 @@ def forest(snapshot: Snapshot) -> dict[int | None, Tree]:
             tree = trees.get(entry.window)
             if tree is None:
                 tree = trees[entry.window] = Tree(
-                    entry.window, compare, table.rows, table.ttl, frozenset(table.retired)
+                    entry.window,
+                    compare,
+                    table.rows,
+                    table.ttl,
+                    frozenset(table.retired),
+                    frozenset(name for name, _ in table.skips.columns),
                 )
             tree.add(entry)
     for key in snapshot.quarantine:

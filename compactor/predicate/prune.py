@@ -6,6 +6,7 @@ Over-approximates only: False means that no row does; True, that one may.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -146,6 +147,8 @@ def _may_be_in(bounds: Bounds, values: list[Any], dtype: pa.DataType) -> bool:
 
 def _may_be_nan(bounds: Bounds, value: pa.Scalar) -> bool:
     is_float = pa.types.is_floating(value.type)
+    if is_float and math.isnan(value.as_py()):
+        return bounds.may_have_value
     return bounds.may_have_value and is_float and bounds.high in (None, "NaN")
 
 

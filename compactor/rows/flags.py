@@ -182,11 +182,12 @@ def is_needed(policy: RowPolicy, ttl: Ttl | None) -> bool:
 
 
 def least_time(unix_ms: int, dtype: pa.DataType) -> int:
-    """A time as the stored integer of a column of that type, rounded down."""
+    """A time as the stored integer of a column of that type, rounded down; the least where it has none."""
     dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
     if pt.is_date32(dtype):
-        return unix_ms // (1000 * _DAY_SECONDS)
-    return unix_ms * (_PER_SECOND[dtype.unit] if pt.is_timestamp(dtype) else 1000) // 1000
+        return max(-(2**31), unix_ms // (1000 * _DAY_SECONDS))
+    time = unix_ms * (_PER_SECOND[dtype.unit] if pt.is_timestamp(dtype) else 1000) // 1000
+    return max(-(2**63), time)
 
 
 def unix_ms(time: int, dtype: pa.DataType) -> int:

@@ -6,11 +6,13 @@ on codes alike. Sums and unions make new values.
 
 from __future__ import annotations
 
+import decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import DataError
@@ -21,6 +23,7 @@ from format.schema import SortColumn
 from format.types import build_list, decoded, list_parts
 
 I64 = npt.NDArray[np.int64]
+_EXACT = decimal.Context(prec=80)
 
 
 class FoldError(DataError):
@@ -118,7 +121,7 @@ def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
         # Close to the limit a float does not tell: there the wrapped sum does, by its sign.
         wrapped = (np.abs(about) > limit / 2) & (np.sign(about) != np.sign(sums))
         if (np.abs(about) > 1.5 * limit).any() or wrapped.any():
-            raise FoldError(f"column {name!r}: a sum does not fit into {array.type}")
+            raise _too_large(name, array.type)
     result = np.zeros(len(own), dtype=numbers.dtype)
     missing = np.ones(len(own), dtype=np.bool_)
     result[into.into[starts]] = sums
@@ -126,13 +129,29 @@ def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
     return pa.array(result, array.type, mask=missing)
 
 
+def _too_large(name: str, dtype: pa.DataType) -> FoldError:
+    return FoldError(
+        f"column {name!r}: the sum of the rows of one key does not fit into {dtype}; append a row that "
+        "takes off from it, or delete the key's rows"
+    )
+
+
 def _decimal_sums(values: pa.Array, into: _Targets, rows: int, name: str) -> pa.Array:
-    table = pa.table({"into": into.into, "value": values})
+    dtype = values.type
+    # Arrow's own sums of decimals wrap: with as much room as there is, only those of 76 digits do.
+    table = pa.table({"into": into.into, "value": values.cast(pa.decimal256(76, dtype.scale))})
     sums = table.group_by("into", use_threads=False).aggregate([("value", "sum")])
+    about = np.add.reduceat(values.cast(pa.float64()).to_numpy(zero_copy_only=False), into.starts())
+    limit = 10.0 ** (dtype.precision - dtype.scale)
     try:
-        added = sums.column("value_sum").combine_chunks().cast(values.type)
+        added = sums.column("value_sum").combine_chunks().cast(dtype)
     except pa.ArrowInvalid as error:
-        raise FoldError(f"column {name!r}: a sum does not fit into {values.type}") from error
+        raise _too_large(name, dtype) from error
+    ends = pc.min_max(added).as_py()
+    most = decimal.Decimal("9" * dtype.precision).scaleb(-dtype.scale, _EXACT)
+    is_beyond = len(added) and (ends["max"] > most or ends["min"] < -most)
+    if is_beyond or (np.abs(about) > 2 * limit).any():
+        raise _too_large(name, dtype)
     at = np.full(rows, -1)
     at[sums.column("into").to_numpy()] = np.arange(len(sums))
     return added.take(pa.array(at, mask=at < 0))

@@ -7,7 +7,7 @@ has to stay before it), and readers see one at most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Self
@@ -89,6 +89,15 @@ class RowPolicy:
     def key_columns(self, sort: SortSchema) -> SortSchema:
         """Those of a table's sort schema by which rows are the same."""
         return tuple(c for c in ordering(sort) if c.column != self.sequence)
+
+    def renamed(self, rename: Callable[[str], str]) -> RowPolicy:
+        """The same of columns of other names."""
+        return replace(
+            self,
+            sequence=None if self.sequence is None else rename(self.sequence),
+            delete_marker=None if self.delete_marker is None else rename(self.delete_marker),
+            aggregates=tuple((rename(column), function) for column, function in self.aggregates),
+        )
 
     def __str__(self) -> str:
         parts = [str(self.kind)]
@@ -201,6 +210,10 @@ def check_policy(policy: RowPolicy, ttl: Ttl | None, schema: pa.Schema, sort: So
             "--sequence and --delete-marker need a --row-policy under which rows of a key are merged, such "
             "as last"
         )
+    if policy.keeps_tombstones is not None and policy.delete_marker is None:
+        raise UsageError("--keep-tombstones, --drop-tombstones: name the --delete-marker too")
+    if policy.sequence is not None:
+        _column_type(policy.sequence, "--sequence", schema)
     if policy.aggregates and policy.kind is not Kind.AGGREGATE:
         raise UsageError("--aggregate: only with --row-policy aggregate")
     _check_sequence(policy, sort)

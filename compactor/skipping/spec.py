@@ -49,20 +49,27 @@ class SkipSpec:
 NONE: Final = SkipSpec()
 
 
+def can_index(kind: Kind, dtype: pa.DataType) -> bool:
+    """Whether equal values of a storage type hash alike, and are texts where that is needed."""
+    if pt.is_null(dtype):
+        return True
+    if kind is Kind.VALUES:
+        return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
+    return not (
+        pt.is_nested(dtype)
+        or pt.is_floating(dtype)
+        or pt.is_interval(dtype)
+        or pt.is_boolean(dtype)
+    )
+
+
 def check_skip_column(name: str, kind: Kind, dtype: pa.DataType) -> None:
     """Raises `UsageError` for a type that the kind is not for."""
-    stored = storage_type(dtype)
-    is_text = pt.is_string(stored) or pt.is_large_string(stored)
-    is_plain = not (
-        pt.is_nested(stored)
-        or pt.is_floating(stored)
-        or pt.is_interval(stored)
-        or pt.is_boolean(stored)
+    if can_index(kind, storage_type(dtype)):
+        return
+    fits = (
+        "for values it has to be text"
+        if kind is Kind.VALUES
+        else "bloom is for texts, bytes, whole numbers, decimals and times"
     )
-    if kind is Kind.VALUES and not is_text:
-        raise UsageError(f"--skip-index: column {name!r} is {dtype}; for values it has to be text")
-    if not is_plain and not pt.is_null(stored):
-        raise UsageError(
-            f"--skip-index: column {name!r} is {dtype}; bloom is for texts, bytes, whole numbers, decimals "
-            "and times"
-        )
+    raise UsageError(f"--skip-index: column {name!r} is {dtype}; {fits}")

@@ -31,9 +31,9 @@ def pack(summaries: Sequence[bytes | None]) -> bytes:
 def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[bytes | None] | None:
     """One a row group; None if the fragment has none of the column. Raises `DataError`, `StoreError`."""
     index = entry.skip_index
-    if index is None or column not in index.columns:
+    offset, length = (0, 0) if index is None else index.columns.get(column, (0, 0))
+    if index is None or not length:
         return None
-    offset, length = index.columns[column]
     name = f"{store.url}/{index.key}"
     data = store.read_range(index.key, offset, length)
     try:

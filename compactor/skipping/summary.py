@@ -11,7 +11,7 @@ from pyarrow import types as pt
 
 from compactor.predicate.prune import Summary
 from compactor.skipping import bloom
-from compactor.skipping.spec import Kind
+from compactor.skipping.spec import Kind, can_index
 from compactor.skipping.value_set import ValueSet
 from compactor.skipping.value_set import build as build_value_set
 from format.hashing import value_hashes
@@ -22,6 +22,9 @@ _CODES: Final = {Kind.BLOOM: 1, Kind.VALUES: 2}
 
 def build(kind: Kind, array: pa.Array, most_bytes: int) -> bytes | None:
     """Of a storage array, possibly dictionary-coded; None if it is not worth its place."""
+    # A column may have become one of another type since its index was asked for.
+    if not can_index(kind, storage_type(array.type)):
+        return None
     domain = _domain(array.type)
     head = bytes([_CODES[kind], len(domain)]) + domain
     body = _build(kind, array, most_bytes - len(head))

@@ -68,7 +68,8 @@ class SkipIndex:
     key: str
     """Of the object."""
     columns: Mapping[str, tuple[int, int]]
-    """Offset and length of each column's block, by the name under which it is stored."""
+    """Offset and length of each column's block, by the name under which it is stored; of length 0 where
+    nothing was worth keeping."""
 
     def to_json(self) -> list[Any]:
         return [self.key, {name: list(place) for name, place in self.columns.items()}]

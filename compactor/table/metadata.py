@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -68,6 +68,11 @@ class TableMetadata:
     def shown_name(self, stored: str) -> str:
         return dict(self.names).get(stored, stored)
 
+    @property
+    def shown_rows(self) -> RowPolicy:
+        """The row policy by the names that people know."""
+        return self.rows.renamed(self.shown_name)
+
     def stored_name(self, shown: str) -> str | None:
         """None if no column is called so."""
         for stored, name in self.names:
@@ -76,9 +81,9 @@ class TableMetadata:
         renamed = dict(self.names)
         return shown if shown in self.schema.names and shown not in renamed else None
 
-    def new_stored_name(self, shown: str) -> str:
+    def new_stored_name(self, shown: str, also_taken: Iterable[str] = ()) -> str:
         """For a column that is to be called so: one that no column of the table ever had."""
-        taken = {*self.schema.names, *self.retired}
+        taken = {*self.schema.names, *self.retired, *also_taken}
         name, count = shown, 1
         while name in taken:
             count += 1

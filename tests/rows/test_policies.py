@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from compactor.alter import Alteration, alter_table
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.errors import InputError, UsageError
 from compactor.files.stream import StreamBatches
@@ -219,7 +221,9 @@ def test_a_sum_that_its_type_cannot_hold_is_an_error_and_loses_nothing(store: Me
     for _ in range(2):
         add(store, [{"k": 1, "n": 2**62}, {"k": 2, "n": 1}], policy)
     report = compact_table(store, strategy=Strategy.FULL)
-    assert "column 'n': a sum does not fit into int64" in str(report.to_json()["failures"])
+    assert "column 'n': the sum of the rows of one key does not fit into int64" in str(
+        report.to_json()["failures"]
+    )
     assert [entry.rows for entry in entries(store)] == [2, 2]
 
 
@@ -340,3 +344,71 @@ def test_a_table_with_a_policy_is_refused_by_programs_that_would_take_it_for_ano
     again = read_checkpoint(checkpoint_bytes(log.latest), name="x")
     assert again == log.latest
     assert [entry.tombstones for entry in again.by_age()] == [1]
+
+
+@pytest.mark.parametrize("dtype", [pa.decimal128(38, 0), pa.decimal256(76, 0)])
+def test_a_sum_of_decimals_is_never_wrapped(dtype: pa.DataType) -> None:
+    nines = "9" * dtype.precision
+    flags = np.array([COUNTS, KEPT | COUNTS], dtype=np.uint8)
+    values = pa.array([Decimal(nines), Decimal(1)], dtype)
+    with pytest.raises(FoldError, match="does not fit"):
+        folded(values, flags, Function.SUM, "n")
+    values = pa.array([Decimal(nines), Decimal(-1)], dtype)
+    assert folded(values, flags, Function.SUM, "n").to_pylist() == [Decimal(nines[:-1] + "8")]
+
+
+def test_sums_that_do_not_fit_put_nothing_in_quarantine_and_can_be_mended(
+    store: MemoryStore,
+) -> None:
+    policy = RowPolicy(Kind.AGGREGATE, aggregates=(("n", Function.SUM),))
+    for _ in range(2):
+        add(store, [{"k": 1, "n": 9 * 10**18}, {"k": 2, "n": 1}], policy)
+    assert compact_table(store, strategy=Strategy.FULL).to_json()["failures"]
+    assert not CommitLog(store).current().quarantine
+    add(store, [{"k": 1, "n": -(9 * 10**18)}])
+    assert not compact_table(store, strategy=Strategy.FULL).to_json()["failures"]
+    assert table_rows(store) == [{"k": 1, "n": 9 * 10**18}, {"k": 2, "n": 2}]
+
+
+def test_an_expired_first_row_hides_those_that_came_later_until_they_go_with_it(
+    store: MemoryStore,
+) -> None:
+    now = datetime.now(UTC)
+    first = RowPolicy(Kind.FIRST)
+    add(store, [{"k": 1, "ts": now - timedelta(days=99), "n": "old"}], first, ttl=Ttl("ts", 86_400))
+    add(store, [{"k": 1, "ts": now, "n": "new"}])
+    for strategy in (Strategy.TIERED, Strategy.LEVELED):
+        compact_table(store, strategy=strategy)
+        assert [row["n"] for row in table_rows(store)] == ["old"]
+    compact_table(store, strategy=Strategy.FULL)
+    assert table_rows(store) == []
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_time_to_live_longer_than_time_drops_nothing(store: MemoryStore, unit: str) -> None:
+    times = pa.array([datetime(2001, 1, 1), None], pa.timestamp(unit))
+    for _ in range(2):
+        add(store, pa.table({"k": [1, 2], "ts": times}), ttl=Ttl("ts", 10**18))
+    assert not compact_table(store, strategy=Strategy.FULL).failed
+    assert len(table_rows(store)) == 4
+
+
+def test_dictionary_coded_booleans_mark_deletions(store: MemoryStore) -> None:
+    gone = pa.array([True, False, None]).dictionary_encode()
+    add(store, pa.table({"k": [1, 2, 3], "gone": gone}), TOMBSTONES)
+    compact_table(store, strategy=Strategy.FULL)
+    assert [row["k"] for row in table_rows(store)] == [2, 3]
+
+
+def test_the_policy_of_a_table_is_said_and_compared_by_the_names_of_its_columns_now(
+    store: MemoryStore,
+) -> None:
+    log = add(store, [{"k": 1, "gone": False}], TOMBSTONES)
+    alter_table(log, Alteration(renames={"gone": "deleted", "k": "id"}))
+    renamed = RowPolicy(Kind.LAST, delete_marker="deleted")
+    add(store, [{"id": 1, "deleted": True}], renamed, sort_by="id")
+    assert table_rows(store) == []
+    with pytest.raises(UsageError, match="tombstones where deleted"):
+        add(store, [{"id": 1}], TOMBSTONES, sort_by="id")
+    with pytest.raises(InputError, match="sort column 'id' is not in the file; its columns are: k"):
+        add(store, [{"k": 1}], sort_by="id")

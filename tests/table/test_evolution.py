@@ -14,7 +14,8 @@ from compactor import Table
 from compactor.alter import Alteration, alter_table
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.conform import OnConflict
-from compactor.errors import InputError, UsageError
+from compactor.delete import delete_rows
+from compactor.errors import CommitConflictError, InputError, UsageError
 from compactor.files.stream import StreamBatches
 from compactor.ingest import IngestOptions, ingest_batches, ingest_file
 from compactor.merge.converted import ConvertedRows
@@ -403,3 +404,33 @@ def test_what_orders_or_adds_up_rows_is_never_made_text(store: MemoryStore) -> N
         with pytest.raises(InputError, match=f"column '{name}' is string"):
             add(store, pa.table(columns), on_conflict=OnConflict.STRING)
     assert log.current().version == 1
+
+
+def test_a_deletion_by_a_column_that_goes_meanwhile_says_so(store: MemoryStore) -> None:
+    log = three(store)
+    condition = condition_on(log.current().table, "n = 1")
+    alter_table(CommitLog(store), Alteration(drops=["n"]))
+    with pytest.raises(CommitConflictError, match="was dropped, or got another type, meanwhile"):
+        delete_rows(store, log, condition)
+
+
+def test_stored_names_are_never_given_twice(store: MemoryStore) -> None:
+    log = three(store)
+    alter_table(log, Alteration(renames={"email": "b"}))
+    add(store, pa.table({"k": [9], "email": ["x"], "email#2": ["y"], "n": [1]}))
+    assert rows_at(store, log.current())[-1] == {
+        "k": 9,
+        "b": None,
+        "n": 1,
+        "email": "x",
+        "email#2": "y",
+    }
+    alter_table(log, Alteration(redacts=["email", "email#2"]))
+    assert len(set(log.latest.table.schema.names)) == 5
+    assert rows_at(store, log.current())[-1] == {
+        "k": 9,
+        "b": None,
+        "n": 1,
+        "email": None,
+        "email#2": None,
+    }
