@@ -20,6 +20,7 @@ from compactor.cli.delete import delete_command
 from compactor.cli.look import inspect_command, verify_command
 from compactor.cli.maintain import release_command, vacuum_command
 from compactor.cli.read import export_command, head_command, query_command
+from compactor.cli.run import run_command
 from compactor.cli.simulate import simulate_command
 from compactor.cli.write import ingest_command
 from compactor.errors import CompactorError
@@ -57,6 +58,7 @@ for _command in (
     export_command,
     head_command,
     query_command,
+    run_command,
     alter_command,
     delete_command,
     inspect_command,

@@ -1,0 +1,87 @@
+"""Batches held between two nodes: in memory, and on local disk when that is short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from compactor.flow.budget import MemoryBudget
+from compactor.flow.disk import LocalDisk, Region
+
+
+class BatchBuffer:
+    """Batches of one schema in order; charged once when they come, discharged when they go."""
+
+    def __init__(
+        self, schema: pa.Schema, budget: MemoryBudget, stage: str, disk: LocalDisk
+    ) -> None:
+        self.schema = schema
+        self._budget = budget
+        self._stage = stage
+        self._disk = disk
+        self._parts: list[pa.RecordBatch | Region | None] = []
+        self._held = 0
+        self.rows = 0
+        self.spills = 0
+        """Batches that went to disk."""
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self._budget.charge(self._stage, batch.nbytes)
+        self._parts.append(batch)
+        self._held += batch.nbytes
+        self.rows += batch.num_rows
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Every batch once; it is gone then."""
+        for index in range(len(self._parts)):
+            yield self._loaded(index)
+            self._drop(index)
+        self._parts = []
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for index in range(len(self._parts)):
+            yield self._loaded(index)
+
+    def spill(self, size: int) -> int:
+        """Moves about so many bytes to disk, those first that are taken last; how many that were."""
+        freed = 0
+        for index in reversed(range(len(self._parts))):
+            part = self._parts[index]
+            if freed >= size:
+                break
+            if isinstance(part, pa.RecordBatch):
+                # A slice would take its whole parent along.
+                data = part.serialize()
+                region = self._disk.allocate(data.size)
+                self._disk.write(region, memoryview(data))
+                self._parts[index] = region
+                self._discharge(part.nbytes)
+                freed += part.nbytes
+                self.spills += 1
+        return freed
+
+    def close(self) -> None:
+        for index in range(len(self._parts)):
+            self._drop(index)
+        self._parts = []
+
+    def _loaded(self, index: int) -> pa.RecordBatch:
+        part = self._parts[index]
+        assert part is not None
+        if isinstance(part, Region):
+            return pa.ipc.read_record_batch(pa.py_buffer(self._disk.read(part)), self.schema)
+        return part
+
+    def _drop(self, index: int) -> None:
+        part, self._parts[index] = self._parts[index], None
+        if isinstance(part, Region):
+            self._disk.release(part)
+        elif part is not None:
+            self._discharge(part.nbytes)
+
+    def _discharge(self, size: int) -> None:
+        self._held -= size
+        self._budget.discharge(self._stage, size)

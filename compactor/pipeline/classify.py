@@ -1,0 +1,128 @@
+"""How each node of a pipeline holds rows, and which outputs are written live. Pure: the executor and
+`--explain` go by the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from compactor.pipeline.config import (
+    Aggregate,
+    Combine,
+    Merge,
+    MergeMode,
+    Node,
+    Output,
+    Route,
+    Sort,
+    Source,
+    Transform,
+    inputs_of,
+)
+
+
+class Form(StrEnum):
+    """How a node's rows get to those that take them."""
+
+    FUSED = "fused"
+    """At most one batch in flight."""
+    BUILT = "built"
+    """Its own result is built first; it spills batch by batch, and leaves as it is taken."""
+    MATERIALIZED = "materialized"
+    """Held whole until all who take it are done; it spills whole."""
+
+    @property
+    def buffer(self) -> str:
+        return "materialized" if self is Form.MATERIALIZED else "streaming"
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    form: Form
+    why: str
+    """For people."""
+
+
+def takers(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
+    """Nodes that take rows of each, once for each edge; of a route those of all its branches."""
+    found: dict[str, list[str]] = {key: [] for key in nodes}
+    for key, node in nodes.items():
+        for name in inputs_of(node):
+            found[name.split(".")[0]].append(key)
+    return found
+
+
+def classify(nodes: Mapping[str, Node]) -> dict[str, Classified]:
+    """Of every node but outputs, which hold nothing."""
+    by = takers(nodes)
+    return {
+        key: _classify(node, nodes, by[key])
+        for key, node in nodes.items()
+        if not isinstance(node, Output)
+    }
+
+
+def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classified:
+    if len(by) > 1:
+        fans = "its branches" if isinstance(node, Route) else "several nodes"
+        return Classified(Form.MATERIALIZED, f"{fans} take its rows, each at its own pace")
+    match node:
+        case Sort():
+            return Classified(Form.MATERIALIZED, "the last row may be the first")
+        case Aggregate():
+            return Classified(Form.MATERIALIZED, "a group may get its last row at the end")
+        case Merge(mode=MergeMode.INTERLEAVE, interleave_seed=None):
+            if _are_sources(node, nodes):
+                return Classified(Form.FUSED, "its sources are polled directly")
+            return Classified(Form.BUILT, "takes a row of each input in turn")
+        case Merge(mode=MergeMode.INTERLEAVE):
+            return Classified(Form.BUILT, "each input is held whole before rows are drawn")
+        case Merge(mode=MergeMode.KEY):
+            return Classified(Form.FUSED, "its inputs are sorted")
+        case Merge():
+            return Classified(Form.BUILT, "one input after the other")
+        case Route():
+            return Classified(Form.BUILT, "one branch")
+        case Combine():
+            return Classified(Form.BUILT, "probes the table that was built before")
+        case Source() | Transform():
+            return Classified(Form.FUSED, "row by row, for one node")
+    raise AssertionError(node)
+
+
+def _are_sources(node: Merge, nodes: Mapping[str, Node]) -> bool:
+    return all(isinstance(nodes[name.split(".")[0]], Source) for name in node.inputs)
+
+
+def is_live(output: str, nodes: Mapping[str, Node]) -> tuple[bool, str]:
+    """Whether an output is written while its merge emits, by a thread of its own; and why, or why not."""
+    node = nodes[output]
+    assert isinstance(node, Output)
+    merge = nodes[node.input.split(".")[0]]
+    if not isinstance(merge, Merge) or merge.mode is not MergeMode.INTERLEAVE:
+        return False, "its input is no interleave merge"
+    if merge.interleave_seed is not None:
+        return False, "its merge has a seed"
+    if not _are_sources(merge, nodes):
+        return False, "its merge takes rows of others than sources"
+    if len(takers(nodes)[node.input]) > 1:
+        return False, "others take rows of its merge"
+    if node.table is not None:
+        return False, "a table is written in one commit, not row by row"
+    return True, "an interleave merge of sources feeds it alone"
+
+
+def order_of_work(nodes: Mapping[str, Node]) -> list[str]:
+    """Every node after those that it takes rows from."""
+    done: list[str] = []
+
+    def visit(key: str) -> None:
+        if key not in done:
+            for name in inputs_of(nodes[key]):
+                visit(name.split(".")[0])
+            done.append(key)
+
+    for key in nodes:
+        visit(key)
+    return done

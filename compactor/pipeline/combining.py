@@ -1,0 +1,117 @@
+"""Hash join: the build side's rows by the hash of their keys, complete before the first row is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.errors import ConfigError
+from format.hashing import column_contributions
+from format.types import storage_type, to_storage
+
+U64 = npt.NDArray[np.uint64]
+
+
+def joined_schema(
+    probe: pa.Schema, build: pa.Schema, on: Sequence[tuple[str, str]], what: str
+) -> pa.Schema:
+    """The probe side's columns, then the build side's without its keys.
+
+    on: columns of the probe side and of the build side. Raises `ConfigError` naming the column.
+    """
+    for left, right in on:
+        for name, schema, side in ((left, probe, "probe"), (right, build, "build")):
+            if name not in schema.names:
+                there = ", ".join(schema.names[:50])
+                raise ConfigError(
+                    f"{what}: the {side} side has no column {name!r}; it has: {there}"
+                )
+        types = [storage_type(probe.field(left).type), storage_type(build.field(right).type)]
+        if types[0] != types[1]:
+            raise ConfigError(
+                f"{what}: {left!r} is {types[0]} on the probe side, {right!r} is {types[1]} on the build "
+                "side: cast one in a transform"
+            )
+    keys = {right for _, right in on}
+    added = [field for field in build if field.name not in keys]
+    for field in added:
+        if field.name in probe.names:
+            raise ConfigError(
+                f"{what}: both sides have a column {field.name!r}: rename or leave out one in a transform"
+            )
+    return pa.schema([*probe, *added])
+
+
+class BuildTable:
+    """Rows of the build side, found by their keys."""
+
+    def __init__(self, rows: pa.Table, keys: Sequence[str]) -> None:
+        self._rows = rows.combine_chunks()
+        self._keys = list(keys)
+        columns = [_column(self._rows, name) for name in keys]
+        # Null is equal to nothing.
+        known = np.flatnonzero(_all_valid(columns))
+        hashes = _hashes([column.take(pa.array(known)) for column in columns])
+        order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[order]
+        self._positions = known[order]
+        self._columns = columns
+
+    def probe(
+        self, batch: pa.RecordBatch, keys: Sequence[str], *, keeps_all: bool
+    ) -> pa.RecordBatch:
+        """The batch's rows with those that match, once for each; or with nulls, if all are to be kept."""
+        columns = [to_storage(batch.column(name)) for name in keys]
+        hashes = _hashes(columns)
+        first = np.searchsorted(self._hashes, hashes, "left")
+        counts = np.searchsorted(self._hashes, hashes, "right") - first
+        counts[~_all_valid(columns)] = 0
+        left = np.repeat(np.arange(batch.num_rows), counts)
+        starts = np.repeat(first - (np.cumsum(counts) - counts), counts)
+        right = self._positions[np.arange(len(left)) + starts]
+        same = np.ones(len(left), dtype=np.bool_)
+        for ours, theirs in zip(columns, self._columns, strict=True):
+            equal = pc.equal(
+                _plain(ours).take(pa.array(left)), _plain(theirs).take(pa.array(right))
+            )
+            same &= equal.to_numpy(zero_copy_only=False).astype(np.bool_)
+        left, right = left[same], right[same]
+        mask = np.zeros(len(left), dtype=np.bool_)
+        if keeps_all:
+            lonely = np.setdiff1d(np.arange(batch.num_rows), left)
+            order = np.argsort(np.concatenate([left, lonely]), kind="stable")
+            mask = np.concatenate([mask, np.ones(len(lonely), dtype=np.bool_)])[order]
+            right = np.concatenate([right, np.zeros(len(lonely), dtype=right.dtype)])[order]
+            left = np.concatenate([left, lonely])[order]
+        others = [name for name in self._rows.column_names if name not in self._keys]
+        found = self._rows.select(others).take(pa.array(right, mask=mask)).combine_chunks()
+        taken = batch.take(pa.array(left))
+        arrays = [*taken.columns, *(found.column(name).combine_chunks() for name in others)]
+        return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *others])
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name).combine_chunks()
+    return to_storage(column.chunk(0) if isinstance(column, pa.ChunkedArray) else column)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _all_valid(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+    valid = np.ones(len(columns[0]), dtype=np.bool_)
+    for column in columns:
+        valid &= np.asarray(column.is_valid())
+    return valid
+
+
+def _hashes(columns: Sequence[pa.Array]) -> U64:
+    sums: U64 = np.zeros(len(columns[0]), dtype=np.uint64)
+    for number, column in enumerate(columns):
+        sums += column_contributions(str(number), column)
+    return sums

@@ -1,0 +1,331 @@
+"""A pipeline as its YAML file says it, checked: every mistake is named with its line, its node and what would
+be right. Pure but for reading the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from compactor.errors import ConfigError
+
+MIB: Final = 1 << 20
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Source(_Model):
+    """Rows from a file, or from a table."""
+
+    path: str | None = None
+    """Parquet, Arrow, NDJSON or CSV, by its ending."""
+    table: str | None = None
+    """A folder or s3://bucket/prefix."""
+    where: str | None = None
+    """SQL, for tables: what cannot fulfil it is not read."""
+    columns: tuple[str, ...] | None = None
+
+
+class Transform(_Model):
+    """Rows kept by a condition; columns chosen or computed, row by row."""
+
+    input: str
+    filter: str | None = None
+    """SQL."""
+    columns: dict[str, str] | tuple[str, ...] | None = None
+    """Names, or SQL expressions by the name of their result. Default: all as they are."""
+    batch_size: int | None = Field(default=None, ge=1)
+
+
+class MergeMode(StrEnum):
+    CONCAT = "concat"
+    INTERLEAVE = "interleave"
+    KEY = "key"
+
+
+class Merge(_Model):
+    """Rows of several nodes as those of one."""
+
+    inputs: tuple[str, ...] = Field(min_length=1)
+    mode: MergeMode = MergeMode.CONCAT
+    interleave_seed: int | None = None
+    sort_by: str | None = None
+    """For mode key: what all inputs are sorted by."""
+
+
+class Route(_Model):
+    """Rows to the first branch whose condition holds; those of none go to `otherwise`, or nowhere."""
+
+    input: str
+    branches: dict[str, str] = Field(min_length=1)
+    """Conditions in SQL, by the name of their branch; nodes name one as `route.branch`."""
+    otherwise: str | None = None
+
+
+class Sort(_Model):
+    input: str
+    by: str
+    """As a sort schema: `service,ts:desc`."""
+
+
+class Aggregate(_Model):
+    input: str
+    group_by: tuple[str, ...] = Field(min_length=1)
+    columns: dict[str, str]
+    """`count`, or `sum(x)`, `min(x)`, `max(x)`, `mean(x)`, `count(x)`, by the name of the result."""
+
+
+class Combine(_Model):
+    """Rows of two nodes joined where columns are equal."""
+
+    probe: str
+    build: str
+    """Held in memory: the smaller one."""
+    on: dict[str, str] | tuple[str, ...] = Field(min_length=1)
+    """Names that both have; or of the probe side's, by the build side's."""
+    how: Literal["inner", "left"] = "inner"
+
+
+class Output(_Model):
+    input: str
+    path: str | None = None
+    """Parquet, Arrow, NDJSON or CSV, by its ending."""
+    table: str | None = None
+    sort_by: str | None = None
+    """For a new table."""
+
+
+Node = Source | Transform | Merge | Route | Sort | Aggregate | Combine | Output
+_KINDS: Final[dict[str, type[_Model]]] = {
+    "source": Source,
+    "transform": Transform,
+    "merge": Merge,
+    "route": Route,
+    "sort": Sort,
+    "aggregate": Aggregate,
+    "combine": Combine,
+    "output": Output,
+}
+_UNITS: Final = {"k": 1 << 10, "m": MIB, "g": 1 << 30, "": 1}
+
+
+class Memory(_Model):
+    limit: int = 512 * MIB
+
+
+class Pipeline(_Model):
+    """Nodes by name, in the order of the file."""
+
+    nodes: dict[str, Any]
+    memory: Memory = Memory()
+    batch_size: int = 2048
+    on_error: Literal["fail_fast", "continue"] = "fail_fast"
+    dead_letter: str | None = None
+    """Where bad records go with `continue`: an NDJSON file."""
+
+
+def inputs_of(node: Node) -> tuple[str, ...]:
+    """Names of the nodes that it takes rows from; a branch of a route as `route.branch`."""
+    match node:
+        case Source():
+            return ()
+        case Merge():
+            return node.inputs
+        case Combine():
+            return node.probe, node.build
+        case _:
+            return (node.input,)
+
+
+def load_pipeline(path: str) -> Pipeline:
+    """Raises `ConfigError` naming file and line."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        cause = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"{path}: {cause}") from None
+    return parse_pipeline(text, path)
+
+
+def parse_pipeline(text: str, name: str) -> Pipeline:
+    """Raises `ConfigError` naming file and line."""
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{name}{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    lines = dict(_lines(tree)) if tree is not None else {}
+
+    def fail(place: tuple[Any, ...], message: str) -> ConfigError:
+        while place and place not in lines:
+            place = place[:-1]
+        return ConfigError(f"{name}, line {lines.get(place, 1)}: {message}")
+
+    if not isinstance(document, dict):
+        raise fail((), "a pipeline is a mapping with `nodes`")
+    raw = document.get("nodes")
+    if not isinstance(raw, dict) or not raw:
+        raise fail(("nodes",), "`nodes` is a mapping of at least one node by its name")
+    if "memory" in document:
+        document["memory"] = _memory(document["memory"], lambda m: fail(("memory",), m))
+    twice = _first_twice(tree)
+    if twice is not None:
+        raise ConfigError(f"{name}, line {twice[1]}: {twice[0]!r} comes twice: rename one")
+    nodes: dict[str, Node] = {}
+    for key, value in raw.items():
+        nodes[str(key)] = _node(str(key), value, fail)
+    pipeline: Pipeline = _validated(Pipeline, document | {"nodes": nodes}, (), "the pipeline", fail)
+    if pipeline.batch_size < 1:
+        raise fail(("batch_size",), "batch_size: at least 1")
+    _check_edges(nodes, fail)
+    if pipeline.on_error == "continue" and pipeline.dead_letter is None:
+        raise fail(("on_error",), "on_error: continue needs a `dead_letter` file for bad records")
+    return pipeline
+
+
+def _node(key: str, value: Any, fail: Any) -> Node:
+    place = ("nodes", key)
+    if "." in key or not key:
+        raise fail(place, f"node {key!r}: a name without a dot")
+    if not isinstance(value, dict) or len(value) != 1:
+        raise fail(
+            place, f"node {key!r} is one of {', '.join(_KINDS)}, as in `{key}: {{source: ...}}`"
+        )
+    [(kind, settings)] = value.items()
+    if kind not in _KINDS:
+        raise fail((*place, kind), f"node {key!r}: {kind!r} is none of {', '.join(_KINDS)}")
+    if kind == "merge" and isinstance(settings, dict) and "input" in settings:
+        raise fail(
+            (*place, kind, "input"), f"node {key!r}: a merge has `inputs`, a list: `inputs: [a, b]`"
+        )
+    if not isinstance(settings, dict):
+        raise fail((*place, kind), f"node {key!r}: {kind} is a mapping of settings")
+    node: Node = _validated(_KINDS[kind], settings, (*place, kind), f"node {key!r}", fail)
+    _check_node(key, node, lambda field, message: fail((*place, kind, field), message))
+    return node
+
+
+def _check_node(key: str, node: Node, fail: Any) -> None:
+    if isinstance(node, (Source, Output)) and (node.path is None) == (node.table is None):
+        raise fail("path", f"node {key!r}: give `path` or `table`, one of the two")
+    if isinstance(node, Source) and node.where is not None and node.table is None:
+        raise fail("where", f"node {key!r}: `where` is for tables; use a transform's `filter`")
+    if isinstance(node, Merge):
+        if node.interleave_seed is not None and node.mode is not MergeMode.INTERLEAVE:
+            raise fail("interleave_seed", f"node {key!r}: interleave_seed needs `mode: interleave`")
+        if (node.sort_by is None) == (node.mode is MergeMode.KEY):
+            raise fail(
+                "sort_by", f"node {key!r}: `sort_by` goes with `mode: key`, and must be there"
+            )
+        if len(set(node.inputs)) < len(node.inputs):
+            raise fail("inputs", f"node {key!r}: an input is named twice")
+
+
+def _check_edges(nodes: Mapping[str, Node], fail: Any) -> None:
+    provided: set[str] = set()
+    for key, node in nodes.items():
+        if isinstance(node, Route):
+            provided.update(f"{key}.{branch}" for branch in node.branches)
+            if node.otherwise is not None:
+                provided.add(f"{key}.{node.otherwise}")
+        elif not isinstance(node, Output):
+            provided.add(key)
+    for key, node in nodes.items():
+        for name in inputs_of(node):
+            if name not in provided:
+                there = ", ".join(sorted(provided)) or "none"
+                raise fail(
+                    ("nodes", key), f"node {key!r}: no node gives {name!r}; there are: {there}"
+                )
+    if not any(isinstance(node, Output) for node in nodes.values()):
+        raise fail(("nodes",), "no node is an output: rows would go nowhere")
+    used = {name.split(".")[0] for node in nodes.values() for name in inputs_of(node)}
+    for key, node in nodes.items():
+        if key not in used and not isinstance(node, Output):
+            raise fail(
+                ("nodes", key),
+                f"node {key!r}: nothing takes its rows; remove it, or name it as an input",
+            )
+    _check_acyclic(nodes, fail)
+
+
+def _check_acyclic(nodes: Mapping[str, Node], fail: Any) -> None:
+    done: set[str] = set()
+
+    def visit(key: str, path: tuple[str, ...]) -> None:
+        if key in path:
+            circle = " -> ".join((*path[path.index(key) :], key))
+            raise fail(("nodes", key), f"nodes go round in a circle: {circle}")
+        if key not in done:
+            for name in inputs_of(nodes[key]):
+                visit(name.split(".")[0], (*path, key))
+            done.add(key)
+
+    for key in nodes:
+        visit(key, ())
+
+
+def _validated(model: Any, value: Any, place: tuple[Any, ...], what: str, fail: Any) -> Any:
+    try:
+        return model(**value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = tuple(part for part in first["loc"] if not isinstance(part, int))
+        field = str(first["loc"][0]) if first["loc"] else ""
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(model.model_fields)
+            raise fail(
+                (*place, *where), f"{what}: no setting {field!r}; there are: {known}"
+            ) from None
+        if first["type"] == "missing":
+            raise fail(place, f"{what}: `{field}` is missing") from None
+        raise fail((*place, *where), f"{what}: {field}: {first['msg'].lower()}") from None
+
+
+def _memory(value: Any, fail: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise fail("memory: a mapping, as in `memory: {limit: 512M}`")
+    limit = value.get("limit", 512 * MIB)
+    if isinstance(limit, str):
+        number, unit = limit[:-1], limit[-1:].lower()
+        if unit.isdigit():
+            number, unit = limit, ""
+        if unit not in _UNITS or not number.isdigit():
+            raise fail(f"memory.limit: {limit!r} is no size; write 512M or 2G")
+        limit = int(number) * _UNITS[unit]
+    if not isinstance(limit, int) or limit < MIB:
+        raise fail("memory.limit: at least 1M")
+    return {**value, "limit": limit}
+
+
+def _lines(node: yaml.Node, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], int]]:
+    """The line of everything in the file, by its path."""
+    yield place, node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            here = (*place, key.value)
+            yield from _lines(value, here)
+            yield here, key.start_mark.line + 1
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _lines(value, (*place, index))
+
+
+def _first_twice(node: yaml.Node | None) -> tuple[str, int] | None:
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                return key.value, key.start_mark.line + 1
+            seen.add(key.value)
+            if (found := _first_twice(value)) is not None:
+                return found
+    return None

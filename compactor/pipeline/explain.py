@@ -1,0 +1,74 @@
+"""What a pipeline will do, before it does anything: the same answers that the executor goes by."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from compactor.pipeline.classify import classify, is_live, order_of_work
+from compactor.pipeline.config import Node, Output, Pipeline, inputs_of
+
+
+def kind_of_node(node: Node) -> str:
+    mode = getattr(node, "mode", None)
+    return f"{type(node).__name__.lower()}{f' {mode}' if mode else ''}"
+
+
+def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """A record a node, each after those that it takes rows from."""
+    forms, nodes = classify(pipeline.nodes), pipeline.nodes
+    found: list[dict[str, Any]] = []
+    for name in order_of_work(nodes):
+        node = nodes[name]
+        record: dict[str, Any] = {
+            "node": name,
+            "kind": kind_of_node(node),
+            "inputs": list(inputs_of(node)),
+        }
+        if isinstance(node, Output):
+            live, why = is_live(name, nodes)
+            record |= {"buffer": "streaming", "form": "live" if live else "written", "why": why}
+            record["to"] = node.table or node.path
+        else:
+            form = forms[name]
+            record |= {"buffer": form.form.buffer, "form": str(form.form), "why": form.why}
+        found.append(record)
+    return found
+
+
+def as_json(pipeline: Pipeline) -> str:
+    return json.dumps(
+        {
+            "memory_limit_bytes": pipeline.memory.limit,
+            "batch_size": pipeline.batch_size,
+            "nodes": explained(pipeline),
+        },
+        indent=1,
+    )
+
+
+def as_dot(pipeline: Pipeline) -> str:
+    """For Graphviz: materialized nodes are boxes, the others round."""
+    lines = ["digraph pipeline {", "  rankdir=LR;"]
+    for record in explained(pipeline):
+        shape = "box" if record["buffer"] == "materialized" else "ellipse"
+        label = f"{record['node']}\\n{record['kind']}\\n{record['form']}"
+        lines.append(f"  {_quoted(record['node'])} [shape={shape}, label={_quoted(label)}];")
+    for record in explained(pipeline):
+        for edge in record["inputs"]:
+            node, _, branch = edge.partition(".")
+            label = f" [label={_quoted(branch)}]" if branch else ""
+            lines.append(f"  {_quoted(node)} -> {_quoted(record['node'])}{label};")
+    return "\n".join([*lines, "}"])
+
+
+def rows_of(pipeline: Pipeline) -> list[list[str]]:
+    """For a printed table: node, kind, inputs, buffer, form, why."""
+    return [
+        [r["node"], r["kind"], ", ".join(r["inputs"]), r["buffer"], r["form"], r["why"]]
+        for r in explained(pipeline)
+    ]
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '\\"') + '"'

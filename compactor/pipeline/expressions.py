@@ -1,0 +1,154 @@
+"""SQL expressions on the columns of a batch: sqlglot parses them, Arrow's compute functions evaluate them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import expressions as exp
+
+from compactor.errors import ConfigError
+
+Evaluate = Callable[[pa.RecordBatch], pa.Array]
+
+_BINARY: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {
+    exp.Add: pc.add_checked,
+    exp.Sub: pc.subtract_checked,
+    exp.Mul: pc.multiply_checked,
+    exp.Div: pc.divide_checked,
+    exp.EQ: pc.equal,
+    exp.NEQ: pc.not_equal,
+    exp.LT: pc.less,
+    exp.LTE: pc.less_equal,
+    exp.GT: pc.greater,
+    exp.GTE: pc.greater_equal,
+    exp.And: pc.and_kleene,
+    exp.Or: pc.or_kleene,
+}
+_UNARY: Final[dict[type[exp.Expression], Callable[[Any], Any]]] = {
+    exp.Neg: pc.negate_checked,
+    exp.Not: pc.invert,
+    exp.Lower: pc.utf8_lower,
+    exp.Upper: pc.utf8_upper,
+    exp.Length: pc.utf8_length,
+    exp.Trim: pc.utf8_trim_whitespace,
+    exp.Abs: pc.abs_checked,
+    exp.Round: pc.round,
+    exp.Floor: pc.floor,
+    exp.Ceil: pc.ceil,
+}
+_TYPES: Final = {
+    "INT": pa.int32(), "BIGINT": pa.int64(), "SMALLINT": pa.int16(), "TINYINT": pa.int8(),
+    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "TEXT": pa.string(), "VARCHAR": pa.string(),
+    "BOOLEAN": pa.bool_(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"),
+}  # fmt: skip
+_KNOWN: Final = (
+    "+ - * /, comparisons, AND OR NOT, IS NULL, ||, CASE, CAST, COALESCE, LOWER, UPPER, LENGTH, TRIM, ABS, "
+    "ROUND, FLOOR, CEIL"
+)
+
+
+class Expression:
+    """One expression, bound to a schema."""
+
+    def __init__(self, text: str, schema: pa.Schema, what: str) -> None:
+        """Raises `ConfigError` for what is not SQL, not known, or does not fit the columns' types."""
+        self.text = text
+        self._schema = schema
+        self._what = what
+        try:
+            tree = cast(exp.Expression, sqlglot.parse_one(text))
+        except (sqlglot.errors.SqlglotError, RecursionError):
+            raise ConfigError(f"{what}: {text!r} is no SQL expression") from None
+        self._evaluate = self._bind(tree)
+        empty = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+        try:
+            self.type: pa.DataType = self(empty).type
+        except pa.ArrowException as error:
+            cause = str(error).splitlines()[0]
+            raise ConfigError(
+                f"{what}: {text!r} does not fit the columns' types: {cause}"
+            ) from None
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        """Raises `pa.ArrowException` for values that it is not defined of."""
+        value = self._evaluate(batch)
+        if isinstance(value, pa.Scalar):
+            return pa.repeat(value, batch.num_rows)
+        return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+
+    def _bind(self, tree: exp.Expression) -> Callable[[pa.RecordBatch], Any]:
+        match tree:
+            case exp.Paren():
+                return self._bind(tree.this)
+            case exp.Column():
+                return self._column(tree.name)
+            case exp.Literal():
+                value = pa.scalar(tree.this if tree.is_string else _number(tree.this))
+                return lambda _batch: value
+            case exp.Boolean():
+                flag = pa.scalar(bool(tree.this))
+                return lambda _batch: flag
+            case exp.Null():
+                return lambda _batch: pa.scalar(None)
+            case exp.Is() if isinstance(tree.expression, exp.Null):
+                of = self._bind(tree.this)
+                return lambda batch: pc.is_null(of(batch))
+            case exp.DPipe():
+                left, right = self._bind(tree.this), self._bind(tree.expression)
+                return lambda b: pc.binary_join_element_wise(_text(left(b)), _text(right(b)), "")
+            case exp.Coalesce():
+                parts = [self._bind(part) for part in (tree.this, *tree.expressions)]
+                return lambda batch: pc.coalesce(*(part(batch) for part in parts))
+            case exp.Cast():
+                return self._cast(tree)
+            case exp.Case():
+                return self._case(tree)
+        if (binary := _BINARY.get(type(tree))) is not None:
+            left, right = self._bind(tree.this), self._bind(tree.expression)
+            return lambda batch: binary(left(batch), right(batch))
+        if (unary := _UNARY.get(type(tree))) is not None:
+            inner = self._bind(tree.this)
+            return lambda batch: unary(inner(batch))
+        raise ConfigError(f"{self._what}: {tree.sql()!r} is not understood; known are {_KNOWN}")
+
+    def _column(self, name: str) -> Callable[[pa.RecordBatch], Any]:
+        if name not in self._schema.names:
+            there = ", ".join(self._schema.names[:50])
+            raise ConfigError(f"{self._what}: no column {name!r}; columns are: {there}")
+        return lambda batch: batch.column(name)
+
+    def _cast(self, tree: exp.Cast) -> Callable[[pa.RecordBatch], Any]:
+        name = tree.to.sql().upper()
+        if name not in _TYPES:
+            raise ConfigError(f"{self._what}: no type {name}; types are: {', '.join(_TYPES)}")
+        of, dtype = self._bind(tree.this), _TYPES[name]
+        return lambda batch: pc.cast(of(batch), dtype)
+
+    def _case(self, tree: exp.Case) -> Callable[[pa.RecordBatch], Any]:
+        branches = [
+            (self._bind(part.this), self._bind(part.args["true"])) for part in tree.args["ifs"]
+        ]
+        default = self._bind(tree.args["default"] or exp.Null())
+
+        def choose(batch: pa.RecordBatch) -> Any:
+            result = default(batch)
+            for condition, value in reversed(branches):
+                result = pc.if_else(condition(batch), value(batch), result)
+            return result
+
+        return choose
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _text(value: Any) -> Any:
+    return value if pa.types.is_string(value.type) else pc.cast(value, pa.string())

@@ -1,0 +1,113 @@
+"""Sorting more rows than memory holds: sorted runs, merged by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from compactor.flow.budget import MemoryBudget
+from compactor.flow.disk import LocalDisk
+from compactor.pipeline.buffer import BatchBuffer
+from compactor.pipeline.merging import by_key
+from format.arrays import concat_storage
+from format.ordering import order_words, stable_order
+from format.schema import SortSchema
+from format.types import to_logical, to_storage
+
+_WORK_COPIES = 3
+"""Of a run, while it is sorted: the rows, their columns end to end, and in order."""
+
+
+class Sorter:
+    """Takes batches, gives them back in order. Stable."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        sort: SortSchema,
+        batch_rows: int,
+        budget: MemoryBudget,
+        stage: str,
+        disk: LocalDisk,
+    ) -> None:
+        self._schema = schema
+        self._sort = sort
+        self._batch_rows = batch_rows
+        self._budget = budget
+        self._stage = stage
+        self._disk = disk
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._runs: list[BatchBuffer] = []
+        self.spills = 0
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        size = _WORK_COPIES * batch.nbytes
+        if self._held and not self._budget.has_room(size):
+            self._end_run(spills=True)
+        self._budget.charge(self._stage, size)
+        self._held.append(batch)
+        self._held_bytes += size
+
+    def sorted(self) -> Iterator[pa.RecordBatch]:
+        """All rows in order; nothing is held afterwards."""
+        if not self._runs:
+            yield from self._sorted_run()
+            self._release()
+            return
+        self._end_run(spills=True)
+        inputs = [(f"run {n}", run.drain()) for n, run in enumerate(self._runs)]
+        yield from by_key(
+            inputs, self._schema, self._sort, self._batch_rows, self._budget, self._disk
+        )
+
+    def spill(self, _size: int) -> int:
+        before = self._budget.held_bytes(self._stage)
+        if self._held:
+            self._end_run(spills=True)
+        return before - self._budget.held_bytes(self._stage)
+
+    def close(self) -> None:
+        self._release()
+        for run in self._runs:
+            run.close()
+
+    def _end_run(self, *, spills: bool) -> None:
+        if not self._held:
+            return
+        run = BatchBuffer(self._schema, self._budget, self._stage, self._disk)
+        batches = list(self._sorted_run())
+        self._release()
+        for batch in batches:
+            run.append(batch)
+            if spills:
+                run.spill(batch.nbytes)
+        self._runs.append(run)
+        self.spills += 1
+
+    def _sorted_run(self) -> Iterator[pa.RecordBatch]:
+        if not self._held:
+            return
+        columns = [
+            concat_storage([to_storage(batch.column(index)) for batch in self._held])
+            for index in range(len(self._schema))
+        ]
+        keys = [columns[self._schema.get_field_index(c.column)] for c in self._sort]
+        order = stable_order(order_words(keys, self._sort))
+        for start in range(0, len(order), self._batch_rows):
+            positions = pa.array(order[start : start + self._batch_rows])
+            yield pa.RecordBatch.from_arrays(
+                [
+                    to_logical(a.take(positions), f.type)
+                    for a, f in zip(columns, self._schema, strict=True)
+                ],
+                schema=self._schema,
+            )
+
+    def _release(self) -> None:
+        self._budget.discharge(self._stage, self._held_bytes)
+        self._held, self._held_bytes = [], 0
+
+
+NewSorter = Callable[[pa.Schema, SortSchema], Sorter]

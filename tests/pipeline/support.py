@@ -1,0 +1,86 @@
+"""Pipelines of rows in memory, whose sources can be held up."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from compactor.pipeline.config import Source, parse_pipeline
+from compactor.pipeline.run import Run, SourceReader
+
+MIB = 1 << 20
+
+
+class Gated:
+    """Batches of a source, given out one by one as they are let through."""
+
+    def __init__(self, table: pa.Table, batch_rows: int = 64, *, is_open: bool = True) -> None:
+        self._batches = table.to_batches(max_chunksize=batch_rows)
+        self.schema = table.schema
+        self.gate = threading.Event()
+        if is_open:
+            self.gate.set()
+        self.given = 0
+        self.delay: Callable[[], float] = lambda: 0.0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.gate.wait(30)
+            if (seconds := self.delay()) > 0:
+                time.sleep(seconds)
+            self.given += batch.num_rows
+            yield batch
+
+
+def numbered(name: str, rows: int, **more: Any) -> pa.Table:
+    return pa.table({"from": [name] * rows, "n": range(rows), **more})
+
+
+def run_of(
+    nodes: Mapping[str, Any], tables: Mapping[str, pa.Table | Gated], **settings: Any
+) -> Run:
+    """A run of nodes; sources of a path that `tables` names are those."""
+    given = {n: t if isinstance(t, Gated) else Gated(t, 1000) for n, t in tables.items()}
+
+    def opener(_name: str, source: Source) -> SourceReader:
+        assert source.path is not None
+        gated = given[source.path]
+        return SourceReader(gated.schema, lambda: iter(gated))
+
+    document = {"nodes": nodes, **settings}
+    return Run(parse_pipeline(json.dumps(document), "test.yaml"), opener)
+
+
+def sources(*names: str) -> dict[str, Any]:
+    return {name: {"source": {"path": name}} for name in names}
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(0.005)
+
+
+def in_background(run: Run) -> tuple[threading.Thread, list[Any]]:
+    results: list[Any] = []
+
+    def work() -> None:
+        try:
+            results.append(run.run())
+        except BaseException as error:  # noqa: BLE001 - looked at by the test
+            results.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread, results

@@ -1,0 +1,112 @@
+"""The truth tables of docs/pipelines.md: how nodes hold rows, and which outputs are written live."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from compactor.pipeline.classify import classify, is_live, order_of_work
+from compactor.pipeline.config import Pipeline, parse_pipeline
+from compactor.pipeline.explain import as_dot, as_json, explained
+from tests.pipeline.support import sources
+
+OUT = {"out": {"output": {"input": "x", "path": "o.ndjson"}}}
+SECOND = {"two": {"output": {"input": "x", "path": "p.ndjson"}}}
+TRANSFORMED = {**sources("a"), "t": {"transform": {"input": "a"}}}
+PAIR = {**sources("a", "b")}
+
+
+def load(nodes: dict[str, Any]) -> Pipeline:
+    return parse_pipeline(json.dumps({"nodes": nodes}), "t.yaml")
+
+
+def merge(*inputs: str, **settings: Any) -> dict[str, Any]:
+    return {"x": {"merge": {"inputs": list(inputs), **settings}}}
+
+
+# What feeds `out` as node x: (nodes before, form, buffer)
+TABLE: dict[str, tuple[dict[str, Any], str, str]] = {
+    "source": ({"x": {"source": {"path": "a"}}}, "fused", "streaming"),
+    "transform of a source": ({**sources("a"), "x": {"transform": {"input": "a"}}}, "fused", "streaming"),
+    "interleave of sources": ({**PAIR, **merge("a", "b", mode="interleave")}, "fused", "streaming"),
+    "key merge": ({**PAIR, **merge("a", "b", mode="key", sort_by="n")}, "fused", "streaming"),
+    "concat": ({**PAIR, **merge("a", "b")}, "built", "streaming"),
+    "interleave of a transform": (
+        {**TRANSFORMED, **sources("b"), **merge("t", "b", mode="interleave")}, "built", "streaming",
+    ),
+    "interleave with a seed": (
+        {**PAIR, **merge("a", "b", mode="interleave", interleave_seed=1)}, "built", "streaming",
+    ),
+    "combine": ({**PAIR, "x": {"combine": {"probe": "a", "build": "b", "on": ["n"]}}}, "built", "streaming"),
+    "sort": ({**sources("a"), "x": {"sort": {"input": "a", "by": "n"}}}, "materialized", "materialized"),
+    "aggregate": (
+        {**sources("a"), "x": {"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "count"}}}},
+        "materialized", "materialized",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_what_feeds_one_output_is_held_as_the_table_says(case: str) -> None:
+    nodes, form, buffer = TABLE[case]
+    found = classify(load({**nodes, **OUT}).nodes)["x"]
+    assert (str(found.form), found.form.buffer) == (form, buffer)
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_what_feeds_two_nodes_is_materialized(case: str) -> None:
+    nodes, _, _ = TABLE[case]
+    assert str(classify(load({**nodes, **OUT, **SECOND}).nodes)["x"].form) == "materialized"
+
+
+def test_a_route_streams_with_one_branch_and_not_with_two() -> None:
+    route = {"r": {"route": {"input": "a", "branches": {"big": "n > 1"}}}}
+    one = {**sources("a"), **route, "out": {"output": {"input": "r.big", "path": "o.csv"}}}
+    assert str(classify(load(one).nodes)["r"].form) == "built"
+    route["r"]["route"]["otherwise"] = "rest"
+    two = {**sources("a"), **route, "out": {"output": {"input": "r.big", "path": "o.csv"}},
+           "two": {"output": {"input": "r.rest", "path": "p.csv"}}}  # fmt: skip
+    assert str(classify(load(two).nodes)["r"].form) == "materialized"
+
+
+LIVE = {**PAIR, **merge("a", "b", mode="interleave"), **OUT}
+BROKEN: dict[str, dict[str, Any]] = {
+    "its input is no interleave merge": {**PAIR, **merge("a", "b"), **OUT},
+    "its merge has a seed": {**PAIR, **merge("a", "b", mode="interleave", interleave_seed=0), **OUT},
+    "its merge takes rows of others than sources": {
+        **TRANSFORMED, **sources("b"), **merge("t", "b", mode="interleave"), **OUT,
+    },
+    "others take rows of its merge": {**LIVE, **SECOND},
+    "a table is written in one commit, not row by row": {
+        **LIVE, "out": {"output": {"input": "x", "table": "t", "sort_by": "n"}},
+    },
+}  # fmt: skip
+
+
+def test_an_output_of_an_interleave_of_sources_alone_is_live() -> None:
+    assert is_live("out", load(LIVE).nodes)[0]
+
+
+@pytest.mark.parametrize("why", BROKEN)
+def test_with_any_one_condition_broken_it_is_not(why: str) -> None:
+    assert is_live("out", load(BROKEN[why]).nodes) == (False, why)
+
+
+def test_nodes_are_worked_after_those_that_they_take_rows_from() -> None:
+    nodes = {**OUT, **merge("t", "b"), "t": {"transform": {"input": "a"}}, **PAIR}
+    assert order_of_work(load(nodes).nodes) == ["a", "t", "b", "x", "out"]
+
+
+def test_what_is_explained_is_what_is_classified() -> None:
+    pipeline = load({**BROKEN["its merge takes rows of others than sources"], **SECOND})
+    records = {record["node"]: record for record in explained(pipeline)}
+    assert {n: r["form"] for n, r in records.items() if n in "abtx"} == {
+        name: str(found.form) for name, found in classify(pipeline.nodes).items()
+    }
+    assert records["out"]["form"] == "written" and records["x"]["buffer"] == "materialized"
+    assert json.loads(as_json(pipeline))["nodes"] == list(records.values())
+    dot = as_dot(pipeline)
+    assert '"x" [shape=box, label="x\\nmerge interleave\\nmaterialized"];' in dot
+    assert '"t" -> "x";' in dot and dot.endswith("}")

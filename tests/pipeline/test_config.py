@@ -1,0 +1,127 @@
+"""Mistakes in a pipeline's file: the line, the node, and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import ConfigError, UsageError
+from compactor.pipeline.config import load_pipeline, parse_pipeline
+from compactor.pipeline.run import Run
+from tests.pipeline.support import numbered, run_of, sources
+
+GOOD = """\
+memory: {limit: 64M}
+batch_size: 100
+nodes:
+  a: {source: {path: a.ndjson}}
+  b:
+    source:
+      path: b.csv
+  both:
+    merge:
+      inputs: [a, b]
+      mode: interleave
+  out: {output: {input: both, path: out.ndjson}}
+"""
+
+
+def test_a_pipeline_is_read_with_its_settings() -> None:
+    pipeline = parse_pipeline(GOOD, "p.yaml")
+    assert list(pipeline.nodes) == ["a", "b", "both", "out"]
+    assert (pipeline.memory.limit, pipeline.batch_size) == (64 << 20, 100)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("      inputs: [a, b]", "      input: a",
+         r"line 10: node 'both': a merge has `inputs`, a list: `inputs: \[a, b\]`"),
+        ("inputs: [a, b]", "inputs: [a, c]", "line 8: node 'both': no node gives 'c'; there are: a, b, both"),
+        ("inputs: [a, b]", "inputs: [a, a]", "line 10: node 'both': an input is named twice"),
+        ("inputs: [a, b]", "inputs: []", "line 10: node 'both': inputs: .* at least 1"),
+        ("mode: interleave", "mode: shuffle", "line 11: node 'both': mode: .*'concat'"),
+        ("mode: interleave", "interleave_seed: 4", "line 11: .*needs `mode: interleave`"),
+        ("mode: interleave", "mode: key", "line 9: node 'both': `sort_by` goes with `mode: key`"),
+        ("mode: interleave", "mood: x", "line 11: node 'both': no setting 'mood'; there are: inputs, mode"),
+        ("      path: b.csv", "      file: b.csv", "line 7: node 'b': no setting 'file'"),
+        ("      path: b.csv", "      columns: [x]", "line 6: node 'b': give `path` or `table`"),
+        ("{source: {path: a.ndjson}}", "{reader: {path: x}}", "line 4: node 'a': 'reader' is none of source"),
+        ("{source: {path: a.ndjson}}", "{source: a.ndjson}", "line 4: node 'a': source is a mapping"),
+        ("{source: {path: a.ndjson}}", "a.ndjson", "line 4: node 'a' is one of source"),
+        ("  out: {output: {input: both, path: out.ndjson}}", "", "line 3: no node is an output"),
+        ("input: both", "input: a", "line \\d: node 'bo?t?h?': nothing takes its rows"),
+        ("limit: 64M", "limit: lots", "line 1: memory.limit: 'lots' is no size; write 512M"),
+        ("limit: 64M", "limit: 3", "line 1: memory.limit: at least 1M"),
+        ("batch_size: 100", "batch_size: 0", "line 2: batch_size: at least 1"),
+        ("batch_size: 100", "batch_sise: 1", "line 2: the pipeline: no setting 'batch_sise'"),
+        ("batch_size: 100", "on_error: continue", "line 2: on_error: continue needs a `dead_letter`"),
+        ("  b:\n", "  a:\n", "line 5: 'a' comes twice"),
+        ("nodes:", "nodes: [", "line \\d+: not YAML"),
+        ("mode: interleave", "mode: [interleave", "not YAML"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_line_and_what_would_be_right(
+    old: str, new: str, message: str
+) -> None:
+    assert GOOD.count(old) == 1
+    with pytest.raises(ConfigError, match=f"p.yaml, {message}|p.yaml.*{message}"):
+        parse_pipeline(GOOD.replace(old, new), "p.yaml")
+
+
+def test_nodes_that_go_round_in_a_circle_are_refused() -> None:
+    text = GOOD.replace(
+        "path: b.csv", "path: b.csv\n  t: {transform: {input: u}}\n  u: {transform: {input: t}}"
+    )
+    with pytest.raises(ConfigError, match="line 8: nodes go round in a circle: t -> u -> t"):
+        parse_pipeline(text, "p.yaml")
+
+
+@pytest.mark.parametrize("text", ["", "nodes: {}", "- 1", "nodes: [a]"])
+def test_what_is_no_pipeline_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"p.yaml, line 1: "):
+        parse_pipeline(text, "p.yaml")
+
+
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nope.yaml: No such file"):
+        load_pipeline(str(tmp_path / "nope.yaml"))
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_pipeline(str(tmp_path / "x.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"transform": {"input": "a", "filter": "m > 1"}}, "'m'"),
+        ({"transform": {"input": "a", "columns": {"x": "n +"}}}, "node 'x': 'n \\+' is no SQL"),
+        ({"transform": {"input": "a", "columns": {"x": "m + 1"}}}, "node 'x': no column 'm'; columns"),
+        ({"transform": {"input": "a", "columns": {"x": "lower(n)"}}}, "does not fit the columns' types"),
+        ({"transform": {"input": "a", "columns": {"x": "median(n)"}}}, "is not understood; known are"),
+        ({"transform": {"input": "a", "columns": {"x": "cast(n as blob)"}}}, "no type"),
+        ({"sort": {"input": "a", "by": "m"}}, "node 'x': sort column 'm'"),
+        ({"aggregate": {"input": "a", "group_by": ["m"], "columns": {"c": "count"}}}, "no column 'm' to g"),
+        ({"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "median(n)"}}}, "is none of"),
+        ({"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "sum(m)"}}}, "no column 'm';"),
+        ({"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "sum(from)"}}}, "node 'x': .*sum"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_the_columns_is_refused_before_anything_runs(
+    node: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    nodes = {
+        **sources("a"),
+        "x": node,
+        "out": {"output": {"input": "x", "path": str(tmp_path / "o.csv")}},
+    }
+    with pytest.raises((ConfigError, UsageError), match=message):
+        run_of(nodes, {"a": numbered("a", 3)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
+    pipeline = parse_pipeline(GOOD.replace("a.ndjson", str(tmp_path / "nope.ndjson")), "p.yaml")
+    with pytest.raises(Exception, match=r"nope\.ndjson"):
+        Run(pipeline)

@@ -1,0 +1,337 @@
+"""What nodes make of rows, held against plain Python; what memory, errors and batch sizes change: nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from compactor import Table
+from compactor.errors import DataError
+from compactor.flow.errors import MemoryLimitError
+from compactor.pipeline.run import UnserializableMapValue
+from tests.pipeline.support import MIB, Gated, lines_of, numbered, run_of, sources
+
+
+def events(rows: int, seed: int = 1) -> pa.Table:
+    rng = random.Random(seed)
+    return pa.table(
+        {
+            "id": range(rows),
+            "who": [f"user-{rng.randrange(rows // 5 + 1)}" for _ in range(rows)],
+            "size": [rng.choice([None, rng.randrange(1000)]) for _ in range(rows)],
+            "level": [rng.choice(["info", "warn", "error"]) for _ in range(rows)],
+            "text": [f"{rng.random()} {'x' * rng.randrange(60)}" for _ in range(rows)],
+        }
+    )
+
+
+def out(tmp_path: Path, node: str, name: str = "out.ndjson") -> dict[str, Any]:
+    return {name.split(".")[0]: {"output": {"input": node, "path": str(tmp_path / name)}}}
+
+
+def test_rows_are_filtered_and_columns_computed(tmp_path: Path) -> None:
+    table = events(500)
+    columns = {"id": "id", "big": "size > 500 AND level <> 'info'", "s": "upper(level) || '-' || who",
+               "n": "coalesce(size, -1) * 2 + length(text)", "kind": "case when size is null then 'none' "
+               "when size < 10 then 'small' else 'large' end"}  # fmt: skip
+    nodes = {
+        **sources("a"),
+        "t": {
+            "transform": {"input": "a", "filter": "level IN ('warn', 'error')", "columns": columns}
+        },
+    }
+    run_of({**nodes, **out(tmp_path, "t")}, {"a": table}).run()
+
+    def kind(size: int | None) -> str:
+        return "none" if size is None else "small" if size < 10 else "large"
+
+    assert lines_of(tmp_path / "out.ndjson") == [
+        {
+            "id": row["id"],
+            "big": None if row["size"] is None else row["size"] > 500,
+            "s": f"{row['level'].upper()}-{row['who']}",
+            "n": (-1 if row["size"] is None else row["size"]) * 2 + len(row["text"]),
+            "kind": kind(row["size"]),
+        }
+        for row in table.to_pylist()
+        if row["level"] != "info"
+    ]
+
+
+def test_a_route_gives_each_row_to_its_first_branch(tmp_path: Path) -> None:
+    table = events(300)
+    route = {
+        "input": "a",
+        "branches": {"big": "size > 500", "bad": "level = 'error'"},
+        "otherwise": "rest",
+    }
+    nodes = {**sources("a"), "r": {"route": route}}
+    for branch in ("big", "bad", "rest"):
+        nodes |= out(tmp_path, f"r.{branch}", f"{branch}.ndjson")
+    report = run_of(nodes, {"a": table}).run()
+    expected: dict[str, list[int]] = defaultdict(list)
+    for row in table.to_pylist():
+        is_big = row["size"] is not None and row["size"] > 500
+        expected["big" if is_big else "bad" if row["level"] == "error" else "rest"].append(
+            row["id"]
+        )
+    for branch, ids in expected.items():
+        assert [row["id"] for row in lines_of(tmp_path / f"{branch}.ndjson")] == ids
+        assert report.outputs[branch].ok_count == len(ids)
+
+
+SORT = {"s": {"sort": {"input": "a", "by": "level:desc,size:nulls_first,who"}}}
+AGGREGATE = {
+    "s": {
+        "aggregate": {
+            "input": "a",
+            "group_by": ["who", "level"],
+            "columns": {"rows": "count", "sizes": "count(size)", "total": "sum(size)", "least": "min(text)",
+                        "most": "max(id)", "mean": "mean(size)"},
+        }
+    }
+}  # fmt: skip
+
+
+def sorted_rows(table: pa.Table) -> list[dict[str, Any]]:
+    order = {"warn": 0, "info": 1, "error": 2}
+    return sorted(
+        table.to_pylist(),
+        key=lambda r: (order[r["level"]], r["size"] is not None, r["size"] or 0, r["who"].encode()),
+    )
+
+
+def grouped_rows(table: pa.Table) -> list[dict[str, Any]]:
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in table.to_pylist():
+        groups[row["who"], row["level"]].append(row)
+    found = []
+    for who, level in sorted(groups):
+        rows = groups[who, level]
+        sizes = [row["size"] for row in rows if row["size"] is not None]
+        found.append(
+            {
+                "who": who,
+                "level": level,
+                "rows": len(rows),
+                "sizes": len(sizes),
+                "total": sum(sizes) if sizes else None,
+                "least": min(row["text"] for row in rows),
+                "most": max(row["id"] for row in rows),
+                "mean": sum(sizes) / len(sizes) if sizes else None,
+            }
+        )
+    return found
+
+
+@pytest.mark.parametrize(("nodes", "oracle"), [(SORT, sorted_rows), (AGGREGATE, grouped_rows)])
+def test_blocking_stages_give_the_same_rows_with_and_without_memory(
+    nodes: dict[str, Any], oracle: Any, tmp_path: Path
+) -> None:
+    table = events(40_000)
+    assert table.nbytes > 3 * MIB
+    files = []
+    for limit, batch_size in (("512M", 2048), ("2M", 300)):
+        name = f"o{limit}.ndjson"
+        run = run_of(
+            {**sources("a"), **nodes, **out(tmp_path, "s", name)},
+            {"a": table},
+            memory={"limit": limit},
+            batch_size=batch_size,
+        )
+        report = run.run()
+        assert (report.spills > 0) == (limit == "2M")
+        assert report.peak_bytes <= run._budget.limit_bytes
+        files.append((tmp_path / name).read_bytes())
+    assert files[0] == files[1]
+    assert lines_of(tmp_path / "o2M.ndjson") == oracle(table)
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_a_combine_joins_rows_whose_columns_are_equal(how: str, tmp_path: Path) -> None:
+    left = events(400).append_column(
+        "key", pa.array([n % 7 if n % 5 else None for n in range(400)])
+    )
+    right = pa.table(
+        {"k": [0, 1, 1, 3, None, 9], "level": ["info"] * 2 + ["warn"] * 4, "note": list("abcdef")}
+    )
+    combine = {"probe": "a", "build": "b", "on": {"key": "k", "level": "level"}, "how": how}
+    nodes = {**sources("a", "b"), "c": {"combine": combine}}
+    run_of({**nodes, **out(tmp_path, "c")}, {"a": left, "b": right}).run()
+    expected = []
+    for row in left.to_pylist():
+        wanted = row["key"], row["level"]
+        notes = [r["note"] for r in right.to_pylist() if (r["k"], r["level"]) == wanted]
+        notes = [] if row["key"] is None else notes
+        if not notes and how == "left":
+            notes = [None]
+        expected += [(row["id"], note) for note in notes]
+    rows = lines_of(tmp_path / "out.ndjson")
+    assert [row["id"] for row in rows] == [n for n, _ in expected]
+    assert sorted((r["id"], r["note"] or "") for r in rows) == sorted(
+        (n, t or "") for n, t in expected
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 2048, 1_000_000])
+def test_a_batch_size_changes_no_byte(batch_size: int, tmp_path: Path) -> None:
+    tables = {"a": events(600), "b": events(500, 2)}
+    nodes = {
+        **sources("a", "b"),
+        "t": {"transform": {"input": "a", "filter": "id <> 3", "columns": ["id", "who", "size"]}},
+        "u": {"transform": {"input": "b", "columns": {"id": "id + 1", "who": "who", "size": "size"}}},
+        "m": {"merge": {"inputs": ["t", "u"], "mode": "interleave"}},
+        "s": {"sort": {"input": "m", "by": "who"}},
+        "g": {"aggregate": {"input": "m", "group_by": ["who"], "columns": {"n": "count", "s": "sum(size)"}}},
+        **out(tmp_path, "s", "s_out.ndjson"),
+        **out(tmp_path, "g", "g_out.csv"),
+        **out(tmp_path, "m", "m_out.ndjson"),
+    }  # fmt: skip
+    report = run_of(nodes, tables, batch_size=batch_size).run()
+    assert report.outputs["s_out"].ok_count == 1099
+    found = {
+        name: (tmp_path / name).read_bytes()
+        for name in ("s_out.ndjson", "g_out.csv", "m_out.ndjson")
+    }
+    run_of(nodes, tables, batch_size=64).run()
+    assert found == {name: (tmp_path / name).read_bytes() for name in found}
+
+
+def test_counters_are_the_same_live_and_not(tmp_path: Path) -> None:
+    tables = {"a": numbered("a", 10), "b": numbered("b", 10)}
+    reports = []
+    for settings in ({}, {"interleave_seed": 1}):
+        merge = {"m": {"merge": {"inputs": ["a", "b"], "mode": "interleave", **settings}}}
+        reports.append(run_of({**sources("a", "b"), **merge, **out(tmp_path, "m")}, tables).run())
+    live, held = (report.outputs["out"] for report in reports)
+    assert (live.live, held.live) == (True, False)
+    for report in reports:
+        o = report.outputs["out"]
+        assert (o.records_written, o.ok_count, report.dlq_count) == (20, 20, 0)
+        assert set(report.stage_seconds) >= {"a", "b", "out"}
+
+
+def test_a_row_that_comes_on_two_ways_counts_once(tmp_path: Path) -> None:
+    nodes = {
+        **sources("a"),
+        "t": {"transform": {"input": "a", "filter": "n < 7"}},
+        "u": {"transform": {"input": "a", "filter": "n > 3"}},
+        "m": {"merge": {"inputs": ["t", "u"]}},
+    }
+    report = run_of({**nodes, **out(tmp_path, "m")}, {"a": numbered("a", 10)}).run()
+    assert (report.outputs["out"].records_written, report.outputs["out"].ok_count) == (13, 10)
+
+
+def test_a_fused_chain_holds_no_more_of_ten_times_the_rows(tmp_path: Path) -> None:
+    peaks = []
+    for rows in (20_000, 200_000):
+        tables = {name: numbered(name, rows) for name in "ab"}
+        nodes = {**sources(*tables), "m": {"merge": {"inputs": ["a", "b"], "mode": "interleave"}}}
+        peaks.append(run_of({**nodes, **out(tmp_path, "m", "o.arrow")}, tables).run().peak_bytes)
+    assert peaks[1] <= 1.5 * peaks[0] < 400_000
+
+
+def test_a_document_of_5000_records_comes_whole_and_in_order(tmp_path: Path) -> None:
+    nodes = {**sources("a"), "t": {"transform": {"input": "a"}}}
+    run_of(
+        {**nodes, **out(tmp_path, "t")}, {"a": Gated(numbered("a", 5000), 5000)}, batch_size=2048
+    ).run()
+    assert [row["n"] for row in lines_of(tmp_path / "out.ndjson")] == list(range(5000))
+
+
+def test_beyond_the_limit_an_error_names_the_stage(tmp_path: Path) -> None:
+    tables = {
+        "a": numbered("a", 10),
+        "b": events(60_000).append_column("n", pa.array(range(60_000))),
+    }
+    nodes = {**sources("a", "b"), "join": {"combine": {"probe": "a", "build": "b", "on": ["n"]}}}
+    with pytest.raises(MemoryLimitError, match="stage join needs"):
+        run_of({**nodes, **out(tmp_path, "join")}, tables, memory={"limit": "2M"}).run()
+    assert list(tmp_path.iterdir()) == []
+
+
+BAD = pa.table({"n": [1, 2, 0, 4, 0, 6]})
+DIVIDES = {**sources("a"), "t": {"transform": {"input": "a", "columns": {"n": "12 / n"}}}}
+
+
+def test_a_bad_record_ends_the_run_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match="node 't': row 3 of 'a': divide by zero; nothing was written"
+    ):
+        run_of({**DIVIDES, **out(tmp_path, "t")}, {"a": BAD}).run()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_records_may_be_put_aside_with_source_row_and_reason(tmp_path: Path) -> None:
+    letters = tmp_path / "bad.ndjson"
+    report = run_of(
+        {**DIVIDES, **out(tmp_path, "t")}, {"a": BAD}, on_error="continue", dead_letter=str(letters)
+    ).run()
+    assert [row["n"] for row in lines_of(tmp_path / "out.ndjson")] == [12, 6, 3, 2]
+    assert [(r["source"], r["row"], r["reason"]) for r in lines_of(letters)] == [
+        ("a", 3, "divide by zero"),
+        ("a", 5, "divide by zero"),
+    ]
+    assert (report.dlq_count, report.outputs["out"].ok_count) == (2, 4)
+
+
+@pytest.mark.parametrize("mode", ["interleave", "concat"])
+def test_maps_are_refused_by_csv_on_both_paths_and_nested_in_ndjson(
+    mode: str, tmp_path: Path
+) -> None:
+    maps = pa.array([[("x", 1)], None], pa.map_(pa.string(), pa.int64()))
+    table = pa.table({"n": [1, 2], "deep": pa.StructArray.from_arrays([maps], ["m"])})
+    nodes = {**sources("a", "b"), "m": {"merge": {"inputs": ["a", "b"], "mode": mode}}}
+    with pytest.raises(UnserializableMapValue, match="deep") as caught:
+        run_of({**nodes, **out(tmp_path, "m", "out.csv.gz")}, {"a": table, "b": table}).run()
+    assert (caught.value.format, caught.value.column) == ("csv", "deep")
+    assert list(tmp_path.iterdir()) == []
+    run_of({**nodes, **out(tmp_path, "m")}, {"a": table, "b": table}).run()
+    assert len(lines_of(tmp_path / "out.ndjson")) == 4
+
+
+def test_files_of_several_kinds_go_into_a_table_and_out_of_it(tmp_path: Path) -> None:
+    table = events(1000)
+    (tmp_path / "a.ndjson").write_text("\n".join(map(json.dumps, table.slice(0, 600).to_pylist())))
+    pq.write_table(table.slice(600), tmp_path / "b.parquet")
+    from compactor.pipeline.config import parse_pipeline
+    from compactor.pipeline.run import Run
+
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "a.ndjson")}},
+        "b": {"source": {"path": str(tmp_path / "b.parquet")}},
+        "m": {"merge": {"inputs": ["a", "b"], "mode": "interleave"}},
+        "t": {
+            "transform": {
+                "input": "m",
+                "filter": "level = 'error'",
+                "columns": ["id", "who", "size"],
+            }
+        },
+        "out": {"output": {"input": "t", "table": str(tmp_path / "t"), "sort_by": "who,id"}},
+    }
+    Run(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml")).run()
+    expected = sorted(
+        (
+            {k: r[k] for k in ("id", "who", "size")}
+            for r in table.to_pylist()
+            if r["level"] == "error"
+        ),
+        key=lambda r: (r["who"], r["id"]),
+    )
+    assert Table.open(tmp_path / "t").scan().to_table().to_pylist() == expected
+    nodes = {
+        "a": {"source": {"table": str(tmp_path / "t"), "where": "size > 900", "columns": ["id"]}},
+        "out": {"output": {"input": "a", "path": str(tmp_path / "o.ndjson")}},
+    }
+    Run(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml")).run()
+    assert lines_of(tmp_path / "o.ndjson") == [
+        {"id": r["id"]} for r in expected if (r["size"] or 0) > 900
+    ]
