@@ -30,6 +30,7 @@ ALL_READINGS: Final = (pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), *TIME_
 # Arrow reads 007 as 7, 0x1F as 31, and as a double rounds integers of so many digits: such texts are
 # more likely identifiers, and as text they lose nothing.
 _IDENTIFIER: Final = r"^[-+]?0[0-9xX]"
+_FIRST: Final = 32
 _ROUNDED: Final = r"^[-+]?(0[0-9xX]|[0-9]{17,}$)"
 
 
@@ -59,6 +60,8 @@ class Readings:
 
 def _can_read(texts: pa.Array, dtype: pa.DataType) -> bool:
     try:
+        # Arrow makes an error of every text that it can't read, and keeps one: most columns show at once.
+        texts.slice(0, _FIRST).cast(dtype)
         texts.cast(dtype)
     except pa.ArrowInvalid:
         return False

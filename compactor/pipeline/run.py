@@ -143,10 +143,11 @@ def open_source(name: str, source: Source) -> SourceReader:
         )
     assert source.path is not None
     path = source.path
-    with open_table_file(path) as file:
-        schema = file.schema
+    file = open_table_file(path)  # text is read through for its types here, and for its rows later
+    schema = file.schema
     for column in source.columns or ():
         if column not in schema.names:
+            file.close()
             there = ", ".join(schema.names[:50])
             raise ConfigError(f"node {name!r}: {path} has no column {column!r}; it has: {there}")
     wanted = (
@@ -154,9 +155,9 @@ def open_source(name: str, source: Source) -> SourceReader:
     )
 
     def batches() -> Batches:
-        with open_table_file(path) as file:
+        with file:
             for batch in file:
-                yield batch.select(wanted.names)
+                yield batch if source.columns is None else batch.select(wanted.names)
 
     return SourceReader(wanted, batches)
 
