@@ -126,8 +126,8 @@ class MergeInput:
                 + ", ".join(map(str, sort))
             )
         self._check_types(header.schema, schema)
-        self._names = set(schema.names)
-        stored = [field for field in header.schema if field.name in self._names]
+        self._schema = schema
+        stored = [field for field in header.schema if self._is_wanted(field.name)]
         self._is_as_wide = len(stored) == len(header.schema) and all(
             storage_type(field.type) == storage_type(schema.field(field.name).type)
             for field in stored
@@ -274,11 +274,15 @@ class MergeInput:
             self._next_column()
         return self.column
 
+    def _is_wanted(self, column: str) -> bool:
+        """Whether the table has it. Asked of the schema that all share: names of thousands of columns add up."""
+        return bool(self._schema.get_field_index(column) >= 0)
+
     def _next_column(self) -> None:
         """Goes on to the next column that the table has."""
         self._next_chunk = 0
         self.column = self.stream.next_column()
-        while self.column is not None and self.column not in self._names:
+        while self.column is not None and not self._is_wanted(self.column):
             dtype = storage_type(self.stream.header.schema.field(self.column).type)
             for _ in self.stream.row_group_rows:
                 self._take_chunk(dtype)
@@ -384,7 +388,7 @@ class MergeInput:
         if is_first:
             self._converted.begin_group(len(array))
         converted = array if stored == dtype else self._convert(array, dtype, name)
-        is_written = name in self._names
+        is_written = self._is_wanted(name)
         self._converted.note(group, name, array, converted if is_written else None)
         return converted
 
