@@ -275,7 +275,7 @@ class MergeInput:
         return self.column
 
     def _is_wanted(self, column: str) -> bool:
-        """Whether the table has it. Asked of the schema that all share: names of thousands of columns add up."""
+        """Whether the table has it. Asked of the schema that all share: thousands of names would add up."""
         return bool(self._schema.get_field_index(column) >= 0)
 
     def _next_column(self) -> None:
