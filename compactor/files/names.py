@@ -12,6 +12,8 @@ class FileFormat(Enum):
     NDJSON = "NDJSON"
     CSV = "CSV"
     ARROW = "Arrow IPC"
+    XML = "XML"
+    """Written only."""
 
 
 class Compression(Enum):
@@ -33,8 +35,9 @@ _FORMATS: Final = {
     ".jsonl": FileFormat.NDJSON,
     ".json": FileFormat.NDJSON,
     ".csv": FileFormat.CSV,
+    ".xml": FileFormat.XML,
 }
-_TEXT_FORMATS: Final = (FileFormat.NDJSON, FileFormat.CSV)
+_TEXT_FORMATS: Final = (FileFormat.NDJSON, FileFormat.CSV, FileFormat.XML)
 
 
 @dataclass(frozen=True, slots=True)

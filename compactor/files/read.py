@@ -44,7 +44,7 @@ def open_table_file(
     if not stat.S_ISREG(mode):
         raise InputError(f"{path}: is not a regular file, and can't be read twice: save it as one")
     kind = kind_of(path)
-    if kind is None:
+    if kind is None or kind.format is FileFormat.XML:
         raise InputError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
     if kind.format is FileFormat.PARQUET:
         return ParquetBatches(path, batch_bytes)

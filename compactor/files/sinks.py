@@ -44,10 +44,15 @@ class TextSink(TableSink):
     """Renders batches to text, slice by slice."""
 
     def __init__(
-        self, output: Output, header: bytes, render: Callable[[pa.RecordBatch], bytes]
+        self,
+        output: Output,
+        header: bytes,
+        render: Callable[[pa.RecordBatch], bytes],
+        footer: bytes = b"",
     ) -> None:
         self._output = output
         self._render = render
+        self._footer = footer
         output.write(header)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -55,7 +60,7 @@ class TextSink(TableSink):
             self._output.write(self._render(piece))
 
     def finish(self) -> None:
-        return
+        self._output.write(self._footer)
 
     def close(self) -> None:
         return

@@ -22,6 +22,9 @@ from compactor.files.jsontext import json_lines
 from compactor.files.names import KNOWN_ENDINGS, Compression, FileFormat, FileKind, kind_of
 from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.sinks import ArrowSink, Output, ParquetSink, TableSink, TextSink
+from compactor.files.xmltext import FOOTER as XML_FOOTER
+from compactor.files.xmltext import HEADER as XML_HEADER
+from compactor.files.xmltext import xml_rows
 
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
@@ -115,6 +118,8 @@ def _sink(
         return ArrowSink(output, schema)
     if kind.format is FileFormat.CSV:
         return TextSink(output, csv_header(schema.names), csv_lines)
+    if kind.format is FileFormat.XML:
+        return TextSink(output, XML_HEADER, xml_rows, XML_FOOTER)
     return TextSink(output, b"", partial(json_lines, map_objects=False))
 
 
@@ -157,6 +162,8 @@ def _check_types(path: str, schema: pa.Schema, kind: FileKind) -> None:
             _sink(io.BytesIO(), alone, FileKind(kind.format, Compression.NONE), None).finish()
             if kind.format in (FileFormat.CSV, FileFormat.NDJSON):
                 json_lines(_one_null(alone))
+            elif kind.format is FileFormat.XML:
+                xml_rows(_one_null(alone))
         except PROBLEMS as error:
             raise InputError(
                 f"{path}: column {field.name!r} is {field.type}, which {kind.format.value} can't hold "
@@ -173,7 +180,8 @@ def _unfit(path: str, batch: pa.RecordBatch, kind: FileKind, error: Exception) -
     place = ""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            json_lines(pa.RecordBatch.from_arrays([column], names=[name]))
+            alone = pa.RecordBatch.from_arrays([column], names=[name])
+            _ = xml_rows(alone) if kind.format is FileFormat.XML else json_lines(alone)
         except PROBLEMS:
             place = f"column {name!r}: "
             break

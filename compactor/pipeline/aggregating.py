@@ -19,6 +19,7 @@ from format.hashing import column_contributions
 from format.types import to_storage
 
 _PARTS: Final = 32
+_ORDER: Final = "$order"
 _CALL: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*")
 _FUNCTIONS: Final = ("count", "sum", "min", "max", "mean")
 _STATES: Final = {
@@ -63,7 +64,7 @@ def parse_measures(columns: Mapping[str, str], schema: pa.Schema, what: str) -> 
 
 
 class Grouper:
-    """Takes batches; gives one row a group, in the order of the groups' first rows in their part."""
+    """Takes batches; gives one row a group: in any order, or in that of the groups' first rows."""
 
     def __init__(
         self,
@@ -73,17 +74,21 @@ class Grouper:
         budget: MemoryBudget,
         stage: str,
         disk: LocalDisk,
+        *,
+        keeps_order: bool = False,
     ) -> None:
+        """keeps_order: for `finished`; what spills comes in the order of its part."""
         self._keys = list(keys)
-        self._measures = measures
+        self._measures = [*measures, Measure(_ORDER, "min", _ORDER)] if keeps_order else measures
+        self._keeps_order = keeps_order
+        self._rows = 0
         self._budget = budget
         self._stage = stage
         self._disk = disk
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._charged = 0
-        empty = pa.Table.from_batches([], schema)
-        self._state = self._first_state(empty)
+        self._state = self._first_state(pa.Table.from_batches([], schema))
         self.schema = self._result(self._state).schema
         self._parts: list[BatchBuffer] = []
         self.spills = 0
@@ -97,6 +102,16 @@ class Grouper:
         # Put together when as many wait as there are: each group is touched a few times only.
         if self._waiting_rows > max(65_536, self._state.num_rows):
             self._settle()
+
+    def finished(self) -> pa.Table:
+        """Of sorted input: all groups but the last, which may go on."""
+        self._settle()
+        self._state = self._state.sort_by(f"{_ORDER} min")
+        done = max(0, self._state.num_rows - 1)
+        result = self._result(self._state.slice(0, done))
+        self._state = self._state.slice(done).combine_chunks()
+        self._recharge(self._state.nbytes)
+        return result
 
     def results(self) -> Iterator[pa.Table]:
         """Of each part of the groups."""
@@ -154,6 +169,16 @@ class Grouper:
 
     def _first_state(self, rows: pa.Table) -> pa.Table:
         """Of rows as they come."""
+        for place, name in enumerate(rows.column_names):
+            if name in self._keys and pa.types.is_floating(rows.schema.field(name).type):
+                # -0.0 is 0.0, as it is in every order.
+                zero = pa.scalar(0.0, rows.schema.field(name).type)
+                rows = rows.set_column(place, name, pc.add(rows.column(name), zero))
+        if self._keeps_order:
+            # Arrow's own order of groups is that of its hash table.
+            numbers = pa.array(np.arange(self._rows, self._rows + rows.num_rows))
+            rows = rows.append_column(_ORDER, numbers)
+            self._rows += rows.num_rows
         wanted: list[tuple[Any, str, Any]] = []
         for measure in self._measures:
             for state in _STATES[measure.function]:
@@ -174,6 +199,8 @@ class Grouper:
     def _result(self, state: pa.Table) -> pa.Table:
         columns = {name: state.column(name) for name in self._keys}
         for measure in self._measures:
+            if measure.name == _ORDER:
+                continue
             found = [state.column(name) for name, _ in measure.states]
             if measure.function == "mean":
                 total, count = found

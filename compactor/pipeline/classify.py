@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -70,6 +70,10 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
     match node:
         case Sort():
             return Classified(Form.MATERIALIZED, "the last row may be the first")
+        case Aggregate() if is_sorted_by(node.input, node.group_by, nodes):
+            return Classified(
+                Form.BUILT, "its input is sorted by the groups: each is done when the next begins"
+            )
         case Aggregate():
             return Classified(Form.MATERIALIZED, "a group may get its last row at the end")
         case Merge(mode=MergeMode.INTERLEAVE, interleave_seed=None):
@@ -89,6 +93,22 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
         case Source() | Transform():
             return Classified(Form.FUSED, "row by row, for one node")
     raise AssertionError(node)
+
+
+def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> bool:
+    """Whether rows of equal values in these columns come next to each other, as far as the graph says: sorted
+    by them, in any order of the columns, and nothing but kept or left out since."""
+    node = nodes[edge.split(".")[0]]
+    match node:
+        case Sort() | Merge(mode=MergeMode.KEY):
+            text = node.by if isinstance(node, Sort) else node.sort_by or ""
+            first = [part.split(":")[0].strip() for part in text.split(",")][: len(columns)]
+            return sorted(first) == sorted(columns)
+        case Transform(columns=None) | Route():
+            return is_sorted_by(node.input, columns, nodes)
+        case Transform(columns=tuple() as kept):
+            return set(columns) <= set(kept) and is_sorted_by(node.input, columns, nodes)
+    return False
 
 
 def _are_sources(node: Merge, nodes: Mapping[str, Node]) -> bool:

@@ -95,7 +95,7 @@ class Combine(_Model):
 class Output(_Model):
     input: str
     path: str | None = None
-    """Parquet, Arrow, NDJSON or CSV, by its ending."""
+    """Parquet, Arrow, NDJSON, CSV or XML, by its ending."""
     table: str | None = None
     sort_by: str | None = None
     """For a new table."""

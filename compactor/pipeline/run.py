@@ -31,7 +31,15 @@ from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.pipeline.aggregating import Grouper, parse_measures
 from compactor.pipeline.buffer import BatchBuffer
 from compactor.pipeline.channel import Channel, Stopped
-from compactor.pipeline.classify import Classified, Form, classify, is_live, order_of_work, takers
+from compactor.pipeline.classify import (
+    Classified,
+    Form,
+    classify,
+    is_live,
+    is_sorted_by,
+    order_of_work,
+    takers,
+)
 from compactor.pipeline.combining import BuildTable, joined_schema
 from compactor.pipeline.config import (
     Aggregate,
@@ -475,7 +483,13 @@ class Run:
             yield from sorter.sorted()
 
     def _grouper(
-        self, name: str, node: Aggregate, schema: pa.Schema, disk: LocalDisk | None
+        self,
+        name: str,
+        node: Aggregate,
+        schema: pa.Schema,
+        disk: LocalDisk | None,
+        *,
+        keeps_order: bool = False,
     ) -> Grouper:
         what = f"node {name!r}"
         for key in node.group_by:
@@ -485,11 +499,40 @@ class Run:
         measures = parse_measures(node.columns, schema, what)
         budget = self._budget if disk is not None else MemoryBudget(self._plan())
         try:
-            return Grouper(node.group_by, measures, schema, budget, name, disk or LocalDisk())
+            return Grouper(
+                node.group_by,
+                measures,
+                schema,
+                budget,
+                name,
+                disk or LocalDisk(),
+                keeps_order=keeps_order,
+            )
         except pa.ArrowException as error:
             raise ConfigError(f"{what}: {str(error).splitlines()[0]}") from None
 
+    def _aggregate_sorted(self, name: str, node: Aggregate) -> Batches:
+        """Group by group, in the order in which they come."""
+        schema = self.schemas[node.input]
+        number, row = self._numbers[name], 0
+        with closing(self._grouper(name, node, schema, self._disk, keeps_order=True)) as grouper:
+
+            def given(table: pa.Table) -> Batches:
+                nonlocal row
+                for batch in table.combine_chunks().to_batches():
+                    yield _numbered(batch, number, row)
+                    row += batch.num_rows
+
+            for batch in self._stream(node.input):
+                grouper.append(batch.select(schema.names))
+                yield from given(grouper.finished())
+            for table in grouper.results():
+                yield from given(table)
+
     def _aggregate(self, name: str, node: Aggregate) -> Batches:
+        if is_sorted_by(node.input, node.group_by, self._nodes):
+            yield from self._aggregate_sorted(name, node)
+            return
         schema = self.schemas[node.input]
         grouper = self._grouper(name, node, schema, self._disk)
         result = _full(self.schemas[name])

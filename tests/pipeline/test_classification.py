@@ -41,6 +41,23 @@ TABLE: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "combine": ({**PAIR, "x": {"combine": {"probe": "a", "build": "b", "on": ["n"]}}}, "built", "streaming"),
     "sort": ({**sources("a"), "x": {"sort": {"input": "a", "by": "n"}}}, "materialized", "materialized"),
+    "aggregate of sorted rows": (
+        {**sources("a"), "s": {"sort": {"input": "a", "by": "n:desc,m"}},
+         "t": {"transform": {"input": "s", "filter": "n > 1"}},
+         "x": {"aggregate": {"input": "t", "group_by": ["m", "n"], "columns": {"c": "count"}}}},
+        "built", "streaming",
+    ),
+    "aggregate of rows sorted by more than the groups": (
+        {**sources("a"), "s": {"sort": {"input": "a", "by": "m,n"}},
+         "x": {"aggregate": {"input": "s", "group_by": ["n"], "columns": {"c": "count"}}}},
+        "materialized", "materialized",
+    ),
+    "aggregate of sorted rows whose columns were computed anew": (
+        {**sources("a"), "s": {"sort": {"input": "a", "by": "n"}},
+         "t": {"transform": {"input": "s", "columns": {"n": "-n"}}},
+         "x": {"aggregate": {"input": "t", "group_by": ["n"], "columns": {"c": "count"}}}},
+        "materialized", "materialized",
+    ),
     "aggregate": (
         {**sources("a"), "x": {"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "count"}}}},
         "materialized", "materialized",

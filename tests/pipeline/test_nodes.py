@@ -7,13 +7,14 @@ import random
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from compactor import Table
-from compactor.errors import DataError
+from compactor.errors import DataError, InputError
 from compactor.flow.errors import MemoryLimitError
 from compactor.pipeline.run import UnserializableMapValue
 from tests.pipeline.support import MIB, Gated, lines_of, numbered, run_of, sources
@@ -335,3 +336,57 @@ def test_files_of_several_kinds_go_into_a_table_and_out_of_it(tmp_path: Path) ->
     assert lines_of(tmp_path / "o.ndjson") == [
         {"id": r["id"]} for r in expected if (r["size"] or 0) > 900
     ]
+
+
+def test_groups_of_sorted_rows_leave_as_they_are_done(tmp_path: Path) -> None:
+    table = events(30_000)
+    columns = AGGREGATE["s"]["aggregate"]["columns"]
+    nodes = {
+        **sources("a"),
+        "sorted": {"sort": {"input": "a", "by": "level,who"}},
+        "s": {"aggregate": {"input": "sorted", "group_by": ["who", "level"], "columns": columns}},
+    }
+    for batch_size in (97, 5000):
+        run = run_of({**nodes, **out(tmp_path, "s")}, {"a": table}, batch_size=batch_size)
+        assert run.forms["s"].form == "built"
+        run.run()
+        rows = lines_of(tmp_path / "out.ndjson")
+        assert rows == sorted(grouped_rows(table), key=lambda r: (r["level"], r["who"]))
+
+
+def test_rows_are_written_as_xml_that_a_parser_reads_back(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "id": [1, None],
+            "odd name": ['a<b & "c"', ""],
+            "tags": [["x", None, "<y>"], None],
+            "at": pa.StructArray.from_arrays(
+                [pa.array([0.5, None]), pa.array(["\u00e4\r\n", "z"])], ["x", "y"]
+            ),
+        }
+    )
+    run_of({**sources("a"), **out(tmp_path, "a", "out.xml")}, {"a": table}).run()
+    first, second = ElementTree.parse(tmp_path / "out.xml").getroot()
+    assert [e.tag for e in first] == ["id", "column", "tags", "at"]
+    assert first.findtext("id") == "1" and first.find("column").attrib == {"name": "odd name"}  # type: ignore[union-attr]
+    assert first.findtext("column") == 'a<b & "c"'
+    assert [item.text for item in first.findall("tags/item")] == ["x", None, "<y>"]
+    assert (first.findtext("at/x"), first.findtext("at/y")) == ("0.5", "\u00e4\r\n")
+    assert [e.tag for e in second] == ["column", "at"]
+
+
+@pytest.mark.parametrize("mode", ["interleave", "concat"])
+def test_xml_refuses_maps_and_what_it_has_no_character_for(mode: str, tmp_path: Path) -> None:
+    maps = pa.table({"m": pa.array([[("x", 1)]], pa.map_(pa.string(), pa.int64()))})
+    merge = {"m": {"merge": {"inputs": ["a", "b"], "mode": mode}}}
+    with pytest.raises(UnserializableMapValue) as caught:
+        run_of(
+            {**sources("a", "b"), **merge, **out(tmp_path, "m", "o.xml")}, {"a": maps, "b": maps}
+        ).run()
+    assert (caught.value.format, caught.value.column) == ("xml", "m")
+    odd = pa.table({"m": ["fine", "bell \x07"]})
+    with pytest.raises(InputError, match=r"column 'm': .*control character"):
+        run_of(
+            {**sources("a", "b"), **merge, **out(tmp_path, "m", "o.xml")}, {"a": odd, "b": odd}
+        ).run()
+    assert list(tmp_path.iterdir()) == []
