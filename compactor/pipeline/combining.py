@@ -94,6 +94,12 @@ class BuildTable:
         return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *others])
 
 
+def part_by_keys(batch: pa.RecordBatch, keys: Sequence[str], parts: int) -> npt.NDArray[np.uint64]:
+    """A number below `parts` for each row: the same for equal keys. Shape (rows,)."""
+    hashes = _hashes([to_storage(batch.column(name)) for name in keys])
+    return (hashes >> np.uint64(40)) % np.uint64(parts)
+
+
 def _column(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name).combine_chunks()
     return to_storage(column.chunk(0) if isinstance(column, pa.ChunkedArray) else column)

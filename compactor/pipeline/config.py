@@ -24,7 +24,7 @@ class Source(_Model):
     """Rows from a file, or from a table."""
 
     path: str | None = None
-    """Parquet, Arrow, NDJSON or CSV, by its ending."""
+    """Parquet, Arrow, NDJSON or CSV, by its ending; or several files, as `logs/app-*.ndjson`."""
     table: str | None = None
     """A folder or s3://bucket/prefix."""
     where: str | None = None

@@ -7,11 +7,13 @@ another of it: so outputs can say how many different rows reached them.
 
 from __future__ import annotations
 
+import glob
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -40,7 +42,7 @@ from compactor.pipeline.classify import (
     order_of_work,
     takers,
 )
-from compactor.pipeline.combining import BuildTable, joined_schema
+from compactor.pipeline.combining import BuildTable, joined_schema, part_by_keys
 from compactor.pipeline.config import (
     Aggregate,
     Combine,
@@ -72,6 +74,10 @@ CHANNEL_RECORDS: Final = 1024
 HANDOFF_RECORDS: Final = 256
 """That wait between a merge and the writer of a live output."""
 SOURCE, ROW = "$source", "$row"
+_SEQUENCE: Final = "$sequence"
+_PARTS: Final = 32
+_BUILD_COPIES: Final = 3
+"""Of a build side, while its table is made: rows, rows end to end, hashes and positions."""
 _HIDDEN: Final = pa.schema([(SOURCE, pa.int32()), (ROW, pa.int64())])
 Batches = Iterator[pa.RecordBatch]
 
@@ -150,24 +156,52 @@ def open_source(name: str, source: Source) -> SourceReader:
             scan_schema(snapshot.table, columns), lambda: scan(store, snapshot, columns, where)
         )
     assert source.path is not None
-    path = source.path
-    file = open_table_file(path)  # text is read through for its types here, and for its rows later
-    schema = file.schema
-    for column in source.columns or ():
-        if column not in schema.names:
-            file.close()
-            there = ", ".join(schema.names[:50])
-            raise ConfigError(f"node {name!r}: {path} has no column {column!r}; it has: {there}")
+    paths = _matching_paths(source.path)
+    if not paths:
+        raise InputError(f"node {name!r}: {source.path}: no such file")
+    with ExitStack() as opened:
+        # Text is read through for its types here, and for its rows later.
+        files = [opened.enter_context(open_table_file(path)) for path in paths]
+        schema = _alike(paths, [file.schema for file in files], f"node {name!r}")
+        for column in source.columns or ():
+            if column not in schema.names:
+                there = ", ".join(schema.names[:50])
+                raise ConfigError(
+                    f"node {name!r}: {source.path} has no column {column!r}; it has: {there}"
+                )
+        opened.pop_all()
     wanted = (
         schema if source.columns is None else pa.schema([schema.field(c) for c in source.columns])
     )
 
     def batches() -> Batches:
-        with file:
-            for batch in file:
-                yield batch if source.columns is None else batch.select(wanted.names)
+        for file in files:
+            with file:
+                for batch in file:
+                    yield _fitted(batch, wanted)
 
     return SourceReader(wanted, batches)
+
+
+def _matching_paths(pattern: str) -> list[str]:
+    """The file of that name; or those that match, by name."""
+    if Path(pattern).exists() or not glob.has_magic(pattern):
+        return [pattern]
+    return sorted(glob.glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """With these columns in this order; what has no values in any type."""
+    if batch.schema.equals(schema):
+        return batch
+    columns = [batch.column(field.name) for field in schema]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.nulls(len(c), f.type) if pt.is_null(c.type) else c
+            for c, f in zip(columns, schema, strict=True)
+        ],
+        schema=schema,
+    )
 
 
 class Run:
@@ -558,23 +592,63 @@ class Run:
             yield from sorter.sorted()
 
     def _combine(self, name: str, node: Combine) -> Batches:
-        build = self.schemas[node.build]
+        build, names = self.schemas[node.build], self.schemas[name].names
         held = self._buffer(name, build)
+        size = 0
         for batch in self._stream(node.build):
+            size += batch.nbytes
             held.append(batch)
-        on = _on(node)
-        rows = pa.Table.from_batches(held, _full(build)).select(build.names)
-        with self._budget.holding(name, 2 * rows.nbytes):
-            table = BuildTable(rows, [right for _, right in on])
+        joined = (
+            self._joined(name, node, held, size)
+            if self._budget.has_room(_BUILD_COPIES * size)
+            else self._joined_in_parts(name, node, held)
+        )
+        number, row = self._numbers[name], 0
+        for found in joined:
+            yield _numbered(found.select(names), number, row)
+            row += found.num_rows
+
+    def _joined(self, name: str, node: Combine, held: BatchBuffer, size: int) -> Batches:
+        """The build side at once; then the probe side, read in a thread of its own where that can be."""
+        with self._budget.holding(name, _BUILD_COPIES * size):
+            table = self._build_table(node, held)
             held.close()
-            keys = [left for left, _ in on]
-            names = self.schemas[name].names
-            number, row = self._numbers[name], 0
-            probe = self.schemas[node.probe]
-            for batch in self._stream(node.probe):
-                found = table.probe(batch.select(probe.names), keys, keeps_all=node.how == "left")
-                yield _numbered(found.select(names), number, row)
-                row += found.num_rows
+            ahead = self._is_fused_chain(node.probe.split(".")[0])
+            probe = self._reading_ahead(name, node.probe) if ahead else None
+            batches = self._stream(node.probe) if probe is None else _taken(probe)
+            columns, keys = self.schemas[node.probe].names, [left for left, _ in _on(node)]
+            for batch in batches:
+                yield table.probe(batch.select(columns), keys, keeps_all=node.how == "left")
+
+    def _joined_in_parts(self, name: str, node: Combine, held: BatchBuffer) -> Batches:
+        """Both sides on local disk, divided by the hash of their keys; rows in the probe side's order."""
+        on, probe = _on(node), self.schemas[node.probe]
+        numbered = pa.schema([*probe, (_SEQUENCE, pa.int64())])
+        lefts = [BatchBuffer(numbered, self._budget, name, self._disk) for _ in range(_PARTS)]
+        rights = [BatchBuffer(held.schema, self._budget, name, self._disk) for _ in range(_PARTS)]
+        self._buffers[name] += [*lefts, *rights]
+        _divide(held.drain(), [right for _, right in on], rights)
+        _divide(_sequenced(self._stream(node.probe), probe.names), [left for left, _ in on], lefts)
+        full = joined_schema(numbered, self.schemas[node.build], on, f"node {name!r}")
+        order = parse_sort_schema(_SEQUENCE)
+        rows = self._pipeline.batch_size
+        with closing(Sorter(full, order, rows, self._budget, name, self._disk)) as sorter:
+            for left, right in zip(lefts, rights, strict=True):
+                size = sum(batch.nbytes for batch in right)
+                with self._budget.holding(name, _BUILD_COPIES * size):
+                    table = self._build_table(node, right)
+                    right.close()
+                    for batch in left.drain():
+                        keys = [key for key, _ in on]
+                        found = table.probe(batch, keys, keeps_all=node.how == "left")
+                        sorter.append(found.select(full.names))
+            self.report.spills += sorter.spills
+            yield from sorter.sorted()
+
+    def _build_table(self, node: Combine, held: BatchBuffer) -> BuildTable:
+        schema = self.schemas[node.build]
+        rows = pa.Table.from_batches(held, held.schema).select(schema.names)
+        return BuildTable(rows, [right for _, right in _on(node)])
 
     # --- merges ---
 
@@ -675,18 +749,8 @@ class Run:
         return channel
 
     def _aligned(self, batches: Batches, schema: pa.Schema) -> Batches:
-        """In the order of columns of the first input; what has no values in any type."""
         full = _full(schema)
-        for batch in batches:
-            if batch.schema.equals(full):
-                yield batch
-                continue
-            columns = [batch.column(f.name) for f in full]
-            columns = [
-                pa.nulls(len(c), f.type) if pt.is_null(c.type) else c
-                for c, f in zip(columns, full, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=full)
+        return (_fitted(batch, full) for batch in batches)
 
     # --- help ---
 
@@ -842,6 +906,25 @@ class _Clock:
                 stack[-1] += spent
             with self._lock:
                 self.seconds[name] = self.seconds.get(name, 0.0) + own
+
+
+def _sequenced(batches: Batches, names: Sequence[str]) -> Batches:
+    """These columns, and the number of each row."""
+    row = 0
+    for batch in batches:
+        numbers = pa.array(np.arange(row, row + batch.num_rows))
+        row += batch.num_rows
+        yield batch.select(names).append_column(_SEQUENCE, numbers)
+
+
+def _divide(batches: Batches, keys: Sequence[str], parts: Sequence[BatchBuffer]) -> None:
+    """Rows of equal keys into the same part, on disk."""
+    for batch in batches:
+        part_of = part_by_keys(batch, keys, len(parts))
+        for number, part in enumerate(parts):
+            rows = batch.filter(pa.array(part_of == number))
+            part.append(rows)
+            part.spill(rows.nbytes)
 
 
 def _wait_for_any(channels: Sequence[Channel], changed: threading.Condition) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -17,6 +17,8 @@ from format.types import to_logical, to_storage
 
 _WORK_COPIES = 3
 """Of a run, while it is sorted: the rows, their columns end to end, and in order."""
+_MERGE_SHARE = 8
+"""Runs are merged so many at a time that each may hold some batches, in half of the memory."""
 
 
 class Sorter:
@@ -40,12 +42,14 @@ class Sorter:
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._runs: list[BatchBuffer] = []
+        self._batch_bytes = 0
+        """Of the largest batch of a run."""
         self.spills = 0
 
     def append(self, batch: pa.RecordBatch) -> None:
         size = _WORK_COPIES * batch.nbytes
         if self._held and not self._budget.has_room(size):
-            self._end_run(spills=True)
+            self._end_run()
         self._budget.charge(self._stage, size)
         self._held.append(batch)
         self._held_bytes += size
@@ -56,16 +60,33 @@ class Sorter:
             yield from self._sorted_run()
             self._release()
             return
-        self._end_run(spills=True)
-        inputs = [(f"run {n}", run.drain()) for n, run in enumerate(self._runs)]
-        yield from by_key(
-            inputs, self._schema, self._sort, self._batch_rows, self._budget, self._disk
-        )
+        self._end_run()
+        most = max(2, int(self._budget.soft_bytes // (_MERGE_SHARE * max(1, self._batch_bytes))))
+        while len(self._runs) > most:
+            # Neighbours become one run: rows of equal keys keep their order.
+            merged = self._new_run()
+            for batch in self._merged(self._runs[:most]):
+                self._put(merged, batch)
+            self._runs[:most] = [merged]
+        yield from self._merged(self._runs)
+
+    def _merged(self, runs: Sequence[BatchBuffer]) -> Iterator[pa.RecordBatch]:
+        inputs = [(f"run {n}", run.drain()) for n, run in enumerate(runs)]
+        return by_key(inputs, self._schema, self._sort, self._batch_rows, self._budget, self._disk)
+
+    def _new_run(self) -> BatchBuffer:
+        return BatchBuffer(self._schema, self._budget, self._stage, self._disk)
+
+    def _put(self, run: BatchBuffer, batch: pa.RecordBatch) -> None:
+        """Straight to disk."""
+        run.append(batch)
+        run.spill(batch.nbytes)
+        self._batch_bytes = max(self._batch_bytes, batch.nbytes)
 
     def spill(self, _size: int) -> int:
         before = self._budget.held_bytes(self._stage)
         if self._held:
-            self._end_run(spills=True)
+            self._end_run()
         return before - self._budget.held_bytes(self._stage)
 
     def close(self) -> None:
@@ -73,16 +94,14 @@ class Sorter:
         for run in self._runs:
             run.close()
 
-    def _end_run(self, *, spills: bool) -> None:
+    def _end_run(self) -> None:
         if not self._held:
             return
-        run = BatchBuffer(self._schema, self._budget, self._stage, self._disk)
+        run = self._new_run()
         batches = list(self._sorted_run())
         self._release()
         for batch in batches:
-            run.append(batch)
-            if spills:
-                run.spill(batch.nbytes)
+            self._put(run, batch)
         self._runs.append(run)
         self.spills += 1
 
@@ -108,6 +127,3 @@ class Sorter:
     def _release(self) -> None:
         self._budget.discharge(self._stage, self._held_bytes)
         self._held, self._held_bytes = [], 0
-
-
-NewSorter = Callable[[pa.Schema, SortSchema], Sorter]

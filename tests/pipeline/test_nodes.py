@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor import Table
-from compactor.errors import DataError, InputError
+from compactor.errors import ConfigError, DataError, InputError
 from compactor.flow.errors import MemoryLimitError
-from compactor.pipeline.run import UnserializableMapValue
+from compactor.pipeline.config import parse_pipeline
+from compactor.pipeline.run import Run, UnserializableMapValue
 from tests.pipeline.support import MIB, Gated, lines_of, numbered, run_of, sources
 
 
@@ -247,11 +248,35 @@ def test_a_document_of_5000_records_comes_whole_and_in_order(tmp_path: Path) -> 
     assert [row["n"] for row in lines_of(tmp_path / "out.ndjson")] == list(range(5000))
 
 
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_a_combine_gives_the_same_bytes_when_its_build_side_does_not_fit(
+    how: str, tmp_path: Path
+) -> None:
+    left = events(20_000)
+    right = (
+        events(40_000, 2).select(["who", "level", "text"]).rename_columns(["user", "level", "note"])
+    )
+    combine = {"probe": "a", "build": "b", "on": {"who": "user", "level": "level"}, "how": how}
+    found = []
+    for limit in ("512M", "3M"):
+        nodes = {
+            **sources("a", "b"),
+            "c": {"combine": combine},
+            **out(tmp_path, "c", f"o{limit}.csv"),
+        }
+        run = run_of(nodes, {"a": left, "b": right}, memory={"limit": limit})
+        report = run.run()
+        assert (report.spills > 0) == (limit == "3M")
+        assert report.peak_bytes <= run._budget.limit_bytes
+        found.append((tmp_path / f"o{limit}.csv").read_bytes())
+    assert found[0] == found[1]
+    assert len(found[0]) > 1_000_000
+
+
 def test_beyond_the_limit_an_error_names_the_stage(tmp_path: Path) -> None:
-    tables = {
-        "a": numbered("a", 10),
-        "b": events(60_000).append_column("n", pa.array(range(60_000))),
-    }
+    """Of one key there is nothing to divide."""
+    same = pa.array([1] * 60_000)
+    tables = {"a": numbered("a", 10), "b": events(60_000).append_column("n", same)}
     nodes = {**sources("a", "b"), "join": {"combine": {"probe": "a", "build": "b", "on": ["n"]}}}
     with pytest.raises(MemoryLimitError, match="stage join needs"):
         run_of({**nodes, **out(tmp_path, "join")}, tables, memory={"limit": "2M"}).run()
@@ -302,9 +327,6 @@ def test_files_of_several_kinds_go_into_a_table_and_out_of_it(tmp_path: Path) ->
     table = events(1000)
     (tmp_path / "a.ndjson").write_text("\n".join(map(json.dumps, table.slice(0, 600).to_pylist())))
     pq.write_table(table.slice(600), tmp_path / "b.parquet")
-    from compactor.pipeline.config import parse_pipeline
-    from compactor.pipeline.run import Run
-
     nodes = {
         "a": {"source": {"path": str(tmp_path / "a.ndjson")}},
         "b": {"source": {"path": str(tmp_path / "b.parquet")}},
@@ -390,3 +412,20 @@ def test_xml_refuses_maps_and_what_it_has_no_character_for(mode: str, tmp_path: 
             {**sources("a", "b"), **merge, **out(tmp_path, "m", "o.xml")}, {"a": odd, "b": odd}
         ).run()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_several_files_are_one_source_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name, rows in (("b", [3, 4]), ("a", [1, 2]), ("c", [None])):
+        lines = [json.dumps({"n": n, "file": name}) for n in rows]
+        (tmp_path / f"in-{name}.ndjson").write_text("\n".join(lines))
+    nodes = {"a": {"source": {"path": str(tmp_path / "in-*.ndjson")}}, **out(tmp_path, "a")}
+    Run(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml")).run()
+    assert [row["n"] for row in lines_of(tmp_path / "out.ndjson")] == [1, 2, 3, 4, None]
+    (tmp_path / "in-d.ndjson").write_text('{"n":"x","file":"d"}')
+    with pytest.raises(
+        ConfigError, match=r"column 'n' is int64 in .*in-a.ndjson', string in .*in-d"
+    ):
+        Run(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml"))
+    nodes["a"]["source"]["path"] = str(tmp_path / "none-*.csv")
+    with pytest.raises(InputError, match=r"node 'a': .*none-\*.csv: no such file"):
+        Run(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml"))
