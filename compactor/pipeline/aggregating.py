@@ -10,8 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types as pt
 
-from compactor.errors import ConfigError
+from compactor.errors import ConfigError, DataError
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.pipeline.buffer import BatchBuffer
@@ -19,7 +20,6 @@ from format.hashing import column_contributions
 from format.types import to_storage
 
 _PARTS: Final = 32
-_ORDER: Final = "$order"
 _CALL: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*")
 _FUNCTIONS: Final = ("count", "sum", "min", "max", "mean")
 _STATES: Final = {
@@ -38,11 +38,6 @@ class Measure:
     function: str
     column: str | None
     """None: rows are counted."""
-
-    @property
-    def states(self) -> list[tuple[str, str]]:
-        """Names of what is kept of it, and how two of them become one."""
-        return [(f"{self.name} {state}", _AGAIN[state]) for state in _STATES[self.function]]
 
 
 def parse_measures(columns: Mapping[str, str], schema: pa.Schema, what: str) -> list[Measure]:
@@ -79,7 +74,7 @@ class Grouper:
     ) -> None:
         """keeps_order: for `finished`; what spills comes in the order of its part."""
         self._keys = list(keys)
-        self._measures = [*measures, Measure(_ORDER, "min", _ORDER)] if keeps_order else measures
+        self._measures = [*measures, Measure("", "min", None)] if keeps_order else list(measures)
         self._keeps_order = keeps_order
         self._rows = 0
         self._budget = budget
@@ -88,6 +83,9 @@ class Grouper:
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._charged = 0
+        self._sum_types = {
+            m.name: _sum_type(schema.field(m.column).type) for m in measures if m.column is not None
+        }
         self._state = self._first_state(pa.Table.from_batches([], schema))
         self.schema = self._result(self._state).schema
         self._parts: list[BatchBuffer] = []
@@ -106,7 +104,7 @@ class Grouper:
     def finished(self) -> pa.Table:
         """Of sorted input: all groups but the last, which may go on."""
         self._settle()
-        self._state = self._state.sort_by(f"{_ORDER} min")
+        self._state = self._state.sort_by(self._state.column_names[-1])
         done = max(0, self._state.num_rows - 1)
         result = self._result(self._state.slice(0, done))
         self._state = self._state.slice(done).combine_chunks()
@@ -138,8 +136,8 @@ class Grouper:
         state, self._state = self._state, self._state.slice(0, 0)
         if state.num_rows:
             number = np.zeros(state.num_rows, dtype=np.uint64)
-            for index, name in enumerate(self._keys):
-                column = state.column(name).combine_chunks()
+            for index in range(len(self._keys)):
+                column = state.column(index).combine_chunks()
                 number += column_contributions(str(index), to_storage(column))
             part_of = (number >> np.uint64(40)) % np.uint64(_PARTS)
             for index, part in enumerate(self._parts):
@@ -168,53 +166,102 @@ class Grouper:
         self._charged = min(size, self._charged)
 
     def _first_state(self, rows: pa.Table) -> pa.Table:
-        """Of rows as they come."""
-        for place, name in enumerate(rows.column_names):
-            if name in self._keys and pa.types.is_floating(rows.schema.field(name).type):
-                # -0.0 is 0.0, as it is in every order.
-                zero = pa.scalar(0.0, rows.schema.field(name).type)
-                rows = rows.set_column(place, name, pc.add(rows.column(name), zero))
-        if self._keeps_order:
-            # Arrow's own order of groups is that of its hash table.
-            numbers = pa.array(np.arange(self._rows, self._rows + rows.num_rows))
-            rows = rows.append_column(_ORDER, numbers)
-            self._rows += rows.num_rows
+        """Of rows as they come. Columns have names of our own, that nobody else's can be."""
+        columns = {f"k{n}": _as_key(rows.column(key)) for n, key in enumerate(self._keys)}
         wanted: list[tuple[Any, str, Any]] = []
-        for measure in self._measures:
+        for number, measure in enumerate(self._measures):
             for state in _STATES[measure.function]:
-                if measure.column is None:
+                if measure.column is None and not self._is_order(measure):
                     wanted.append(([], "count_all", None))
-                else:
-                    mode = pc.CountOptions(mode="only_valid") if state == "count" else None
-                    wanted.append((measure.column, state, mode))
-        grouped = rows.group_by(self._keys, use_threads=False).aggregate(wanted)
-        return _renamed(grouped, self._keys, [name for m in self._measures for name, _ in m.states])
+                    continue
+                name = f"v{number}{state}"
+                columns[name] = (
+                    self._numbers(rows.num_rows)
+                    if self._is_order(measure)
+                    else _summable(rows.column(measure.column), state)
+                )
+                mode = pc.CountOptions(mode="only_valid") if state == "count" else None
+                wanted.append((name, state, mode))
+        keys = [f"k{n}" for n in range(len(self._keys))]
+        grouped = pa.table(columns).group_by(keys, use_threads=False).aggregate(wanted)
+        return _renamed(grouped, keys)
+
+    def _numbers(self, rows: int) -> pa.ChunkedArray:
+        """Of the rows: Arrow's own order of groups is that of its hash table."""
+        numbers = pa.chunked_array([pa.array(np.arange(self._rows, self._rows + rows))])
+        self._rows += rows
+        return numbers
+
+    def _is_order(self, measure: Measure) -> bool:
+        return self._keeps_order and measure is self._measures[-1]
 
     def _united(self, states: Sequence[pa.Table]) -> pa.Table:
-        again = [state for measure in self._measures for state in measure.states]
-        table = pa.concat_tables(states)
-        grouped = table.group_by(self._keys, use_threads=False).aggregate(again)
-        return _renamed(grouped, self._keys, [name for name, _ in again]).cast(states[0].schema)
+        kinds = [_AGAIN[state] for m in self._measures for state in _STATES[m.function]]
+        keys = [f"k{n}" for n in range(len(self._keys))]
+        again = [(f"s{n}", kind) for n, kind in enumerate(kinds)]
+        grouped = pa.concat_tables(states).group_by(keys, use_threads=False).aggregate(again)
+        return _renamed(grouped, keys).cast(states[0].schema)
 
     def _result(self, state: pa.Table) -> pa.Table:
-        columns = {name: state.column(name) for name in self._keys}
+        names, columns = list(self._keys), [state.column(n) for n in range(len(self._keys))]
+        place = len(self._keys)
         for measure in self._measures:
-            if measure.name == _ORDER:
+            found = [state.column(place + n) for n in range(len(_STATES[measure.function]))]
+            place += len(found)
+            if self._is_order(measure):
                 continue
-            found = [state.column(name) for name, _ in measure.states]
+            names.append(measure.name)
             if measure.function == "mean":
-                total, count = found
-                columns[measure.name] = pc.divide(
-                    total.cast(pa.float64()), pc.if_else(pc.equal(count, 0), None, count)
-                )
+                count = pc.if_else(pc.equal(found[1], 0), None, found[1])
+                columns.append(pc.divide(pc.cast(found[0], pa.float64(), safe=False), count))
+            elif measure.function == "sum":
+                columns.append(self._sum(found[0], measure))
             else:
-                columns[measure.name] = found[0]
-        return pa.table(columns)
+                columns.append(found[0])
+        return pa.table(columns, names=names)
+
+    def _sum(self, total: pa.ChunkedArray, measure: Measure) -> pa.ChunkedArray:
+        """In the type that sums of the column have. Raises `DataError` where one does not fit."""
+        dtype = self._sum_types[measure.name]
+        if not pt.is_decimal(total.type):
+            return total
+        try:
+            return pc.cast(total, dtype)
+        except pa.ArrowInvalid:
+            raise DataError(
+                f"column {measure.name!r}: a sum of {measure.column!r} does not fit into {dtype}"
+            ) from None
 
 
-def _renamed(grouped: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
-    """Arrow puts the keys first or last, by version; and names results itself."""
-    others = [n for n in range(grouped.num_columns) if grouped.column_names[n] not in keys]
-    columns = {name: grouped.column(name) for name in keys}
-    columns |= {name: grouped.column(n) for name, n in zip(names, others, strict=True)}
-    return pa.table(columns)
+def _as_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """-0.0 is 0.0, and one NaN another, as in every order."""
+    if not pt.is_floating(column.type):
+        return column
+    nan = pa.scalar(float("nan"), column.type)
+    return pc.if_else(pc.is_nan(column), nan, pc.add(column, pa.scalar(0.0, column.type)))
+
+
+def _summable(column: pa.ChunkedArray, state: str) -> pa.ChunkedArray:
+    """Integers and decimals with room, since Arrow's own sums of them wrap."""
+    if state != "sum":
+        return column
+    if pt.is_integer(column.type):
+        return column.cast(pa.decimal128(38, 0))
+    return (
+        column.cast(pa.decimal256(76, column.type.scale)) if pt.is_decimal(column.type) else column
+    )
+
+
+def _sum_type(dtype: pa.DataType) -> pa.DataType:
+    if pt.is_integer(dtype):
+        return pa.uint64() if pt.is_unsigned_integer(dtype) else pa.int64()
+    return (
+        pa.decimal128(38, dtype.scale) if pt.is_decimal(dtype) and dtype.bit_width <= 128 else dtype
+    )
+
+
+def _renamed(grouped: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Arrow puts the keys first or last, by version, and names results itself."""
+    others = [n for n, name in enumerate(grouped.column_names) if name not in keys]
+    columns = [*(grouped.column(name) for name in keys), *(grouped.column(n) for n in others)]
+    return pa.table(columns, names=[*keys, *(f"s{n}" for n in range(len(others)))])

@@ -53,8 +53,10 @@ class BatchBuffer:
             if freed >= size:
                 break
             if isinstance(part, pa.RecordBatch):
-                # A slice would take its whole parent along.
-                data = part.serialize()
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, part.schema) as writer:
+                    writer.write_batch(part)
+                data = sink.getvalue()
                 region = self._disk.allocate(data.size)
                 self._disk.write(region, memoryview(data))
                 self._parts[index] = region
@@ -72,7 +74,7 @@ class BatchBuffer:
         part = self._parts[index]
         assert part is not None
         if isinstance(part, Region):
-            return pa.ipc.read_record_batch(pa.py_buffer(self._disk.read(part)), self.schema)
+            return pa.ipc.open_stream(pa.py_buffer(self._disk.read(part))).read_next_batch()
         return part
 
     def _drop(self, index: int) -> None:

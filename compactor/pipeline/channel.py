@@ -40,7 +40,7 @@ class Channel:
         """Waits for room. Raises `Stopped` if nobody takes anything any more."""
         while batch.num_rows:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_stopped or self.records < self._room)
+                self._changed.wait_for(self._has_room)
                 if self._is_stopped:
                     raise Stopped
                 piece = batch.slice(0, self._room - self.records)
@@ -50,6 +50,12 @@ class Channel:
                 self.peak_records = max(self.peak_records, self.records)
                 self._changed.notify_all()
             batch = batch.slice(piece.num_rows)
+
+    def _has_room(self) -> bool:
+        """For records; and within the memory limit for more than one batch."""
+        if self._is_stopped or not self._batches:
+            return True
+        return self.records < self._room and self._budget.has_room(self._batches[-1].nbytes)
 
     def close(self, error: BaseException | None = None) -> None:
         """Nothing more comes; or the other side raises the error once it has taken what is there."""

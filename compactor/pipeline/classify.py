@@ -112,7 +112,10 @@ def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -
 
 
 def _are_sources(node: Merge, nodes: Mapping[str, Node]) -> bool:
-    return all(isinstance(nodes[name.split(".")[0]], Source) for name in node.inputs)
+    by = takers(nodes)
+    return all(
+        isinstance(nodes[i], Source) and len(by[i]) == 1 for i in node.inputs if i in nodes
+    ) and (all(i in nodes for i in node.inputs))
 
 
 def is_live(output: str, nodes: Mapping[str, Node]) -> tuple[bool, str]:
@@ -125,7 +128,7 @@ def is_live(output: str, nodes: Mapping[str, Node]) -> tuple[bool, str]:
     if merge.interleave_seed is not None:
         return False, "its merge has a seed"
     if not _are_sources(merge, nodes):
-        return False, "its merge takes rows of others than sources"
+        return False, "its merge takes rows of others than sources of its own"
     if len(takers(nodes)[node.input]) > 1:
         return False, "others take rows of its merge"
     if node.table is not None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types as pt
 
 from compactor.errors import ConfigError
 from format.hashing import column_contributions
 from format.types import storage_type, to_storage
 
 U64 = npt.NDArray[np.uint64]
+_MATCHES: Final = 65_536
 
 
 def joined_schema(
@@ -31,6 +34,14 @@ def joined_schema(
                     f"{what}: the {side} side has no column {name!r}; it has: {there}"
                 )
         types = [storage_type(probe.field(left).type), storage_type(build.field(right).type)]
+        for name, dtype in zip((left, right), types, strict=True):
+            if (
+                pt.is_null(dtype)
+                or pt.is_nested(dtype)
+                or pt.is_float16(dtype)
+                or pt.is_interval(dtype)
+            ):
+                raise ConfigError(f"{what}: column {name!r} is {dtype}, which is equal to nothing")
         if types[0] != types[1]:
             raise ConfigError(
                 f"{what}: {left!r} is {types[0]} on the probe side, {right!r} is {types[1]} on the build "
@@ -62,6 +73,23 @@ class BuildTable:
         self._columns = columns
 
     def probe(
+        self, batch: pa.RecordBatch, keys: Sequence[str], *, keeps_all: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """As `_probe`, of so many rows at a time that what matches them is not too much."""
+        columns = [to_storage(batch.column(name)) for name in keys]
+        hashes = _hashes(columns)
+        matches = np.searchsorted(self._hashes, hashes, "right") - np.searchsorted(
+            self._hashes, hashes
+        )
+        running = np.cumsum(matches + 1)
+        start = 0
+        while start < batch.num_rows:
+            before = int(running[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(running, before + _MATCHES, "right")))
+            yield self._probe(batch.slice(start, stop - start), keys, keeps_all=keeps_all)
+            start = stop
+
+    def _probe(
         self, batch: pa.RecordBatch, keys: Sequence[str], *, keeps_all: bool
     ) -> pa.RecordBatch:
         """The batch's rows with those that match, once for each; or with nulls, if all are to be kept."""
@@ -119,5 +147,7 @@ def _all_valid(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
 def _hashes(columns: Sequence[pa.Array]) -> U64:
     sums: U64 = np.zeros(len(columns[0]), dtype=np.uint64)
     for number, column in enumerate(columns):
+        if pt.is_floating(column.type):
+            column = pc.add(column, pa.scalar(0.0, column.type))
         sums += column_contributions(str(number), column)
     return sums

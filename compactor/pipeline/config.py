@@ -3,6 +3,8 @@ be right. Pure but for reading the file."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +16,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from compactor.errors import ConfigError
 
 MIB: Final = 1 << 20
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as people write it: `on`, `no` and dates are texts, as in YAML 1.2."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [
+        (tag, pattern) for tag, pattern in resolvers if not tag.endswith((":bool", ":timestamp"))
+    ]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+_MOST_LEVELS: Final = 50
 
 
 class _Model(BaseModel):
@@ -29,7 +47,7 @@ class Source(_Model):
     """A folder or s3://bucket/prefix."""
     where: str | None = None
     """SQL, for tables: what cannot fulfil it is not read."""
-    columns: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = Field(default=None, min_length=1)
 
 
 class Transform(_Model):
@@ -54,7 +72,7 @@ class Merge(_Model):
 
     inputs: tuple[str, ...] = Field(min_length=1)
     mode: MergeMode = MergeMode.CONCAT
-    interleave_seed: int | None = None
+    interleave_seed: int | None = Field(default=None, ge=0, strict=True)
     sort_by: str | None = None
     """For mode key: what all inputs are sorted by."""
 
@@ -124,7 +142,7 @@ class Pipeline(_Model):
 
     nodes: dict[str, Any]
     memory: Memory = Memory()
-    batch_size: int = 2048
+    batch_size: int = Field(default=2048, ge=1, le=2**31 - 1, strict=True)
     on_error: Literal["fail_fast", "continue"] = "fail_fast"
     dead_letter: str | None = None
     """Where bad records go with `continue`: an NDJSON file."""
@@ -156,13 +174,18 @@ def load_pipeline(path: str) -> Pipeline:
 def parse_pipeline(text: str, name: str) -> Pipeline:
     """Raises `ConfigError` naming file and line."""
     try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        document = yaml.safe_load(text)
+        tree = yaml.compose(text, Loader=_Loader)
+        document = yaml.load(text, Loader=_Loader)
+    except (ValueError, RecursionError, OverflowError) as error:
+        raise ConfigError(
+            f"{name}: not YAML that can be read: {str(error).splitlines()[0]}"
+        ) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{name}{line}: not YAML: {getattr(error, 'problem', error)}") from None
-    lines = dict(_lines(tree)) if tree is not None else {}
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise ConfigError(f"{name}{line}: not YAML: {problem}") from None
+    lines = {} if tree is None else dict(_lines(tree, set()))
 
     def fail(place: tuple[Any, ...], message: str) -> ConfigError:
         while place and place not in lines:
@@ -171,6 +194,9 @@ def parse_pipeline(text: str, name: str) -> Pipeline:
 
     if not isinstance(document, dict):
         raise fail((), "a pipeline is a mapping with `nodes`")
+    odd = _first_odd_key(document, set())
+    if odd is not None:
+        raise fail((), f"{odd!r} stands where a name should: put it in quotes")
     raw = document.get("nodes")
     if not isinstance(raw, dict) or not raw:
         raise fail(("nodes",), "`nodes` is a mapping of at least one node by its name")
@@ -183,9 +209,8 @@ def parse_pipeline(text: str, name: str) -> Pipeline:
     for key, value in raw.items():
         nodes[str(key)] = _node(str(key), value, fail)
     pipeline: Pipeline = _validated(Pipeline, document | {"nodes": nodes}, (), "the pipeline", fail)
-    if pipeline.batch_size < 1:
-        raise fail(("batch_size",), "batch_size: at least 1")
     _check_edges(nodes, fail)
+    _check_places(nodes, pipeline.dead_letter, fail)
     if pipeline.on_error == "continue" and pipeline.dead_letter is None:
         raise fail(("on_error",), "on_error: continue needs a `dead_letter` file for bad records")
     return pipeline
@@ -218,6 +243,21 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
         raise fail("path", f"node {key!r}: give `path` or `table`, one of the two")
     if isinstance(node, Source) and node.where is not None and node.table is None:
         raise fail("where", f"node {key!r}: `where` is for tables; use a transform's `filter`")
+    columns = getattr(node, "columns", None)
+    for names in (columns, getattr(node, "group_by", None)):
+        if isinstance(names, tuple) and len(set(names)) < len(names):
+            raise fail("columns", f"node {key!r}: a column is named twice")
+    if isinstance(node, Aggregate) and (both := set(node.group_by).intersection(node.columns)):
+        raise fail(
+            "columns", f"node {key!r}: {min(both)!r} is a group's column already; take another name"
+        )
+    if isinstance(node, Route) and node.otherwise in node.branches:
+        raise fail("otherwise", f"node {key!r}: {node.otherwise!r} is a branch already")
+    if isinstance(node, Output) and node.sort_by is not None and node.table is None:
+        raise fail("sort_by", f"node {key!r}: `sort_by` is for tables; sort before, for a file")
+    for setting in ("path", "table"):
+        if "\0" in (getattr(node, setting, None) or ""):
+            raise fail(setting, f"node {key!r}: {setting}: no name of a place")
     if isinstance(node, Merge):
         if node.interleave_seed is not None and node.mode is not MergeMode.INTERLEAVE:
             raise fail("interleave_seed", f"node {key!r}: interleave_seed needs `mode: interleave`")
@@ -255,6 +295,38 @@ def _check_edges(nodes: Mapping[str, Node], fail: Any) -> None:
                 f"node {key!r}: nothing takes its rows; remove it, or name it as an input",
             )
     _check_acyclic(nodes, fail)
+
+
+def _check_places(nodes: Mapping[str, Node], dead_letter: str | None, fail: Any) -> None:
+    """No two outputs to one place."""
+    taken = {} if dead_letter is None else {_absolute(dead_letter): "the dead letters"}
+    for key, node in nodes.items():
+        if isinstance(node, Output):
+            place = _absolute(node.path or node.table or "")
+            if place in taken:
+                raise fail(("nodes", key), f"node {key!r}: {taken[place]} go to the same place")
+            taken[place] = f"the rows of {key!r}"
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.realpath(path)
+
+
+def _first_odd_key(value: Any, seen: set[int]) -> Any:
+    """A key that is no text, anywhere; None if there is none."""
+    if id(value) in seen:
+        return None
+    if isinstance(value, (dict, list)):
+        seen.add(id(value))
+    for key in value if isinstance(value, dict) else ():
+        if not isinstance(key, str):
+            return "null" if key is None else key
+    for part in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
+        if (odd := _first_odd_key(part, seen)) is not None:
+            return odd
+    return None
 
 
 def _check_acyclic(nodes: Mapping[str, Node], fail: Any) -> None:
@@ -298,7 +370,7 @@ def _memory(value: Any, fail: Any) -> dict[str, Any]:
         number, unit = limit[:-1], limit[-1:].lower()
         if unit.isdigit():
             number, unit = limit, ""
-        if unit not in _UNITS or not number.isdigit():
+        if unit not in _UNITS or not (number.isascii() and number.isdigit()):
             raise fail(f"memory.limit: {limit!r} is no size; write 512M or 2G")
         limit = int(number) * _UNITS[unit]
     if not isinstance(limit, int) or limit < MIB:
@@ -306,26 +378,31 @@ def _memory(value: Any, fail: Any) -> dict[str, Any]:
     return {**value, "limit": limit}
 
 
-def _lines(node: yaml.Node, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], int]]:
-    """The line of everything in the file, by its path."""
+def _lines(
+    node: yaml.Node, seen: set[int], place: tuple[Any, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], int]]:
+    """The line of everything in the file, by its path; of what is named again, once."""
     yield place, node.start_mark.line + 1
+    if id(node) in seen:
+        return
+    seen.add(id(node))
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             here = (*place, key.value)
-            yield from _lines(value, here)
+            yield from _lines(value, seen, here)
             yield here, key.start_mark.line + 1
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            yield from _lines(value, (*place, index))
+            yield from _lines(value, seen, (*place, index))
 
 
-def _first_twice(node: yaml.Node | None) -> tuple[str, int] | None:
-    if isinstance(node, yaml.MappingNode):
+def _first_twice(node: yaml.Node | None, depth: int = 0) -> tuple[str, int] | None:
+    if isinstance(node, yaml.MappingNode) and depth < _MOST_LEVELS:
         seen: set[str] = set()
         for key, value in node.value:
             if key.value in seen:
                 return key.value, key.start_mark.line + 1
             seen.add(key.value)
-            if (found := _first_twice(value)) is not None:
+            if (found := _first_twice(value, depth + 1)) is not None:
                 return found
     return None

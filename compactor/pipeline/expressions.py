@@ -36,7 +36,7 @@ _UNARY: Final[dict[type[exp.Expression], Callable[[Any], Any]]] = {
     exp.Length: pc.utf8_length,
     exp.Trim: pc.utf8_trim_whitespace,
     exp.Abs: pc.abs_checked,
-    exp.Round: pc.round,
+    exp.Round: lambda value: pc.round(value, round_mode="half_towards_infinity"),
     exp.Floor: pc.floor,
     exp.Ceil: pc.ceil,
 }
@@ -63,7 +63,12 @@ class Expression:
             tree = cast(exp.Expression, sqlglot.parse_one(text))
         except (sqlglot.errors.SqlglotError, RecursionError):
             raise ConfigError(f"{what}: {text!r} is no SQL expression") from None
-        self._evaluate = self._bind(tree)
+        try:
+            self._evaluate = self._bind(tree)
+        except (RecursionError, OverflowError, pa.ArrowException):
+            raise ConfigError(
+                f"{what}: {text[:100]!r} is too long, or has a number too large"
+            ) from None
         empty = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
         try:
             self.type: pa.DataType = self(empty).type
@@ -84,7 +89,7 @@ class Expression:
         match tree:
             case exp.Paren():
                 return self._bind(tree.this)
-            case exp.Column():
+            case exp.Column() if not tree.table:
                 return self._column(tree.name)
             case exp.Literal():
                 value = pa.scalar(tree.this if tree.is_string else _number(tree.this))
@@ -103,14 +108,17 @@ class Expression:
             case exp.Coalesce():
                 parts = [self._bind(part) for part in (tree.this, *tree.expressions)]
                 return lambda batch: pc.coalesce(*(part(batch) for part in parts))
-            case exp.Cast():
+            case exp.Cast() if type(tree) is exp.Cast:
                 return self._cast(tree)
+            case exp.Round() if tree.args.get("decimals") is not None:
+                return self._round(tree)
             case exp.Case():
                 return self._case(tree)
         if (binary := _BINARY.get(type(tree))) is not None:
             left, right = self._bind(tree.this), self._bind(tree.expression)
             return lambda batch: binary(left(batch), right(batch))
-        if (unary := _UNARY.get(type(tree))) is not None:
+        has_more = any(value for name, value in tree.args.items() if name != "this")
+        if (unary := _UNARY.get(type(tree))) is not None and not has_more:
             inner = self._bind(tree.this)
             return lambda batch: unary(inner(batch))
         raise ConfigError(f"{self._what}: {tree.sql()!r} is not understood; known are {_KNOWN}")
@@ -128,7 +136,15 @@ class Expression:
         of, dtype = self._bind(tree.this), _TYPES[name]
         return lambda batch: pc.cast(of(batch), dtype)
 
+    def _round(self, tree: exp.Round) -> Callable[[pa.RecordBatch], Any]:
+        of, digits = self._bind(tree.this), tree.args["decimals"]
+        if not (isinstance(digits, exp.Literal) and digits.this.isdigit()) or len(tree.args) > 2:
+            raise ConfigError(f"{self._what}: {tree.sql()!r}: digits are a number")
+        count = int(digits.this)
+        return lambda b: pc.round(of(b), ndigits=count, round_mode="half_towards_infinity")
+
     def _case(self, tree: exp.Case) -> Callable[[pa.RecordBatch], Any]:
+        of = None if tree.this is None else self._bind(tree.this)
         branches = [
             (self._bind(part.this), self._bind(part.args["true"])) for part in tree.args["ifs"]
         ]
@@ -137,7 +153,11 @@ class Expression:
         def choose(batch: pa.RecordBatch) -> Any:
             result = default(batch)
             for condition, value in reversed(branches):
-                result = pc.if_else(condition(batch), value(batch), result)
+                holds = condition(batch)
+                if of is not None:
+                    holds = pc.equal(of(batch), holds)
+                # What is unknown does not hold.
+                result = pc.if_else(pc.fill_null(holds, False), value(batch), result)
             return result
 
         return choose

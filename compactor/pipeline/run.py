@@ -21,12 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from compactor.errors import CompactorError, ConfigError, DataError, InputError
+from compactor.errors import ConfigError, DataError, InputError, UsageError
 from compactor.files.read import open_table_file
+from compactor.files.sinks import without_dictionaries
 from compactor.files.source import FileBatches
-from compactor.files.write import open_table_sink
+from compactor.files.write import check_sink_path, open_table_sink
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
+from compactor.flow.errors import MemoryLimitError
 from compactor.flow.stage import Buffer, Stage, StagePlan
 from compactor.ingest import IngestOptions, ingest_batches
 from compactor.merge.decoded import STAGE as CHUNKS
@@ -61,13 +63,13 @@ from compactor.pipeline.expressions import Expression
 from compactor.pipeline.merging import by_key, drawn, in_turn
 from compactor.pipeline.sorting import Sorter
 from compactor.predicate import condition_on, parse_where
-from compactor.predicate.tree import columns_of, matching
+from compactor.predicate.tree import Predicate, columns_of, matching
 from compactor.scan import scan, scan_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from format.errors import SchemaError
 from format.schema import SortSchema, check_sort_schema, parse_sort_schema
-from format.types import to_storage
+from format.types import decoded, to_logical, to_storage
 
 CHANNEL_RECORDS: Final = 1024
 """That wait between a source and the merge that takes its rows."""
@@ -183,6 +185,29 @@ def open_source(name: str, source: Source) -> SourceReader:
     return SourceReader(wanted, batches)
 
 
+def _plain_schema(schema: pa.Schema, what: str) -> pa.Schema:
+    """Without dictionaries, and with room for nulls: what merges, joins and spills make of it has either."""
+    for name in schema.names:
+        if name in _HIDDEN.names:
+            raise ConfigError(
+                f"{what}: a column is called {name!r}, which is ours: choose other `columns`"
+            )
+    return pa.schema([pa.field(f.name, without_dictionaries(f.type)) for f in schema])
+
+
+def _decoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        c if c.type == f.type else to_logical(_stored(c), f.type)
+        for c, f in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _stored(array: pa.Array) -> pa.Array:
+    array = to_storage(array)
+    return decoded(array) if pt.is_dictionary(array.type) else array
+
+
 def _matching_paths(pattern: str) -> list[str]:
     """The file of that name; or those that match, by name."""
     if Path(pattern).exists() or not glob.has_magic(pattern):
@@ -211,7 +236,12 @@ class Run:
         """Opens sources for their schemas, and binds everything to them. Raises `CompactorError`."""
         self._pipeline = pipeline
         self._nodes: Mapping[str, Node] = pipeline.nodes
-        self._order = order_of_work(self._nodes)
+        try:
+            self._order = order_of_work(self._nodes)
+        except RecursionError:
+            raise ConfigError(
+                "the nodes are chained too deeply: several hundred in a row are too many"
+            ) from None
         self._forms: dict[str, Classified] = classify(self._nodes)
         self._takers = takers(self._nodes)
         self._readers = {
@@ -243,7 +273,7 @@ class Run:
         what = f"node {name!r}"
         match node:
             case Source():
-                self.schemas[name] = self._readers[name].schema
+                self.schemas[name] = _plain_schema(self._readers[name].schema, what)
             case Transform():
                 self.schemas[name] = _Transformer(node, given[0], what).schema
             case Merge():
@@ -252,7 +282,7 @@ class Run:
                     _sort_schema(node.sort_by, self.schemas[name], what)
             case Route():
                 for branch, condition in node.branches.items():
-                    parse_where(condition, given[0])
+                    _condition(condition, given[0], f"{what}, branch {branch!r}")
                     self.schemas[f"{name}.{branch}"] = given[0]
                 if node.otherwise is not None:
                     self.schemas[f"{name}.{node.otherwise}"] = given[0]
@@ -265,10 +295,13 @@ class Run:
             case Combine():
                 self.schemas[name] = joined_schema(given[0], given[1], _on(node), what)
             case Output():
-                self._check_output(node, given[0])
+                self._check_output(node, given[0], what)
 
-    def _check_output(self, node: Output, schema: pa.Schema) -> None:
+    def _check_output(self, node: Output, schema: pa.Schema, what: str) -> None:
+        if node.sort_by is not None:
+            _sort_schema(node.sort_by, schema, what)
         if node.path is not None:
+            check_sink_path(node.path)
             kind = node.path.lower().split(".")
             format_name = next((f for f in ("csv", "xml") if f in kind[-2:]), None)
             for column in schema if format_name else ():
@@ -305,8 +338,13 @@ class Run:
             self._disk = stack.enter_context(closing(LocalDisk()))
             stack.callback(self._stop)
             self._letters = stack.enter_context(self._dead_letters())
-            for name in outputs:
-                self._write(name, stack)
+            try:
+                for name in outputs:
+                    self._write(name, stack)
+            except MemoryLimitError as error:
+                raise MemoryLimitError(
+                    str(error).replace("--memory-limit", "memory.limit")
+                ) from error
         self.report.stage_seconds = dict(self._clock.seconds)
         self.report.peak_bytes = self._budget.peak_bytes
         self.report.seconds = time.perf_counter() - started
@@ -412,9 +450,14 @@ class Run:
             self._left[name] = len(self._takers[name])
             for batch in self._timed(name, self._rows(name, node)):
                 buffer.append(batch)
+        yield from self._shared(name)
+
+    def _shared(self, name: str) -> Batches:
+        """What is held for several, until the last of them has taken all of it."""
+        yield from self._results[name]
         self._left[name] -= 1
-        buffer = self._results[name]
-        yield from buffer.drain() if self._left[name] == 0 else buffer
+        if self._left[name] == 0:
+            self._results[name].close()
 
     def _branch(self, name: str, node: Route, edge: str) -> Batches:
         edges = [f"{name}.{branch}" for branch in node.branches]
@@ -436,9 +479,7 @@ class Run:
                     rest = rest.filter(pc.invert(holds))
                 if node.otherwise is not None and edges[-1] in wanted:
                     self._results[edges[-1]].append(rest)
-        self._left[edge] -= 1
-        buffer = self._results[edge]
-        yield from buffer.drain() if self._left[edge] == 0 else buffer
+        yield from self._shared(edge)
 
     def _rows(self, name: str, node: Node) -> Batches:
         match node:
@@ -458,7 +499,9 @@ class Run:
 
     def _read(self, name: str) -> Batches:
         number, row = self._numbers[name], 0
-        for whole in self._readers[name].batches():
+        schema = self.schemas[name]
+        for given in self._readers[name].batches():
+            whole = _decoded(given, schema)
             for start in range(0, whole.num_rows, self._pipeline.batch_size):
                 batch = whole.slice(start, self._pipeline.batch_size)
                 count = batch.num_rows
@@ -495,8 +538,8 @@ class Run:
         row = batch.column(ROW)[0].as_py() + 1
         if self._letters is None:
             raise DataError(
-                f"node {name!r}: row {row} of {source!r}: {reason}; nothing was written (`on_error: "
-                "continue` puts such rows aside)"
+                f"node {name!r}: row {row} of {source!r}: {reason}; no file was written "
+                "(`on_error: continue` puts such rows aside)"
             )
         letter = {"source": source, "row": row, "node": name, "reason": reason}
         self._letters.write(pa.RecordBatch.from_pylist([letter], _LETTERS))
@@ -585,7 +628,7 @@ class Run:
                 grouper.append(batch.select(schema.names))
             number, row = self._numbers[name], 0
             for table in grouper.results():
-                for batch in table.combine_chunks().to_batches():
+                for batch in table.to_batches(max_chunksize=self._pipeline.batch_size):
                     sorter.append(_numbered(batch, number, row))
                     row += batch.num_rows
             self.report.spills += grouper.spills + sorter.spills
@@ -618,7 +661,7 @@ class Run:
             batches = self._stream(node.probe) if probe is None else _taken(probe)
             columns, keys = self.schemas[node.probe].names, [left for left, _ in _on(node)]
             for batch in batches:
-                yield table.probe(batch.select(columns), keys, keeps_all=node.how == "left")
+                yield from table.probe(batch.select(columns), keys, keeps_all=node.how == "left")
 
     def _joined_in_parts(self, name: str, node: Combine, held: BatchBuffer) -> Batches:
         """Both sides on local disk, divided by the hash of their keys; rows in the probe side's order."""
@@ -640,8 +683,8 @@ class Run:
                     right.close()
                     for batch in left.drain():
                         keys = [key for key, _ in on]
-                        found = table.probe(batch, keys, keeps_all=node.how == "left")
-                        sorter.append(found.select(full.names))
+                        for found in table.probe(batch, keys, keeps_all=node.how == "left"):
+                            sorter.append(found.select(full.names))
             self.report.spills += sorter.spills
             yield from sorter.sorted()
 
@@ -810,12 +853,15 @@ class _Transformer:
     """A transform bound to its input."""
 
     def __init__(self, node: Transform, schema: pa.Schema, what: str) -> None:
-        self._where = None if node.filter is None else parse_where(node.filter, schema)
+        self._where = None if node.filter is None else _condition(node.filter, schema, what)
         chosen = node.columns if node.columns is not None else tuple(schema.names)
         texts = chosen if isinstance(chosen, dict) else {name: f'"{name}"' for name in chosen}
         self._columns = {name: Expression(text, schema, what) for name, text in texts.items()}
         if not self._columns:
             raise ConfigError(f"{what}: `columns` names none")
+        for name in self._columns:
+            if name in _HIDDEN.names:
+                raise ConfigError(f"{what}: a column cannot be called {name!r}: the name is ours")
         self.schema = pa.schema([(name, column.type) for name, column in self._columns.items()])
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -955,6 +1001,13 @@ def _on(node: Combine) -> list[tuple[str, str]]:
     return list(node.on.items()) if isinstance(node.on, dict) else [(n, n) for n in node.on]
 
 
+def _condition(text: str, schema: pa.Schema, what: str) -> Predicate:
+    try:
+        return parse_where(text, schema)
+    except UsageError as error:
+        raise ConfigError(f"{what}: {error}") from None
+
+
 def _sort_schema(text: str, schema: pa.Schema, what: str) -> SortSchema:
     try:
         sort = parse_sort_schema(text)
@@ -983,6 +1036,3 @@ def _alike(inputs: Sequence[str], schemas: Sequence[pa.Schema], what: str) -> pa
 
 def _has_map(dtype: pa.DataType) -> bool:
     return pt.is_map(dtype) or any(_has_map(dtype.field(n).type) for n in range(dtype.num_fields))
-
-
-__all__ = ["CompactorError", "OpenSource", "Run", "RunReport", "SourceReader", "open_source"]

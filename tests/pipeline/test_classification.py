@@ -92,7 +92,7 @@ LIVE = {**PAIR, **merge("a", "b", mode="interleave"), **OUT}
 BROKEN: dict[str, dict[str, Any]] = {
     "its input is no interleave merge": {**PAIR, **merge("a", "b"), **OUT},
     "its merge has a seed": {**PAIR, **merge("a", "b", mode="interleave", interleave_seed=0), **OUT},
-    "its merge takes rows of others than sources": {
+    "its merge takes rows of others than sources of its own": {
         **TRANSFORMED, **sources("b"), **merge("t", "b", mode="interleave"), **OUT,
     },
     "others take rows of its merge": {**LIVE, **SECOND},
@@ -117,7 +117,7 @@ def test_nodes_are_worked_after_those_that_they_take_rows_from() -> None:
 
 
 def test_what_is_explained_is_what_is_classified() -> None:
-    pipeline = load({**BROKEN["its merge takes rows of others than sources"], **SECOND})
+    pipeline = load({**BROKEN["its merge takes rows of others than sources of its own"], **SECOND})
     records = {record["node"]: record for record in explained(pipeline)}
     assert {n: r["form"] for n, r in records.items() if n in "abtx"} == {
         name: str(found.form) for name, found in classify(pipeline.nodes).items()

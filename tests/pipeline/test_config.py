@@ -54,7 +54,7 @@ def test_a_pipeline_is_read_with_its_settings() -> None:
         ("input: both", "input: a", "line \\d: node 'bo?t?h?': nothing takes its rows"),
         ("limit: 64M", "limit: lots", "line 1: memory.limit: 'lots' is no size; write 512M"),
         ("limit: 64M", "limit: 3", "line 1: memory.limit: at least 1M"),
-        ("batch_size: 100", "batch_size: 0", "line 2: batch_size: at least 1"),
+        ("batch_size: 100", "batch_size: 0", "line 2: the pipeline: batch_size: .* equal to 1"),
         ("batch_size: 100", "batch_sise: 1", "line 2: the pipeline: no setting 'batch_sise'"),
         ("batch_size: 100", "on_error: continue", "line 2: on_error: continue needs a `dead_letter`"),
         ("  b:\n", "  a:\n", "line 5: 'a' comes twice"),
@@ -125,3 +125,38 @@ def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
     pipeline = parse_pipeline(GOOD.replace("a.ndjson", str(tmp_path / "nope.ndjson")), "p.yaml")
     with pytest.raises(Exception, match=r"nope\.ndjson"):
         Run(pipeline)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nodes: {1: 2}", "1 stands where a name should"),
+        ("nodes: {a: {source: {null: x}}}", "'null' stands where a name should"),
+        ("nodes: &x {a: *x}", "p.yaml, line 1"),
+        ("a: " + "[" * 5000, "p.yaml"),
+        ("nodes: !!int abc", "not YAML"),
+        ("nodes: {a: !!python/object:os.system {}}", "not YAML"),
+        ("batch_size: 10000000000000000000000\n" + GOOD.replace("batch_size: 100\n", ""), "batch_size"),
+        (GOOD.replace("64M", "\u00b2M"), "is no size"),
+        (GOOD.replace("mode: interleave", "mode: interleave\n      interleave_seed: -1"), "interleave_seed"),
+        (GOOD.replace("path: b.csv", "path: b.csv\n      columns: []"), "columns"),
+        (GOOD.replace("path: b.csv", "path: b.csv\n      columns: [k, k]"), "a column is named twice"),
+        (GOOD + "  two: {output: {input: a, path: ./out.ndjson}}\n", "line 13: .*'out' go to the same place"),
+        ("dead_letter: out.ndjson\n" + GOOD, "the dead letters go to the same place"),
+        (GOOD.replace("path: out.ndjson", "path: out.ndjson, sort_by: k"), "`sort_by` is for tables"),
+        (GOOD + "  r: {route: {input: a, branches: {x: k > 1}, otherwise: x}}\n", "'x' is a branch already"),
+        (GOOD + "  g: {aggregate: {input: a, group_by: [k], columns: {k: count}}}\n", "column already"),
+    ],
+)  # fmt: skip
+def test_garbage_is_one_clear_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        parse_pipeline(text, "p.yaml")
+    assert "\n" not in str(caught.value)
+
+
+def test_on_is_a_word_as_any_other() -> None:
+    text = GOOD.replace("      inputs: [a, b]\n      mode: interleave", "      x: y").replace(
+        "merge:", "combine:"
+    )
+    text = text.replace("x: y", "probe: a\n      build: b\n      on: [no, 2026-01-02]")
+    assert parse_pipeline(text, "p.yaml").nodes["both"].on == ("no", "2026-01-02")

@@ -289,7 +289,7 @@ DIVIDES = {**sources("a"), "t": {"transform": {"input": "a", "columns": {"n": "1
 
 def test_a_bad_record_ends_the_run_and_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match="node 't': row 3 of 'a': divide by zero; nothing was written"
+        DataError, match="node 't': row 3 of 'a': divide by zero; no file was written"
     ):
         run_of({**DIVIDES, **out(tmp_path, "t")}, {"a": BAD}).run()
     assert list(tmp_path.iterdir()) == []
@@ -429,3 +429,171 @@ def test_several_files_are_one_source_in_the_order_of_their_names(tmp_path: Path
     nodes["a"]["source"]["path"] = str(tmp_path / "none-*.csv")
     with pytest.raises(InputError, match=r"node 'a': .*none-\*.csv: no such file"):
         Run(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("case when x = 1 then 'one' else 'other' end", ["one", "other", "other"]),
+        ("case x when 1 then 'one' when 2 then 'two' end", ["one", None, "two"]),
+        ("round(y, 1)", [1.2, 0.1, -2.5]),
+        ("round(y * 10)", [12.0, 1.0, -25.0]),
+    ],
+)
+def test_expressions_mean_what_sql_means(text: str, expected: list[Any], tmp_path: Path) -> None:
+    table = pa.table({"x": [1, None, 2], "y": [1.234, 0.05, -2.45]})
+    nodes = {**sources("a"), "t": {"transform": {"input": "a", "columns": {"z": text}}}}
+    run_of({**nodes, **out(tmp_path, "t")}, {"a": table}).run()
+    assert [row["z"] for row in lines_of(tmp_path / "out.ndjson")] == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trim(both 'x' from s)",
+        "ltrim(s)",
+        "try_cast(s as int)",
+        "k.s",
+        "9" * 40,
+        "s || " * 3000 + "s",
+    ],
+)
+def test_what_would_be_taken_for_something_else_is_refused(text: str, tmp_path: Path) -> None:
+    nodes = {**sources("a"), "t": {"transform": {"input": "a", "columns": {"z": text}}}}
+    with pytest.raises(ConfigError, match="node 't'"):
+        run_of({**nodes, **out(tmp_path, "t")}, {"a": pa.table({"s": ["x"]})})
+
+
+@pytest.mark.parametrize("dtype", [pa.int64(), pa.uint64(), pa.decimal128(38, 0)])
+def test_sums_are_right_or_refused_and_means_are_of_any_size(
+    dtype: pa.DataType, tmp_path: Path
+) -> None:
+    most = {pa.int64(): 2**63 - 1, pa.uint64(): 2**64 - 1}.get(dtype, 10**38 - 1)
+    nodes = {
+        **sources("a"),
+        "g": {"aggregate": {"input": "a", "group_by": ["k"], "columns": {"m": "mean(v)"}}},
+    }
+    table = pa.table({"k": [1, 1], "v": pa.array([most, most - 1], dtype)})
+    run_of({**nodes, **out(tmp_path, "g")}, {"a": table}).run()
+    assert lines_of(tmp_path / "out.ndjson") == [{"k": 1, "m": pytest.approx(float(most))}]
+    nodes["g"]["aggregate"]["columns"] = {"s": "sum(v)"}
+    with pytest.raises(DataError, match="a sum of 'v' does not fit"):
+        run_of({**nodes, **out(tmp_path, "g")}, {"a": table}).run()
+
+
+def test_columns_may_be_called_anything_but_what_is_ours(tmp_path: Path) -> None:
+    table = pa.table(
+        {"n count": [1, 1, 2], "count_all": [1, 2, 2], "v_sum": [1, 1, 1], "k0": [0, 0, 0]}
+    )
+    columns = {"n": "count", "s0": "sum(v_sum)", "k1": "max(count_all)"}
+    nodes = {
+        **sources("a"),
+        "g": {"aggregate": {"input": "a", "group_by": ["n count", "k0"], "columns": columns}},
+    }
+    run_of({**nodes, **out(tmp_path, "g")}, {"a": table}).run()
+    assert lines_of(tmp_path / "out.ndjson") == [
+        {"n count": 1, "k0": 0, "n": 2, "s0": 2, "k1": 2},
+        {"n count": 2, "k0": 0, "n": 1, "s0": 1, "k1": 2},
+    ]
+    with pytest.raises(ConfigError, match="which is ours"):
+        run_of({**sources("a"), **out(tmp_path, "a")}, {"a": pa.table({"$row": [1]})})
+
+
+def test_zeros_and_nans_are_one_group_and_zeros_are_joined(tmp_path: Path) -> None:
+    table = pa.table({"k": [0.0, -0.0, float("nan"), -float("nan"), 1.0]})
+    nodes = {
+        **sources("a"),
+        "g": {"aggregate": {"input": "a", "group_by": ["k"], "columns": {"n": "count"}}},
+    }
+    run_of({**nodes, **out(tmp_path, "g")}, {"a": table}).run()
+    assert [row["n"] for row in lines_of(tmp_path / "out.ndjson")] == [2, 1, 2]
+    nodes = {**sources("a", "b"), "c": {"combine": {"probe": "a", "build": "b", "on": ["k"]}}}
+    report = run_of(
+        {**nodes, **out(tmp_path, "c")}, {"a": table, "b": pa.table({"k": [-0.0]})}
+    ).run()
+    assert report.outputs["out"].records_written == 2
+
+
+@pytest.mark.parametrize("limit", ["512M", "2M"])
+def test_dictionaries_and_columns_without_nulls_go_anywhere(limit: str, tmp_path: Path) -> None:
+    schema = pa.schema(
+        [pa.field("c", pa.dictionary(pa.int32(), pa.string())), pa.field("n", pa.int64(), False)]
+    )
+    tables = {
+        name: pa.table(
+            [pa.array([f"{name}{n % 9}" for n in range(rows)]).dictionary_encode(), range(rows)],
+            schema,
+        )
+        for name, rows in (("a", 60_000), ("b", 50_000))
+    }
+    nodes = {
+        **sources("a", "b"),
+        "m": {"merge": {"inputs": ["a", "b"]}},
+        "t": {"transform": {"input": "m", "columns": {"c": "upper(c)", "n": "n"}}},
+        "s": {"sort": {"input": "t", "by": "n:desc,c"}},
+        "g": {"aggregate": {"input": "t", "group_by": ["c"], "columns": {"n": "sum(n)"}}},
+        **out(tmp_path, "s", "s_out.parquet"),
+        **out(tmp_path, "g", "g_out.parquet"),
+    }
+    run_of(nodes, tables, memory={"limit": limit}).run()
+    assert pq.read_table(tmp_path / "s_out.parquet").column("n")[0].as_py() == 59_999
+    assert len(pq.read_table(tmp_path / "g_out.parquet")) == 18
+
+
+def test_rows_that_several_take_are_held_until_the_last_has_them(tmp_path: Path) -> None:
+    table = pa.table({"k": range(10_000)})
+    nodes = {
+        **sources("a"),
+        "low": {"transform": {"input": "a", "filter": "k < 9000"}},
+        "high": {"transform": {"input": "a", "filter": "k > 9000"}},
+        "m": {"merge": {"inputs": ["low", "high", "a"], "mode": "key", "sort_by": "k"}},
+        **out(tmp_path, "m"),
+    }
+    run_of(nodes, {"a": table}, batch_size=100).run()
+    expected = sorted([*range(10_000), *range(9000), *range(9001, 10_000)])
+    assert [row["k"] for row in lines_of(tmp_path / "out.ndjson")] == expected
+
+
+def test_sources_that_others_take_too_are_not_fused_into_a_merge(tmp_path: Path) -> None:
+    tables = {name: pa.table({"k": range(100_000)}) for name in "ab"}
+    nodes = {
+        **sources("a", "b"),
+        "m": {"merge": {"inputs": ["a", "b"], "mode": "interleave"}},
+        **out(tmp_path, "m", "o.arrow"),
+        **out(tmp_path, "a", "oa.arrow"),
+        **out(tmp_path, "b", "ob.arrow"),
+    }
+    run = run_of(nodes, tables, memory={"limit": "2M"})
+    assert run.forms["m"].form == "built"
+    report = run.run()
+    assert not report.outputs["o"].live and report.spills
+    assert [o.records_written for o in report.outputs.values()] == [200_000, 100_000, 100_000]
+
+
+@pytest.mark.parametrize("groups", [20_000, 60_000, 200_000])
+def test_any_number_of_groups_goes_through_little_memory(groups: int, tmp_path: Path) -> None:
+    table = pa.table({"k": [f"key-{n:08d}" for n in range(groups)], "v": range(groups)})
+    nodes = {
+        **sources("a"),
+        "g": {"aggregate": {"input": "a", "group_by": ["k"], "columns": {"s": "sum(v)"}}},
+    }
+    run = run_of({**nodes, **out(tmp_path, "g", "o.arrow")}, {"a": table}, memory={"limit": "8M"})
+    assert run.run().outputs["o"].records_written == groups
+
+
+def test_wide_rows_do_not_go_beyond_the_limit_while_they_wait(tmp_path: Path) -> None:
+    heavy = ["x" * 20_000] * 1500
+    tables = {name: Gated(numbered(name, 1500, text=heavy), 10) for name in "abc"}
+    nodes = {**sources(*tables), "m": {"merge": {"inputs": list(tables), "mode": "interleave"}}}
+    run = run_of({**nodes, **out(tmp_path, "m", "o.arrow")}, tables, memory={"limit": "8M"})
+    assert run.run().peak_bytes <= 8 * MIB
+
+
+def test_many_matches_come_some_at_a_time(tmp_path: Path) -> None:
+    tables = {
+        "a": pa.table({"k": [1] * 1000, "n": range(1000)}),
+        "b": pa.table({"k": [1] * 1000, "m": range(1000)}),
+    }
+    nodes = {**sources("a", "b"), "c": {"combine": {"probe": "a", "build": "b", "on": ["k"]}}}
+    run = run_of({**nodes, **out(tmp_path, "c", "o.arrow")}, tables, memory={"limit": "8M"})
+    assert run.run().outputs["o"].records_written == 1_000_000
