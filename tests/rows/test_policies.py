@@ -14,8 +14,7 @@ import pytest
 from compactor.alter import Alteration, alter_table
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.errors import InputError, UsageError
-from compactor.files.stream import StreamBatches
-from compactor.ingest import IngestOptions, ingest_batches
+from compactor.ingest import IngestOptions
 from compactor.rows.flags import COUNTS, KEPT, is_divisible, whole_until
 from compactor.rows.fold import FoldError, folded
 from compactor.rows.policy import Function, Kind, RowPolicy, Ttl
@@ -26,10 +25,8 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TimeWindows
 from compactor.table.version import Version
-from format.schema import parse_sort_schema
-from format.writer import WriterOptions
 from tests.support.memory_store import MemoryStore
-from tests.support.tables import compact_table, table_rows
+from tests.support.tables import append_table, compact_table, table_rows
 
 LAST = RowPolicy(Kind.LAST)
 TOMBSTONES = RowPolicy(Kind.LAST, delete_marker="gone")
@@ -48,19 +45,11 @@ def add(
     sort_by: str = "k",
     **options: Any,
 ) -> CommitLog:
-    log = CommitLog(store)
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows)
-    writer = options.pop("writer", WriterOptions(4))
-    with StreamBatches(table, 1 << 20) as batches:
-        ingest_batches(
-            store,
-            log,
-            log.refresh(),
-            batches,
-            parse_sort_schema(sort_by),
-            IngestOptions(writer=writer, rows=policy, **options),
-        )
-    return log
+    max_rows = options.pop("max_rows", 4)
+    return append_table(
+        store, table, sort_by, IngestOptions(rows=policy, **options), max_rows=max_rows
+    )
 
 
 def entries(store: Store) -> list[FragmentEntry]:
@@ -209,7 +198,7 @@ def test_heavy_values_that_meet_in_one_row_group_are_divided_between_keys(
             rows.append({"k": k, "text": text})
             if text is not None or kind is Kind.LAST:
                 expected[k] = text
-        add(store, rows, RowPolicy(kind), writer=WriterOptions(64))
+        add(store, rows, RowPolicy(kind), max_rows=64)
     settings = CompactionSettings(target_row_group_bytes=200_000)
     report = compact_table(store, settings, strategy=Strategy.FULL)
     assert report.to_json()["restarts"] == 1

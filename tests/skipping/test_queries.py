@@ -14,8 +14,7 @@ from compactor.alter import Alteration, alter_table
 from compactor.config import CompactionSettings, Strategy
 from compactor.delete import delete_rows
 from compactor.errors import DataError, UsageError
-from compactor.files.stream import StreamBatches
-from compactor.ingest import IngestOptions, ingest_batches
+from compactor.ingest import IngestOptions
 from compactor.predicate import condition_on
 from compactor.rows.policy import Kind as RowKind
 from compactor.rows.policy import RowPolicy
@@ -27,10 +26,8 @@ from compactor.stores.local import LocalStore
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.verify import verify
-from format.schema import parse_sort_schema
-from format.writer import WriterOptions
 from tests.support.memory_store import MemoryStore
-from tests.support.tables import compact_table
+from tests.support.tables import append_table, compact_table
 
 SKIPS = SkipSpec((("trace", Kind.BLOOM), ("service", Kind.VALUES), ("n", Kind.BLOOM)))
 
@@ -55,18 +52,8 @@ def some_rows(seed: int, count: int = 400) -> pa.Table:
 
 
 def add(store: Store, table: pa.Table, **options: Any) -> CommitLog:
-    log = CommitLog(store)
     options.setdefault("skips", SKIPS)
-    with StreamBatches(table, 1 << 20) as batches:
-        ingest_batches(
-            store,
-            log,
-            log.refresh(),
-            batches,
-            parse_sort_schema("ts"),
-            IngestOptions(writer=WriterOptions(50), **options),
-        )
-    return log
+    return append_table(store, table, "ts", IngestOptions(**options), max_rows=50)
 
 
 def found(store: Store, where: str) -> tuple[list[dict[str, Any]], ScanReport]:

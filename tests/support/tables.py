@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pyarrow.parquet as pq
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.driver import Driver, DriverSettings
 from compactor.engine import Engine, InProcessEngine
-from compactor.ingest import IngestOptions, ingest_file
+from compactor.files.stream import StreamBatches
+from compactor.ingest import IngestOptions, ingest_batches, ingest_file
 from compactor.job import run_compaction
 from compactor.scan import scan
 from compactor.stores.base import Store
@@ -56,6 +58,30 @@ def ingest_tables(
         path = folder / f"in-{index}.parquet"
         pq.write_table(table, path)
         ingest_file(store, log, str(path), sort, options)
+    return log
+
+
+def append_table(
+    store: Store,
+    table: pa.Table,
+    sort_by: str | None,
+    options: IngestOptions | None = None,
+    *,
+    max_rows: int = 64,
+) -> CommitLog:
+    """Rows that are in memory as one commit; the log, which knows of it."""
+    log = CommitLog(store)
+    sort = None if sort_by is None else sort_schema(sort_by)
+    options = options or IngestOptions()
+    with StreamBatches(table, 1 << 20) as batches:
+        ingest_batches(
+            store,
+            log,
+            log.refresh(),
+            batches,
+            sort,
+            replace(options, writer=WriterOptions(max_rows)),
+        )
     return log
 
 

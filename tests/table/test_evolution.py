@@ -30,10 +30,8 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.verify import verify
 from format.reader import FragmentReader
-from format.schema import parse_sort_schema
-from format.writer import WriterOptions
 from tests.support.memory_store import MemoryStore
-from tests.support.tables import compact_table
+from tests.support.tables import append_table, compact_table
 
 Row = dict[str, Any]
 NAMES = ["a", "b", "c", "d", "e"]
@@ -45,17 +43,7 @@ def store() -> MemoryStore:
 
 
 def add(store: Store, table: pa.Table, max_rows: int = 5, **options: Any) -> CommitLog:
-    log = CommitLog(store)
-    with StreamBatches(table, 1 << 20) as batches:
-        ingest_batches(
-            store,
-            log,
-            log.refresh(),
-            batches,
-            parse_sort_schema("k"),
-            IngestOptions(writer=WriterOptions(max_rows), **options),
-        )
-    return log
+    return append_table(store, table, "k", IngestOptions(**options), max_rows=max_rows)
 
 
 def rows_at(store: Store, snapshot: Snapshot, where: str | None = None) -> list[Row]:
