@@ -16,6 +16,8 @@ from format.types import storage_type, to_logical, to_storage
 ROW_GROUP_BYTES: Final = 64 << 20
 ROW_GROUP_ROWS: Final = 1 << 20
 _TEXT_SLICE_BYTES: Final = 4 << 20
+_BATCH_ROWS: Final = 16_384
+_BATCH_BYTES: Final = 1 << 20
 
 
 class Output(Protocol):
@@ -67,7 +69,7 @@ class TextSink(TableSink):
 
 
 class ArrowSink(TableSink):
-    """An IPC file, zstd-compressed. Dictionaries are written as plain values.
+    """An IPC file, zstd-compressed; small batches go together. Dictionaries are written as plain values.
 
     An IPC file has one dictionary per column, while every batch of a scan may bring its own.
     """
@@ -76,12 +78,25 @@ class ArrowSink(TableSink):
         self._schema = pa.schema([f.with_type(without_dictionaries(f.type)) for f in schema])
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         self._writer = pa.ipc.new_file(output, self._schema, options=options)
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = self._held_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(_as_schema(batch, self._schema))
+        self._held.append(_as_schema(batch, self._schema))
+        self._held_rows += batch.num_rows
+        self._held_bytes += batch.nbytes
+        if self._held_rows >= _BATCH_ROWS or self._held_bytes >= _BATCH_BYTES:
+            self._flush()
 
     def finish(self) -> None:
+        self._flush()
         self._writer.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            held = self._held[0] if len(self._held) == 1 else pa.concat_batches(self._held)
+            self._writer.write_batch(held)
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
 
     def close(self) -> None:
         self._writer.close()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from typing import Final
 
 import pyarrow as pa
 
 from compactor.flow.budget import MemoryBudget
+
+_JOINED_BYTES: Final = 256 << 10
 
 
 class Stopped(Exception):  # noqa: N818 - no error: the other side has gone
@@ -74,17 +77,23 @@ class Channel:
             self._changed.notify_all()
 
     def poll(self) -> pa.RecordBatch | None:
-        """What is there; None if nothing is. Raises what the other side failed with."""
+        """What is there, small batches as one; None if nothing is. Raises what the other side failed with."""
         with self._changed:
             if not self._batches:
                 if self._error is not None:
                     raise self._error
                 return None
-            batch = self._batches.popleft()
-            self.records -= batch.num_rows
-            self._budget.discharge(self._stage, batch.nbytes)
+            batches: list[pa.RecordBatch] = []
+            size = 0
+            while self._batches and (
+                not batches or size + self._batches[0].nbytes <= _JOINED_BYTES
+            ):
+                batches.append(self._batches.popleft())
+                size += batches[-1].nbytes
+            self.records -= sum(batch.num_rows for batch in batches)
+            self._budget.discharge(self._stage, size)
             self._changed.notify_all()
-            return batch
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
     def take(self) -> pa.RecordBatch | None:
         """The next batch, waiting for it; None at the end."""
