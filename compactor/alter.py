@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from compactor.errors import UsageError
-from compactor.ingest import with_skips
 from compactor.rows.policy import Kind
 from compactor.skipping.spec import Kind as SkipKind
 from compactor.skipping.spec import SkipSpec
@@ -104,7 +103,7 @@ def _with_skips(table: TableMetadata, change: Alteration) -> TableMetadata:
         if kind is not None:
             kinds[_stored(table, shown)] = kind
     size = change.skip_bytes or table.skips.bytes_per_row_group
-    return with_skips(table, SkipSpec(tuple(kinds.items()), size))
+    return table.with_skips(SkipSpec(tuple(kinds.items()), size))
 
 
 def _ordered(table: TableMetadata, order: Sequence[str]) -> TableMetadata:

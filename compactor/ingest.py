@@ -26,6 +26,7 @@ from compactor.names import fragment_key, skip_index_key
 from compactor.rows.flags import COUNTS, KEPT, Census, RowRule
 from compactor.rows.fold import folded, kept_rows
 from compactor.rows.policy import (
+    APPEND,
     Function,
     Kind,
     RowPolicy,
@@ -35,7 +36,7 @@ from compactor.rows.policy import (
     with_result_types,
 )
 from compactor.skipping.spec import NONE as NO_SKIPS
-from compactor.skipping.spec import SkipSpec, check_skip_column
+from compactor.skipping.spec import SkipSpec
 from compactor.skipping.stored import pack
 from compactor.skipping.summary import build as build_summary
 from compactor.stores.base import Store
@@ -197,7 +198,7 @@ def _metadata(
                 f"{store.url}: no table here yet: name its sort schema to create it, such as "
                 "--sort-by service,host,timestamp:desc"
             )
-        rows = options.rows or RowPolicy()
+        rows = options.rows or APPEND
         schema = with_result_types(merged_schema(None, file, path), rows)
         if rows.delete_marker is not None and rows.delete_marker not in schema.names:
             schema = schema.append(pa.field(rows.delete_marker, pa.bool_()))
@@ -211,7 +212,7 @@ def _metadata(
         if windows is not None:
             check_windows(windows, schema, rows.key_columns(full))
         metadata = TableMetadata(schema, full, windows, rows, options.ttl)
-        return with_skips(metadata, options.skips)
+        return metadata.with_skips(options.skips)
     _check_options(snapshot.metadata, options)
     if sort is not None:
         sort = tuple(
@@ -248,22 +249,6 @@ def _fixed(table: TableMetadata) -> set[str]:
 
 def _fixed_shown(table: TableMetadata) -> set[str]:
     return {table.shown_name(name) for name in _fixed(table)}
-
-
-def with_skips(table: TableMetadata, skips: SkipSpec) -> TableMetadata:
-    """The table with these skip indexes. Raises `UsageError` for a column that is not one for it."""
-    in_sort = {column.column for column in table.sort}
-    for name, kind in set(skips.columns).difference(table.skips.columns):
-        if name not in table.schema.names:
-            raise UsageError(
-                f"--skip-index: no column {name!r}; columns are: {', '.join(table.schema.names[:50])}"
-            )
-        if name in in_sort:
-            raise UsageError(
-                f"--skip-index: {name!r} is a sort column, whose ranges are known without one"
-            )
-        check_skip_column(name, kind, table.schema.field(name).type)
-    return replace(table, skips=skips)
 
 
 class _Names:

@@ -30,6 +30,7 @@ from compactor.merge.key_merge import (
     loaded_group,
     merge_keys,
 )
+from compactor.merge.row_order import positions_by_input
 from compactor.planner.tree import all_items, components
 from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, Summary, may_match
 from compactor.predicate.tree import And, Predicate, columns_of, conjuncts, matching
@@ -322,9 +323,7 @@ def columns_of_window(
 ) -> tuple[dict[str, pa.Array], int]:
     """The wanted columns of a window's rows, in order and merged; and how many rows these are."""
     counts = np.bincount(window.inputs, minlength=len(sources))
-    order = np.argsort(window.inputs, kind="stable")
-    positions = np.empty_like(order)
-    positions[order] = np.arange(len(order))
+    positions = positions_by_input(window.inputs)
     taken = [
         piece
         for source, n in zip(sources, counts, strict=True)

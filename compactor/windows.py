@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.errors import UsageError
+from compactor.rows.flags import DAY_SECONDS, UNITS_PER_SECOND
 from compactor.table.metadata import TimeWindows
 from format.schema import SortSchema
-from format.types import to_storage
-
-_UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_DAY_SECONDS: Final = 86_400
+from format.types import plain, to_storage
 
 
 def check_windows(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> None:
@@ -40,13 +37,12 @@ def window_numbers(
 
     values: stored integers of a time column of type `dtype`. Shapes (rows,).
     """
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+    values = plain(values)
     known = np.asarray(values.is_valid())
     numbers = np.asarray(pc.fill_null(values, 0)).astype(np.int64)
     if pa.types.is_date32(dtype):
-        return numbers * _DAY_SECONDS // windows.window_seconds, known
-    per_second = _UNITS_PER_SECOND[dtype.unit] if pa.types.is_timestamp(dtype) else 1000
+        return numbers * DAY_SECONDS // windows.window_seconds, known
+    per_second = UNITS_PER_SECOND[dtype.unit] if pa.types.is_timestamp(dtype) else 1000
     return numbers // (windows.window_seconds * per_second), known
 
 

@@ -13,7 +13,7 @@ from pyarrow import types as pt
 from format import kernels
 from format.hashing import value_hashes
 from format.nodes import IntArray, dictionary_codes, valid_mask
-from format.types import decoded
+from format.types import plain
 
 I32 = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -31,7 +31,7 @@ def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
     if not coded:
         return pa.concat_arrays(arrays)
     if any(not pt.is_dictionary(a.type) and a.null_count < len(a) for a in arrays):
-        return pa.concat_arrays([_plain(array) for array in arrays])
+        return pa.concat_arrays([plain(array) for array in arrays])
     arrays = [a if pt.is_dictionary(a.type) else _coded_nulls(len(a), a.type) for a in arrays]
     first = coded[0].dictionary
     if pt.is_nested(first.type):
@@ -113,10 +113,6 @@ def without_unused(array: pa.Array) -> pa.Array:
         array.dictionary.take(pa.array(used)),
         safe=False,
     )
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    return decoded(array) if pt.is_dictionary(array.type) else array
 
 
 def _coded_nulls(length: int, dtype: pa.DataType) -> pa.Array:

@@ -451,6 +451,11 @@ def decoded(array: pa.Array) -> pa.Array:
     return pc.take(array.dictionary, array.indices, boundscheck=False)
 
 
+def plain(array: pa.Array) -> pa.Array:
+    """The values of an array, dictionary-coded or not."""
+    return decoded(array) if pt.is_dictionary(array.type) else array
+
+
 def null_mask(array: pa.Array) -> pa.Array | None:
     """Booleans, true where `array` is null; None when nothing is."""
     return array.is_null() if array.null_count else None

@@ -129,6 +129,12 @@ class PagedNumbers:
         else:
             self._pages[index] = numbers
 
+    def add(self, index: int, numbers: npt.NDArray[np.uint64]) -> None:
+        """To those of the page."""
+        sums = self.get(index)
+        sums += numbers
+        self.put(index, sums)
+
     def spill(self) -> int:
         """Moves all pages to disk; how many bytes that frees."""
         self._spilled = True

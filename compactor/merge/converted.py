@@ -13,8 +13,8 @@ import pyarrow as pa
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.flow.tape import PagedNumbers
-from compactor.merge.row_numbers import STAGE
-from format.hashing import U64, column_contributions, combine, fold_rows
+from compactor.merge.row_numbers import STAGE, hash_of_pages
+from format.hashing import column_contributions
 
 
 class ConvertedRows:
@@ -33,21 +33,21 @@ class ConvertedRows:
     def note(self, group: int, name: str, stored: pa.Array, written: pa.Array | None) -> None:
         """A column's chunk as it is stored, and as it goes on; None if it does not."""
         contributions = column_contributions(name, stored, self._version)
-        _add(self._stored, group, contributions)
+        self._stored.add(group, contributions)
         if written is None:
             return
         if written is not stored:
             # By the rule of the input's version, as the merge compares rows that come from it.
             contributions = column_contributions(name, written, self._version)
-        _add(self._written, group, contributions)
+        self._written.add(group, contributions)
 
     def stored_hash(self) -> int:
         """Of all rows as they are stored, once every column was noted."""
-        return _hash(self._stored)
+        return hash_of_pages(self._stored)
 
     def written_hash(self) -> int:
         """Of all rows as they go on."""
-        return _hash(self._written)
+        return hash_of_pages(self._written)
 
     def spill(self) -> int:
         return self._stored.spill() + self._written.spill()
@@ -55,13 +55,3 @@ class ConvertedRows:
     def close(self) -> None:
         self._stored.close()
         self._written.close()
-
-
-def _add(numbers: PagedNumbers, group: int, contributions: U64) -> None:
-    sums = numbers.get(group)
-    sums += contributions
-    numbers.put(group, sums)
-
-
-def _hash(numbers: PagedNumbers) -> int:
-    return combine(*(fold_rows(numbers.get(page)) for page in range(len(numbers))))

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.flow.tape import PagedNumbers
-from compactor.merge.row_numbers import STAGE
-from format.hashing import column_contributions, combine, fold_rows
+from compactor.merge.row_numbers import STAGE, hash_of_pages
+from format.hashing import column_contributions
 
 
 class DroppedRows:
@@ -53,15 +53,12 @@ class DroppedRows:
             return array
         bits = self._of(group)
         gone = array.filter(bits)
-        page = self._page_of[group]
-        sums = self._numbers.get(page)
-        sums += column_contributions(name, gone, version)
-        self._numbers.put(page, sums)
+        self._numbers.add(self._page_of[group], column_contributions(name, gone, version))
         return array.filter(pc.invert(bits))
 
     def row_hash(self) -> int:
         """Of all rows dropped, once every column went through `split`."""
-        return combine(*(fold_rows(self._numbers.get(n)) for n in range(len(self._numbers))))
+        return hash_of_pages(self._numbers)
 
     def spill(self) -> int:
         return self._numbers.spill()

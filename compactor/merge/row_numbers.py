@@ -16,10 +16,15 @@ from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.flow.tape import PagedNumbers
 from compactor.rows.flags import KEPT, Flags
-from format.hashing import U64, column_contributions, fold_rows
+from format.hashing import U64, column_contributions, combine, fold_rows
 from format.layout import VERSION
 
 STAGE = "row hashes"
+
+
+def hash_of_pages(numbers: PagedNumbers) -> int:
+    """The hash of all rows."""
+    return combine(*(fold_rows(numbers.get(page)) for page in range(len(numbers))))
 
 
 class RowNumbers:
@@ -46,10 +51,10 @@ class RowNumbers:
     def add(self, page: int, name: str, array: pa.Array, contributions: U64 | None = None) -> None:
         """Another column. contributions: by the rule of today, if they are known already."""
         for numbers, version in self._rules():
-            sums = numbers.get(page)
             known = contributions if version == VERSION else None
-            sums += column_contributions(name, array, version) if known is None else known
-            numbers.put(page, sums)
+            numbers.add(
+                page, column_contributions(name, array, version) if known is None else known
+            )
 
     def hash_of(self, page: int, flags: Flags | None = None) -> int:
         """Of a row group, by the rule of today: of all its rows, or of those kept."""

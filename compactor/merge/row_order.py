@@ -71,6 +71,14 @@ class GroupOrder:
         return as_they_lie if positions is None else as_they_lie[positions]
 
 
+def positions_by_input(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+    """For each row of an order, given by its input, its position among the inputs' rows laid end to end."""
+    by_input = np.argsort(origins, kind="stable")
+    positions = np.empty(len(origins), dtype=np.int64)
+    positions[by_input] = np.arange(len(origins))
+    return positions
+
+
 class RowOrder:
     """Row groups in output order, on a tape; positions as runs where that is smaller."""
 
@@ -135,9 +143,7 @@ class RowOrder:
 
     def _form(self, origins: npt.NDArray[np.uint16]) -> tuple[_Form, bytes]:
         rows = len(origins)
-        by_input = np.argsort(origins, kind="stable")
-        positions = np.empty(rows, dtype=np.int64)
-        positions[by_input] = np.arange(rows)
+        positions = positions_by_input(origins)
         starts = np.concatenate(([0], np.flatnonzero(np.diff(positions) != 1) + 1))
         if len(starts) * _MIN_RUN <= rows:
             both = np.concatenate((starts, positions[starts]))

@@ -13,7 +13,7 @@ from pyarrow import types as pt
 
 from compactor.errors import ConfigError
 from format.hashing import column_contributions
-from format.types import storage_type, to_storage
+from format.types import plain, storage_type, to_storage
 
 U64 = npt.NDArray[np.uint64]
 _MATCHES: Final = 65_536
@@ -103,9 +103,7 @@ class BuildTable:
         right = self._positions[np.arange(len(left)) + starts]
         same = np.ones(len(left), dtype=np.bool_)
         for ours, theirs in zip(columns, self._columns, strict=True):
-            equal = pc.equal(
-                _plain(ours).take(pa.array(left)), _plain(theirs).take(pa.array(right))
-            )
+            equal = pc.equal(plain(ours).take(pa.array(left)), plain(theirs).take(pa.array(right)))
             same &= equal.to_numpy(zero_copy_only=False).astype(np.bool_)
         left, right = left[same], right[same]
         mask = np.zeros(len(left), dtype=np.bool_)
@@ -131,10 +129,6 @@ def part_by_keys(batch: pa.RecordBatch, keys: Sequence[str], parts: int) -> npt.
 def _column(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name).combine_chunks()
     return to_storage(column.chunk(0) if isinstance(column, pa.ChunkedArray) else column)
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _all_valid(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:

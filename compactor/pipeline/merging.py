@@ -15,6 +15,7 @@ from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.key_merge import LoadedGroup, WholeGroup, loaded_group, merge_keys
+from compactor.merge.row_order import positions_by_input
 from format.arrays import concat_storage
 from format.errors import OrderError
 from format.keys import KeyComparator
@@ -75,10 +76,7 @@ def drawn(inputs: Sequence[Batches], counts: Sequence[int], seed: int) -> Batche
         chunk = rng.multivariate_hypergeometric(left, min(_CHUNK_ROWS, total), method="marginals")
         which = rng.permutation(np.repeat(np.arange(len(rows)), chunk))
         pieces = [p for source, n in zip(rows, chunk, strict=True) for p in source.take(int(n))]
-        by_input = np.argsort(which, kind="stable")
-        positions = np.empty(len(which), dtype=np.int64)
-        positions[by_input] = np.arange(len(which))
-        yield _in_order(pieces, positions)
+        yield _in_order(pieces, positions_by_input(which))
         left -= chunk
 
 
@@ -159,9 +157,7 @@ class _Closers:
 def _gathered(
     sources: Sequence[_KeyInput], which: npt.NDArray[np.uint16], schema: pa.Schema
 ) -> pa.RecordBatch:
-    order = np.argsort(which, kind="stable")
-    positions = np.empty_like(order)
-    positions[order] = np.arange(len(order))
+    positions = positions_by_input(which)
     counts = np.bincount(which, minlength=len(sources))
     pieces = [
         p for source, n in zip(sources, counts, strict=True) if n for p in source.rows.take(int(n))

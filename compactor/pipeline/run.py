@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError, DataError, InputError, UsageError
+from compactor.files.names import FileFormat, kind_of
 from compactor.files.read import open_table_file
 from compactor.files.sinks import without_dictionaries
 from compactor.files.source import FileBatches
@@ -69,7 +70,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from format.errors import SchemaError
 from format.schema import SortSchema, check_sort_schema, parse_sort_schema
-from format.types import decoded, to_logical, to_storage
+from format.types import plain, to_logical, to_storage
 
 CHANNEL_RECORDS: Final = 1024
 """That wait between a source and the merge that takes its rows."""
@@ -197,15 +198,10 @@ def _plain_schema(schema: pa.Schema, what: str) -> pa.Schema:
 
 def _decoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = [
-        c if c.type == f.type else to_logical(_stored(c), f.type)
+        c if c.type == f.type else to_logical(plain(to_storage(c)), f.type)
         for c, f in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _stored(array: pa.Array) -> pa.Array:
-    array = to_storage(array)
-    return decoded(array) if pt.is_dictionary(array.type) else array
 
 
 def _matching_paths(pattern: str) -> list[str]:
@@ -302,11 +298,11 @@ class Run:
             _sort_schema(node.sort_by, schema, what)
         if node.path is not None:
             check_sink_path(node.path)
-            kind = node.path.lower().split(".")
-            format_name = next((f for f in ("csv", "xml") if f in kind[-2:]), None)
-            for column in schema if format_name else ():
-                if _has_map(column.type):
-                    raise UnserializableMapValue(format_name or "", column.name)
+            kind = kind_of(node.path)
+            if kind is not None and kind.format in (FileFormat.CSV, FileFormat.XML):
+                for column in schema:
+                    if _has_map(column.type):
+                        raise UnserializableMapValue(kind.format.value.lower(), column.name)
 
     def _plan(self) -> StagePlan:
         limit = self._pipeline.memory.limit
@@ -503,15 +499,10 @@ class Run:
         for given in self._readers[name].batches():
             whole = _decoded(given, schema)
             for start in range(0, whole.num_rows, self._pipeline.batch_size):
-                batch = whole.slice(start, self._pipeline.batch_size)
-                count = batch.num_rows
-                hidden = [
-                    pa.repeat(pa.scalar(number, pa.int32()), count),
-                    pa.array(np.arange(row, row + count)),
-                ]
-                row += count
+                batch = _numbered(whole.slice(start, self._pipeline.batch_size), number, row)
+                row += batch.num_rows
                 self.report.records_read[name] = row
-                yield _with_hidden(batch, hidden)
+                yield batch
         self.report.records_read.setdefault(name, 0)
 
     def _transform(self, name: str, node: Transform) -> Batches:
@@ -987,14 +978,13 @@ def _full(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*schema, *_HIDDEN])
 
 
-def _with_hidden(batch: pa.RecordBatch, hidden: Sequence[pa.Array]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([*batch.columns, *hidden], schema=_full(batch.schema))
-
-
 def _numbered(batch: pa.RecordBatch, number: int, row: int) -> pa.RecordBatch:
     count = batch.num_rows
-    rows = pa.array(np.arange(row, row + count))
-    return _with_hidden(batch, [pa.repeat(pa.scalar(number, pa.int32()), count), rows])
+    hidden = [
+        pa.repeat(pa.scalar(number, pa.int32()), count),
+        pa.array(np.arange(row, row + count)),
+    ]
+    return pa.RecordBatch.from_arrays([*batch.columns, *hidden], schema=_full(batch.schema))
 
 
 def _on(node: Combine) -> list[tuple[str, str]]:

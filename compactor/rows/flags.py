@@ -17,14 +17,15 @@ from pyarrow import types as pt
 
 from compactor.rows.policy import Kind, RowPolicy, Ttl
 from format.schema import SortSchema
+from format.types import plain
 
 Flags = npt.NDArray[np.uint8]
 KEPT: Final = 1
 """The row is written: as it is, or with what was folded into it."""
 COUNTS: Final = 2
 """The row's values are folded into the next row kept, or it is that row."""
-_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_DAY_SECONDS: Final = 86_400
+UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+DAY_SECONDS: Final = 86_400
 
 SUPERSEDED: Final = "superseded"
 """By another row of their key, or folded into it; or taken away by a tombstone."""
@@ -185,8 +186,8 @@ def least_time(unix_ms: int, dtype: pa.DataType) -> int:
     """A time as the stored integer of a column of that type, rounded down; the least where it has none."""
     dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
     if pt.is_date32(dtype):
-        return max(-(2**31), unix_ms // (1000 * _DAY_SECONDS))
-    time = unix_ms * (_PER_SECOND[dtype.unit] if pt.is_timestamp(dtype) else 1000) // 1000
+        return max(-(2**31), unix_ms // (1000 * DAY_SECONDS))
+    time = unix_ms * (UNITS_PER_SECOND[dtype.unit] if pt.is_timestamp(dtype) else 1000) // 1000
     return max(-(2**63), time)
 
 
@@ -194,8 +195,8 @@ def unix_ms(time: int, dtype: pa.DataType) -> int:
     """The stored integer of a time as milliseconds, rounded down."""
     dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
     if pt.is_date32(dtype):
-        return time * 1000 * _DAY_SECONDS
-    return time * 1000 // (_PER_SECOND[dtype.unit] if pt.is_timestamp(dtype) else 1000)
+        return time * 1000 * DAY_SECONDS
+    return time * 1000 // (UNITS_PER_SECOND[dtype.unit] if pt.is_timestamp(dtype) else 1000)
 
 
 def _decision(
@@ -241,16 +242,12 @@ def joined(parts: Sequence[Flags | None], rows: Sequence[int]) -> Flags | None:
 
 
 def _true(marker: pa.Array) -> npt.NDArray[np.bool_]:
-    return _as_flags(_plain(marker))
+    return _as_flags(plain(marker))
 
 
 def _integers(array: pa.Array) -> pa.Array:
-    array = _plain(array)
+    array = plain(array)
     return array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pt.is_dictionary(array.type) else array
 
 
 def _as_flags(array: pa.Array) -> npt.NDArray[np.bool_]:

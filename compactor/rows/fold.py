@@ -20,7 +20,7 @@ from compactor.rows.flags import COUNTS, KEPT, Flags
 from compactor.rows.policy import Function
 from format.ordering import order_words
 from format.schema import SortColumn
-from format.types import build_list, decoded, list_parts
+from format.types import build_list, list_parts, plain
 
 I64 = npt.NDArray[np.int64]
 _EXACT = decimal.Context(prec=80)
@@ -56,9 +56,9 @@ def folded(array: pa.Array, flags: Flags, function: Function, name: str) -> pa.A
         case Function.MAX | Function.BOOL_OR:
             return array.take(pa.array(into.extreme(array, greatest=True)))
         case Function.SUM | Function.COUNT:
-            return _summed(_plain(array), into, name)
+            return _summed(plain(array), into, name)
         case Function.LIST | Function.SET:
-            return _united(_plain(array), into, is_set=function is Function.SET)
+            return _united(plain(array), into, is_set=function is Function.SET)
 
 
 class _Targets:
@@ -169,7 +169,3 @@ def _united(array: pa.Array, into: _Targets, *, is_set: bool) -> pa.Array:
     missing = np.ones(len(into.kept), dtype=np.bool_)
     missing[into.into] = False
     return build_list(array.type, sizes, items, pa.array(missing) if missing.any() else None)
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    return decoded(array) if pt.is_dictionary(array.type) else array

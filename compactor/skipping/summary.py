@@ -48,7 +48,7 @@ def summary_of(data: bytes, dtype: pa.DataType) -> Summary | None:
     if data[2 : 2 + length] not in (_domain(dtype), b""):
         return None
     body = data[2 + length :]
-    return _Bloom(body) if code == _CODES[Kind.BLOOM] else _Values(body)
+    return _Bloom(body) if code == _CODES[Kind.BLOOM] else ValueSet(body)
 
 
 def _domain(dtype: pa.DataType) -> bytes:
@@ -96,17 +96,3 @@ class _Bloom:
 
     def may_be_like(self, pattern: str, *, ignores_case: bool) -> bool:  # noqa: ARG002
         return True
-
-
-class _Values:
-    def __init__(self, data: bytes) -> None:
-        self._values = ValueSet(data)
-
-    def may_equal(self, value: pa.Scalar) -> bool:
-        return self._values.may_equal(value.as_py())
-
-    def may_be_in(self, values: pa.Array) -> bool:
-        return any(self._values.may_equal(text) for text in values.to_pylist())
-
-    def may_be_like(self, pattern: str, *, ignores_case: bool) -> bool:
-        return self._values.may_be_like(pattern, ignores_case=ignores_case)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.predicate.like import literal_prefix
+from compactor.predicate.tree import Like, matching
 
 _HEAD: Final = struct.Struct("<III")
 """Bytes that values are cut to (0: none is cut), whole values, cut ones."""
@@ -47,22 +48,16 @@ class ValueSet:
         self._whole = frozenset(parts[:whole])
         self._cut = frozenset(parts[whole:])
 
-    @property
-    def texts(self) -> pa.Array | None:
-        """All values; None if some were cut."""
-        return None if self._cut else pa.array(sorted(self._whole), pa.binary()).cast(pa.string())
-
-    def may_equal(self, text: str) -> bool:
+    def may_equal(self, value: pa.Scalar) -> bool:
         """Whether a row may have this value."""
-        data = text.encode()
-        if data in self._whole:
-            return True
-        return len(data) > self._length and data[: self._length] in self._cut
+        return self._may_be(value.as_py())
+
+    def may_be_in(self, values: pa.Array) -> bool:
+        """Whether a row may have one of these."""
+        return any(map(self._may_be, values.to_pylist()))
 
     def may_be_like(self, pattern: str, *, ignores_case: bool) -> bool:
         """Whether a row may have a value of that pattern, as SQL's LIKE has it."""
-        from compactor.predicate.tree import Like, matching
-
         texts = pa.array(sorted(self._whole), pa.binary()).cast(pa.string())
         like = Like("", pattern, ignores_case)
         if len(texts) and pc.any(matching(like, {"": texts}, len(texts))).as_py():
@@ -74,6 +69,12 @@ class ValueSet:
             part.startswith(prefix) if len(prefix) <= len(part) else prefix.startswith(part)
             for part in self._cut
         )
+
+    def _may_be(self, text: str) -> bool:
+        data = text.encode()
+        if data in self._whole:
+            return True
+        return len(data) > self._length and data[: self._length] in self._cut
 
 
 def _size(values: pa.Array) -> int:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import pyarrow as pa
 
+from compactor.errors import UsageError
 from compactor.rows.policy import APPEND, RowPolicy, Ttl
 from compactor.skipping.spec import NONE as NO_SKIPS
-from compactor.skipping.spec import SkipSpec
+from compactor.skipping.spec import SkipSpec, check_skip_column
 from format.keys import KeyComparator
 from format.schema import SortColumn, SortSchema
 from format.types import schema_from_json, schema_to_json
@@ -89,6 +90,21 @@ class TableMetadata:
             count += 1
             name = f"{shown}#{count}"
         return name
+
+    def with_skips(self, skips: SkipSpec) -> Self:
+        """With these skip indexes. Raises `UsageError` for a column that is not one for it."""
+        in_sort = {column.column for column in self.sort}
+        for name, kind in set(skips.columns).difference(self.skips.columns):
+            if name not in self.schema.names:
+                raise UsageError(
+                    f"--skip-index: no column {name!r}; columns are: {', '.join(self.schema.names[:50])}"
+                )
+            if name in in_sort:
+                raise UsageError(
+                    f"--skip-index: {name!r} is a sort column, whose ranges are known without one"
+                )
+            check_skip_column(name, kind, self.schema.field(name).type)
+        return replace(self, skips=skips)
 
     def comparator(self) -> KeyComparator:
         """Orders rows."""
