@@ -160,26 +160,83 @@ def ingest_batches(
     on_progress: Progress = lambda _done, _total: None,
 ) -> IngestReport:
     """As `ingest_file`, of batches that were opened with the snapshot's schema known."""
-    path = file.path
-    names = _Names(snapshot.metadata, file.schema, path, options.on_conflict)
+    plan = plan_ingest(store, snapshot, file.schema, file.path, sort, options)
+    written = write_fragments(store, plan, file, ids(), on_progress=on_progress)
+    after = commit_fragments(log, snapshot, plan, written.entries)
+    kept = sum(entry.rows for entry in written.entries)
+    return IngestReport(
+        file.path,
+        after.version,
+        written.rows,
+        written.rows - kept,
+        len(written.entries),
+        sum(entry.size_bytes for entry in written.entries),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class IngestPlan:
+    """What rows of one schema become in a table. Picklable: others may write the fragments, who need no
+    snapshot for it."""
+
+    path: str
+    """Of the file, for errors."""
+    metadata: TableMetadata
+    schema: pa.Schema
+    """Of the fragments."""
+    names: _Names
+    base_version: int
+    options: IngestOptions
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFragments:
+    """Fragments in the order of their rows, not committed yet."""
+
+    entries: list[FragmentEntry]
+    rows: int
+    """That were read."""
+
+
+def plan_ingest(
+    store: Store,
+    snapshot: Snapshot,
+    schema: pa.Schema,
+    path: str,
+    sort: SortSchema | None,
+    options: IngestOptions,
+) -> IngestPlan:
+    """Raises as `ingest_file` does. schema: of the file."""
+    names = _Names(snapshot.metadata, schema, path, options.on_conflict)
     metadata = _metadata(snapshot, names, sort, options, store, path)
     # Columns that the file has not cost its fragments nothing, not even a place in the header.
     present = {*names.stored.names, *(column.column for column in metadata.sort)}
-    schema = pa.schema([field for field in metadata.schema if field.name in present])
-    writer = _FragmentsOfFile(store, metadata, schema, options, snapshot.version, ids(), names)
+    stored = pa.schema([field for field in metadata.schema if field.name in present])
+    return IngestPlan(path, metadata, stored, names, snapshot.version, options)
+
+
+def write_fragments(
+    store: Store,
+    plan: IngestPlan,
+    file: FileBatches,
+    attempt_id: str,
+    *,
+    on_progress: Progress = lambda _done, _total: None,
+) -> WrittenFragments:
+    """Nothing of it is visible before `commit_fragments`. attempt_id: of nobody else."""
+    writer = _FragmentsOfFile(store, plan, attempt_id)
     entries = list(writer.write(file, on_progress))
     writer.write_skips()
-    kept = sum(entry.rows for entry in entries)
-    after = log.commit(
-        lambda latest: _changes(latest, snapshot, metadata, entries, path, options.on_conflict)
-    )
-    return IngestReport(
-        path,
-        after.version,
-        writer.rows,
-        writer.rows - kept,
-        len(entries),
-        sum(entry.size_bytes for entry in entries),
+    return WrittenFragments(entries, writer.rows)
+
+
+def commit_fragments(
+    log: CommitLog, snapshot: Snapshot, plan: IngestPlan, entries: list[FragmentEntry]
+) -> Snapshot:
+    """All of them in one commit, equal keys in the order of the entries. snapshot: as for `plan_ingest`."""
+    on_conflict = plan.options.on_conflict
+    return log.commit(
+        lambda latest: _changes(latest, snapshot, plan.metadata, entries, plan.path, on_conflict)
     )
 
 
@@ -382,22 +439,13 @@ def _united(
 
 
 class _FragmentsOfFile:
-    def __init__(
-        self,
-        store: Store,
-        metadata: TableMetadata,
-        schema: pa.Schema,
-        options: IngestOptions,
-        base_version: int,
-        attempt_id: str,
-        names: _Names,
-    ) -> None:
-        self._names = names
+    def __init__(self, store: Store, plan: IngestPlan, attempt_id: str) -> None:
+        self._names = plan.names
         self._store = store
-        self._metadata = metadata
-        self._schema = schema
-        self._options = options
-        self._base_version = base_version
+        self._metadata = plan.metadata
+        self._schema = plan.schema
+        self._options = plan.options
+        self._base_version = plan.base_version
         self._attempt_id = attempt_id
         self._written = 0
         self._summaries: dict[str, list[bytes | None]] = {}
@@ -406,7 +454,8 @@ class _FragmentsOfFile:
         self._skips_bytes = 0
         self.rows = 0
         """Read so far."""
-        self._rule = RowRule(metadata.rows, metadata.ttl, schema, metadata.sort, is_bottom=False)
+        table = plan.metadata
+        self._rule = RowRule(table.rows, table.ttl, plan.schema, table.sort, is_bottom=False)
 
     def write(self, file: FileBatches, on_progress: Progress) -> Iterator[FragmentEntry]:
         pending: list[pa.RecordBatch] = []

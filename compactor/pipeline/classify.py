@@ -98,17 +98,24 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
 def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> bool:
     """Whether rows of equal values in these columns come next to each other, as far as the graph says: sorted
     by them, in any order of the columns, and nothing but kept or left out since."""
+    return sorted_by(edge, columns, nodes) is not None
+
+
+def sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> str | None:
+    """The sort schema of these columns that rows of the edge are in, as far as the graph says (see
+    `is_sorted_by`)."""
     node = nodes[edge.split(".")[0]]
     match node:
         case Sort() | Merge(mode=MergeMode.KEY):
             text = node.by if isinstance(node, Sort) else node.sort_by or ""
-            first = [part.split(":")[0].strip() for part in text.split(",")][: len(columns)]
-            return sorted(first) == sorted(columns)
+            parts = text.split(",")[: len(columns)]
+            first = [part.split(":")[0].strip() for part in parts]
+            return ",".join(parts) if sorted(first) == sorted(columns) else None
         case Transform(columns=None) | Route():
-            return is_sorted_by(node.input, columns, nodes)
-        case Transform(columns=tuple() as kept):
-            return set(columns) <= set(kept) and is_sorted_by(node.input, columns, nodes)
-    return False
+            return sorted_by(node.input, columns, nodes)
+        case Transform(columns=tuple() as kept) if set(columns) <= set(kept):
+            return sorted_by(node.input, columns, nodes)
+    return None
 
 
 def _are_sources(node: Merge, nodes: Mapping[str, Node]) -> bool:

@@ -161,6 +161,11 @@ def inputs_of(node: Node) -> tuple[str, ...]:
             return (node.input,)
 
 
+def keys_of(node: Combine) -> list[tuple[str, str]]:
+    """Columns of the probe side, and of the build side."""
+    return list(node.on.items()) if isinstance(node.on, dict) else [(n, n) for n in node.on]
+
+
 def load_pipeline(path: str) -> Pipeline:
     """Raises `ConfigError` naming file and line."""
     try:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from compactor.pipeline.buffer import BatchBuffer
 from compactor.pipeline.combining import BuildTable, joined_schema, part_by_keys
-from compactor.pipeline.config import Combine
+from compactor.pipeline.config import Combine, keys_of
 from compactor.pipeline.provenance import Batches, numbered
 from compactor.pipeline.sorting import Sorter
 from compactor.pipeline.work import Work, taken
@@ -44,11 +44,6 @@ def rows(work: Work, name: str, node: Combine) -> Batches:
     for found in joined:
         yield numbered(found.select(names), number, row)
         row += found.num_rows
-
-
-def keys_of(node: Combine) -> list[tuple[str, str]]:
-    """Columns of the probe side, and of the build side."""
-    return list(node.on.items()) if isinstance(node.on, dict) else [(n, n) for n in node.on]
 
 
 def _joined(work: Work, name: str, node: Combine, held: BatchBuffer, size: int) -> Batches:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from compactor.ingest import IngestOptions, ingest_batches
 from compactor.pipeline.binding import UnserializableMapValue, has_map, sort_schema
 from compactor.pipeline.channel import Stopped
 from compactor.pipeline.classify import is_live
-from compactor.pipeline.config import Aggregate, Combine, Output, Source, inputs_of
+from compactor.pipeline.config import Aggregate, Combine, Node, Output, Source, inputs_of
 from compactor.pipeline.provenance import Batches
 from compactor.pipeline.report import Counted, OutputReport
 from compactor.pipeline.work import Work
@@ -41,7 +42,7 @@ def check(node: Output, schema: pa.Schema, what: str) -> None:
 def write(work: Work, name: str, node: Output, stack: ExitStack) -> None:
     """stack: a file takes its place when this closes without an error."""
     report = work.report.outputs[name] = OutputReport(live=is_live(name, work.nodes)[0])
-    counted = Counted(report, may_repeat=_may_repeat(work, name))
+    counted = Counted(report, may_repeat=may_repeat(name, work.nodes))
     schema = work.schemas[node.input]
     batches = work.stream(node.input)
     if node.table is not None:
@@ -49,7 +50,7 @@ def write(work: Work, name: str, node: Output, stack: ExitStack) -> None:
         log = CommitLog(store)
         what = f"node {name!r}"
         sort = None if node.sort_by is None else sort_schema(node.sort_by, schema, what)
-        table_rows = _TableRows(name, schema, counted.shown(batches))
+        table_rows = TableRows(name, schema, counted.shown(batches))
         with work.clock.on(name):
             ingest_batches(store, log, log.refresh(), table_rows, sort, IngestOptions())
         return
@@ -94,12 +95,12 @@ def _write_live(work: Work, name: str, batches: Batches, sink: Any, counted: Cou
         raise failed[0]
 
 
-def _may_repeat(work: Work, output: str) -> bool:
+def may_repeat(output: str, nodes: Mapping[str, Node]) -> bool:
     """Whether a row may reach it on several ways."""
 
     def ways(edge: str) -> dict[str, int]:
         name = edge.split(".")[0]
-        node = work.nodes[name]
+        node = nodes[name]
         if isinstance(node, (Source, Aggregate, Combine)):
             return {name: 1}
         found: dict[str, int] = {}
@@ -108,10 +109,10 @@ def _may_repeat(work: Work, output: str) -> bool:
                 found[source] = found.get(source, 0) + count
         return found
 
-    return any(count > 1 for count in ways(inputs_of(work.nodes[output])[0]).values())
+    return any(count > 1 for count in ways(inputs_of(nodes[output])[0]).values())
 
 
-class _TableRows(FileBatches):
+class TableRows(FileBatches):
     """Rows of a node, as a file that is ingested."""
 
     def __init__(self, name: str, schema: pa.Schema, batches: Batches) -> None:
