@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from compactor.cli.options import IN_PROCESS, check_engine
 from compactor.cli.output import echo_json, print_table
 from compactor.errors import UsageError
 from compactor.pipeline import explain
-from compactor.pipeline.config import load_pipeline
+from compactor.pipeline.config import Pipeline, load_pipeline
+from compactor.spark.session import is_submitted, open_session
+
+if TYPE_CHECKING:
+    from compactor.pipeline.report import RunReport
 
 _EPILOG = """\b
 Examples:
   compactor run errors.yaml --explain
   compactor run errors.yaml
   compactor run errors.yaml --explain --format dot | dot -Tsvg > errors.svg
+  compactor run errors.yaml --master 'local[2]'       as Spark stages
 
 \b
 A pipeline is a YAML file of nodes by name: source, transform, merge, route, sort, aggregate, combine,
@@ -27,27 +35,73 @@ output. docs/pipelines.md has all settings. Exit code 2 if bad records were put 
 )
 @click.option("--format", "shape", type=click.Choice(["text", "json", "dot"]), default="text",
               show_default=True, help="Of what --explain shows.")  # fmt: skip
+@click.option(
+    "--master",
+    help="Spark master such as local[2]: what needs rows of all tasks begins a stage of its own. "
+    f"{IN_PROCESS}: no Spark.  [default: {IN_PROCESS}, or that of spark-submit]",
+)
+@click.option(
+    "--staging",
+    metavar="URL",
+    help="With a cluster: s3://bucket/prefix, or a folder that all tasks share, where rows of files wait to "
+    "be written.  [default for local masters: a temporary folder]",
+)
+@click.option(
+    "--shuffle-partitions",
+    type=click.IntRange(1, 10_000),
+    help="Spark tasks after a shuffle.  [default: by the size of what is shuffled]",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, after the run.")
-def run_command(pipeline: str, explains: bool, shape: str, as_json: bool) -> None:
-    """Run the pipeline of a YAML file, in bounded memory, in this process."""
+def run_command(
+    pipeline: str,
+    explains: bool,
+    shape: str,
+    master: str | None,
+    staging: str | None,
+    shuffle_partitions: int | None,
+    as_json: bool,
+) -> None:
+    """Run the pipeline of a YAML file, in bounded memory: in this process, or as Spark stages."""
+    check_engine(master)
     loaded = load_pipeline(pipeline)
+    on_spark = master != IN_PROCESS and (master is not None or is_submitted())
+    if not on_spark and (staging, shuffle_partitions) != (None, None):
+        raise UsageError("--staging and --shuffle-partitions go with --master")
     if explains:
-        if shape == "json":
-            click.echo(explain.as_json(loaded))
-        elif shape == "dot":
-            click.echo(explain.as_dot(loaded))
-        else:
-            columns = [
-                (name, False) for name in ("node", "kind", "inputs", "buffer", "form", "why")
-            ]
-            print_table(None, columns, explain.rows_of(loaded))
+        _explain(loaded, shape, on_spark=on_spark)
         return
     if shape != "text":
         raise UsageError("--format: goes with --explain")
     # Imported late: what only explains needs none of it.
-    from compactor.pipeline.run import Run
+    if on_spark:
+        from compactor.spark.pipeline import SparkOptions, SparkRun
 
-    report = Run(loaded).run()
+        # What the user has to correct is said before Spark takes its seconds to start.
+        run = SparkRun(loaded)
+        report = run.run(open_session(master), SparkOptions(staging, shuffle_partitions))
+    else:
+        from compactor.pipeline.run import Run
+
+        report = Run(loaded).run()
+    _print_report(report, as_json=as_json)
+    if report.dlq_count:
+        click.get_current_context().exit(2)
+
+
+def _explain(pipeline: Pipeline, shape: str, *, on_spark: bool) -> None:
+    if shape == "json":
+        click.echo(explain.as_json(pipeline, on_spark=on_spark))
+    elif shape == "dot":
+        click.echo(explain.as_dot(pipeline, on_spark=on_spark))
+    elif on_spark:
+        columns = [("stage", True), ("nodes", False), ("takes from", False), ("shuffle", False)]
+        print_table(None, columns, explain.rows_of_stages(pipeline))
+    else:
+        columns = [(name, False) for name in ("node", "kind", "inputs", "buffer", "form", "why")]
+        print_table(None, columns, explain.rows_of(pipeline))
+
+
+def _print_report(report: RunReport, *, as_json: bool) -> None:
     if as_json:
         echo_json(report.to_json())
     else:
@@ -59,5 +113,3 @@ def run_command(pipeline: str, explains: bool, shape: str, as_json: bool) -> Non
         spilled = f", {report.spills:,} spills" if report.spills else ""
         aside = f", {report.dlq_count:,} bad ones put aside" if report.dlq_count else ""
         click.echo(f"{read:,} records read, {rate:,.0f}/s{spilled}{aside}, {report.seconds:.1f} s")
-    if report.dlq_count:
-        click.get_current_context().exit(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from compactor.pipeline import stages
 from compactor.pipeline.classify import classify, is_live, order_of_work
 from compactor.pipeline.config import Node, Output, Pipeline, inputs_of
 
@@ -36,19 +37,34 @@ def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
     return found
 
 
-def as_json(pipeline: Pipeline) -> str:
-    return json.dumps(
-        {
-            "memory_limit_bytes": pipeline.memory.limit,
-            "batch_size": pipeline.batch_size,
-            "nodes": explained(pipeline),
-        },
-        indent=1,
-    )
+def as_json(pipeline: Pipeline, *, on_spark: bool = False) -> str:
+    found: dict[str, Any] = {
+        "memory_limit_bytes": pipeline.memory.limit,
+        "batch_size": pipeline.batch_size,
+        "nodes": explained(pipeline),
+    }
+    if on_spark:
+        found["stages"] = stages.explained(pipeline)
+    return json.dumps(found, indent=1)
 
 
-def as_dot(pipeline: Pipeline) -> str:
-    """For Graphviz: materialized nodes are boxes, the others round."""
+def rows_of_stages(pipeline: Pipeline) -> list[list[str]]:
+    """For a printed table: stage, nodes, takes from, shuffle."""
+    return [
+        [
+            str(r["stage"]),
+            ", ".join(r["nodes"]),
+            ", ".join(r["takes_from"]),
+            r["shuffle"] or "none: sources",
+        ]
+        for r in stages.explained(pipeline)
+    ]
+
+
+def as_dot(pipeline: Pipeline, *, on_spark: bool = False) -> str:
+    """For Graphviz: materialized nodes are boxes, the others round; rows that Spark shuffles go by bold
+    arrows."""
+    shuffles = _shuffles(pipeline) if on_spark else {}
     lines = ["digraph pipeline {", "  rankdir=LR;"]
     for record in explained(pipeline):
         shape = "box" if record["buffer"] == "materialized" else "ellipse"
@@ -57,9 +73,22 @@ def as_dot(pipeline: Pipeline) -> str:
     for record in explained(pipeline):
         for edge in record["inputs"]:
             node, _, branch = edge.partition(".")
-            label = f" [label={_quoted(branch)}]" if branch else ""
-            lines.append(f"  {_quoted(node)} -> {_quoted(record['node'])}{label};")
+            shuffle = shuffles.get(record["node"])
+            label = "\\n".join(part for part in (branch, shuffle) if part)
+            style = [f"label={_quoted(label)}"] if label else []
+            style += ["style=bold"] if shuffle else []
+            shown = f" [{', '.join(style)}]" if style else ""
+            lines.append(f"  {_quoted(node)} -> {_quoted(record['node'])}{shown};")
     return "\n".join([*lines, "}"])
+
+
+def _shuffles(pipeline: Pipeline) -> dict[str, str]:
+    """By the node whose rows are shuffled before it."""
+    return {
+        stage.roots[0]: str(stage.shuffle)
+        for stage in stages.plan_stages(pipeline)
+        if stage.shuffle is not None
+    }
 
 
 def rows_of(pipeline: Pipeline) -> list[list[str]]:

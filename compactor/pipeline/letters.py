@@ -16,6 +16,18 @@ SCHEMA: Final = pa.schema(
 )
 
 
+class BadRecordError(DataError):
+    """A row that an expression is not defined of, where such rows are errors."""
+
+    def __init__(self, source: str, row: int, node: str, reason: str) -> None:
+        """row: from 1 on."""
+        self.source, self.row, self.node, self.reason = source, row, node, reason
+        super().__init__(
+            f"node {node!r}: row {row} of {source!r}: {reason}; no file was written "
+            "(`on_error: continue` puts such rows aside)"
+        )
+
+
 class Letters:
     """sink: where they go; None if the first of them is an error."""
 
@@ -29,15 +41,7 @@ class Letters:
         source = self._names[batch.column(SOURCE)[0].as_py()]
         row = batch.column(ROW)[0].as_py() + 1
         if self._sink is None:
-            raise refusal(source, row, node, reason)
+            raise BadRecordError(source, row, node, reason)
         letter = {"source": source, "row": row, "node": node, "reason": reason}
         self._sink.write(pa.RecordBatch.from_pylist([letter], SCHEMA))
         self._report.dlq_count += 1
-
-
-def refusal(source: str, row: int, node: str, reason: str) -> DataError:
-    """Of a bad record, where they are errors. row: from 1 on."""
-    return DataError(
-        f"node {node!r}: row {row} of {source!r}: {reason}; no file was written "
-        "(`on_error: continue` puts such rows aside)"
-    )

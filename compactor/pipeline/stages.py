@@ -3,8 +3,8 @@ that have them. Pure: the Spark run and `--explain --master` go by the same answ
 
 Within a stage rows go from node to node in their task. What changes no order and looks at one row at a time
 (transform, route, concat, an interleave without seed) runs in the tasks of whatever gives it rows, so in
-several stages if need be: a **path** says how rows get from the root of a stage to the node that takes them in
-another one, or to an output. Paths to a node are in the order of its rows.
+several stages if need be: a **path** says how rows get from the root of a stage to the node that takes them
+in another one, or to an output. Paths to a node are in the order of its rows.
 """
 
 from __future__ import annotations
@@ -208,13 +208,17 @@ def _check_known(pipeline: Pipeline) -> None:
 
 
 def _only_in_one_process(what: str) -> ConfigError:
-    return ConfigError(f"{what} does not work on Spark stages: leave --master out, to run in one process")
+    return ConfigError(
+        f"{what} does not work on Spark stages: leave --master out, to run in one process"
+    )
 
 
 def _given(model: Any) -> set[str]:
     """Settings that say other than their default."""
     fields = type(model).model_fields
-    return {f for f in fields if getattr(model, f) != fields[f].get_default(call_default_factory=True)}
+    return {
+        f for f in fields if getattr(model, f) != fields[f].get_default(call_default_factory=True)
+    }
 
 
 def explained(pipeline: Pipeline) -> list[dict[str, Any]]:

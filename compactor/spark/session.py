@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from compactor.errors import UsageError
+from compactor.errors import JobError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +84,21 @@ def task_slots(spark: SparkSession) -> int:
         return max(1, spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - Spark Connect has no context to ask
         return _CONNECT_SLOTS
+
+
+@contextmanager
+def spark_failures() -> Iterator[None]:
+    """Whatever Spark gives up with, as `JobError` in one line."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise JobError(f"Spark gave up on the task: {first_cause(error)}") from error
+    except Exception as error:
+        if type(error).__module__.startswith("py4j"):
+            raise JobError(f"Spark stopped during the task: {first_cause(error)}") from error
+        raise
 
 
 def first_cause(error: Exception) -> str:

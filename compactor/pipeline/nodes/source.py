@@ -44,7 +44,7 @@ def open_source(name: str, source: Source) -> SourceReader:
             scan_schema(snapshot.table, columns), lambda: scan(store, snapshot, columns, where)
         )
     assert source.path is not None
-    paths = _matching_paths(source.path)
+    paths = matching_paths(source.path)
     if not paths:
         raise InputError(f"node {name!r}: {source.path}: no such file")
     with ExitStack() as opened:
@@ -92,7 +92,7 @@ def _decoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _matching_paths(pattern: str) -> list[str]:
+def matching_paths(pattern: str) -> list[str]:
     """The file of that name; or those that match, by name."""
     if Path(pattern).exists() or not glob.has_magic(pattern):
         return [pattern]

@@ -1,0 +1,122 @@
+"""Rows on their way to other tasks: which task each goes to, and batches as bytes.
+
+Ranges go by our own order of keys, sampled where the rows are made; hashes are those of our joins. So a sort,
+a merge or an aggregate that has the rows of its task to itself does with them what it does in one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from format.arrays import concat_storage
+from format.ordering import order_words, stable_order
+from format.schema import SortSchema, ordering
+from format.types import to_storage
+
+PartOf = Callable[[pa.RecordBatch], npt.NDArray[np.integer]]
+"""The number of the task that each row goes to. Shape (rows,)."""
+SAMPLED_KEYS: Final = 1024
+"""Of the rows that one task gives for one purpose, at most."""
+
+
+def to_bytes(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    """As an Arrow IPC stream with its schema, in one batch."""
+    [batch] = batches if len(batches) == 1 else [pa.concat_batches(batches)]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def from_bytes(data: pa.Buffer) -> pa.RecordBatch:
+    return pa.ipc.open_stream(data).read_next_batch()
+
+
+class KeySample:
+    """Keys of every so manieth row, evenly: as rows go on coming, fewer of them."""
+
+    def __init__(self, sort: SortSchema) -> None:
+        self._names = [column.column for column in ordering(sort)]
+        self._taken: list[pa.RecordBatch] = []
+        self._count = 0
+        self._stride = 1
+        self._skip = 0
+        """Rows still to come before the next one that is taken."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        rows = np.arange(self._skip, batch.num_rows, self._stride)
+        self._skip += len(rows) * self._stride - batch.num_rows
+        if not len(rows):
+            return
+        self._taken.append(batch.select(self._names).take(pa.array(rows)))
+        self._count += len(rows)
+        while self._count > SAMPLED_KEYS:
+            whole = pa.concat_batches(self._taken)
+            kept = whole.take(pa.array(np.arange(0, whole.num_rows, 2)))
+            self._skip += self._stride * (whole.num_rows % 2)
+            self._taken, self._count, self._stride = [kept], kept.num_rows, 2 * self._stride
+
+    def keys(self) -> pa.RecordBatch | None:
+        """None: there were no rows."""
+        return pa.concat_batches(self._taken) if self._taken else None
+
+
+def splitters(
+    samples: Sequence[tuple[pa.RecordBatch, int]], sort: SortSchema, parts: int
+) -> pa.RecordBatch | None:
+    """Keys that divide rows into up to so many ranges of about as many rows each; None: one range.
+
+    samples: keys, and how many rows they stand for.
+    """
+    samples = [(keys, rows) for keys, rows in samples if keys.num_rows]
+    if not samples or parts < 2:
+        return None
+    columns = _columns([keys for keys, _ in samples], sort)
+    weights = np.concatenate(
+        [np.full(keys.num_rows, rows / keys.num_rows) for keys, rows in samples]
+    )
+    order = stable_order(order_words(columns, sort))
+    running = np.cumsum(weights[order])
+    wanted = running[-1] * np.arange(1, parts) / parts
+    places = np.unique(np.minimum(np.searchsorted(running, wanted, "right"), len(order) - 1))
+    names = [column.column for column in ordering(sort)]
+    chosen = pa.array(order[places])
+    return pa.RecordBatch.from_arrays([column.take(chosen) for column in columns], names=names)
+
+
+def part_by_range(bounds: pa.RecordBatch, sort: SortSchema) -> PartOf:
+    """Rows before the first bound are of part 0; those that are not before it, of part 1 or a later one."""
+
+    def part_of(batch: pa.RecordBatch) -> npt.NDArray[np.integer]:
+        order = stable_order(order_words(_columns([bounds, batch], sort), sort))
+        # Bounds are laid before the rows: a row that is equal to one comes after it.
+        parts = np.empty(len(order), dtype=np.int64)
+        parts[order] = np.cumsum(order < bounds.num_rows)
+        return parts[bounds.num_rows :]
+
+    return part_of
+
+
+def divided(
+    batch: pa.RecordBatch, parts: npt.NDArray[np.integer]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Rows of each part, in their order."""
+    order = np.argsort(parts, kind="stable")
+    in_order = parts[order]
+    starts = np.flatnonzero(np.concatenate([[True], in_order[1:] != in_order[:-1]]))
+    rows = batch.take(pa.array(order))
+    for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
+        yield int(in_order[start]), rows.slice(start, stop - start)
+
+
+def _columns(batches: Sequence[pa.RecordBatch], sort: SortSchema) -> list[pa.Array]:
+    """The sort columns in storage form, end to end."""
+    return [
+        concat_storage([to_storage(batch.column(column.column)) for batch in batches])
+        for column in ordering(sort)
+    ]

@@ -1,0 +1,72 @@
+"""Rows that a task leaves for the driver in a store: Arrow IPC streams, each whole or not there."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from compactor.stores.base import ByteStream, Store, Upload
+
+_READ_BYTES = 1 << 20
+
+
+class BatchSink(Protocol):
+    def write_batch(self, batch: pa.RecordBatch) -> Any: ...
+
+
+@contextmanager
+def writing_part(store: Store, key: str, schema: pa.Schema) -> Iterator[BatchSink]:
+    """The part is there when this ends without an error. key: of no other attempt."""
+    with store.start_upload(key) as upload:
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_stream(pa.PythonFile(_Writable(upload)), schema, options=options) as writer:
+            yield writer
+        upload.complete()
+
+
+def part_rows(store: Store, key: str) -> Iterator[pa.RecordBatch]:
+    """Streaming, by one GET."""
+    stream = store.open_stream(key)
+    try:
+        with pa.ipc.open_stream(
+            pa.PythonFile(io.BufferedReader(_Readable(stream), _READ_BYTES))
+        ) as rows:
+            yield from rows
+    finally:
+        stream.close()
+
+
+def remove_parts(store: Store, prefix: str) -> None:
+    """All whose keys begin so, of attempts that nobody waits for too."""
+    for found in list(store.list(prefix)):
+        store.delete(found.key)
+
+
+class _Writable(io.RawIOBase):
+    def __init__(self, upload: Upload) -> None:
+        self._upload = upload
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._upload.write(view)
+        return view.nbytes
+
+
+class _Readable(io.RawIOBase):
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)

@@ -1,0 +1,104 @@
+"""Sources in pieces that tasks read side by side: a file each, or fragments of a table that share no keys
+with others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.pipeline.binding import fitted
+from compactor.pipeline.config import Source
+from compactor.pipeline.nodes.source import SourceReader, matching_paths, open_source
+from compactor.predicate import condition_on
+from compactor.scan import overlapping_groups, scan, scan_schema
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.entry_table import EntryTable
+from compactor.table.fragments import FragmentMap
+from compactor.table.snapshot import Snapshot
+
+_PIECE_BYTES: Final = 128 << 20
+"""Of a table, decoded: what a task gets to read, if its fragments can be divided so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Picklable. Pieces of a source are in the order of its rows."""
+
+    node: str
+    source: Source
+    """Of one file, or of a table."""
+    url: str | None = None
+    """Of the table."""
+    snapshot: Snapshot | None = None
+    """Of nothing but the fragments of the piece."""
+
+    def open(self, schema: pa.Schema) -> SourceReader:
+        """schema: of the whole source. Raises `InputError` for a file that changed its columns meanwhile."""
+        if self.snapshot is None or self.url is None:
+            reader = open_source(self.node, self.source)
+            return SourceReader(
+                schema, lambda: (fitted(batch, schema) for batch in reader.batches())
+            )
+        store, snapshot = open_store(self.url), self.snapshot
+        text = self.source.where
+        where = None if text is None else condition_on(snapshot.table, text)
+        return SourceReader(schema, lambda: scan(store, snapshot, self.source.columns, where))
+
+
+class Pieces:
+    """Opens sources for their schemas, as a run in one process does, and remembers what they are made of."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[Piece]] = {}
+        self.schemas: dict[str, pa.Schema] = {}
+
+    def open_source(self, name: str, source: Source) -> SourceReader:
+        if source.table is None:
+            reader = open_source(name, source)
+            assert source.path is not None
+            self.of[name] = [
+                Piece(name, source.model_copy(update={"path": str(Path(path).absolute())}))
+                for path in matching_paths(source.path)
+            ]
+        else:
+            reader = self._open_table(name, source)
+        self.schemas[name] = reader.schema
+        return reader
+
+    def _open_table(self, name: str, source: Source) -> SourceReader:
+        assert source.table is not None
+        store = open_store(source.table)
+        snapshot = CommitLog(store).current()
+        if source.where is not None:
+            condition_on(snapshot.table, source.where)
+        self.of[name] = [
+            Piece(name, source, store.url, _of_fragments(snapshot, entries))
+            for entries in _runs(snapshot)
+        ]
+        return SourceReader(scan_schema(snapshot.table, source.columns), lambda: iter(()))
+
+
+def _runs(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
+    """Groups of fragments next to each other, of about as much data each."""
+    entries: list[FragmentEntry] = []
+    size = 0
+    for group in overlapping_groups(snapshot):
+        entries += group
+        size += sum(entry.raw_bytes for entry in group)
+        if size >= _PIECE_BYTES:
+            yield entries
+            entries, size = [], 0
+    if entries:
+        yield entries
+
+
+def _of_fragments(snapshot: Snapshot, entries: Sequence[FragmentEntry]) -> Snapshot:
+    return replace(
+        snapshot, fragments=FragmentMap(EntryTable.of(list(entries))), claims={}, quarantine={}
+    )
