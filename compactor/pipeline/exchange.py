@@ -20,8 +20,15 @@ from format.types import to_storage
 
 PartOf = Callable[[pa.RecordBatch], npt.NDArray[np.integer]]
 """The number of the task that each row goes to. Shape (rows,)."""
+_PACKET_BYTES: Final = 1 << 20
+_PACKET_SHARE: Final = 64
 SAMPLED_KEYS: Final = 1024
 """Of the rows that one task gives for one purpose, at most."""
+
+
+def packet_bytes(limit_bytes: int) -> int:
+    """Of rows that travel together: small beside the memory limit of those who take them."""
+    return min(_PACKET_BYTES, limit_bytes // _PACKET_SHARE)
 
 
 def to_bytes(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:

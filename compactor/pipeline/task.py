@@ -47,7 +47,7 @@ from compactor.pipeline.config import (
     Transform,
     inputs_of,
 )
-from compactor.pipeline.exchange import KeySample, to_bytes
+from compactor.pipeline.exchange import KeySample, packet_bytes, to_bytes
 from compactor.pipeline.letters import SCHEMA as LETTERS
 from compactor.pipeline.letters import BadRecordError, Letters
 from compactor.pipeline.nodes import aggregate, combine, merge, route, sort, source, transform
@@ -64,7 +64,6 @@ from format.schema import SortSchema
 _Numbers = TypeVar("_Numbers", int, npt.NDArray[np.int64])
 ROWS, SAMPLE, REPORT = range(3)
 """Kinds of packets."""
-_PACKET_BYTES: Final = 1 << 20
 _ROW_BITS: Final = 40
 """Of a row's number, those that count within its task; above them is the task's."""
 _CORRECTED_BY_USERS: Final = (UsageError, InputError, DataError, MemoryLimitError, FormatError)
@@ -241,7 +240,7 @@ class _Task:
         report = self._report.feeds[str(feed.number)]
         sort_by = self._spec.sorts.get(feed.number)
         sample = None if sort_by is None else KeySample(sort_by)
-        for batches in _joined(rows):
+        for batches in _joined(rows, packet_bytes(self._spec.pipeline.memory.limit)):
             for batch in batches:
                 report.rows += batch.num_rows
                 if sample is not None:
@@ -425,13 +424,13 @@ def distinct_rows(batches: Batches, limit_bytes: int) -> int:
             return sum(table.num_rows for table in seen.results())
 
 
-def _joined(rows: Batches) -> Iterator[list[pa.RecordBatch]]:
+def _joined(rows: Batches, most_bytes: int) -> Iterator[list[pa.RecordBatch]]:
     """Batches that make a packet together."""
     pending: list[pa.RecordBatch] = []
     size = 0
     for batch in rows:
-        for piece in sliced(batch, _PACKET_BYTES):
-            if pending and size + piece.nbytes > _PACKET_BYTES:
+        for piece in sliced(batch, most_bytes):
+            if pending and size + piece.nbytes > most_bytes:
                 yield pending
                 pending, size = [], 0
             pending.append(piece)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +34,7 @@ from compactor.pipeline.exchange import (
     PartOf,
     divided,
     from_bytes,
+    packet_bytes,
     part_by_range,
     splitters,
     to_bytes,
@@ -79,8 +80,8 @@ _SENT_SCHEMA: Final = pa.schema(
 )
 _PACKETS_AT_A_TIME: Final = "16"
 """That Spark hands to Python: 16 MiB or so."""
-_PENDING_BYTES: Final = 32 << 20
-"""Rows that wait to be sent to their tasks, so that what is sent is not too small."""
+_PENDING_SHARE: Final = 16
+"""Of the memory limit: rows that wait to be sent to their tasks, so that what is sent is not too small."""
 _PART_SHARE: Final = 8
 """Tasks get so much of the memory limit as rows, where keys can be divided: they sort without spilling."""
 _WORTH_A_TASK_BYTES: Final = 4 << 20
@@ -317,9 +318,10 @@ class SparkRun:
         if not frames:
             return None
         rank_of = {feed.number: rank for rank, feed in enumerate(feeds)}
+        limit = self._pipeline.memory.limit
 
         def send(batches: Batches) -> Batches:
-            yield from _send(batches, rank_of, dividers)
+            yield from _send(batches, rank_of, dividers, limit)
 
         united: DataFrame | None = None
         for key, frame in frames.items():
@@ -473,45 +475,59 @@ class _Divider:
 
 
 def _send(
-    batches: Batches, rank_of: dict[int, int], dividers: Sequence[_Divider | None]
+    batches: Batches,
+    rank_of: Mapping[int, int],
+    dividers: Sequence[_Divider | None],
+    limit_bytes: int,
 ) -> Batches:
-    """Packets divided by the tasks that they go to, and those of one put together."""
+    """Packets divided by the tasks that they go to, and what goes to one of them put together."""
     part_of = {n: None if (d := dividers[r]) is None else d.part_of() for n, r in rank_of.items()}
-    waiting = _Waiting()
+    waiting = _Waiting(packet_bytes(limit_bytes))
     for feed, place, data in _packets(batches):
-        divide = part_of[feed]
+        divide, rank = part_of[feed], rank_of[feed]
         if divide is None:
-            yield _sent_row(rank_of[feed], place, 0, data)
+            yield _sent_row(rank, place, 0, data)
             continue
-        if feed != waiting.feed:
-            yield from waiting.leave(rank_of)
+        if rank != waiting.rank:
+            yield from waiting.leave()
+        waiting.rank = rank
         batch = from_bytes(data)
-        waiting.put(feed, place, divided(batch, divide(batch)), batch.nbytes)
-        if waiting.size >= _PENDING_BYTES:
-            yield from waiting.leave(rank_of)
-    yield from waiting.leave(rank_of)
+        waiting.put(place, divided(batch, divide(batch)))
+        if waiting.bytes >= limit_bytes // _PENDING_SHARE:
+            yield from waiting.leave()
+    yield from waiting.leave()
 
 
 class _Waiting:
     """Rows of one feed, by the task that they go to."""
 
-    def __init__(self) -> None:
-        self.feed = -1
-        self.size = 0
-        self._parts: dict[int, tuple[int, list[pa.RecordBatch]]] = {}
+    def __init__(self, packet_bytes: int) -> None:
+        self._packet_bytes = packet_bytes
+        self._parts: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
+        self.rank = -1
+        """Of the feed."""
+        self.bytes = 0
 
-    def put(
-        self, feed: int, place: int, rows: Iterator[tuple[int, pa.RecordBatch]], size: int
-    ) -> None:
-        self.feed = feed
-        self.size += size
+    def put(self, place: int, rows: Iterator[tuple[int, pa.RecordBatch]]) -> None:
         for part, some in rows:
-            self._parts.setdefault(part, (place, []))[1].append(some)
+            self._parts.setdefault(part, []).append((place, some))
+            self.bytes += some.nbytes
 
-    def leave(self, rank_of: dict[int, int]) -> Batches:
-        for part, (place, some) in self._parts.items():
-            yield _sent_row(rank_of[self.feed], place, part, to_bytes(some))
-        self._parts, self.size = {}, 0
+    def leave(self) -> Batches:
+        """In packets that have the places of their first rows: so none have the same, and order is kept."""
+        for part, waiting in self._parts.items():
+            together: list[pa.RecordBatch] = []
+            size = first = 0
+            for place, some in waiting:
+                if together and size + some.nbytes > self._packet_bytes:
+                    yield _sent_row(self.rank, first, part, to_bytes(together))
+                    together, size = [], 0
+                if not together:
+                    first = place
+                together.append(some)
+                size += some.nbytes
+            yield _sent_row(self.rank, first, part, to_bytes(together))
+        self._parts, self.bytes = {}, 0
 
 
 def _packets(batches: Batches) -> Iterator[tuple[int, int, pa.Buffer]]:

@@ -7,15 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from compactor.job import Compaction
 from compactor.spark.engine import SparkEngine
-from compactor.spark.session import open_session
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -23,15 +22,16 @@ from compactor.verify import verify
 from tests.support.oracle import stable_sorted
 from tests.support.tables import SORT, compact_table, ingest_tables, log_rows, table_rows
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def engine(s3_server) -> Iterator[SparkEngine]:
-    session = open_session("local[2]")
-    yield SparkEngine(session, slots=2)
-    session.stop()
+def engine(spark: SparkSession) -> SparkEngine:
+    return SparkEngine(spark, slots=2)
 
 
 def split_by_service(seed: int) -> list[pa.Table]:

@@ -13,7 +13,7 @@ from compactor.pipeline.aggregating import Grouper, parse_measures
 from compactor.pipeline.binding import sort_schema
 from compactor.pipeline.classify import is_sorted_by
 from compactor.pipeline.config import Aggregate
-from compactor.pipeline.provenance import Batches, full_schema, numbered
+from compactor.pipeline.provenance import Batches, numbered
 from compactor.pipeline.sorting import Sorter
 from compactor.pipeline.work import Work
 
@@ -72,7 +72,7 @@ def _of_sorted(work: Work, name: str, node: Aggregate) -> Batches:
 def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
     schema = work.schemas[node.input]
     grouper = _grouper(name, node, schema, work.budget, work.disk)
-    result = full_schema(work.schemas[name])
+    result = work.schemas[name]
     # Groups come out by their keys: so the result is the same whether any were on disk or not.
     sort = sort_schema(",".join(node.group_by), work.schemas[name], f"node {name!r}")
     with (
@@ -84,10 +84,11 @@ def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
         )
         for batch in work.stream(node.input):
             grouper.append(batch.select(schema.names))
-        number, row = work.numbers[name], 0
         for table in grouper.results():
             for batch in table.to_batches(max_chunksize=work.batch_rows):
-                sorter.append(numbered(batch, number, row))
-                row += batch.num_rows
+                sorter.append(batch)
         work.report.spills += grouper.spills + sorter.spills
-        yield from sorter.sorted()
+        number, row = work.numbers[name], 0
+        for batch in sorter.sorted():
+            yield numbered(batch, number, row)
+            row += batch.num_rows

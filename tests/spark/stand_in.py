@@ -1,0 +1,110 @@
+"""A stand-in for Spark in this process: the DataFrame methods that pipelines use, on Arrow batches. Tasks run
+twice, as speculation does it, and only the second attempt counts; functions are pickled, as Spark does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import cloudpickle
+
+from compactor.predicate import parse_where
+from compactor.predicate.tree import matching
+
+Batches = Iterator[pa.RecordBatch]
+_BATCH_ROWS = 3
+
+
+class FakeSpark:
+    def __init__(self, slots: int = 2, master: str = "local[2]") -> None:
+        self.conf = FakeConf({"spark.master": master})
+        self.sparkContext = FakeContext(slots)
+        self.kept = 0
+        """Frames that are persisted now."""
+
+    def range(
+        self, start: int, end: int | None = None, _step: int = 1, parts: int = 1
+    ) -> FakeFrame:
+        numbers = list(range(start)) if end is None else list(range(start, end))
+        assert parts in (1, len(numbers))
+        return FakeFrame(self, [[pa.RecordBatch.from_pydict({"id": [n]})] for n in numbers])
+
+
+class FakeContext:
+    def __init__(self, slots: int) -> None:
+        self.defaultParallelism = slots
+
+
+class FakeConf(dict[str, str]):
+    def set(self, name: str, value: str) -> None:
+        self[name] = value
+
+    def unset(self, name: str) -> None:
+        self.pop(name, None)
+
+
+class FakeFrame:
+    """Batches of each partition."""
+
+    def __init__(self, spark: FakeSpark, partitions: Sequence[list[pa.RecordBatch]]) -> None:
+        self._spark = spark
+        self._partitions = partitions
+        self._is_kept = False
+
+    def mapInArrow(self, function: Callable[[Batches], Batches], _schema: str) -> FakeFrame:  # noqa: N802
+        def run(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+            return list(cloudpickle.loads(cloudpickle.dumps(function))(iter(batches)))
+
+        for batches in self._partitions:
+            run(batches)
+        return FakeFrame(self._spark, [run(batches) for batches in self._partitions])
+
+    def where(self, text: str) -> FakeFrame:
+        def some(batch: pa.RecordBatch) -> pa.RecordBatch:
+            arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+            return batch.filter(matching(parse_where(text, batch.schema), arrays, batch.num_rows))
+
+        return self._each(lambda batches: [some(batch) for batch in batches])
+
+    def persist(self) -> FakeFrame:
+        self._is_kept = True
+        self._spark.kept += 1
+        return self
+
+    def unpersist(self) -> None:
+        assert self._is_kept
+        self._spark.kept -= 1
+
+    def unionAll(self, other: FakeFrame) -> FakeFrame:  # noqa: N802
+        return FakeFrame(self._spark, [*self._partitions, *other._partitions])
+
+    def repartitionById(self, parts: int, column: str) -> FakeFrame:  # noqa: N802
+        """Rows of a partition come from others in any order: here in the reverse one."""
+        sent: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
+        for batches in reversed(self._partitions):
+            for batch in batches:
+                for row in range(batch.num_rows):
+                    sent[batch.column(column)[row].as_py()].append(batch.slice(row, 1))
+        return FakeFrame(self._spark, sent)
+
+    def sortWithinPartitions(self, *names: str) -> FakeFrame:  # noqa: N802
+        def in_order(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+            if not batches:
+                return []
+            table = pa.Table.from_batches(batches)
+            order = pc.sort_indices(table, [(name, "ascending") for name in names])
+            return table.take(order).combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+
+        return self._each(in_order)
+
+    def toArrow(self) -> pa.Table:  # noqa: N802
+        return pa.Table.from_batches([batch for batches in self._partitions for batch in batches])
+
+    def _each(self, change: Callable[[list[pa.RecordBatch]], list[pa.RecordBatch]]) -> FakeFrame:
+        return FakeFrame(self._spark, [change(batches) for batches in self._partitions])
+
+
+def as_session(spark: FakeSpark) -> Any:
+    return spark
