@@ -38,7 +38,9 @@ def test_lines_that_are_no_records_are_put_aside_with_their_rows(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("bad")
-    lines, good, bad = [], [], []
+    lines: list[bytes] = []
+    good: list[int] = []
+    bad: list[int] = []
     kinds = data.draw(
         st.lists(st.sampled_from(["good", "cut", "list", "text", "blank", "utf8"]), max_size=60)
     )
@@ -73,7 +75,9 @@ def test_lines_that_are_no_records_are_put_aside_with_their_rows(
 
 def test_rows_of_csv_that_do_not_fit_are_put_aside(tmp_path: Path) -> None:
     rng = random.Random(3)
-    lines, good, bad = ["n,m"], [], []
+    lines = ["n,m"]
+    good: list[int] = []
+    bad: list[int] = []
     for row in range(3000):
         kind = rng.choice(["1,2,3", "x,1", "1"]) if rng.random() < 0.05 else f"{row},1"
         lines.append(kind)
