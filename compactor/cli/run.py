@@ -80,9 +80,9 @@ def run_command(
         run = SparkRun(loaded)
         report = run.run(open_session(master), SparkOptions(staging, shuffle_partitions))
     else:
-        from compactor.pipeline.run import Run
+        from compactor.pipeline.phases import run_pipeline
 
-        report = Run(loaded).run()
+        report = run_pipeline(loaded)
     _print_report(report, as_json=as_json)
     if report.dlq_count:
         click.get_current_context().exit(2)

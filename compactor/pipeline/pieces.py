@@ -10,11 +10,15 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.pipeline.binding import fitted
 from compactor.pipeline.config import Source
-from compactor.pipeline.nodes.source import SourceReader, matching_paths, open_source
+from compactor.pipeline.nodes.source import (
+    SourceReader,
+    matching_paths,
+    open_one_file,
+    open_source,
+)
 from compactor.predicate import condition_on
-from compactor.scan import overlapping_groups, scan, scan_schema
+from compactor.scan import overlapping_groups, scan
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
@@ -32,20 +36,18 @@ class Piece:
 
     node: str
     source: Source
-    """Of one file, or of a table."""
-    url: str | None = None
-    """Of the table."""
+    place: str
+    """A file, by its absolute path, or the address of the table."""
     snapshot: Snapshot | None = None
-    """Of nothing but the fragments of the piece."""
+    """Of the table: nothing but the fragments of the piece."""
 
-    def open(self, schema: pa.Schema) -> SourceReader:
-        """schema: of the whole source. Raises `InputError` for a file that changed its columns meanwhile."""
-        if self.snapshot is None or self.url is None:
-            reader = open_source(self.node, self.source)
-            return SourceReader(
-                schema, lambda: (fitted(batch, schema) for batch in reader.batches())
+    def open(self, schema: pa.Schema, *, leaves_out_bad_rows: bool) -> SourceReader:
+        """schema: of the whole source. Raises `InputError`."""
+        if self.snapshot is None:
+            return open_one_file(
+                self.place, self.source, schema, leaves_out_bad_rows=leaves_out_bad_rows
             )
-        store, snapshot = open_store(self.url), self.snapshot
+        store, snapshot = open_store(self.place), self.snapshot
         text = self.source.where
         where = None if text is None else condition_on(snapshot.table, text)
         return SourceReader(schema, lambda: scan(store, snapshot, self.source.columns, where))
@@ -58,30 +60,29 @@ class Pieces:
         self.of: dict[str, list[Piece]] = {}
         self.schemas: dict[str, pa.Schema] = {}
 
-    def open_source(self, name: str, source: Source) -> SourceReader:
-        if source.table is None:
-            reader = open_source(name, source)
-            assert source.path is not None
+    def open_source(
+        self, name: str, source: Source, /, *, leaves_out_bad_rows: bool
+    ) -> SourceReader:
+        reader = open_source(name, source, leaves_out_bad_rows=leaves_out_bad_rows)
+        self.schemas[name] = reader.schema
+        if source.path is not None:
             self.of[name] = [
-                Piece(name, source.model_copy(update={"path": str(Path(path).absolute())}))
+                Piece(name, source, str(Path(path).absolute()))
                 for path in matching_paths(source.path)
             ]
-        else:
-            reader = self._open_table(name, source)
-        self.schemas[name] = reader.schema
+        elif source.table is not None:
+            self.of[name] = self._of_table(name, source, source.table)
         return reader
 
-    def _open_table(self, name: str, source: Source) -> SourceReader:
-        assert source.table is not None
-        store = open_store(source.table)
+    def _of_table(self, name: str, source: Source, table: str) -> list[Piece]:
+        store = open_store(table)
         snapshot = CommitLog(store).current()
-        if source.where is not None:
-            condition_on(snapshot.table, source.where)
-        self.of[name] = [
+        # It may have got columns since it was looked at.
+        source = source.model_copy(update={"columns": tuple(self.schemas[name].names)})
+        return [
             Piece(name, source, store.url, _of_fragments(snapshot, entries))
             for entries in _runs(snapshot)
         ]
-        return SourceReader(scan_schema(snapshot.table, source.columns), lambda: iter(()))
 
 
 def _runs(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:

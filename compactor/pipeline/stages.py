@@ -34,15 +34,17 @@ from compactor.pipeline.config import (
 
 _MOST_PATHS: Final = 1000
 _KNOWN: Final[dict[type, frozenset[str]]] = {
-    Source: frozenset({"path", "table", "where", "columns"}),
+    Source: frozenset({"path", "table", "where", "columns", "fields"}),
     Transform: frozenset({"input", "filter", "columns", "batch_size"}),
     Merge: frozenset({"inputs", "mode", "interleave_seed", "sort_by"}),
     Route: frozenset({"input", "branches", "otherwise"}),
     Sort: frozenset({"input", "by"}),
     Aggregate: frozenset({"input", "group_by", "columns"}),
     Combine: frozenset({"probe", "build", "on", "how"}),
-    Output: frozenset({"input", "path", "table", "sort_by"}),
-    Pipeline: frozenset({"nodes", "memory", "batch_size", "on_error", "dead_letter"}),
+    Output: frozenset({"input", "path", "table", "sort_by", "drop_widened"}),
+    Pipeline: frozenset(
+        {"nodes", "memory", "batch_size", "on_error", "dead_letter", "max_group_buffer"}
+    ),
 }
 """Settings whose meaning holds when rows are in many tasks; any other is refused."""
 _MODES: Final = (MergeMode.CONCAT, MergeMode.INTERLEAVE, MergeMode.KEY)
@@ -201,6 +203,8 @@ def _check_known(pipeline: Pipeline) -> None:
             raise _only_in_one_process(f"{what}{type(model).__name__.lower()}")
         for field in sorted(_given(model) - known):
             raise _only_in_one_process(f"{what}`{field}`")
+        if isinstance(model, Output) and model.path is not None and model.sort_by is not None:
+            raise _only_in_one_process(f"{what}a fragment as a file")
         if isinstance(model, Merge) and model.mode not in _MODES:
             raise _only_in_one_process(f"{what}mode {model.mode}")
         if isinstance(model, Combine) and model.how not in _HOWS:

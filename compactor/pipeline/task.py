@@ -51,10 +51,11 @@ from compactor.pipeline.exchange import KeySample, packet_bytes, to_bytes
 from compactor.pipeline.letters import SCHEMA as LETTERS
 from compactor.pipeline.letters import BadRecordError, Letters
 from compactor.pipeline.nodes import aggregate, combine, merge, route, sort, source, transform
-from compactor.pipeline.nodes.output import TableRows
+from compactor.pipeline.nodes.output import TableRows, written_schema
 from compactor.pipeline.parts import BatchSink, writing_part
 from compactor.pipeline.pieces import Piece
-from compactor.pipeline.provenance import HIDDEN, ROW, Batches, full_schema, without_hidden
+from compactor.pipeline.provenance import ROW, Batches, full_schema
+from compactor.pipeline.report import RunReport
 from compactor.pipeline.stages import Feed, Path, Stage
 from compactor.pipeline.work import Work
 from compactor.stores.open import open_store
@@ -64,6 +65,7 @@ from format.schema import SortSchema
 _Numbers = TypeVar("_Numbers", int, npt.NDArray[np.int64])
 ROWS, SAMPLE, REPORT = range(3)
 """Kinds of packets."""
+_ORIGIN: Final = full_schema(pa.schema([]), has_groups=False)
 _ROW_BITS: Final = 40
 """Of a row's number, those that count within its task; above them is the task's."""
 _CORRECTED_BY_USERS: Final = (UsageError, InputError, DataError, MemoryLimitError, FormatError)
@@ -117,7 +119,7 @@ class TaskReport:
     task: int
     root: str
     root_rows: int = 0
-    """That the root gave numbers to."""
+    """That the root gave."""
     feeds: dict[str, FeedReport] = field(default_factory=dict)
     """By the feed's number."""
     records_read: int = 0
@@ -147,11 +149,13 @@ def task_and_row(number: _Numbers) -> tuple[_Numbers, _Numbers]:
 
 def run_piece(spec: StageSpec, task: int, piece: Piece) -> Iterator[Packet]:
     """A task of the stage of the sources."""
-    run = _Task(spec, task, piece.node)
-    reader = piece.open
-    return run.packets(
-        lambda work: source.rows(work, piece.node, reader(spec.file_schemas[piece.node]))
-    )
+    leaves_out = spec.pipeline.on_error == "continue"
+
+    def root_rows(work: Work) -> Batches:
+        schema = spec.file_schemas[piece.node]
+        yield from source.rows(work, piece.node, piece.open(schema, leaves_out_bad_rows=leaves_out))
+
+    return _Task(spec, task, piece.node).packets(root_rows)
 
 
 def run_part(spec: StageSpec, task: int, given: Given) -> Iterator[Packet]:
@@ -200,10 +204,9 @@ class _Task:
         return Packet(kind, feed, self._place, data)
 
     def _letters(self, work: Work, stack: ExitStack) -> Letters:
-        names, report = list(work.nodes), work.report
-        if self._spec.pipeline.on_error != "continue":
-            return Letters(names, report, None)
-        return Letters(names, report, _LettersPart(self, stack))
+        puts_aside = self._spec.pipeline.on_error == "continue"
+        sink = _LettersPart(self, stack) if puts_aside else None
+        return _TaskLetters(list(work.nodes), work.report, sink, self._report.task)
 
     def new_part(self, stack: ExitStack, schema: pa.Schema) -> tuple[str, BatchSink]:
         """Its key, and where to put its rows."""
@@ -215,14 +218,19 @@ class _Task:
         self._report.letters = key
 
     def _numbered(self, rows: Batches) -> Batches:
-        """Nodes count their rows from 0 in each task: with the task's number, no two are the same."""
+        """Nodes count their rows from 0 in each task: with the task's number, no two are the same.
+
+        Where documents end is left out: what they are, the driver knows by the graph.
+        """
         counts = isinstance(self._node, (Source, Aggregate, Combine))
         for batch in rows:
+            if not batch.num_rows:
+                continue
             self._report.root_rows += batch.num_rows
             if counts:
                 place = batch.schema.get_field_index(ROW)
                 numbers = pc.add(batch.column(place), self._report.task << _ROW_BITS)
-                batch = batch.set_column(place, HIDDEN.field(ROW), numbers)
+                batch = batch.set_column(place, _ORIGIN.field(ROW), numbers)
             yield batch
 
     # --- rows that leave ---
@@ -233,7 +241,7 @@ class _Task:
             yield from self._written(work, feed, taker, rows)
             return
         schema = work.schemas[feed.taker if isinstance(taker, Merge) else feed.path[-1]]
-        aligned = (fitted(batch, full_schema(schema)) for batch in rows)
+        aligned = (fitted(batch, work.full(schema)) for batch in rows)
         yield from self._packets_of(feed, aligned)
 
     def _packets_of(self, feed: Feed, rows: Batches) -> Iterator[Packet]:
@@ -253,19 +261,19 @@ class _Task:
 
     def _written(self, work: Work, feed: Feed, node: Output, rows: Batches) -> Iterator[Packet]:
         report = self._report.feeds[str(feed.number)]
-        schema = work.schemas[node.input]
-        came = BatchBuffer(HIDDEN, work.budget, feed.taker, work.disk)
+        schema = written_schema(node, work.schemas[node.input])
+        came = BatchBuffer(_ORIGIN, work.budget, feed.taker, work.disk)
         counted = feed.taker in self._spec.counted
 
         def shown() -> Batches:
             for batch in rows:
                 if batch.num_rows:
                     if counted:
-                        came.append(batch.select(HIDDEN.names))
+                        came.append(batch.select(_ORIGIN.names))
                         came.spill(batch.nbytes)
                     else:
                         report.rows += batch.num_rows
-                    yield without_hidden(fitted(batch, full_schema(schema)))
+                    yield fitted(batch, schema)
 
         with closing(came):
             with work.clock.on(feed.taker):
@@ -289,6 +297,17 @@ class _Task:
             for batch in rows:
                 part.write_batch(batch)
         return [key]
+
+
+class _TaskLetters(Letters):
+    """Rows that sources left out have numbers as the others get them."""
+
+    def __init__(self, names: Sequence[str], report: RunReport, sink: Any, task: int) -> None:
+        super().__init__(names, report, sink)
+        self._first = task << _ROW_BITS
+
+    def put_bad(self, source: str, row: int, node: str, reason: str) -> None:
+        super().put_bad(source, row + self._first if node == source else row, node, reason)
 
 
 class _LettersPart:
@@ -349,7 +368,7 @@ def _through(work: Work, edge: str, given: Batches) -> Batches:
         case Transform():
             return work.clock.timed(name, transform.rows(fed, name, node))
         case Merge():
-            return (fitted(batch, full_schema(work.schemas[name])) for batch in given)
+            return (fitted(batch, work.full(work.schemas[name])) for batch in given)
         case Route() if edge == name:
             return given
         case Route():
@@ -416,7 +435,7 @@ def distinct_rows(batches: Batches, limit_bytes: int) -> int:
     )
     budget = MemoryBudget(StagePlan(limit_bytes, 0, (stage,)))
     with closing(LocalDisk()) as disk:
-        seen = Grouper(HIDDEN.names, (), HIDDEN, budget, "rows", disk)
+        seen = Grouper(_ORIGIN.names, (), _ORIGIN, budget, "rows", disk)
         budget.spill_by("rows", seen.spill)
         with closing(seen):
             for batch in batches:

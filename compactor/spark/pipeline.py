@@ -12,7 +12,7 @@ import math
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 
 from compactor.clock import random_id
 from compactor.errors import ConfigError, DataError, InputError, UsageError
-from compactor.files.write import open_table_sink
+from compactor.files.write import StagedSink, open_table_sink
 from compactor.flow.errors import MemoryLimitError
 from compactor.ingest import IngestOptions, IngestPlan, commit_fragments, plan_ingest
 from compactor.pipeline import letters
 from compactor.pipeline.binding import sort_schema
 from compactor.pipeline.combining import part_by_keys
-from compactor.pipeline.config import Merge, Output, Pipeline, Source
+from compactor.pipeline.config import Merge, Output, Pipeline, Route, Source, Transform
 from compactor.pipeline.exchange import (
     PartOf,
     divided,
@@ -40,10 +40,10 @@ from compactor.pipeline.exchange import (
     to_bytes,
 )
 from compactor.pipeline.letters import BadRecordError
-from compactor.pipeline.nodes.output import may_repeat
+from compactor.pipeline.nodes.output import may_repeat, open_sink, written_schema
 from compactor.pipeline.parts import part_rows, remove_parts
 from compactor.pipeline.pieces import Pieces
-from compactor.pipeline.provenance import HIDDEN
+from compactor.pipeline.provenance import ROW, SOURCE
 from compactor.pipeline.report import OutputReport, RunReport
 from compactor.pipeline.run import Run
 from compactor.pipeline.stages import Feed, Kind, Stage, plan_stages
@@ -187,7 +187,7 @@ class SparkRun:
         store = open_store(node.table)
         log = CommitLog(store)
         snapshot = log.refresh()
-        schema = self._schemas[node.input]
+        schema = written_schema(node, self._schemas[node.input])
         sort = None if node.sort_by is None else sort_schema(node.sort_by, schema, what)
         return _Table(
             log, snapshot, plan_ingest(store, snapshot, schema, what, sort, IngestOptions())
@@ -340,7 +340,9 @@ class SparkRun:
             counts = np.zeros(done.reports[-1].task + 2 if done.reports else 1, dtype=np.int64)
             for report in done.reports:
                 if report.root == root:
-                    counts[report.task + 1] = report.root_rows
+                    # What a source left out has a number too.
+                    numbered = max(report.records_read, report.root_rows)
+                    counts[report.task + 1] = numbered
             self._bases[root] = np.cumsum(counts)
             if isinstance(self._nodes[root], Source):
                 self.report.records_read[root] = sum(
@@ -375,9 +377,7 @@ class SparkRun:
         different = rows
         if output in self._counted:
             parts = options.shuffle_partitions or task_slots(spark)
-            sent = self._sent(
-                feeds, [_Divider(parts, keys=tuple(HIDDEN.names))] * len(feeds), parts
-            )
+            sent = self._sent(feeds, [_Divider(parts, keys=(SOURCE, ROW))] * len(feeds), parts)
             limit = self._pipeline.memory.limit
 
             def count(batches: Batches) -> Batches:
@@ -388,10 +388,19 @@ class SparkRun:
                 with spark_failures():
                     counts = sent.mapInArrow(count, "rows bigint").toArrow()
                 different = sum(counts.column("rows").to_pylist())
-        self.report.outputs[output] = OutputReport(rows, different)
+        documents = self._documents(self._outputs[output].input)
+        self.report.outputs[output] = OutputReport(rows, different, documents)
+
+    def _documents(self, edge: str) -> int:
+        """Files, as far as rows have only been looked at one by one since; else one."""
+        node = self._nodes[edge.split(".")[0]]
+        if isinstance(node, Source) and node.path is not None:
+            return len(self._pieces.of[edge])
+        return self._documents(node.input) if isinstance(node, (Transform, Route)) else 1
 
     def _write(self, staging: Store | None) -> None:
         """Files take their places when all is written and committed."""
+        written: list[StagedSink] = []
         with ExitStack() as files:
             if self._pipeline.on_error == "continue":
                 assert self._pipeline.dead_letter is not None
@@ -403,18 +412,21 @@ class SparkRun:
                 )
             for name, node in self._outputs.items():
                 if node.path is not None:
-                    sink = files.enter_context(
-                        open_table_sink(node.path, self._schemas[node.input])
-                    )
+                    schema = written_schema(node, self._schemas[node.input])
+                    sink = files.enter_context(closing(open_sink(node.path, schema)))
                     for key in self._left_by(name, "parts"):
                         assert staging is not None
                         for batch in part_rows(staging, key):
                             sink.write(batch)
+                    sink.finish()
+                    written.append(sink)
             for name, table in self._tables.items():
                 entries = [
                     FragmentEntry.from_json(entry) for entry in self._left_by(name, "entries")
                 ]
                 commit_fragments(table.log, table.snapshot, table.plan, entries)
+            for sink in written:
+                sink.publish()
 
     def _left_by(self, output: str, what: str) -> Iterator[Any]:
         """Parts or fragments of an output, in the order of its rows."""

@@ -213,6 +213,35 @@ def test_a_table_that_is_there_gets_more_rows(folder: Path, tmp_path: Path) -> N
     assert pa.table(tables[0].scan()).equals(pa.table(tables[1].scan()))
 
 
+def write_lines(folder: Path) -> None:
+    """Files whose fields differ; some have lines that are none."""
+    files = [['{"n":1,"s":"a"}', '{"n":2,"s":"b","more":[1]}'], ["[]", '{"n":3,"late":true}', '{"n":"x"}'], [],
+             ['{"n":4,"s":"d"}', "no"]]  # fmt: skip
+    for number, lines in enumerate(files):
+        (folder / f"l-{number}.ndjson").write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.parametrize("fields", [None, {"n": "BIGINT", "s": "TEXT"}])
+def test_unknown_fields_bad_lines_and_documents_are_as_in_one_process(
+    fields: dict[str, str] | None, tmp_path: Path
+) -> None:
+    write_lines(tmp_path)
+    node = {"path": "IN/l-*.ndjson"} | ({"fields": fields} if fields else {})
+    nodes = {"l": {"source": node}, "t": {"transform": {"input": "l", "filter": "n <> 1"}},
+             "x": merge("l", "t"), **OUT, "some": {"output": {"input": "t", "path": "OUT/some.ndjson"}},
+             "csv": {"output": {"input": "t", "path": "OUT/t.csv", "drop_widened": True}},
+             "bad": {"transform": {"input": "l", "columns": {"n": "1 / (n - 4)"}}},
+             "rest": {"output": {"input": "bad", "path": "OUT/rest.ndjson"}}}  # fmt: skip
+    document = {"on_error": "continue", "dead_letter": "OUT/dead.ndjson"}
+    one, many = both(nodes, tmp_path, tmp_path, **document)
+    assert one.dlq_count == 4
+    assert one.outputs["some"].documents == 4
+    assert counters(many) == counters(one)
+    assert '"more":[1]' in (tmp_path / "one/some.ndjson").read_text()
+    for path in (tmp_path / "one").iterdir():
+        assert (tmp_path / "many" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
 BAD = {"t": {"transform": {"input": "x", "columns": {"id": "id", "n": "100 / (id - 390)"}}}}
 
 

@@ -13,7 +13,7 @@ from compactor.pipeline.aggregating import Grouper, parse_measures
 from compactor.pipeline.binding import sort_schema
 from compactor.pipeline.classify import is_sorted_by
 from compactor.pipeline.config import Aggregate
-from compactor.pipeline.provenance import Batches, numbered
+from compactor.pipeline.provenance import Batches
 from compactor.pipeline.sorting import Sorter
 from compactor.pipeline.work import Work
 
@@ -53,16 +53,16 @@ def rows(work: Work, name: str, node: Aggregate) -> Batches:
 def _of_sorted(work: Work, name: str, node: Aggregate) -> Batches:
     """Group by group, in the order in which they come."""
     schema = work.schemas[node.input]
-    number, row = work.numbers[name], 0
+    row = 0
     with closing(_grouper(name, node, schema, work.budget, work.disk, keeps_order=True)) as grouper:
 
         def given(table: pa.Table) -> Batches:
             nonlocal row
             for batch in table.combine_chunks().to_batches():
-                yield numbered(batch, number, row)
+                yield work.made(name, batch, row)
                 row += batch.num_rows
 
-        for batch in work.stream(node.input):
+        for batch in work.rows(node.input):
             grouper.append(batch.select(schema.names))
             yield from given(grouper.finished())
         for table in grouper.results():
@@ -82,13 +82,13 @@ def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
         work.budget.spill_by(
             name, lambda size: grouper.spill(size) or work.spill_buffers(name, size)
         )
-        for batch in work.stream(node.input):
+        for batch in work.rows(node.input):
             grouper.append(batch.select(schema.names))
         for table in grouper.results():
             for batch in table.to_batches(max_chunksize=work.batch_rows):
                 sorter.append(batch)
         work.report.spills += grouper.spills + sorter.spills
-        number, row = work.numbers[name], 0
+        row = 0
         for batch in sorter.sorted():
-            yield numbered(batch, number, row)
+            yield work.made(name, batch, row)
             row += batch.num_rows
