@@ -25,6 +25,7 @@ FORBIDDEN = {
                          "compactor.table.commit_log", "compactor.job", "format"],
     "compactor/files": ["compactor.stores", "compactor.merge", "compactor.planner", "compactor.spark",
                         "compactor.cli", "compactor.table.commit_log"],
+    "compactor/pipeline": ["compactor.spark", "compactor.cli"],
     "compactor/spark": ["compactor.cli"],
     "compactor/job.py": ["compactor.spark", "compactor.cli", "compactor.table.commit_log"],
     "compactor/table": ["compactor.planner", "compactor.merge", "compactor.job", "compactor.spark",

@@ -125,7 +125,7 @@ def test_what_stages_do_not_know_is_refused_by_name(monkeypatch: pytest.MonkeyPa
     assert len(plan_stages(pipeline)) == 2
     monkeypatch.setitem(stages._KNOWN, Sort, frozenset({"input"}))
     with pytest.raises(
-        ConfigError, match="^node 'x': `by` does not work on Spark stages: leave --m"
+        ConfigError, match=r"^node 'x': `by` does not work on Spark stages: leave --m"
     ):
         plan_stages(pipeline)
 
