@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.errors import ConfigError
@@ -214,6 +214,7 @@ def test_ranges_sorted_one_by_one_are_all_rows_sorted(
     assert pa.concat_tables(ends).equals(stable_sorted(pa.Table.from_batches(batches), sort))
 
 
+@settings(deadline=None)
 @given(sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=8))
 def test_a_sample_has_every_so_manieth_row_and_stays_small(sizes: list[int]) -> None:
     sample, start = KeySample(parse_sort_schema("at")), 0

@@ -18,6 +18,7 @@ from compactor import Table
 from compactor.errors import CompactorError, ConfigError, DataError, InputError, UsageError
 from compactor.flow.errors import MemoryLimitError
 from compactor.pipeline.config import Pipeline, parse_pipeline
+from compactor.pipeline.exchange import from_bytes, to_bytes
 from compactor.pipeline.report import RunReport
 from compactor.pipeline.run import Run
 from compactor.spark import pipeline as module
@@ -366,6 +367,30 @@ def test_rows_sent_to_many_tasks_leave_when_enough_wait(
     monkeypatch.setattr("compactor.pipeline.exchange._PACKET_BYTES", 3_000)
     both({**ORDERED["sort of a concat"], **OUT}, folder, tmp_path, 7)
     assert (tmp_path / "many/out.ndjson").read_bytes() == (tmp_path / "one/out.ndjson").read_bytes()
+
+
+def test_what_goes_to_one_task_goes_in_small_packets_each_with_a_place_of_its_own() -> None:
+    """At a limit of 16 MiB: packets of 256 KiB, and a MiB of rows that wait."""
+    rows = [pa.RecordBatch.from_pydict({"k": [n % 2 for n in range(8000)]}) for _ in range(40)]
+    packets = [
+        pa.RecordBatch.from_arrays(
+            [pa.array([7]), pa.array([place]), module._binary(to_bytes([batch]))],
+            names=["feed", "place", "batch"],
+        )
+        for place, batch in enumerate(rows)
+    ]
+    divider = module._Divider(2, keys=("k",))
+    sent = pa.Table.from_batches(module._send(iter(packets), {7: 0}, [divider], 16 << 20))
+    sizes = [len(data) for data in sent.column("batch").to_pylist()]
+    assert max(sizes) <= (256 << 10) + 1000
+    assert len(sizes) < 20
+    places = list(
+        zip(sent.column("part").to_pylist(), sent.column("place").to_pylist(), strict=True)
+    )
+    assert len(set(places)) == len(places)
+    assert set(sent.column("feed").to_pylist()) == {0}
+    found = [from_bytes(pa.py_buffer(data)) for data in sent.column("batch").to_pylist()]
+    assert sum(batch.num_rows for batch in found) == 320_000
 
 
 def test_a_cluster_needs_a_staging_place_and_leaves_nothing_in_it(
