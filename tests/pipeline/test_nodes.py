@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -598,3 +599,22 @@ def test_many_matches_come_some_at_a_time(tmp_path: Path) -> None:
     nodes = {**sources("a", "b"), "c": {"combine": {"probe": "a", "build": "b", "on": ["k"]}}}
     run = run_of({**nodes, **out(tmp_path, "c", "o.arrow")}, tables, memory={"limit": "8M"})
     assert run.run().outputs["o"].records_written == 1_000_000
+
+
+def test_more_groups_than_a_part_can_hold_are_divided_again(tmp_path: Path) -> None:
+    """150,000 groups are some 2.4 MB, held four times while they are put together: a 32nd is still too much
+    for what a limit of 1 MiB leaves."""
+    rng = np.random.default_rng(1)
+    keys = rng.integers(0, 10**12, 150_000)
+    texts = pa.array([f"{key:060d}" for key in keys.tolist()])
+    table = pa.table({"k": texts}).take(pa.array(rng.permutation(np.repeat(np.arange(150_000), 2))))
+    nodes = {
+        **sources("a"),
+        "g": {"aggregate": {"input": "a", "group_by": ["k"], "columns": {"n": "count"}}},
+        "o": {"output": {"input": "g", "path": str(tmp_path / "o.parquet")}},
+    }
+    report = run_of(nodes, {"a": table}, memory={"limit": "1M"}).run()
+    assert report.spills > 0 and report.peak_bytes <= MIB
+    found = pq.read_table(tmp_path / "o.parquet")
+    assert found.column("k").to_pylist() == sorted(texts.to_pylist())
+    assert set(found.column("n").to_pylist()) == {2}
