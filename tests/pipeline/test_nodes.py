@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from compactor import Table
 from compactor.errors import ConfigError, DataError, InputError
+from compactor.flow.disk import LocalDisk
 from compactor.flow.errors import MemoryLimitError
+from compactor.pipeline.aggregating import Grouper, Measure
 from compactor.pipeline.binding import UnserializableMapValue
 from compactor.pipeline.config import parse_pipeline
 from compactor.pipeline.run import Run
@@ -602,19 +604,23 @@ def test_many_matches_come_some_at_a_time(tmp_path: Path) -> None:
 
 
 def test_more_groups_than_a_part_can_hold_are_divided_again(tmp_path: Path) -> None:
-    """150,000 groups are some 2.4 MB, held four times while they are put together: a 32nd is still too much
-    for what a limit of 1 MiB leaves."""
-    rng = np.random.default_rng(1)
-    keys = rng.integers(0, 10**12, 150_000)
-    texts = pa.array([f"{key:060d}" for key in keys.tolist()])
-    table = pa.table({"k": texts}).take(pa.array(rng.permutation(np.repeat(np.arange(150_000), 2))))
+    """A 32nd of 120,000 groups is some 250 kB, and held four times while its groups are put together."""
     nodes = {
         **sources("a"),
         "g": {"aggregate": {"input": "a", "group_by": ["k"], "columns": {"n": "count"}}},
-        "o": {"output": {"input": "g", "path": str(tmp_path / "o.parquet")}},
+        **out(tmp_path, "g"),
     }
-    report = run_of(nodes, {"a": table}, memory={"limit": "1M"}).run()
-    assert report.spills > 0 and report.peak_bytes <= MIB
-    found = pq.read_table(tmp_path / "o.parquet")
-    assert found.column("k").to_pylist() == sorted(texts.to_pylist())
-    assert set(found.column("n").to_pylist()) == {2}
+    texts = pa.array([f"{number:060d}" for number in range(120_000)])
+    rows = pa.record_batch({"k": pa.chunked_array([texts, texts[::2]]).combine_chunks()})
+    work = run_of(nodes, {"a": pa.Table.from_batches([rows])}, memory={"limit": "1M"})._work
+    with closing(LocalDisk()) as disk:
+        count = [Measure("n", "count", None)]
+        grouper = Grouper(["k"], count, rows.schema, work.budget, "g", disk)
+        work.budget.spill_by("g", grouper.spill)
+        for start in range(0, rows.num_rows, 2000):
+            grouper.append(rows.slice(start, 2000))
+        parts = list(grouper.results())
+    assert len(parts) > 32 and work.budget.peak_bytes <= MIB and work.budget.used_bytes == 0
+    found = pa.concat_tables(parts).sort_by("k")
+    assert found.column("k").to_pylist() == texts.to_pylist()
+    assert found.column("n").to_pylist() == [2, 1] * 60_000
