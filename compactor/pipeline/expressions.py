@@ -51,20 +51,28 @@ _KNOWN: Final = (
 )
 
 
+def parsed(text: str, what: str) -> exp.Expression:
+    """Raises `ConfigError` for what is not SQL."""
+    try:
+        return cast(exp.Expression, sqlglot.parse_one(text))
+    except (sqlglot.errors.SqlglotError, RecursionError):
+        raise ConfigError(f"{what}: {text!r} is no SQL expression") from None
+
+
 class Expression:
     """One expression, bound to a schema."""
 
-    def __init__(self, text: str, schema: pa.Schema, what: str) -> None:
-        """Raises `ConfigError` for what is not SQL, not known, or does not fit the columns' types."""
+    def __init__(
+        self, text: str, schema: pa.Schema, what: str, tree: exp.Expression | None = None
+    ) -> None:
+        """tree: what the text was made into, if that is more than parsed.
+
+        Raises `ConfigError` for what is not SQL, not known, or does not fit the columns' types."""
         self.text = text
         self._schema = schema
         self._what = what
         try:
-            tree = cast(exp.Expression, sqlglot.parse_one(text))
-        except (sqlglot.errors.SqlglotError, RecursionError):
-            raise ConfigError(f"{what}: {text!r} is no SQL expression") from None
-        try:
-            self._evaluate = self._bind(tree)
+            self._evaluate = self._bind(parsed(text, what) if tree is None else tree)
         except (RecursionError, OverflowError, pa.ArrowException):
             raise ConfigError(
                 f"{what}: {text[:100]!r} is too long, or has a number too large"
@@ -121,11 +129,16 @@ class Expression:
         if (unary := _UNARY.get(type(tree))) is not None and not has_more:
             inner = self._bind(tree.this)
             return lambda batch: unary(inner(batch))
+        if isinstance(tree, (exp.AggFunc, exp.RowNumber, exp.Window)):
+            raise ConfigError(
+                f"{self._what}: {tree.sql()!r} looks at other rows: that needs a `window`, and not within "
+                "another such function"
+            )
         raise ConfigError(f"{self._what}: {tree.sql()!r} is not understood; known are {_KNOWN}")
 
     def _column(self, name: str) -> Callable[[pa.RecordBatch], Any]:
         if name not in self._schema.names:
-            there = ", ".join(self._schema.names[:50])
+            there = ", ".join(n for n in self._schema.names[:50] if not n.startswith("$"))
             raise ConfigError(f"{self._what}: no column {name!r}; columns are: {there}")
         return lambda batch: batch.column(name)
 
