@@ -49,6 +49,10 @@ _KNOWN: Final = (
     "+ - * /, comparisons, AND OR NOT, IS NULL, ||, CASE, CAST, COALESCE, LOWER, UPPER, LENGTH, TRIM, ABS, "
     "ROUND, FLOOR, CEIL"
 )
+WINDOW_FUNCTIONS: Final = (
+    exp.RowNumber, exp.Lag, exp.Lead, exp.First, exp.FirstValue, exp.Last, exp.LastValue, exp.Count,
+    exp.Sum, exp.Min, exp.Max, exp.Avg,
+)  # fmt: skip
 
 
 def parsed(text: str, what: str) -> exp.Expression:
@@ -129,7 +133,7 @@ class Expression:
         if (unary := _UNARY.get(type(tree))) is not None and not has_more:
             inner = self._bind(tree.this)
             return lambda batch: unary(inner(batch))
-        if isinstance(tree, (exp.AggFunc, exp.RowNumber, exp.Window)):
+        if isinstance(tree, (*WINDOW_FUNCTIONS, exp.Window)):
             raise ConfigError(
                 f"{self._what}: {tree.sql()!r} looks at other rows: that needs a `window`, and not within "
                 "another such function"

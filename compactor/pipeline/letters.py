@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
 from compactor.errors import DataError
-from compactor.pipeline.provenance import ROW, SOURCE
+from compactor.pipeline.provenance import ROW, SOURCE, Batches
 from compactor.pipeline.report import RunReport
 
 SCHEMA: Final = pa.schema(
@@ -23,6 +23,23 @@ class Letters:
         self._names = names
         self._report = report
         self._sink = sink
+
+    def made(
+        self, make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch, node: str
+    ) -> Batches:
+        """What becomes of a batch; rows for which `make` raises `pa.ArrowException` are put aside, if need be.
+
+        Raises `DataError` if bad records are errors.
+        """
+        try:
+            yield make(batch)
+        except pa.ArrowException as error:
+            if batch.num_rows > 1:
+                half = batch.num_rows // 2
+                yield from self.made(make, batch.slice(0, half), node)
+                yield from self.made(make, batch.slice(half), node)
+                return
+            self.put_aside(batch, node, str(error).splitlines()[0])
 
     def put_aside(self, batch: pa.RecordBatch, node: str, reason: str) -> None:
         """One row, with its hidden columns. Raises `DataError` if bad records are errors."""

@@ -13,7 +13,8 @@ from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
 from compactor.flow.budget import MemoryBudget
-from compactor.pipeline.expressions import Expression, parsed
+from compactor.pipeline.config import MOST_WINDOW_ROWS
+from compactor.pipeline.expressions import WINDOW_FUNCTIONS, Expression, parsed
 from compactor.pipeline.segments import Frames
 from compactor.pipeline.window_calls import (
     Call,
@@ -32,18 +33,12 @@ from format.ordering import order_words, same_as_previous
 from format.schema import SortColumn, SortSchema, check_sort_schema
 from format.types import to_storage
 
-MOST_ROWS: Final = 1_000_000
-"""That a window function may look back or ahead: they are held."""
 _HELD_COPIES: Final = 3
 """Of the rows looked at: as they came, end to end, and with their results."""
 _KNOWN: Final = (
     "row_number(), lag(x[, n]), lead(x[, n]), first(x), last(x), count(*), count(x), sum(x), min(x), "
     "max(x), avg(x)"
 )
-_CALLS: Final = (
-    exp.RowNumber, exp.Lag, exp.Lead, exp.First, exp.FirstValue, exp.Last, exp.LastValue, exp.Count,
-    exp.Sum, exp.Min, exp.Max, exp.Avg,
-)  # fmt: skip
 _ARGUMENTS: Final = {"this", "offset", "big_int"}
 """`big_int` is the parser's own."""
 
@@ -65,7 +60,10 @@ class WindowedColumns:
         self._arguments: dict[str, Expression] = {}
         self._calls: dict[str, tuple[Call, str | None]] = {}
         self._names: dict[str, str] = {}
-        trees = {name: self._without_calls(parsed(text, what)) for name, text in texts.items()}
+        given = {name: parsed(text, what) for name, text in texts.items()}
+        self.uses = {c.name for tree in given.values() for c in tree.find_all(exp.Column)}
+        """Columns of the schema that expressions name."""
+        trees = {name: self._without_calls(tree) for name, tree in given.items()}
         added = [(name, call.type) for name, (call, _) in self._calls.items()]
         full = pa.schema([*schema, *added])
         self.columns = {
@@ -126,7 +124,9 @@ class WindowedColumns:
     def _call_as_column(self, tree: exp.Expression) -> exp.Expression:
         if isinstance(tree, exp.Window):
             raise self._error(tree, "leave out OVER: the node's `window` says it")
-        if not isinstance(tree, _CALLS):
+        if not isinstance(tree, WINDOW_FUNCTIONS):
+            if isinstance(tree, exp.AggFunc):
+                raise self._error(tree, f"is not understood; known are {_KNOWN}")
             return tree
         text = tree.sql()
         if text not in self._names:
@@ -181,8 +181,8 @@ class WindowedColumns:
         if offset is None:
             return 1
         is_number = isinstance(offset, exp.Literal) and not offset.is_string and offset.this.isdigit()
-        if not is_number or int(offset.this) > MOST_ROWS:
-            raise self._error(tree, f"the number of rows is one from 0 to {MOST_ROWS:,}")
+        if not is_number or int(offset.this) > MOST_WINDOW_ROWS:
+            raise self._error(tree, f"the number of rows is one from 0 to {MOST_WINDOW_ROWS:,}")
         return int(offset.this)
 
     def _free_name(self) -> str:

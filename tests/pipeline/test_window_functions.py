@@ -291,7 +291,7 @@ MISTAKES = {
     "count(distinct x)": "known are row_number",
     "max(x, p)": "known are row_number",
     "sum(lag(x))": r"'LAG\(x\)' looks at other rows: that needs a `window`, and not within another",
-    "rank()": r"'RANK\(\)' looks at other rows",
+    "rank()": r"'RANK\(\)': is not understood; known are row_number",
     "sum(t)": r"'SUM\(t\)': string is no number",
     "min(l)": r"'MIN\(l\)': list<item: int64> has no order",
     "max(y) + 1": "no column 'y'; columns are: p, x, t, l$",
