@@ -75,9 +75,7 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
         case Sort():
             return Classified(Form.MATERIALIZED, "the last row may be the first")
         case Aggregate(window=TimeWindow()):
-            return Classified(
-                Form.MATERIALIZED, "a window of time may get its last row at the end"
-            )
+            return Classified(Form.MATERIALIZED, "a window of time may get its last row at the end")
         case Aggregate() if is_sorted_by(node.input, node.group_by, nodes):
             return Classified(
                 Form.BUILT, "its input is sorted by the groups: each is done when the next begins"
@@ -109,6 +107,13 @@ def _has_window(node: Node) -> bool:
     return isinstance(node, Transform) and node.window is not None
 
 
+def _is_kept(column: str, chosen: Mapping[str, str] | tuple[str, ...] | None) -> bool:
+    """Whether a transform's result has the column as it was."""
+    if isinstance(chosen, Mapping):
+        return column.isidentifier() and chosen.get(column) == column
+    return chosen is None or column in chosen
+
+
 def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> bool:
     """Whether rows of equal values in these columns come next to each other, as far as the graph says: sorted
     by them, in any order of the columns, and nothing but kept or left out since."""
@@ -121,9 +126,7 @@ def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -
         case Transform(window=Window() as window, columns=chosen):
             order = [part.split(":")[0].strip() for part in window.order_by.split(",")]
             first = [*window.partition_by, *order][: len(columns)]
-            kept = (c in chosen if isinstance(chosen, tuple) else chosen is None or chosen.get(c) == c and c.isidentifier()
-                    for c in columns)  # fmt: skip
-            return sorted(first) == sorted(columns) and all(kept)
+            return sorted(first) == sorted(columns) and all(_is_kept(c, chosen) for c in columns)
         case Transform(columns=None) | Route():
             return is_sorted_by(node.input, columns, nodes)
         case Transform(columns=tuple() as kept):

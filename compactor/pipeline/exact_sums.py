@@ -25,9 +25,7 @@ def sum_type(dtype: pa.DataType) -> pa.DataType:
             if dtype.bit_width <= 128
             else pa.decimal256(76, dtype.scale)
         )
-    return (
-        pa.uint64() if pt.is_unsigned_integer(dtype) or pt.is_boolean(dtype) else pa.int64()
-    )
+    return pa.uint64() if pt.is_unsigned_integer(dtype) or pt.is_boolean(dtype) else pa.int64()
 
 
 def digits_of(values: pa.Array) -> I64:

@@ -45,9 +45,10 @@ _TYPES: Final = {
     "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "TEXT": pa.string(), "VARCHAR": pa.string(),
     "BOOLEAN": pa.bool_(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"),
 }  # fmt: skip
+_UNIT_SECONDS: Final = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400}
 _KNOWN: Final = (
     "+ - * /, comparisons, AND OR NOT, IS NULL, ||, CASE, CAST, COALESCE, LOWER, UPPER, LENGTH, TRIM, ABS, "
-    "ROUND, FLOOR, CEIL"
+    "ROUND, FLOOR, CEIL, INTERVAL"
 )
 WINDOW_FUNCTIONS: Final = (
     exp.RowNumber, exp.Lag, exp.Lead, exp.First, exp.FirstValue, exp.Last, exp.LastValue, exp.Count,
@@ -126,6 +127,9 @@ class Expression:
                 return self._round(tree)
             case exp.Case():
                 return self._case(tree)
+            case exp.Interval():
+                length = self._interval(tree)
+                return lambda _batch: length
         if (binary := _BINARY.get(type(tree))) is not None:
             left, right = self._bind(tree.this), self._bind(tree.expression)
             return lambda batch: binary(left(batch), right(batch))
@@ -159,6 +163,17 @@ class Expression:
             raise ConfigError(f"{self._what}: {tree.sql()!r}: digits are a number")
         count = int(digits.this)
         return lambda b: pc.round(of(b), ndigits=count, round_mode="half_towards_infinity")
+
+    def _interval(self, tree: exp.Interval) -> pa.Scalar:
+        unit = str(tree.args.get("unit") or "").upper().removesuffix("S")
+        of = tree.this
+        if unit not in _UNIT_SECONDS or not isinstance(of, exp.Literal) or not of.this.isdecimal():
+            units = ", ".join(_UNIT_SECONDS).lower()
+            raise ConfigError(
+                f"{self._what}: {tree.sql()!r}: an interval is a whole number of {units}, as in "
+                "INTERVAL '30 minutes'"
+            )
+        return pa.scalar(int(of.this) * _UNIT_SECONDS[unit], pa.duration("s"))
 
     def _case(self, tree: exp.Case) -> Callable[[pa.RecordBatch], Any]:
         of = None if tree.this is None else self._bind(tree.this)

@@ -28,6 +28,8 @@ class RunReport:
     outputs: dict[str, OutputReport] = field(default_factory=dict)
     records_read: dict[str, int] = field(default_factory=dict)
     """By source."""
+    records_without_time: dict[str, int] = field(default_factory=dict)
+    """By aggregate over windows of time: rows that are in none."""
     dlq_count: int = 0
     """Bad records, put aside."""
     spills: int = 0
@@ -46,6 +48,7 @@ class RunReport:
                 for name, o in self.outputs.items()
             },
             "records_read": self.records_read,
+            "records_without_time": self.records_without_time,
             "dlq_count": self.dlq_count,
             "spills": self.spills,
             "peak_charged_bytes": self.peak_bytes,

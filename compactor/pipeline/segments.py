@@ -93,4 +93,5 @@ class Frames:
     def sums(self, values: I64) -> I64:
         """Of each frame, of integers whose sums all fit. Shapes (values, ...), (rows wanted, ...)."""
         upto = np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
-        return upto[self.at + 1] - upto[self.low]
+        found: I64 = upto[self.at + 1] - upto[self.low]
+        return found

@@ -1,4 +1,4 @@
-"""Windows of time that rows fall into: of one size, every so often; each row as many times as windows hold it."""
+"""Windows of time that rows fall into: of one size, every so often; rows in each that holds them."""
 
 from __future__ import annotations
 
@@ -136,12 +136,13 @@ class TimeWindows:
             bound.cast(self._stored)
         return last
 
-    def with_windows(self, batch: pa.RecordBatch, name: str) -> Iterator[pa.RecordBatch]:
+    def with_windows(
+        self, batch: pa.RecordBatch, last: pa.Array, name: str
+    ) -> Iterator[pa.RecordBatch]:
         """The rows that have a time, each once for every window it falls into, whose start is column `name`.
 
-        Raises as `last_starts`.
+        last: of `last_starts`.
         """
-        last = self.last_starts(batch)
         times = batch.column(self._column).cast(self._stored).cast(pa.int64())
         for number in range(self._most):
             start = pc.subtract(last, number * self._slide)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -119,7 +119,7 @@ class WindowedColumns:
         yield result.drop_columns(list(self._arguments))
 
     def _without_calls(self, tree: exp.Expression) -> exp.Expression:
-        return cast(exp.Expression, tree.transform(self._call_as_column))
+        return tree.transform(self._call_as_column)
 
     def _call_as_column(self, tree: exp.Expression) -> exp.Expression:
         if isinstance(tree, exp.Window):
@@ -180,7 +180,9 @@ class WindowedColumns:
         offset = tree.args.get("offset")
         if offset is None:
             return 1
-        is_number = isinstance(offset, exp.Literal) and not offset.is_string and offset.this.isdigit()
+        is_number = (
+            isinstance(offset, exp.Literal) and not offset.is_string and offset.this.isdigit()
+        )
         if not is_number or int(offset.this) > MOST_WINDOW_ROWS:
             raise self._error(tree, f"the number of rows is one from 0 to {MOST_WINDOW_ROWS:,}")
         return int(offset.this)

@@ -21,13 +21,15 @@ from compactor.pipeline.time_windows import (
 DAY_NS = 86_400 * 10**9
 
 
-def found_windows(dtype: pa.DataType, times: list[int | None], sizes: WindowSizes) -> list[tuple[Any, ...]]:
+def found_windows(
+    dtype: pa.DataType, times: list[int | None], sizes: WindowSizes
+) -> list[tuple[Any, ...]]:
     """(row, start, end), sorted; times are stored integers of the type."""
     stored = pa.int32() if dtype == pa.date32() else pa.int64()
     batch = pa.record_batch({"t": pa.array(times, stored).cast(dtype), "row": range(len(times))})
     windows = TimeWindows("t", sizes, batch.schema, "node 'w'")
     found = []
-    for rows in windows.with_windows(batch, "start"):
+    for rows in windows.with_windows(batch, windows.last_starts(batch), "start"):
         assert rows.schema.field("start").type == dtype
         ends = windows.ends(rows.column("start"))
         bounds = [a.cast(stored).to_pylist() for a in (rows.column("start"), ends)]
@@ -60,7 +62,9 @@ def test_a_row_is_in_every_window_that_holds_its_time_and_no_other(
     [(pa.timestamp("s"), 10**9, 1), (pa.timestamp("ms", "Europe/Berlin"), 10**6, 1),
      (pa.timestamp("us", "UTC"), 10**3, 1), (pa.date32(), DAY_NS, 1), (pa.date64(), DAY_NS, 86_400_000)],
 )  # fmt: skip
-def test_times_of_any_unit_and_dates_have_windows(dtype: pa.DataType, unit_ns: int, step: int) -> None:
+def test_times_of_any_unit_and_dates_have_windows(
+    dtype: pa.DataType, unit_ns: int, step: int
+) -> None:
     sizes = WindowSizes(7 * unit_ns, 3 * unit_ns, 2 * unit_ns)
     plain = found_windows(pa.timestamp("ns"), [-1, 0, 13, None], WindowSizes(7, 3, 2))
     found = found_windows(dtype, [-1 * step, 0, 13 * step, None], sizes)
@@ -97,11 +101,18 @@ def test_lengths_are_numbers_with_a_unit() -> None:
         ("1m", "1.5s", None, "slide: '1.5s' is no length"),
         ("106752d", None, None, "size: '106752d' is too long; 106751d is the most"),
         ("1m", "2m", None, "slide: 2m is longer than the size, 1m"),
-        ("1d", "1s", None, "slide: 1s would put each row into 86,400 windows of 1d; 10,000 is the most"),
+        (
+            "1d",
+            "1s",
+            None,
+            "slide: 1s would put each row into 86,400 windows of 1d; 10,000 is the most",
+        ),
         ("1m", None, "noon", "origin: 'noon' is no time; write 2024-01-01"),
     ],
 )
-def test_mistakes_in_sizes_name_the_setting(size: str, slide: str, origin: str, message: str) -> None:
+def test_mistakes_in_sizes_name_the_setting(
+    size: str, slide: str, origin: str, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         window_sizes(size, slide, origin)
 
@@ -109,11 +120,19 @@ def test_mistakes_in_sizes_name_the_setting(size: str, slide: str, origin: str, 
 @pytest.mark.parametrize(
     ("column", "sizes", "message"),
     [
-        ("x", WindowSizes(10, 10), "column 'x' is int64: windows are of timestamps or dates; cast it"),
+        (
+            "x",
+            WindowSizes(10, 10),
+            "column 'x' is int64: windows are of timestamps or dates; cast it",
+        ),
         ("y", WindowSizes(10, 10), "no column 'y'; there are: x, t, d"),
         ("t", WindowSizes(10**9, 10**8), "slide is finer than column 't', which is timestamp.s."),
         ("t", WindowSizes(10**9, 10**9, 5), "origin is finer than column 't'"),
-        ("d", WindowSizes(3600 * 10**9, 3600 * 10**9), "size is finer than column 'd', which is date32"),
+        (
+            "d",
+            WindowSizes(3600 * 10**9, 3600 * 10**9),
+            "size is finer than column 'd', which is date32",
+        ),
     ],
 )
 def test_mistakes_in_columns_are_named(column: str, sizes: WindowSizes, message: str) -> None:

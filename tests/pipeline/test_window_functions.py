@@ -41,12 +41,11 @@ def windowed(
     """Of rows that are in the window's order."""
     made = WindowedColumns(columns, table.schema, frame, "node 'w'")
     batches = (made.with_arguments(b) for b in table.to_batches(max_chunksize=batch_rows))
-    found = [
+    return [
         dict(zip(made.columns, values, strict=True))
         for batch in made.over(batches, partition_by, batch_rows, budget_of(limit), "w")
         for values in zip(*(c(batch).to_pylist() for c in made.columns.values()), strict=True)
     ]
-    return found
 
 
 def partitions(rows: list[Row], key: str = "p") -> list[list[Row]]:
@@ -58,7 +57,9 @@ def partitions(rows: list[Row], key: str = "p") -> list[list[Row]]:
     return found
 
 
-def oracle(rows: list[Row], of: Callable[[list[Row], int, list[Row]], Any], frame: int | None) -> list[Any]:
+def oracle(
+    rows: list[Row], of: Callable[[list[Row], int, list[Row]], Any], frame: int | None
+) -> list[Any]:
     """of: a partition, a row's place in it, and its frame."""
     return [
         of(part, place, part[max(0, place + 1 - (frame or place + 1)) : place + 1])
@@ -101,7 +102,15 @@ def minus(one: Any, other: Any) -> Any:
     return None if one is None or other is None else one - other
 
 
-ints = st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(-(10**15), 10**15)), max_size=60)
+def table_of(pairs: Sequence[tuple[int, Any]], dtype: pa.DataType) -> pa.Table:
+    pairs = sorted(pairs, key=lambda pair: pair[0])
+    keys = pa.array([p for p, _ in pairs], pa.int64())
+    return pa.table({"p": keys, "x": pa.array([x for _, x in pairs], dtype)})
+
+
+ints = st.lists(
+    st.tuples(st.integers(0, 4), st.none() | st.integers(-(10**15), 10**15)), max_size=60
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -109,10 +118,7 @@ ints = st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(-(10**15), 
 def test_functions_are_those_of_plain_python(
     pairs: list[tuple[int, int | None]], frame: int | None, batch_rows: int
 ) -> None:
-    pairs = sorted(pairs, key=lambda pair: pair[0])
-    table = pa.table(
-        {"p": pa.array([p for p, _ in pairs], pa.int64()), "x": pa.array([x for _, x in pairs], pa.int64())}
-    )
+    table = table_of(pairs, pa.int64())
     found = windowed(table, TEXTS, frame=frame, batch_rows=batch_rows)
     for name, (_, of) in COLUMNS.items():
         assert [row[name] for row in found] == oracle(table.to_pylist(), of, frame), name
@@ -134,8 +140,9 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 @pytest.mark.parametrize("frame", [None, 1, 3])
 def test_values_of_every_kind_have_an_order(kind: str, frame: int | None) -> None:
     dtype, values = VALUES[kind]
-    table = pa.table({"p": sorted(n % 4 for n in range(40)), "x": pa.array([values[n * 5 % len(values)] for n in range(40)], dtype)})  # fmt: skip
-    of = {text: of for text, of in COLUMNS.values()}
+    column = pa.array([values[n * 5 % len(values)] for n in range(40)], dtype)
+    table = pa.table({"p": sorted(n % 4 for n in range(40)), "x": column})
+    of = dict(COLUMNS.values())
     of["lag(x, 2)"] = lambda p, n, f: at(p, n - 2)
     for batch_rows in (1, 6, 100):
         found = windowed(table, {text: text for text in ANY}, frame=frame, batch_rows=batch_rows)
@@ -148,8 +155,12 @@ def test_values_of_every_kind_have_an_order(kind: str, frame: int | None) -> Non
     [(pa.int8(), pa.int64()), (pa.uint32(), pa.uint64()), (pa.decimal128(5, 2), pa.decimal128(38, 2)),
      (pa.decimal256(50, 1), pa.decimal256(76, 1)), (pa.float32(), pa.float64())],
 )  # fmt: skip
-def test_sums_have_the_type_that_aggregates_give_them(dtype: pa.DataType, sum_type: pa.DataType) -> None:
-    made = WindowedColumns({"s": "sum(x)", "a": "avg(x)"}, pa.schema([("x", dtype)]), None, "node 'w'")
+def test_sums_have_the_type_that_aggregates_give_them(
+    dtype: pa.DataType, sum_type: pa.DataType
+) -> None:
+    made = WindowedColumns(
+        {"s": "sum(x)", "a": "avg(x)"}, pa.schema([("x", dtype)]), None, "node 'w'"
+    )
     assert [column.type for column in made.columns.values()] == [sum_type, pa.float64()]
 
 
@@ -158,7 +169,9 @@ decimals = st.lists(st.none() | st.decimals(-(10**9), 10**9, places=3), min_size
 
 @settings(max_examples=40, deadline=None)
 @given(decimals, st.none() | st.integers(1, 5), st.integers(1, 9))
-def test_sums_of_decimals_are_exact(values: list[Decimal | None], frame: int | None, rows: int) -> None:
+def test_sums_of_decimals_are_exact(
+    values: list[Decimal | None], frame: int | None, rows: int
+) -> None:
     for dtype in (pa.decimal128(14, 3), pa.decimal256(60, 3)):
         table = pa.table({"p": [0] * len(values), "x": pa.array(values, dtype)})
         found = windowed(table, {"s": "sum(x)", "a": "avg(x)"}, frame=frame, batch_rows=rows)
@@ -181,8 +194,7 @@ floats = st.lists(
 def test_running_sums_of_floats_go_from_left_to_right_whatever_the_batches(
     pairs: list[tuple[int, float | None]],
 ) -> None:
-    pairs = sorted(pairs, key=lambda pair: pair[0])
-    table = pa.table({"p": pa.array([p for p, _ in pairs], pa.int64()), "x": pa.array([x for _, x in pairs], pa.float64())})  # fmt: skip
+    table = table_of(pairs, pa.float64())
 
     def left_to_right(_part: list[Row], _place: int, frame: list[Row]) -> float | None:
         total = None
@@ -201,8 +213,7 @@ def test_running_sums_of_floats_go_from_left_to_right_whatever_the_batches(
 def test_frames_of_floats_do_not_depend_on_batches_and_a_nan_leaves_with_its_row(
     pairs: list[tuple[int, float | None]], frame: int
 ) -> None:
-    pairs = sorted(pairs, key=lambda pair: pair[0])
-    table = pa.table({"p": pa.array([p for p, _ in pairs], pa.int64()), "x": pa.array([x for _, x in pairs], pa.float64())})  # fmt: skip
+    table = table_of(pairs, pa.float64())
     texts = {"s": "sum(x)", "least": "min(x)", "most": "max(x)"}
     found = [windowed(table, texts, frame=frame, batch_rows=rows) for rows in (1, 2, 7, 100)]
     assert len({repr(rows) for rows in found}) == 1
@@ -232,7 +243,8 @@ def test_functions_are_those_of_duckdb(frame: int | None) -> None:
     before = "unbounded" if frame is None else str(frame - 1)
     over = f"over (partition by p order by n rows between {before} preceding and current row)"
     columns = ", ".join(f"{text} {over} as {name}_" for name, text in texts.items())
-    expected = duckdb.sql(f"select {columns} from rows_given order by p, n").fetchall()
+    query = f"select {columns} from rows_given order by p, n"
+    expected = duckdb.connect().execute(query).fetchall()
     found = windowed(rows_given, texts, frame=frame, batch_rows=613)
     assert [tuple(row.values()) for row in found] == expected
 
@@ -242,7 +254,9 @@ def test_partitions_are_of_equal_keys_as_in_every_order() -> None:
     keys = [-0.0, 0.0, 1.0, nan, -nan, None, None]
     table = pa.table({"p": pa.array(keys, pa.float64()), "q": ["a"] * 7})
     for batch_rows in (1, 2, 100):
-        found = windowed(table, {"n": "row_number()"}, partition_by=("q", "p"), batch_rows=batch_rows)
+        found = windowed(
+            table, {"n": "row_number()"}, partition_by=("q", "p"), batch_rows=batch_rows
+        )
         assert [row["n"] for row in found] == [1, 2, 1, 1, 2, 1, 2]
         whole = windowed(table, {"n": "row_number()"}, partition_by=(), batch_rows=batch_rows)
         assert [row["n"] for row in whole] == [1, 2, 3, 4, 5, 6, 7]
@@ -253,7 +267,12 @@ def test_times_are_subtracted_from_those_before() -> None:
     table = pa.table({"p": [0, 0, 0, 0], "t": times})
     found = windowed(table, {"d": "t - lag(t)", "since": "cast(t - first(t) as bigint)"})
     assert [row["since"] for row in found] == [0, 3500, None, 8000]
-    assert [None if row["d"] is None else row["d"].total_seconds() for row in found] == [None, 3.5, None, None]
+    assert [None if row["d"] is None else row["d"].total_seconds() for row in found] == [
+        None,
+        3.5,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -267,11 +286,15 @@ def test_times_are_subtracted_from_those_before() -> None:
         (pa.decimal256(76, 0), [10**76 - 1, 0, 1], [Decimal(10**76 - 1)] * 2),
     ],
 )
-def test_sums_that_do_not_fit_are_an_error(dtype: pa.DataType, values: list[int], sums: list[Any]) -> None:
+def test_sums_that_do_not_fit_are_an_error(
+    dtype: pa.DataType, values: list[int], sums: list[Any]
+) -> None:
     column = pa.array([Decimal(v) if pa.types.is_decimal(dtype) else v for v in values], dtype)
     table = pa.table({"p": [0, 0, 0], "x": column})
     for batch_rows in (1, 100):
-        assert [r["s"] for r in windowed(table.slice(0, 2), {"s": "sum(x)"}, batch_rows=batch_rows)] == sums
+        assert [
+            r["s"] for r in windowed(table.slice(0, 2), {"s": "sum(x)"}, batch_rows=batch_rows)
+        ] == sums
         with pytest.raises(DataError, match=r"node 'w': SUM\(x\) does not fit into"):
             windowed(table, {"s": "sum(x)"}, batch_rows=batch_rows)
         # Where the frame leaves the first row behind it fits again.
@@ -326,7 +349,9 @@ def test_what_is_looked_back_at_is_charged() -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.integers(1, 70), min_size=1, max_size=30), st.none() | st.integers(1, 80))
-def test_segments_of_any_lengths_are_accumulated_each_by_itself(lengths: list[int], limit: int | None) -> None:
+def test_segments_of_any_lengths_are_accumulated_each_by_itself(
+    lengths: list[int], limit: int | None
+) -> None:
     values = np.arange(sum(lengths)) * 7919 % 101
     is_start = np.zeros(len(values), dtype=np.bool_)
     is_start[np.cumsum([0, *lengths[:-1]])] = True
