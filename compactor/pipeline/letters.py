@@ -27,7 +27,7 @@ class Letters:
     def made(
         self, make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch, node: str
     ) -> Batches:
-        """What becomes of a batch; rows for which `make` raises `pa.ArrowException` are put aside, if so said.
+        """What becomes of a batch; rows for which `make` raises `pa.ArrowException` are put aside.
 
         Raises `DataError` if bad records are errors.
         """

@@ -185,9 +185,9 @@ def test_windows_of_time_are_those_of_duckdb(tmp_path: Path) -> None:
     expected = (
         duckdb.connect()
         .execute(
-            "select time_bucket(interval '1 minute', ts at time zone 'UTC', timestamp '2026-01-01 00:00:13') s, "
-            "s + interval '1 minute', count(*), sum(size)::bigint, max(text) from rows_given "
-            "where ts is not null group by 1 order by 1"
+            "select time_bucket(interval '1 minute', ts at time zone 'UTC', "
+            "timestamp '2026-01-01 00:00:13') s, s + interval '1 minute', count(*), sum(size)::bigint, "
+            "max(text) from rows_given where ts is not null group by 1 order by 1"
         )
         .fetchall()
     )
