@@ -48,6 +48,9 @@ class FileKind:
     compression: Compression
 
 
+FRAGMENT: Final = FileKind(FileFormat.FRAGMENT, Compression.NONE)
+
+
 def kind_of(path: str) -> FileKind | None:
     """The kind that the ending of `path` names, in any case; None for an unknown ending."""
     name, compression = path.lower(), Compression.NONE

@@ -147,6 +147,18 @@ BROKEN: dict[str, dict[str, Any]] = {
     "a table is written in one commit, not row by row": {
         **LIVE, "out": {"output": {"input": "x", "table": "t", "sort_by": "n"}},
     },
+    "a fragment is sorted": {**LIVE, "out": {"output": {"input": "x", "path": "o.frag", "sort_by": "n"}}},
+    "it is split into several files": {
+        **LIVE, "out": {"output": {"input": "x", "path": "o-{}.csv", "split": {"rows": 10}}},
+    },
+    "it writes a file for each source document": {
+        **LIVE, "out": {"output": {"input": "x", "path": "o-{}.csv", "split": {"documents": True}}},
+    },
+    # Of any source, whether its rows reach the output or not.
+    "a source declares a correlation key": {
+        **LIVE, "k": {"source": {"path": "k", "correlation_key": "n"}},
+        "other": {"output": {"input": "k", "path": "other.csv"}},
+    },
 }  # fmt: skip
 
 
@@ -157,6 +169,20 @@ def test_an_output_of_an_interleave_of_sources_alone_is_live() -> None:
 @pytest.mark.parametrize("why", BROKEN)
 def test_with_any_one_condition_broken_it_is_not(why: str) -> None:
     assert is_live("out", load(BROKEN[why]).nodes) == (False, why)
+
+
+def test_an_output_of_the_init_phase_is_not_live() -> None:
+    pipeline = parse_pipeline(json.dumps({"nodes": LIVE, "init": ["out"]}), "t.yaml")
+    assert is_live("out", pipeline.nodes, pipeline.init) == (False, "it is part of the init phase")
+    [record] = [r for r in explained(pipeline) if r["node"] == "out"]
+    assert (record["form"], record["phase"]) == ("written", "init")
+
+
+def test_an_output_of_correlated_rows_is_held_and_others_are_not() -> None:
+    pipeline = load(BROKEN["a source declares a correlation key"])
+    records = {record["node"]: record for record in explained(pipeline)}
+    assert (records["other"]["buffer"], records["other"]["form"]) == ("materialized", "held")
+    assert records["out"]["form"] == "written"
 
 
 def test_nodes_are_worked_after_those_that_they_take_rows_from() -> None:

@@ -71,6 +71,11 @@ def test_times_of_any_unit_and_dates_have_windows(
     assert found == [(row, start * step, end * step) for row, start, end in plain]
 
 
+def test_an_origin_may_be_later_than_nanoseconds_reach() -> None:
+    sizes = window_sizes("10s", None, "9999-12-31T00:00:03")
+    assert found_windows(pa.timestamp("ns"), [0], sizes) == [(0, -7 * 10**9, 3 * 10**9)]
+
+
 @pytest.mark.parametrize("dtype", [pa.timestamp("ns"), pa.date32()])
 @pytest.mark.parametrize("is_high", [True, False])
 def test_a_time_whose_windows_have_no_bounds_is_an_error(dtype: pa.DataType, is_high: bool) -> None:

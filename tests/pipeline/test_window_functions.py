@@ -184,7 +184,10 @@ def test_sums_of_decimals_are_exact(
 
 
 floats = st.lists(
-    st.tuples(st.integers(0, 2), st.none() | st.floats(width=64) | st.sampled_from([0.0, -0.0, 0.1])),
+    st.tuples(
+        st.integers(0, 2),
+        st.none() | st.floats(width=64) | st.sampled_from([0.0, -0.0, 0.1, math.nan]),
+    ),
     max_size=50,
 )  # fmt: skip
 

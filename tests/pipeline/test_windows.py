@@ -221,6 +221,26 @@ def test_rows_that_an_argument_is_not_defined_of_are_in_no_window(tmp_path: Path
     assert [(row["row"], row["node"]) for row in lines_of(Path(letters))] == [(2, "w"), (4, "w")]
 
 
+def test_rows_of_a_window_keep_their_groups_and_are_one_document(tmp_path: Path) -> None:
+    table = pa.table({"n": [1, 2, 3, 4], "key": ["x", "y", "x", "z"], "text": ["1", "2", "x", "4"]})
+    columns = {"n": "n", "s": "sum(n)", "t": "cast(text as bigint) + lag(n)"}
+    nodes = {
+        "a": {"source": {"path": "a", "correlation_key": "key"}},
+        "w": {"transform": {"input": "a", "window": {"order_by": "n:desc"}, "columns": columns}},
+        "out": {"output": {"input": "w", "path": str(tmp_path / "o.ndjson")}},
+    }
+    letters = tmp_path / "bad.ndjson"
+    given = {"a": Gated(table, 1)}
+    report = run_of(nodes, given, on_error="continue", dead_letter=str(letters)).run()
+    # The group of the bad row is put aside whole, after the window saw its other row.
+    assert lines_of(tmp_path / "o.ndjson") == [
+        {"n": 4, "s": 4, "t": None},
+        {"n": 2, "s": 9, "t": 5},
+    ]
+    assert sorted(row["row"] for row in lines_of(letters)) == [1, 3]
+    assert (report.dlq_count, report.outputs["out"].documents) == (2, 1)
+
+
 def test_times_whose_windows_have_no_bounds_are_bad_records(tmp_path: Path) -> None:
     times = pa.array([0, 2**63 - 1, 10**9], pa.timestamp("ns"))
     settings = {"input": "a", "window": {"column": "t", "size": "1h"}, "columns": {"n": "count"}}

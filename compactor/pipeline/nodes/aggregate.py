@@ -16,7 +16,7 @@ from compactor.pipeline.aggregating import Grouper, parse_measures
 from compactor.pipeline.binding import sort_schema
 from compactor.pipeline.classify import is_sorted_by
 from compactor.pipeline.config import Aggregate, TimeWindow
-from compactor.pipeline.provenance import HIDDEN, Batches, full_schema, numbered
+from compactor.pipeline.provenance import HIDDEN_NAMES, Batches
 from compactor.pipeline.sorting import Sorter
 from compactor.pipeline.time_windows import END, START, TimeWindows, window_sizes
 from compactor.pipeline.work import Work
@@ -87,16 +87,16 @@ def rows(work: Work, name: str, node: Aggregate) -> Batches:
 def _of_sorted(work: Work, name: str, node: Aggregate) -> Batches:
     """Group by group, in the order in which they come."""
     schema = work.schemas[node.input]
-    number, row = work.numbers[name], 0
+    row = 0
     with closing(_grouper(name, node, schema, work.budget, work.disk, keeps_order=True)) as grouper:
 
         def given(table: pa.Table) -> Batches:
             nonlocal row
             for batch in table.combine_chunks().to_batches():
-                yield numbered(batch, number, row)
+                yield work.made(name, batch, row)
                 row += batch.num_rows
 
-        for batch in work.stream(node.input):
+        for batch in work.rows(node.input):
             grouper.append(batch.select(schema.names))
             yield from given(grouper.finished())
         for table in grouper.results():
@@ -108,7 +108,7 @@ def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
     windows = None if node.window is None else _windows(name, node.window, given)
     schema = _with_window(given, windows)
     grouper = _grouper(name, node, schema, work.budget, work.disk)
-    result = full_schema(work.schemas[name])
+    result = work.full(work.schemas[name])
     # Groups come out by their keys: so the result is the same whether any were on disk or not.
     keys = node.group_by if windows is None else (START, *node.group_by)
     sort = sort_schema(",".join(keys), work.schemas[name], f"node {name!r}")
@@ -119,15 +119,15 @@ def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
         work.budget.spill_by(
             name, lambda size: grouper.spill(size) or work.spill_buffers(name, size)
         )
-        batches = work.stream(node.input)
+        batches = work.rows(node.input)
         if windows is not None:
             batches = _in_windows(work, name, windows, schema.names[:-1], batches)
         for batch in batches:
             grouper.append(batch.select(schema.names))
-        number, row = work.numbers[name], 0
+        row = 0
         for table in grouper.results():
             for batch in _shown(table, windows).to_batches(max_chunksize=work.batch_rows):
-                sorter.append(numbered(batch, number, row))
+                sorter.append(work.made(name, batch, row))
                 row += batch.num_rows
         work.report.spills += grouper.spills + sorter.spills
         yield from sorter.sorted()
@@ -153,7 +153,8 @@ def _in_windows(
     missing[name] = 0
     for batch in batches:
         # Rows are copied for each window.
-        batch = batch.select([*needed, *HIDDEN.names])
+        hidden = [column for column in batch.schema.names if column in HIDDEN_NAMES]
+        batch = batch.select([*needed, *hidden])
         for sound in work.letters.made(with_last, batch, name):
             last = sound.column(_LAST)
             missing[name] += last.null_count

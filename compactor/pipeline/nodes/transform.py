@@ -9,7 +9,13 @@ from compactor.errors import ConfigError
 from compactor.pipeline.binding import condition
 from compactor.pipeline.config import Transform
 from compactor.pipeline.expressions import Expression
-from compactor.pipeline.provenance import HIDDEN, Batches, full_schema, hidden_of
+from compactor.pipeline.provenance import (
+    HIDDEN_NAMES,
+    Batches,
+    boundary_batch,
+    boundary_of,
+    with_columns,
+)
 from compactor.pipeline.work import Work
 from compactor.predicate.tree import columns_of, matching
 from format.types import to_storage
@@ -22,7 +28,7 @@ def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, s
     if not texts:
         raise ConfigError(f"{what}: `columns` names none")
     for name in texts:
-        if name in HIDDEN.names:
+        if name in HIDDEN_NAMES:
             raise ConfigError(f"{what}: a column cannot be called {name!r}: the name is ours")
     return texts
 
@@ -53,9 +59,7 @@ class Transformer:
         """Raises `pa.ArrowException` for values that an expression is not defined of."""
         batch = self._kept(batch)
         columns = [column(batch) for column in self._columns.values()]
-        return pa.RecordBatch.from_arrays(
-            [*columns, *hidden_of(batch)], schema=full_schema(self.schema)
-        )
+        return with_columns(batch, columns, self.schema)
 
 
 def bound(node: Transform, given: pa.Schema, what: str) -> pa.Schema:
@@ -64,7 +68,10 @@ def bound(node: Transform, given: pa.Schema, what: str) -> pa.Schema:
 
 def rows(work: Work, name: str, node: Transform) -> Batches:
     transformer = Transformer(node, work.schemas[node.input], f"node {name!r}")
+    full = work.full(transformer.schema)
     for batch in work.stream(node.input):
+        if (boundary := boundary_of(batch)) is not None:
+            yield boundary_batch(boundary, full)
         size = node.batch_size or batch.num_rows
         for start in range(0, batch.num_rows, max(1, size)):
             yield from work.letters.made(transformer, batch.slice(start, size), name)

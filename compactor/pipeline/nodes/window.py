@@ -10,7 +10,7 @@ import pyarrow as pa
 from compactor.errors import ConfigError
 from compactor.pipeline.config import Transform, Window
 from compactor.pipeline.nodes.transform import Filter, chosen_columns
-from compactor.pipeline.provenance import Batches, full_schema, hidden_of
+from compactor.pipeline.provenance import HIDDEN_NAMES, Batches, with_columns
 from compactor.pipeline.sorting import Sorter
 from compactor.pipeline.window_functions import WindowedColumns, window_order
 from compactor.pipeline.work import Work
@@ -35,18 +35,17 @@ class WindowedTransformer:
         results = self.columns.columns
         self.schema = pa.schema([(name, column.type) for name, column in results.items()])
         needed = self.columns.uses.union(column.column for column in self.order)
-        self.held_schema = full_schema(pa.schema([f for f in schema if f.name in needed]))
+        self.held_schema = pa.schema([f for f in schema if f.name in needed])
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows that the window is to have, with the columns that are needed."""
-        return self._kept(batch).select(self.held_schema.names)
+        hidden = [name for name in batch.schema.names if name in HIDDEN_NAMES]
+        return self._kept(batch).select([*self.held_schema.names, *hidden])
 
     def result(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Of rows with their functions' values. Raises `pa.ArrowException` as expressions do."""
         columns = [column(batch) for column in self.columns.columns.values()]
-        return pa.RecordBatch.from_arrays(
-            [*columns, *hidden_of(batch)], schema=full_schema(self.schema)
-        )
+        return with_columns(batch, columns, self.schema)
 
 
 def bound(node: Transform, window: Window, given: pa.Schema, what: str) -> pa.Schema:
@@ -58,12 +57,12 @@ def rows(work: Work, name: str, node: Transform, window: Window) -> Batches:
     made = WindowedTransformer(node, window, work.schemas[node.input], f"node {name!r}")
     count = node.batch_size or work.batch_rows
     with closing(
-        Sorter(made.held_schema, made.order, count, work.budget, name, work.disk)
+        Sorter(work.full(made.held_schema), made.order, count, work.budget, name, work.disk)
     ) as sorter:
         work.budget.spill_by(
             name, lambda size: sorter.spill(size) or work.spill_buffers(name, size)
         )
-        for batch in work.stream(node.input):
+        for batch in work.rows(node.input):
             sorter.append(made.kept(batch))
         work.report.spills += sorter.spills
         ready = (
