@@ -18,7 +18,9 @@ from compactor.pipeline.config import (
     Route,
     Sort,
     Source,
+    TimeWindow,
     Transform,
+    Window,
     inputs_of,
 )
 
@@ -107,9 +109,13 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
     if len(by) > 1:
         fans = "its branches" if isinstance(node, Route) else "several nodes"
         return Classified(Form.MATERIALIZED, f"{fans} take its rows, each at its own pace")
+    if any(_has_window(nodes[taker]) for taker in by):
+        return Classified(Form.MATERIALIZED, f"a window is rooted on its rows, that of {by[0]!r}")
     match node:
         case Sort():
             return Classified(Form.MATERIALIZED, "the last row may be the first")
+        case Aggregate(window=TimeWindow()):
+            return Classified(Form.MATERIALIZED, "a window of time may get its last row at the end")
         case Aggregate() if is_sorted_by(node.input, node.group_by, nodes):
             return Classified(
                 Form.BUILT, "its input is sorted by the groups: each is done when the next begins"
@@ -130,9 +136,22 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
             return Classified(Form.BUILT, "one branch")
         case Combine():
             return Classified(Form.BUILT, "probes the table that was built before")
+        case Transform(window=Window()):
+            return Classified(Form.FUSED, "row by row, of rows that are held in the window's order")
         case Source() | Transform():
             return Classified(Form.FUSED, "row by row, for one node")
     raise AssertionError(node)
+
+
+def _has_window(node: Node) -> bool:
+    return isinstance(node, Transform) and node.window is not None
+
+
+def _is_kept(column: str, chosen: Mapping[str, str] | tuple[str, ...] | None) -> bool:
+    """Whether a transform's result has the column as it was."""
+    if isinstance(chosen, Mapping):
+        return column.isidentifier() and chosen.get(column) == column
+    return chosen is None or column in chosen
 
 
 def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> bool:
@@ -144,6 +163,10 @@ def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -
             text = node.by if isinstance(node, Sort) else node.sort_by or ""
             first = [part.split(":")[0].strip() for part in text.split(",")][: len(columns)]
             return sorted(first) == sorted(columns)
+        case Transform(window=Window() as window, columns=chosen):
+            order = [part.split(":")[0].strip() for part in window.order_by.split(",")]
+            first = [*window.partition_by, *order][: len(columns)]
+            return sorted(first) == sorted(columns) and all(_is_kept(c, chosen) for c in columns)
         case Transform(columns=None) | Route():
             return is_sorted_by(node.input, columns, nodes)
         case Transform(columns=tuple() as kept):
