@@ -112,4 +112,6 @@ def _print_report(report: RunReport, *, as_json: bool) -> None:
             click.echo(f"{name}: {output.records_written:,} records{live}")
         spilled = f", {report.spills:,} spills" if report.spills else ""
         aside = f", {report.dlq_count:,} bad ones put aside" if report.dlq_count else ""
+        timeless = sum(report.records_without_time.values())
+        aside += f", {timeless:,} without a time in no window" if timeless else ""
         click.echo(f"{read:,} records read, {rate:,.0f}/s{spilled}{aside}, {report.seconds:.1f} s")

@@ -18,7 +18,9 @@ from compactor.pipeline.config import (
     Route,
     Sort,
     Source,
+    TimeWindow,
     Transform,
+    Window,
     inputs_of,
 )
 
@@ -107,9 +109,13 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
     if len(by) > 1:
         fans = "its branches" if isinstance(node, Route) else "several nodes"
         return Classified(Form.MATERIALIZED, f"{fans} take its rows, each at its own pace")
+    if any(_has_window(nodes[taker]) for taker in by):
+        return Classified(Form.MATERIALIZED, f"a window is rooted on its rows, that of {by[0]!r}")
     match node:
         case Sort():
             return Classified(Form.MATERIALIZED, "the last row may be the first")
+        case Aggregate(window=TimeWindow()):
+            return Classified(Form.MATERIALIZED, "a window of time may get its last row at the end")
         case Aggregate() if is_sorted_by(node.input, node.group_by, nodes):
             return Classified(
                 Form.BUILT, "its input is sorted by the groups: each is done when the next begins"
@@ -130,9 +136,22 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
             return Classified(Form.BUILT, "one branch")
         case Combine():
             return Classified(Form.BUILT, "probes the table that was built before")
+        case Transform(window=Window()):
+            return Classified(Form.FUSED, "row by row, of rows that are held in the window's order")
         case Source() | Transform():
             return Classified(Form.FUSED, "row by row, for one node")
     raise AssertionError(node)
+
+
+def _has_window(node: Node) -> bool:
+    return isinstance(node, Transform) and node.window is not None
+
+
+def _is_kept(column: str, chosen: Mapping[str, str] | tuple[str, ...] | None) -> bool:
+    """Whether a transform's result has the column as it was."""
+    if isinstance(chosen, Mapping):
+        return column.isidentifier() and chosen.get(column) == column
+    return chosen is None or column in chosen
 
 
 def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> bool:
@@ -148,14 +167,23 @@ def sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> s
     match node:
         case Sort() | Merge(mode=MergeMode.KEY):
             text = node.by if isinstance(node, Sort) else node.sort_by or ""
-            parts = text.split(",")[: len(columns)]
-            first = [part.split(":")[0].strip() for part in parts]
-            return ",".join(parts) if sorted(first) == sorted(columns) else None
+            return _prefix_of(text.split(","), columns)
+        case Transform(window=Window() as window, columns=chosen):
+            if all(_is_kept(column, chosen) for column in columns):
+                return _prefix_of([*window.partition_by, *window.order_by.split(",")], columns)
+            return None
         case Transform(columns=None) | Route():
             return sorted_by(node.input, columns, nodes)
         case Transform(columns=tuple() as kept) if set(columns) <= set(kept):
             return sorted_by(node.input, columns, nodes)
     return None
+
+
+def _prefix_of(parts: Sequence[str], columns: Sequence[str]) -> str | None:
+    """The parts of a sort schema that are first, if they are of these columns."""
+    first = parts[: len(columns)]
+    names = [part.split(":")[0].strip() for part in first]
+    return ",".join(first) if sorted(names) == sorted(columns) else None
 
 
 def _are_sources(node: Merge, nodes: Mapping[str, Node]) -> bool:

@@ -27,7 +27,9 @@ from compactor.pipeline.config import (
     Route,
     Sort,
     Source,
+    TimeWindow,
     Transform,
+    Window,
     inputs_of,
     keys_of,
 )
@@ -35,11 +37,11 @@ from compactor.pipeline.config import (
 _MOST_PATHS: Final = 1000
 _KNOWN: Final[dict[type, frozenset[str]]] = {
     Source: frozenset({"path", "table", "where", "columns", "fields"}),
-    Transform: frozenset({"input", "filter", "columns", "batch_size"}),
+    Transform: frozenset({"input", "filter", "columns", "batch_size", "window"}),
     Merge: frozenset({"inputs", "mode", "interleave_seed", "sort_by"}),
     Route: frozenset({"input", "branches", "otherwise"}),
     Sort: frozenset({"input", "by"}),
-    Aggregate: frozenset({"input", "group_by", "columns"}),
+    Aggregate: frozenset({"input", "group_by", "columns", "window"}),
     Combine: frozenset({"probe", "build", "on", "how"}),
     Output: frozenset({"input", "path", "table", "sort_by", "drop_widened"}),
     Pipeline: frozenset(
@@ -159,6 +161,8 @@ def _is_root(node: Node) -> bool:
             return True
         case Merge():
             return node.mode is MergeMode.KEY or node.interleave_seed is not None
+        case Transform():
+            return node.window is not None
     return False
 
 
@@ -168,8 +172,11 @@ def shuffle_before(node: Node, nodes: Mapping[str, Node]) -> Shuffle:
             return Shuffle(Kind.RANGE, by=node.by)
         case Merge(mode=MergeMode.KEY):
             return Shuffle(Kind.RANGE, by=node.sort_by)
-        case Merge():
+        case Merge() | Aggregate(window=TimeWindow()):
+            # Rows of a window of time are in it by more than their keys.
             return Shuffle(Kind.ONE)
+        case Transform(window=Window(partition_by=keys)):
+            return Shuffle(Kind.RANGE, by=",".join(keys)) if keys else Shuffle(Kind.ONE)
         case Aggregate():
             # By ranges and not by hashes: so groups are in the order of their keys, across tasks too.
             found = sorted_by(node.input, node.group_by, nodes)

@@ -45,12 +45,22 @@ from compactor.pipeline.config import (
     Sort,
     Source,
     Transform,
+    Window,
     inputs_of,
 )
 from compactor.pipeline.exchange import KeySample, packet_bytes, to_bytes
 from compactor.pipeline.letters import SCHEMA as LETTERS
 from compactor.pipeline.letters import BadRecordError, Letters
-from compactor.pipeline.nodes import aggregate, combine, merge, route, sort, source, transform
+from compactor.pipeline.nodes import (
+    aggregate,
+    combine,
+    merge,
+    route,
+    sort,
+    source,
+    transform,
+    window,
+)
 from compactor.pipeline.nodes.output import TableRows, written_schema
 from compactor.pipeline.parts import BatchSink, writing_part
 from compactor.pipeline.pieces import Piece
@@ -123,6 +133,7 @@ class TaskReport:
     feeds: dict[str, FeedReport] = field(default_factory=dict)
     """By the feed's number."""
     records_read: int = 0
+    records_without_time: int = 0
     dlq_count: int = 0
     letters: str | None = None
     """Key of the part with the dead letters."""
@@ -193,6 +204,7 @@ class _Task:
             message = str(error).replace("--memory-limit", "memory.limit")
             report.error = {"kind": type(error).__name__, "message": message}
         report.records_read = sum(work.report.records_read.values())
+        report.records_without_time = sum(work.report.records_without_time.values())
         report.dlq_count = work.report.dlq_count
         report.spills = work.report.spills
         report.peak_bytes = work.budget.peak_bytes
@@ -392,6 +404,8 @@ def _root_rows(work: Work, name: str, stage: Stage, given: Given) -> Batches:
             return combine.rows(fed, name, node)
         case Merge():
             return merge.rows(fed, name, node)
+        case Transform(window=Window() as of):
+            return window.rows(fed, name, node, of)
     raise AssertionError(node)
 
 

@@ -29,7 +29,7 @@ from compactor.ingest import IngestOptions, IngestPlan, commit_fragments, plan_i
 from compactor.pipeline import letters
 from compactor.pipeline.binding import sort_schema
 from compactor.pipeline.combining import part_by_keys
-from compactor.pipeline.config import Merge, Output, Pipeline, Route, Source, Transform
+from compactor.pipeline.config import Aggregate, Merge, Output, Pipeline, Route, Source, Transform
 from compactor.pipeline.exchange import (
     PartOf,
     divided,
@@ -348,6 +348,10 @@ class SparkRun:
                 self.report.records_read[root] = sum(
                     report.records_read for report in done.reports if report.root == root
                 )
+            node = self._nodes[root]
+            if isinstance(node, Aggregate) and node.window is not None:
+                missing = sum(report.records_without_time for report in done.reports)
+                self.report.records_without_time[root] = missing
         for report in done.reports:
             if report.error is not None:
                 raise self._error(report.error)
@@ -396,7 +400,9 @@ class SparkRun:
         node = self._nodes[edge.split(".")[0]]
         if isinstance(node, Source) and node.path is not None:
             return len(self._pieces.of[edge])
-        return self._documents(node.input) if isinstance(node, (Transform, Route)) else 1
+        if isinstance(node, Route) or (isinstance(node, Transform) and node.window is None):
+            return self._documents(node.input)
+        return 1
 
     def _write(self, staging: Store | None) -> None:
         """Files take their places when all is written and committed."""

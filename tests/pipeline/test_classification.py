@@ -62,6 +62,34 @@ TABLE: dict[str, tuple[dict[str, Any], str, str]] = {
         {**sources("a"), "x": {"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "count"}}}},
         "materialized", "materialized",
     ),
+    "windowed transform": (
+        {**sources("a"), "x": {"transform": {"input": "a", "window": {"order_by": "n"}}}},
+        "fused", "streaming",
+    ),
+    "aggregate over windows of time": (
+        {**sources("a"), "x": {"aggregate": {"input": "a", "window": {"column": "t", "size": "1m"},
+                                             "columns": {"c": "count"}}}},
+        "materialized", "materialized",
+    ),
+    "aggregate over windows of time, of sorted rows": (
+        {**sources("a"), "s": {"sort": {"input": "a", "by": "n"}},
+         "x": {"aggregate": {"input": "s", "window": {"column": "t", "size": "1m"}, "group_by": ["n"],
+                             "columns": {"c": "count"}}}},
+        "materialized", "materialized",
+    ),
+    "aggregate of rows in a window's order": (
+        {**sources("a"),
+         "v": {"transform": {"input": "a", "window": {"partition_by": ["n"], "order_by": "t"}}},
+         "x": {"aggregate": {"input": "v", "group_by": ["n"], "columns": {"c": "count"}}}},
+        "built", "streaming",
+    ),
+    "aggregate of rows in a window's order whose columns were computed anew": (
+        {**sources("a"),
+         "v": {"transform": {"input": "a", "window": {"partition_by": ["n"], "order_by": "t"},
+                             "columns": {"n": "lag(n)"}}},
+         "x": {"aggregate": {"input": "v", "group_by": ["n"], "columns": {"c": "count"}}}},
+        "materialized", "materialized",
+    ),
 }  # fmt: skip
 
 
@@ -78,10 +106,30 @@ def test_what_feeds_two_nodes_is_materialized(case: str) -> None:
     assert str(classify(load({**nodes, **OUT, **SECOND}).nodes)["x"].form) == "materialized"
 
 
+@pytest.mark.parametrize("case", TABLE)
+def test_what_roots_a_window_is_materialized(case: str) -> None:
+    nodes, _, _ = TABLE[case]
+    rooted = {"w": {"transform": {"input": "x", "window": {"order_by": "n"}}}}
+    found = classify(
+        load({**nodes, **rooted, "out": {"output": {"input": "w", "path": "o.csv"}}}).nodes
+    )
+    assert str(found["x"].form) == "materialized"
+    assert found["x"].why == "a window is rooted on its rows, that of 'w'"
+    assert str(found["w"].form) == "fused"
+    without = {
+        "w": {"transform": {"input": "x"}},
+        "out": {"output": {"input": "w", "path": "o.csv"}},
+    }
+    assert str(classify(load({**nodes, **without}).nodes)["x"].form) == TABLE[case][1]
+
+
 def test_a_route_streams_with_one_branch_and_not_with_two() -> None:
     route = {"r": {"route": {"input": "a", "branches": {"big": "n > 1"}}}}
     one = {**sources("a"), **route, "out": {"output": {"input": "r.big", "path": "o.csv"}}}
     assert str(classify(load(one).nodes)["r"].form) == "built"
+    rooted = {**one, "w": {"transform": {"input": "r.big", "window": {"order_by": "n"}}},
+              "out": {"output": {"input": "w", "path": "o.csv"}}}  # fmt: skip
+    assert str(classify(load(rooted).nodes)["r"].form) == "materialized"
     route["r"]["route"]["otherwise"] = "rest"
     two = {**sources("a"), **route, "out": {"output": {"input": "r.big", "path": "o.csv"}},
            "two": {"output": {"input": "r.rest", "path": "p.csv"}}}  # fmt: skip

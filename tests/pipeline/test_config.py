@@ -101,6 +101,8 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         ({"transform": {"input": "a", "columns": {"x": "lower(n)"}}}, "does not fit the columns' types"),
         ({"transform": {"input": "a", "columns": {"x": "median(n)"}}}, "is not understood; known are"),
         ({"transform": {"input": "a", "columns": {"x": "cast(n as blob)"}}}, "no type"),
+        ({"transform": {"input": "a", "columns": {"x": "interval 'a day'"}}}, "a whole number of sec"),
+        ({"transform": {"input": "a", "columns": {"x": "interval '2 months'"}}}, "INTERVAL '30 minutes'"),
         ({"sort": {"input": "a", "by": "m"}}, "node 'x': sort column 'm'"),
         ({"aggregate": {"input": "a", "group_by": ["m"], "columns": {"c": "count"}}}, "no column 'm' to g"),
         ({"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "median(n)"}}}, "is none of"),

@@ -68,6 +68,21 @@ TABLE: dict[str, tuple[Nodes, dict[str, str]]] = {
          "x": {"aggregate": {"input": "s", "group_by": ["n"], "columns": {"c": "count"}}}},
         {"s": "range of n:desc,m", "x": "range of n:desc"},
     ),
+    "window": (
+        {**sources("a"), "x": {"transform": {"input": "a", "columns": {"r": "row_number()"},
+                                             "window": {"partition_by": ["m", "n"], "order_by": "o:desc"}}}},
+        {"x": "range of m,n"},
+    ),
+    "window without partitions": (
+        {**sources("a"), "x": {"transform": {"input": "a", "columns": {"r": "row_number()"},
+                                             "window": {"order_by": "o"}}}},
+        {"x": "all rows in one task"},
+    ),
+    "aggregate over windows of time": (
+        {**sources("a"), "x": {"aggregate": {"input": "a", "window": {"column": "t", "size": "5s"},
+                                             "columns": {"c": "count"}}}},
+        {"x": "all rows in one task"},
+    ),
     "combine": (
         {**PAIR, "x": {"combine": {"probe": "a", "build": "b", "on": {"n": "m"}}}}, {"x": "hash of n = m"},
     ),

@@ -83,7 +83,7 @@ def both(
 
 def counters(report: RunReport) -> dict[str, Any]:
     value = report.to_json()
-    return {k: value[k] for k in ("outputs", "records_read", "dlq_count")}
+    return {k: value[k] for k in ("outputs", "records_read", "records_without_time", "dlq_count")}
 
 
 A = {"a": {"source": {"path": "IN/a-*.parquet"}}}
@@ -109,6 +109,14 @@ def combine(probe: str, build: str, how: str = "left", on: Any = None) -> dict[s
     return {"combine": {"probe": probe, "build": build, "on": on or {"who": "name"}, "how": how}}
 
 
+def windowed(of: str, partition_by: list[str]) -> dict[str, Any]:
+    columns = {"who": "who", "size": "size", "big": "big", "before": "lag(id)", "n": "row_number()"}
+    window = {"partition_by": partition_by, "order_by": "size:desc,id"}
+    return {"transform": {"input": of, "window": window, "columns": columns}}
+
+
+_TIME = "CAST('2026-01-01' AS TIMESTAMP) + size * INTERVAL '1 second'"
+AT = {"transform": {"input": "a", "columns": {"who": "who", "id": "id", "at": _TIME}}}
 USERS = {"users": {"source": {"path": "IN/users.parquet"}}}
 ORDERED: dict[str, Nodes] = {
     "transform": {**A, "x": {"transform": {"input": "a", "columns": {"i": "id + 1", "big": "big"}}}},
@@ -124,6 +132,12 @@ ORDERED: dict[str, Nodes] = {
                                                       "columns": {"who": "count(who)"}}}},
     "key merge": {**A, **B, "s": sort("a", "size,who"), "r": sort("b", "size"),
                   "x": merge("r", "s", mode="key", sort_by="size")},
+    "window": {**A, "x": windowed("a", ["who"])},
+    "window without partitions": {**A, "x": windowed("a", [])},
+    "aggregate of a window's rows": {**A, "w": windowed("a", ["who"]), "x": aggregate("w", "who", "size")},
+    "windows of time": {**A, "at": AT, "x": {"aggregate": {
+        "input": "at", "window": {"column": "at", "size": "5s", "slide": "2s"}, "group_by": ["who"],
+        "columns": {"n": "count", "ids": "sum(id)"}}}},
     "seeded interleave": {**A, **B, **T, "x": merge("t", "b", mode="interleave", interleave_seed=5)},
     "sorted join": {**A, **USERS, "j": combine("a", "users"), "x": sort("j", "id,who,size,team,big")},
     "table": {"a": {"source": {"table": "IN/t", "where": "who > 'user-2'", "columns": ["id", "who"]}},
