@@ -253,6 +253,8 @@ class _Task:
             yield from self._written(work, feed, taker, rows)
             return
         schema = work.schemas[feed.taker if isinstance(taker, Merge) else feed.path[-1]]
+        if isinstance(taker, Aggregate):
+            schema = aggregate.needed_columns(taker, schema, f"node {feed.taker!r}")
         aligned = (fitted(batch, work.full(schema)) for batch in rows)
         yield from self._packets_of(feed, aligned)
 

@@ -40,6 +40,7 @@ from compactor.pipeline.exchange import (
     to_bytes,
 )
 from compactor.pipeline.letters import BadRecordError
+from compactor.pipeline.nodes.aggregate import needed_columns
 from compactor.pipeline.nodes.output import may_repeat, open_sink, written_schema
 from compactor.pipeline.parts import part_rows, remove_parts
 from compactor.pipeline.pieces import Pieces
@@ -215,7 +216,7 @@ class SparkRun:
         spec = StageSpec(
             pipeline=self._pipeline,
             stage=stage,
-            schemas=self._schemas,
+            schemas=self._schemas | self._narrowed(stage),
             file_schemas=self._pieces.schemas,
             sorts={n: s for n, s in self._sorts.items() if n in {f.number for f in stage.gives}},
             tables={n: (t.log.store.url, t.plan) for n, t in self._tables.items()},
@@ -236,6 +237,14 @@ class SparkRun:
                 packets = packets.persist()
             found = packets.where(f"kind <> {ROWS}").toArrow()
         return _done(packets if is_kept else None, found)
+
+    def _narrowed(self, stage: Stage) -> dict[str, pa.Schema]:
+        """What a stage is sent of its root's input, where that is not all columns."""
+        node = self._nodes[stage.roots[0]] if stage.roots else None
+        if not isinstance(node, Aggregate):
+            return {}
+        what = f"node {stage.roots[0]!r}"
+        return {node.input: needed_columns(node, self._schemas[node.input], what)}
 
     def _from_sources(self, spark: SparkSession, spec: StageSpec) -> DataFrame | None:
         pieces = [piece for root in spec.stage.roots for piece in self._pieces.of[root]]

@@ -55,7 +55,9 @@ class FakeFrame:
 
     def mapInArrow(self, function: Callable[[Batches], Batches], _schema: str) -> FakeFrame:  # noqa: N802
         def run(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-            return list(cloudpickle.loads(cloudpickle.dumps(function))(iter(batches)))
+            sent: Callable[[Batches], Batches] = cloudpickle.loads(cloudpickle.dumps(function))
+            found: list[pa.RecordBatch] = list(sent(iter(batches)))
+            return found
 
         for batches in self._partitions:
             run(batches)

@@ -250,7 +250,7 @@ def test_unknown_fields_bad_lines_and_documents_are_as_in_one_process(
              "csv": {"output": {"input": "t", "path": "OUT/t.csv", "drop_widened": True}},
              "bad": {"transform": {"input": "l", "columns": {"n": "1 / (n - 4)"}}},
              "rest": {"output": {"input": "bad", "path": "OUT/rest.ndjson"}}}  # fmt: skip
-    document = {"on_error": "continue", "dead_letter": "OUT/dead.ndjson"}
+    document: dict[str, Any] = {"on_error": "continue", "dead_letter": "OUT/dead.ndjson"}
     one, many = both(nodes, tmp_path, tmp_path, **document)
     assert one.dlq_count == 4
     assert one.outputs["some"].documents == 3
@@ -281,7 +281,7 @@ def test_bad_records_go_to_the_same_dead_letters(
     before: Nodes, folder: Path, tmp_path: Path
 ) -> None:
     nodes = {**before, **BAD, "out": {"output": {"input": "t", "path": "OUT/out.ndjson"}}}
-    document = {"on_error": "continue", "dead_letter": "OUT/dead.ndjson"}
+    document: dict[str, Any] = {"on_error": "continue", "dead_letter": "OUT/dead.ndjson"}
     one, many = both(nodes, folder, tmp_path, **document)
     assert one.dlq_count == 2
     assert counters(many) == counters(one)
@@ -299,7 +299,8 @@ def test_a_bad_record_ends_a_run_with_its_number_and_without_output(
              "out": {"output": {"input": "t", "path": "OUT/out.ndjson"}},
              "two": {"output": {"input": "t", "table": "OUT/two", "sort_by": "n"}}}  # fmt: skip
     errors = []
-    for name, run in (("one", Run), ("many", spark_run)):
+    runs: list[tuple[str, Callable[[Pipeline], Any]]] = [("one", Run), ("many", spark_run)]
+    for name, run in runs:
         with pytest.raises(DataError) as error:
             run(pipeline(nodes, folder, tmp_path / name)).run()
         errors.append(str(error.value))
@@ -438,8 +439,8 @@ def test_any_graph_of_nodes_gives_the_same_bytes(
     }
     edges = ["a", "b"]
     for number, step in enumerate(steps):
-        chosen = [data.draw(st.sampled_from(edges)) for _ in range(2)]
-        more, edge = STEP[step](*chosen, f"n{number}")
+        first, other = (data.draw(st.sampled_from(edges)) for _ in range(2))
+        more, edge = STEP[step](first, other, f"n{number}")
         nodes |= more
         edges.append(edge)
     taken = {edge.split(".")[0] for node in nodes.values() for edge in _inputs_of(node)}

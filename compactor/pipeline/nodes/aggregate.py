@@ -104,7 +104,7 @@ def _of_sorted(work: Work, name: str, node: Aggregate) -> Batches:
 
 
 def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
-    given = _needed(node, work.schemas[node.input], f"node {name!r}")
+    given = needed_columns(node, work.schemas[node.input], f"node {name!r}")
     windows = None if node.window is None else _windows(name, node.window, given)
     schema = _with_window(given, windows)
     grouper = _grouper(name, node, schema, work.budget, work.disk)
@@ -134,7 +134,8 @@ def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
             row += batch.num_rows
 
 
-def _needed(node: Aggregate, given: pa.Schema, what: str) -> pa.Schema:
+def needed_columns(node: Aggregate, given: pa.Schema, what: str) -> pa.Schema:
+    """Of the input's: what groups are made of."""
     measures = parse_measures(node.columns, given, what)
     names = {*node.group_by, *(m.column for m in measures)}
     if node.window is not None:
