@@ -41,6 +41,8 @@ class Sorter:
         self._disk = disk
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
+        self._rest: Iterator[pa.RecordBatch] | None = None
+        """What has not left yet of rows that were sorted in memory."""
         self._runs: list[BatchBuffer] = []
         self._batch_bytes = 0
         """Of the largest batch of a run."""
@@ -57,7 +59,10 @@ class Sorter:
     def sorted(self) -> Iterator[pa.RecordBatch]:
         """All rows in order; nothing is held afterwards."""
         if not self._runs:
-            yield from self._sorted_run()
+            self._rest = self._sorted_run()
+            # Asked for anew each time: meanwhile it may have gone to disk.
+            while (batch := next(self._rest, None)) is not None:
+                yield batch
             self._release()
             return
         self._end_run()
@@ -85,7 +90,9 @@ class Sorter:
 
     def spill(self, _size: int) -> int:
         before = self._budget.held_bytes(self._stage)
-        if self._held:
+        if self._rest is not None and self._held:
+            self._put_rest()
+        elif self._held:
             self._end_run()
         return before - self._budget.held_bytes(self._stage)
 
@@ -102,6 +109,17 @@ class Sorter:
         self._release()
         for batch in batches:
             self._put(run, batch)
+        self._runs.append(run)
+        self.spills += 1
+
+    def _put_rest(self) -> None:
+        """To disk, while it leaves."""
+        assert self._rest is not None
+        rest, run = self._rest, self._new_run()
+        self._release()
+        for batch in rest:
+            self._put(run, batch)
+        self._rest = run.drain()
         self._runs.append(run)
         self.spills += 1
 
