@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.pipeline.config import Source, parse_pipeline
-from compactor.pipeline.run import Run, SourceReader
+from compactor.pipeline.nodes.source import SourceReader
+from compactor.pipeline.run import Run
 
 MIB = 1 << 20
 

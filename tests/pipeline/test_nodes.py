@@ -16,8 +16,9 @@ import pytest
 from compactor import Table
 from compactor.errors import ConfigError, DataError, InputError
 from compactor.flow.errors import MemoryLimitError
+from compactor.pipeline.binding import UnserializableMapValue
 from compactor.pipeline.config import parse_pipeline
-from compactor.pipeline.run import Run, UnserializableMapValue
+from compactor.pipeline.run import Run
 from tests.pipeline.support import MIB, Gated, lines_of, numbered, run_of, sources
 
 
@@ -150,7 +151,7 @@ def test_blocking_stages_give_the_same_rows_with_and_without_memory(
         )
         report = run.run()
         assert (report.spills > 0) == (limit == "2M")
-        assert report.peak_bytes <= run._budget.limit_bytes
+        assert report.peak_bytes <= run._work.budget.limit_bytes
         files.append((tmp_path / name).read_bytes())
     assert files[0] == files[1]
     assert lines_of(tmp_path / "o2M.ndjson") == oracle(table)
@@ -267,7 +268,7 @@ def test_a_combine_gives_the_same_bytes_when_its_build_side_does_not_fit(
         run = run_of(nodes, {"a": left, "b": right}, memory={"limit": limit})
         report = run.run()
         assert (report.spills > 0) == (limit == "3M")
-        assert report.peak_bytes <= run._budget.limit_bytes
+        assert report.peak_bytes <= run._work.budget.limit_bytes
         found.append((tmp_path / f"o{limit}.csv").read_bytes())
     assert found[0] == found[1]
     assert len(found[0]) > 1_000_000

@@ -1,0 +1,89 @@
+"""Settings of nodes against the columns that reach them: mistakes are found before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.errors import ConfigError, InputError, UsageError
+from compactor.files.sinks import without_dictionaries
+from compactor.pipeline.provenance import HIDDEN
+from compactor.predicate import parse_where
+from compactor.predicate.tree import Predicate
+from format.errors import SchemaError
+from format.schema import SortSchema, check_sort_schema, parse_sort_schema
+
+
+class UnserializableMapValue(InputError):  # noqa: N818 - the name that pipelines know it by
+    """A writer was given a column that holds maps, and has no place for them."""
+
+    def __init__(self, format_name: str, column: str) -> None:
+        self.format = format_name
+        self.column = column
+        super().__init__(
+            f"UnserializableMapValue{{format: {format_name}, column: {column}}}: {format_name} has no place "
+            "for a map: choose its values in a transform, or write NDJSON; nothing was written"
+        )
+
+
+def plain_schema(schema: pa.Schema, what: str) -> pa.Schema:
+    """Without dictionaries, and with room for nulls: what merges, joins and spills make of it has either."""
+    for name in schema.names:
+        if name in HIDDEN.names:
+            raise ConfigError(
+                f"{what}: a column is called {name!r}, which is ours: choose other `columns`"
+            )
+    return pa.schema([pa.field(f.name, without_dictionaries(f.type)) for f in schema])
+
+
+def condition(text: str, schema: pa.Schema, what: str) -> Predicate:
+    try:
+        return parse_where(text, schema)
+    except UsageError as error:
+        raise ConfigError(f"{what}: {error}") from None
+
+
+def sort_schema(text: str, schema: pa.Schema, what: str) -> SortSchema:
+    try:
+        sort = parse_sort_schema(text)
+        check_sort_schema(schema, sort)
+    except SchemaError as error:
+        raise ConfigError(f"{what}: {error}") from None
+    return sort
+
+
+def alike(inputs: Sequence[str], schemas: Sequence[pa.Schema], what: str) -> pa.Schema:
+    """The one schema of all; a column without values is of any type. Raises `ConfigError`."""
+    first = schemas[0]
+    for name, schema in zip(inputs[1:], schemas[1:], strict=True):
+        for column in dict.fromkeys((*first.names, *schema.names)):
+            types = [s.field(column).type if column in s.names else None for s in (first, schema)]
+            if types[0] == pa.null() and types[1] is not None:
+                place = first.get_field_index(column)
+                first = first.set(place, first.field(column).with_type(types[1]))
+            elif types[0] != types[1] and (types[1] != pa.null() or types[0] is None):
+                raise ConfigError(
+                    f"{what}: its inputs do not agree: column {column!r} is {types[0] or 'not there'} in "
+                    f"{inputs[0]!r}, {types[1] or 'not there'} in {name!r}; a transform can make them alike"
+                )
+    return first
+
+
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """With these columns in this order; what has no values in any type."""
+    if batch.schema.equals(schema):
+        return batch
+    columns = [batch.column(field.name) for field in schema]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.nulls(len(c), f.type) if pt.is_null(c.type) else c
+            for c, f in zip(columns, schema, strict=True)
+        ],
+        schema=schema,
+    )
+
+
+def has_map(dtype: pa.DataType) -> bool:
+    return pt.is_map(dtype) or any(has_map(dtype.field(n).type) for n in range(dtype.num_fields))
