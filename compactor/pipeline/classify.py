@@ -4,22 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 
 from compactor.pipeline.config import (
     Aggregate,
     Combine,
     Merge,
     MergeMode,
+    Method,
     Node,
     Output,
+    Range,
     Route,
     Sort,
     Source,
     Transform,
     inputs_of,
+    keys_of,
 )
+from format.errors import SchemaError
+from format.schema import SortColumn, SortSchema, parse_sort_schema
 
 
 class Form(StrEnum):
@@ -88,6 +94,10 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
             return Classified(Form.BUILT, "one input after the other")
         case Route():
             return Classified(Form.BUILT, "one branch")
+        case Combine(method=Method.SORT_MERGE):
+            return Classified(Form.MATERIALIZED, "both sides are put in the order of the keys")
+        case Combine(method=Method.RANGE):
+            return Classified(Form.MATERIALIZED, "points and intervals are put in order")
         case Combine():
             return Classified(Form.BUILT, "probes the table that was built before")
         case Source() | Transform():
@@ -97,18 +107,53 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
 
 def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> bool:
     """Whether rows of equal values in these columns come next to each other, as far as the graph says: sorted
-    by them, in any order of the columns, and nothing but kept or left out since."""
+    by them, in any order of the columns."""
+    first = [part.column for part in order_of(edge, nodes)[: len(columns)]]
+    return sorted(first) == sorted(columns)
+
+
+def order_of(edge: str, nodes: Mapping[str, Node]) -> SortSchema:
+    """What rows are sorted by, as far as the graph says; empty if it says nothing."""
     node = nodes[edge.split(".")[0]]
     match node:
-        case Sort() | Merge(mode=MergeMode.KEY):
-            text = node.by if isinstance(node, Sort) else node.sort_by or ""
-            first = [part.split(":")[0].strip() for part in text.split(",")][: len(columns)]
-            return sorted(first) == sorted(columns)
+        case Sort():
+            return _parsed(node.by)
+        case Merge(mode=MergeMode.KEY):
+            return _parsed(node.sort_by or "")
+        case Combine(method=Method.SORT_MERGE):
+            return merge_order(node, nodes)
+        case Combine(range=Range() as interval):
+            return point_order(node, interval)
         case Transform(columns=None) | Route():
-            return is_sorted_by(node.input, columns, nodes)
+            return order_of(node.input, nodes)
         case Transform(columns=tuple() as kept):
-            return set(columns) <= set(kept) and is_sorted_by(node.input, columns, nodes)
-    return False
+            return tuple(takewhile(lambda p: p.column in kept, order_of(node.input, nodes)))
+    return ()
+
+
+def merge_order(node: Combine, nodes: Mapping[str, Node]) -> SortSchema:
+    """What a sort-merge join goes by, as the probe side's columns are called: the order that one of its
+    inputs is in, if that is an order of the keys."""
+    keys = keys_of(node)
+    for edge, side in ((node.probe, 0), (node.build, 1)):
+        names = {pair[side]: pair[0] for pair in keys}
+        first = order_of(edge, nodes)[: len(keys)]
+        if len(names) == len(keys) and {part.column for part in first} == set(names):
+            return tuple(replace(part, column=names[part.column]) for part in first)
+    return tuple(SortColumn(left) for left, _ in keys)
+
+
+def point_order(node: Combine, interval: Range) -> SortSchema:
+    """What the probe side of a range join is sorted by."""
+    return (*(SortColumn(left) for left, _ in keys_of(node)), SortColumn(interval.column))
+
+
+def _parsed(text: str) -> SortSchema:
+    """Empty if it is none; that is found out when the node is bound."""
+    try:
+        return parse_sort_schema(text)
+    except SchemaError:
+        return ()
 
 
 def _are_sources(node: Merge, nodes: Mapping[str, Node]) -> bool:

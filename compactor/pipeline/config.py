@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -99,15 +99,39 @@ class Aggregate(_Model):
     """`count`, or `sum(x)`, `min(x)`, `max(x)`, `mean(x)`, `count(x)`, by the name of the result."""
 
 
+class Method(StrEnum):
+    """How rows of two nodes are joined."""
+
+    HASH = "hash"
+    SORT_MERGE = "sort_merge"
+    RANGE = "range"
+
+
+class Range(_Model):
+    """Intervals of the build side that contain a value of the probe side."""
+
+    column: str
+    """Of the probe side."""
+    begin: str = Field(alias="from")
+    """Of the build side; null is no bound, as with `end`."""
+    end: str = Field(alias="to")
+    closed: Literal["left", "right", "both", "neither"] = "left"
+    """Which bounds belong to the interval."""
+
+
 class Combine(_Model):
-    """Rows of two nodes joined where columns are equal."""
+    """Rows of two nodes joined where columns are equal, or where intervals contain a value."""
 
     probe: str
+    """The left side."""
     build: str
-    """Held in memory: the smaller one."""
-    on: dict[str, str] | tuple[str, ...] = Field(min_length=1)
-    """Names that both have; or of the probe side's, by the build side's."""
-    how: Literal["inner", "left"] = "inner"
+    """The right side. With `method: hash` it is held in memory: the smaller one."""
+    on: dict[str, str] | tuple[str, ...] = ()
+    """Names that both have; or of the build side's, by the probe side's."""
+    how: Literal["inner", "left", "right", "full"] = "inner"
+    method: Method = Method.HASH
+    range: Range | None = None
+    """For method range."""
 
 
 class Output(_Model):
@@ -159,6 +183,11 @@ def inputs_of(node: Node) -> tuple[str, ...]:
             return node.probe, node.build
         case _:
             return (node.input,)
+
+
+def keys_of(node: Combine) -> list[tuple[str, str]]:
+    """Columns of the probe side, and of the build side, that are to be equal."""
+    return list(node.on.items()) if isinstance(node.on, dict) else [(n, n) for n in node.on]
 
 
 def load_pipeline(path: str) -> Pipeline:
@@ -258,6 +287,8 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
     for setting in ("path", "table"):
         if "\0" in (getattr(node, setting, None) or ""):
             raise fail(setting, f"node {key!r}: {setting}: no name of a place")
+    if isinstance(node, Combine):
+        _check_combine(key, node, fail)
     if isinstance(node, Merge):
         if node.interleave_seed is not None and node.mode is not MergeMode.INTERLEAVE:
             raise fail("interleave_seed", f"node {key!r}: interleave_seed needs `mode: interleave`")
@@ -267,6 +298,23 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
             )
         if len(set(node.inputs)) < len(node.inputs):
             raise fail("inputs", f"node {key!r}: an input is named twice")
+
+
+def _check_combine(key: str, node: Combine, fail: Any) -> None:
+    if not node.on and node.method is not Method.RANGE:
+        raise fail("on", f"node {key!r}: `on` is missing: the columns that are to be equal")
+    if node.how in ("right", "full") and node.method is not Method.SORT_MERGE:
+        raise fail(
+            "how",
+            f"node {key!r}: `how: {node.how}` needs `method: sort_merge`; others know inner, left",
+        )
+    if node.method is Method.RANGE and node.range is None:
+        raise fail(
+            "method",
+            f"node {key!r}: `range` is missing: `range: {{column: of the probe side, from: ..., to: ...}}`",
+        )
+    if node.range is not None and node.method is not Method.RANGE:
+        raise fail("range", f"node {key!r}: `range` needs `method: range`")
 
 
 def _check_edges(nodes: Mapping[str, Node], fail: Any) -> None:
@@ -353,13 +401,22 @@ def _validated(model: Any, value: Any, place: tuple[Any, ...], what: str, fail: 
         where = tuple(part for part in first["loc"] if not isinstance(part, int))
         field = str(first["loc"][0]) if first["loc"] else ""
         if first["type"] == "extra_forbidden":
-            known = ", ".join(model.model_fields)
+            known = ", ".join(_settings_of(model, where[:-1]))
             raise fail(
-                (*place, *where), f"{what}: no setting {field!r}; there are: {known}"
+                (*place, *where), f"{what}: no setting {'.'.join(where)!r}; there are: {known}"
             ) from None
         if first["type"] == "missing":
-            raise fail(place, f"{what}: `{field}` is missing") from None
+            raise fail((*place, *where), f"{what}: `{'.'.join(where)}` is missing") from None
         raise fail((*place, *where), f"{what}: {field}: {first['msg'].lower()}") from None
+
+
+def _settings_of(model: Any, where: Sequence[str]) -> list[str]:
+    """Names of the settings of a model, or of one within it."""
+    for part in where:
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        kinds = (fields[part].annotation, *get_args(fields[part].annotation))
+        model = next(kind for kind in kinds if hasattr(kind, "model_fields"))
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _memory(value: Any, fail: Any) -> dict[str, Any]:

@@ -32,7 +32,11 @@ class Sorter:
         budget: MemoryBudget,
         stage: str,
         disk: LocalDisk,
+        *,
+        at_once: int = 1,
     ) -> None:
+        """at_once: how many sorters give back their rows side by side."""
+        self._share = _MERGE_SHARE * at_once
         self._schema = schema
         self._sort = sort
         self._batch_rows = batch_rows
@@ -66,7 +70,7 @@ class Sorter:
             self._release()
             return
         self._end_run()
-        most = max(2, int(self._budget.soft_bytes // (_MERGE_SHARE * max(1, self._batch_bytes))))
+        most = max(2, int(self._budget.soft_bytes // (self._share * max(1, self._batch_bytes))))
         while len(self._runs) > most:
             # Neighbours become one run: rows of equal keys keep their order.
             merged = self._new_run()

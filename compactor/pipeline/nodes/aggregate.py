@@ -89,5 +89,5 @@ def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
             for batch in table.to_batches(max_chunksize=work.batch_rows):
                 sorter.append(numbered(batch, number, row))
                 row += batch.num_rows
-        work.report.spills += grouper.spills + sorter.spills
         yield from sorter.sorted()
+        work.report.spills += grouper.spills + sorter.spills
