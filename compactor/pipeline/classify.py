@@ -16,7 +16,6 @@ from compactor.pipeline.config import (
     Method,
     Node,
     Output,
-    Range,
     Route,
     Sort,
     Source,
@@ -98,6 +97,8 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
             return Classified(Form.MATERIALIZED, "both sides are put in the order of the keys")
         case Combine(method=Method.RANGE):
             return Classified(Form.MATERIALIZED, "points and intervals are put in order")
+        case Combine(method=Method.ASOF):
+            return Classified(Form.MATERIALIZED, "both sides are put in the order of time")
         case Combine():
             return Classified(Form.BUILT, "probes the table that was built before")
         case Source() | Transform():
@@ -122,8 +123,8 @@ def order_of(edge: str, nodes: Mapping[str, Node]) -> SortSchema:
             return _parsed(node.sort_by or "")
         case Combine(method=Method.SORT_MERGE):
             return merge_order(node, nodes)
-        case Combine(range=Range() as interval):
-            return point_order(node, interval)
+        case Combine(method=Method.RANGE | Method.ASOF):
+            return point_order(node)
         case Transform(columns=None) | Route():
             return order_of(node.input, nodes)
         case Transform(columns=tuple() as kept):
@@ -143,9 +144,10 @@ def merge_order(node: Combine, nodes: Mapping[str, Node]) -> SortSchema:
     return tuple(SortColumn(left) for left, _ in keys)
 
 
-def point_order(node: Combine, interval: Range) -> SortSchema:
-    """What the probe side of a range join is sorted by."""
-    return (*(SortColumn(left) for left, _ in keys_of(node)), SortColumn(interval.column))
+def point_order(node: Combine) -> SortSchema:
+    """What a range or as-of join goes by, as the probe side's columns are called."""
+    points = (node.range.column,) if node.range else tuple(node.at or ())
+    return tuple(SortColumn(name) for name in (*(left for left, _ in keys_of(node)), *points))
 
 
 def _parsed(text: str) -> SortSchema:

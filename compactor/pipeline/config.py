@@ -105,6 +105,7 @@ class Method(StrEnum):
     HASH = "hash"
     SORT_MERGE = "sort_merge"
     RANGE = "range"
+    ASOF = "asof"
 
 
 class Range(_Model):
@@ -132,6 +133,8 @@ class Combine(_Model):
     method: Method = Method.HASH
     range: Range | None = None
     """For method range."""
+    at: dict[str, str] | None = Field(default=None, min_length=1, max_length=1)
+    """For method asof: when a row of the probe side is, and one of the build side."""
 
 
 class Output(_Model):
@@ -300,21 +303,26 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
             raise fail("inputs", f"node {key!r}: an input is named twice")
 
 
+_OWN_SETTINGS: Final = {
+    Method.RANGE: ("range", "{column: of the probe side, from: of the build side, to: ...}"),
+    Method.ASOF: ("at", "{time of the probe side: time of the build side}"),
+}
+
+
 def _check_combine(key: str, node: Combine, fail: Any) -> None:
-    if not node.on and node.method is not Method.RANGE:
+    if not node.on and node.method not in _OWN_SETTINGS:
         raise fail("on", f"node {key!r}: `on` is missing: the columns that are to be equal")
     if node.how in ("right", "full") and node.method is not Method.SORT_MERGE:
         raise fail(
             "how",
             f"node {key!r}: `how: {node.how}` needs `method: sort_merge`; others know inner, left",
         )
-    if node.method is Method.RANGE and node.range is None:
-        raise fail(
-            "method",
-            f"node {key!r}: `range` is missing: `range: {{column: of the probe side, from: ..., to: ...}}`",
-        )
-    if node.range is not None and node.method is not Method.RANGE:
-        raise fail("range", f"node {key!r}: `range` needs `method: range`")
+    setting, example = _OWN_SETTINGS.get(node.method, ("method", ""))
+    if getattr(node, setting) is None:
+        raise fail("method", f"node {key!r}: `{setting}` is missing: `{setting}: {example}`")
+    for method, (setting, _) in _OWN_SETTINGS.items():
+        if method is not node.method and getattr(node, setting) is not None:
+            raise fail(setting, f"node {key!r}: `{setting}` needs `method: {method}`")
 
 
 def _check_edges(nodes: Mapping[str, Node], fail: Any) -> None:

@@ -49,6 +49,10 @@ TABLE: dict[str, tuple[dict[str, Any], str, str]] = {
         {**PAIR, "x": {"combine": {"probe": "a", "build": "b", "method": "range", "range": WITHIN}}},
         "materialized", "materialized",
     ),
+    "as-of join": (
+        {**PAIR, "x": {"combine": {"probe": "a", "build": "b", "method": "asof", "at": {"n": "m"}}}},
+        "materialized", "materialized",
+    ),
     "aggregate of a sort-merge join by its keys": (
         {**PAIR,
          "j": {"combine": {"probe": "a", "build": "b", "on": {"n": "k", "m": "l"}, "method": "sort_merge"}},

@@ -25,6 +25,11 @@ def within(side: str, on: list[str] | None = None, **settings: str) -> dict[str,
     }
 
 
+def asof(at: dict[str, str]) -> dict[str, object]:
+    on = ["from", "n"]
+    return {"combine": {"probe": "a", "build": "a", "method": "asof", "on": on, "at": at}}
+
+
 GOOD = """\
 memory: {limit: 64M}
 batch_size: 100
@@ -122,7 +127,9 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         ({"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "sum(from)"}}}, "node 'x': .*sum"),
         (within("a", column="m"), "node 'x': range.column: the probe side has no column 'm'; it has: from"),
         (within("a", to="m"), "node 'x': range.to: the build side has no column 'm'; it has: "),
-        (within("a", to="from"), "node 'x': range.to: 'from' is string, range.column 'n' is int64: cast one"),
+        (within("a", to="from"), "node 'x': range.to: 'from' is string, 'n' of the probe side is int64: c"),
+        (asof({"m": "n"}), "node 'x': at: the probe side has no column 'm'; it has: from, n"),
+        (asof({"n": "from"}), "node 'x': at: 'from' is string, 'n' of the probe side is int64: cast one"),
         (within("a"), "node 'x': both sides have a column 'from'"),
         (within("a", on=["m"]), "node 'x': the probe side has no column 'm'"),
     ],
@@ -206,6 +213,8 @@ def test_a_join_is_read_with_its_settings() -> None:
         ("to: ended", "to: ended, open: left", "line 9: node 'j': no setting 'range.open'; there are: "),
         ("to: ended", "to: ended, closed: all", "line 9: node 'j': range: .*'neither'"),
         ("{column: ts, from: begun, to: ended}", "ts", "line 9: node 'j': range: "),
+        ("method: range", "method: asof", "line 8: node 'j': `at` is missing"),
+        ("method: range", "method: range\n      at: {ts: begun}", "line 9: node 'j': `at` needs `m"),
         ("probe: a", "how: outer", "line 5: node 'j': `probe` is missing"),
     ],
 )  # fmt: skip

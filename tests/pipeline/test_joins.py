@@ -22,6 +22,10 @@ RANGE = {
     "range": {"column": "ts", "from": "begun", "to": "ended"},
 }  # fmt: skip
 
+ASOF = {
+    "probe": "a", "build": "b", "on": {"host": "server"}, "method": "asof", "at": {"ts": "begun"},
+}  # fmt: skip
+
 
 def requests(rows: int, seed: int = 1) -> pa.Table:
     rng = np.random.default_rng(seed)
@@ -69,12 +73,12 @@ def joined(
 @pytest.mark.parametrize(
     "combine",
     [{**MERGE, "how": how} for how in ("inner", "left", "right", "full")]
-    + [{**RANGE, "how": how} for how in ("inner", "left")],
+    + [{**by, "how": how} for by in (RANGE, ASOF) for how in ("inner", "left")],
 )
 def test_neither_memory_nor_batches_change_a_byte(combine: dict[str, Any], tmp_path: Path) -> None:
     tables = {"a": requests(12_000), "b": incidents(14_000)}
     expected, report = joined(tmp_path, combine, tables)
-    assert report.spills == 0 and report.outputs["out"].ok_count > 5000
+    assert report.spills == 0 and report.outputs["out"].ok_count > 4000
     found, report = joined(tmp_path, combine, tables, memory={"limit": "2M"}, batch_size=300)
     assert report.spills > 0
     assert found == expected
@@ -111,6 +115,23 @@ def test_a_range_join_gives_duckdbs_rows_in_the_order_of_points(tmp_path: Path) 
             "FROM a LEFT JOIN b ON host = server AND ts IS NOT NULL "
             "AND (begun IS NULL OR ts >= begun) AND (ended IS NULL OR ts < ended) "
             "ORDER BY host NULLS LAST, ts NULLS LAST, id, begun NULLS FIRST, number"
+        ).fetchall()
+    assert [tuple(row.values()) for row in lines_of(tmp_path / "out.ndjson")] == expected
+
+
+def test_an_asof_join_gives_duckdbs_rows_in_the_order_of_time(tmp_path: Path) -> None:
+    tables = {"a": requests(2000), "b": incidents(2500)}
+    # Of two at the same time DuckDB takes any.
+    first = np.unique(np.asarray(tables["b"]["begun"].fill_null(-1)), return_index=True)[1]
+    tables["b"] = tables["b"].take(pa.array(np.sort(first)))
+    joined(tmp_path, {**ASOF, "how": "left"}, tables)
+    with duckdb.connect() as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+        expected = connection.sql(
+            "SELECT id, host, code, ts, text, status, number, begun, ended, note "
+            "FROM a ASOF LEFT JOIN b ON host = server AND ts >= begun "
+            "ORDER BY host NULLS LAST, ts NULLS LAST, id"
         ).fetchall()
     assert [tuple(row.values()) for row in lines_of(tmp_path / "out.ndjson")] == expected
 
@@ -166,7 +187,7 @@ def test_a_join_of_one_source_with_itself_and_of_joins(tmp_path: Path) -> None:
     assert [tuple(row.values()) for row in lines_of(tmp_path / "out.ndjson")] == expected
 
 
-@pytest.mark.parametrize("combine", [MERGE, RANGE])
+@pytest.mark.parametrize("combine", [MERGE, RANGE, ASOF])
 def test_of_nothing_comes_nothing(combine: dict[str, Any], tmp_path: Path) -> None:
     tables = {"a": requests(20), "b": incidents(20)}
     for empty in ("a", "b"):
@@ -176,7 +197,7 @@ def test_of_nothing_comes_nothing(combine: dict[str, Any], tmp_path: Path) -> No
         assert report.outputs["out"].records_written == given["a"].num_rows
 
 
-@pytest.mark.parametrize("combine", [MERGE, RANGE])
+@pytest.mark.parametrize("combine", [MERGE, RANGE, ASOF])
 def test_beyond_the_limit_an_error_names_the_node(combine: dict[str, Any], tmp_path: Path) -> None:
     wide = requests(8).drop_columns("text").append_column("text", pa.array(["x" * (1 << 21)] * 8))
     with pytest.raises(MemoryLimitError, match=r"stage j needs .*memory.limit"):

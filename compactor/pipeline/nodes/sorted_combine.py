@@ -1,5 +1,5 @@
-"""Joins of two nodes that go through both in order: sort-merge, and range. A side is sorted first, unless the
-graph says that it is."""
+"""Joins of two nodes that go through both in order: sort-merge, range, as-of. A side is sorted first, unless
+the graph says that it is."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
+from compactor.pipeline.asof_join import AsofJoin
 from compactor.pipeline.buffer import BatchBuffer
 from compactor.pipeline.classify import merge_order, order_of, point_order
 from compactor.pipeline.combining import joined_schema
@@ -32,33 +33,47 @@ def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Sc
     """Raises `ConfigError` naming the column."""
     schema = joined_schema(probe, build, keys_of(node), what)
     if node.range is not None:
-        _check_range(node.range, probe, build, what)
+        bounds = {"range.from": node.range.begin, "range.to": node.range.end}
+        _check_order(("range.column", node.range.column), bounds, (probe, build), what)
+    for mine, theirs in (node.at or {}).items():
+        _check_order(("at", mine), {"at": theirs}, (probe, build), what)
     return schema
 
 
 def rows(work: Work, name: str, node: Combine) -> Batches:
     with _Sides(work, name) as sides:
-        join = _merge_join if node.range is None else _range_join
-        yield from join(work, name, node, sides)
+        joined = Joined(work.schemas[name], work.schemas[node.probe], keys_of(node))
+        if node.range is not None:
+            yield from _range_join(node, node.range, sides, joined)
+        elif node.at is not None:
+            yield from _asof_join(node, node.at, sides, joined)
+        else:
+            yield from _merge_join(node, merge_order(node, work.nodes), sides, joined)
 
 
-def _merge_join(work: Work, name: str, node: Combine, sides: _Sides) -> Batches:
-    order, build_names = merge_order(node, work.nodes), dict(keys_of(node))
-    build_order = tuple(replace(part, column=build_names[part.column]) for part in order)
-    left, right = sides.sorted(node.probe, order), sides.sorted(node.build, build_order)
-    joined = Joined(work.schemas[name], left.schema, keys_of(node))
+def _merge_join(node: Combine, order: SortSchema, sides: _Sides, joined: Joined) -> Batches:
+    names = dict(keys_of(node))
+    left = sides.sorted(node.probe, order)
+    right = sides.sorted(
+        node.build, tuple(replace(part, column=names[part.column]) for part in order)
+    )
     return MergeJoin(left, right, joined, How(node.how)).rows()
 
 
-def _range_join(work: Work, name: str, node: Combine, sides: _Sides) -> Batches:
-    assert node.range is not None
+def _range_join(node: Combine, interval: Range, sides: _Sides, joined: Joined) -> Batches:
     keys = tuple(right for _, right in keys_of(node))
-    points = sides.sorted(node.probe, point_order(node, node.range))
-    build_order = interval_order(tuple(SortColumn(key) for key in keys), node.range.begin)
+    points = sides.sorted(node.probe, point_order(node))
+    build_order = interval_order(tuple(SortColumn(key) for key in keys), interval.begin)
     intervals = sides.sorted(node.build, build_order)
-    what = Intervals(keys, node.range.begin, node.range.end, Closed(node.range.closed))
-    joined = Joined(work.schemas[name], points.schema, keys_of(node))
+    what = Intervals(keys, interval.begin, interval.end, Closed(interval.closed))
     return RangeJoin(points, intervals, what, joined, keeps_all=node.how == "left").rows()
+
+
+def _asof_join(node: Combine, at: dict[str, str], sides: _Sides, joined: Joined) -> Batches:
+    names = [right for _, right in keys_of(node)] + list(at.values())
+    left = sides.sorted(node.probe, point_order(node))
+    right = sides.sorted(node.build, tuple(SortColumn(name) for name in names))
+    return AsofJoin(left, right, joined, keeps_all=node.how == "left").rows()
 
 
 class _Sides:
@@ -111,28 +126,27 @@ class _Sides:
         return freed + self._work.spill_buffers(self._name, size)
 
 
-def _check_range(interval: Range, probe: pa.Schema, build: pa.Schema, what: str) -> None:
-    """Raises `ConfigError` naming the column."""
-    wanted = (
-        ("column", interval.column, probe, "probe"),
-        ("from", interval.begin, build, "build"),
-        ("to", interval.end, build, "build"),
-    )
-    types = []
-    for setting, name, schema, side in wanted:
+def _check_order(
+    first: tuple[str, str], others: dict[str, str], sides: tuple[pa.Schema, pa.Schema], what: str
+) -> None:
+    """Whether columns of both sides can be compared. Raises `ConfigError` naming the column.
+
+    first: setting and column of the probe side; others: columns of the build side by setting.
+    """
+    types: list[pa.DataType] = []
+    for setting, name in (first, *others.items()):
+        side, schema = ("build", sides[1]) if types else ("probe", sides[0])
         if name not in schema.names:
             there = ", ".join(schema.names[:50])
             raise ConfigError(
-                f"{what}: range.{setting}: the {side} side has no column {name!r}; it has: {there}"
+                f"{what}: {setting}: the {side} side has no column {name!r}; it has: {there}"
             )
-        types.append(storage_type(schema.field(name).type))
-        if any(is_odd(types[-1]) for is_odd in _NO_ORDER):
-            raise ConfigError(
-                f"{what}: range.{setting}: {name!r} is {types[-1]}, which has no order"
-            )
-    for (setting, name, _, _), dtype in zip(wanted, types, strict=True):
+        dtype = storage_type(schema.field(name).type)
+        if any(is_odd(dtype) for is_odd in _NO_ORDER):
+            raise ConfigError(f"{what}: {setting}: {name!r} is {dtype}, which has no order")
+        types.append(dtype)
         if dtype != types[0]:
             raise ConfigError(
-                f"{what}: range.{setting}: {name!r} is {dtype}, range.column {interval.column!r} is "
-                f"{types[0]}: cast one in a transform"
+                f"{what}: {setting}: {name!r} is {dtype}, {first[1]!r} of the probe side is {types[0]}: "
+                "cast one in a transform"
             )
