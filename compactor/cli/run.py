@@ -45,9 +45,9 @@ def run_command(pipeline: str, explains: bool, shape: str, as_json: bool) -> Non
     if shape != "text":
         raise UsageError("--format: goes with --explain")
     # Imported late: what only explains needs none of it.
-    from compactor.pipeline.run import Run
+    from compactor.pipeline.phases import run_pipeline
 
-    report = Run(loaded).run()
+    report = run_pipeline(loaded)
     if as_json:
         echo_json(report.to_json())
     else:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError, InputError, UsageError
 from compactor.files.sinks import without_dictionaries
-from compactor.pipeline.provenance import HIDDEN
+from compactor.pipeline.provenance import HIDDEN_NAMES
 from compactor.predicate import parse_where
 from compactor.predicate.tree import Predicate
 from format.errors import SchemaError
 from format.schema import SortSchema, check_sort_schema, parse_sort_schema
+
+WIDENED: Final = "$widened"
+"""Map of the fields that a source's columns do not know, from their names to their values as JSON texts."""
+WIDENED_TYPE: Final = pa.map_(pa.string(), pa.string())
 
 
 class UnserializableMapValue(InputError):  # noqa: N818 - the name that pipelines know it by
@@ -31,7 +36,7 @@ class UnserializableMapValue(InputError):  # noqa: N818 - the name that pipeline
 def plain_schema(schema: pa.Schema, what: str) -> pa.Schema:
     """Without dictionaries, and with room for nulls: what merges, joins and spills make of it has either."""
     for name in schema.names:
-        if name in HIDDEN.names:
+        if name in HIDDEN_NAMES:
             raise ConfigError(
                 f"{what}: a column is called {name!r}, which is ours: choose other `columns`"
             )
@@ -57,6 +62,9 @@ def sort_schema(text: str, schema: pa.Schema, what: str) -> SortSchema:
 def alike(inputs: Sequence[str], schemas: Sequence[pa.Schema], what: str) -> pa.Schema:
     """The one schema of all; a column without values is of any type. Raises `ConfigError`."""
     first = schemas[0]
+    if any(WIDENED in schema.names for schema in schemas):
+        schemas = [_with_widened(schema) for schema in schemas]
+        first = schemas[0]
     for name, schema in zip(inputs[1:], schemas[1:], strict=True):
         for column in dict.fromkeys((*first.names, *schema.names)):
             types = [s.field(column).type if column in s.names else None for s in (first, schema)]
@@ -71,18 +79,23 @@ def alike(inputs: Sequence[str], schemas: Sequence[pa.Schema], what: str) -> pa.
     return first
 
 
+def _with_widened(schema: pa.Schema) -> pa.Schema:
+    if WIDENED in schema.names:
+        return schema
+    return pa.schema([*schema, pa.field(WIDENED, WIDENED_TYPE)])
+
+
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """With these columns in this order; what has no values in any type."""
+    """With these columns in this order; what has no values, or is not there, in any type."""
     if batch.schema.equals(schema):
         return batch
-    columns = [batch.column(field.name) for field in schema]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.nulls(len(c), f.type) if pt.is_null(c.type) else c
-            for c, f in zip(columns, schema, strict=True)
-        ],
-        schema=schema,
-    )
+    columns = []
+    for field in schema:
+        column = batch.column(field.name) if field.name in batch.schema.names else None
+        if column is None or pt.is_null(column.type):
+            column = pa.nulls(batch.num_rows, field.type)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def has_map(dtype: pa.DataType) -> bool:

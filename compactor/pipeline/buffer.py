@@ -8,10 +8,12 @@ import pyarrow as pa
 
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk, Region
+from compactor.pipeline.provenance import boundary_of
 
 
 class BatchBuffer:
-    """Batches of one schema in order; charged once when they come, discharged when they go."""
+    """Batches of one schema, and boundaries of documents, in order; charged once when they come,
+    discharged when they go."""
 
     def __init__(
         self, schema: pa.Schema, budget: MemoryBudget, stage: str, disk: LocalDisk
@@ -27,7 +29,7 @@ class BatchBuffer:
         """Batches that went to disk."""
 
     def append(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
+        if not batch.num_rows and boundary_of(batch) is None:
             return
         self._budget.charge(self._stage, batch.nbytes)
         self._parts.append(batch)

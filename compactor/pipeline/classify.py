@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
 
+from compactor.files.names import FRAGMENT, kind_of
 from compactor.pipeline.config import (
     Aggregate,
     Combine,
@@ -59,13 +60,52 @@ def takers(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
 
 
 def classify(nodes: Mapping[str, Node]) -> dict[str, Classified]:
-    """Of every node but outputs, which hold nothing."""
+    """Of every node but outputs; of these, those that hold groups until their fate is known."""
     by = takers(nodes)
-    return {
+    found = {
         key: _classify(node, nodes, by[key])
         for key, node in nodes.items()
         if not isinstance(node, Output)
     }
+    for key, node in nodes.items():
+        if (
+            isinstance(node, Output)
+            and (source := correlated_source(node.input, nodes)) is not None
+        ):
+            why = f"a group's rows wait until its fate is known: {source!r} declares a correlation key"
+            found[key] = Classified(Form.MATERIALIZED, why)
+    return found
+
+
+def has_groups(nodes: Mapping[str, Node]) -> bool:
+    """Whether any source declares a correlation key."""
+    return any(isinstance(n, Source) and n.correlation_key is not None for n in nodes.values())
+
+
+def correlated_source(edge: str, nodes: Mapping[str, Node]) -> str | None:
+    """A source with a correlation key whose rows come along the edge."""
+    names, seen = [edge.split(".")[0]], set[str]()
+    while names:
+        name = names.pop()
+        node = nodes[name]
+        if isinstance(node, Source) and node.correlation_key is not None:
+            return name
+        if name not in seen:
+            seen.add(name)
+            names += [i.split(".")[0] for i in inputs_of(node)]
+    return None
+
+
+def ancestors(names: Iterable[str], nodes: Mapping[str, Node]) -> set[str]:
+    """They, and all nodes whose rows they come from."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += [i.split(".")[0] for i in inputs_of(nodes[name])]
+    return found
 
 
 def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classified:
@@ -164,8 +204,11 @@ def _are_sources(node: Merge, nodes: Mapping[str, Node]) -> bool:
     return all(isinstance(nodes.get(i), Source) and len(by[i]) == 1 for i in node.inputs)
 
 
-def is_live(output: str, nodes: Mapping[str, Node]) -> tuple[bool, str]:
-    """Whether an output is written while its merge emits, by a thread of its own; and why, or why not."""
+def is_live(output: str, nodes: Mapping[str, Node], init: Collection[str] = ()) -> tuple[bool, str]:
+    """Whether an output is written while its merge emits, by a thread of its own; and why, or why not.
+
+    init: outputs of the init phase.
+    """
     node = nodes[output]
     assert isinstance(node, Output)
     merge = nodes[node.input.split(".")[0]]
@@ -179,6 +222,16 @@ def is_live(output: str, nodes: Mapping[str, Node]) -> tuple[bool, str]:
         return False, "others take rows of its merge"
     if node.table is not None:
         return False, "a table is written in one commit, not row by row"
+    if output in ancestors(init, nodes):
+        return False, "it is part of the init phase"
+    if node.split is not None and node.split.documents:
+        return False, "it writes a file for each source document"
+    if node.split is not None:
+        return False, "it is split into several files"
+    if kind_of(node.path or "") == FRAGMENT:
+        return False, "a fragment is sorted"
+    if has_groups(nodes):
+        return False, "a source declares a correlation key"
     return True, "an interleave merge of sources feeds it alone"
 
 

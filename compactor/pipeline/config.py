@@ -14,6 +14,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from compactor.errors import ConfigError
+from compactor.files.names import FRAGMENT, kind_of
+from compactor.pipeline.types import TYPES
 
 MIB: Final = 1 << 20
 
@@ -48,6 +50,10 @@ class Source(_Model):
     where: str | None = None
     """SQL, for tables: what cannot fulfil it is not read."""
     columns: tuple[str, ...] | None = Field(default=None, min_length=1)
+    fields: dict[str, str] | None = Field(default=None, min_length=1)
+    """Columns of a file with their types in SQL; what else it has goes to `$widened`."""
+    correlation_key: str | None = None
+    """Rows of equal values, of all sources that declare one, are written together or put aside together."""
 
 
 class Transform(_Model):
@@ -137,13 +143,27 @@ class Combine(_Model):
     """For method asof: when a row of the probe side is, and one of the build side."""
 
 
+class Split(_Model):
+    """Several files for one output; the first `{}` of its path says which is which."""
+
+    by: str | None = None
+    """A file a value of this column."""
+    rows: int | None = Field(default=None, ge=1, strict=True)
+    """A file so many rows."""
+    documents: bool = False
+    """A file for each file of a source."""
+
+
 class Output(_Model):
     input: str
     path: str | None = None
-    """Parquet, Arrow, NDJSON, CSV or XML, by its ending."""
+    """Parquet, Arrow, fragment, NDJSON, CSV or XML, by its ending."""
     table: str | None = None
     sort_by: str | None = None
-    """For a new table."""
+    """Of a fragment, or of a new table."""
+    split: Split | None = None
+    drop_widened: bool = False
+    """Fields that the source's columns do not know are left out."""
 
 
 Node = Source | Transform | Merge | Route | Sort | Aggregate | Combine | Output
@@ -173,6 +193,10 @@ class Pipeline(_Model):
     on_error: Literal["fail_fast", "continue"] = "fail_fast"
     dead_letter: str | None = None
     """Where bad records go with `continue`: an NDJSON file."""
+    init: tuple[str, ...] = ()
+    """Outputs that are written, and there, before anything else begins."""
+    max_group_buffer: int = Field(default=10_000, ge=1, strict=True)
+    """Most rows of one group (see `correlation_key`) that wait for an output."""
 
 
 def inputs_of(node: Node) -> tuple[str, ...]:
@@ -243,6 +267,10 @@ def parse_pipeline(text: str, name: str) -> Pipeline:
     pipeline: Pipeline = _validated(Pipeline, document | {"nodes": nodes}, (), "the pipeline", fail)
     _check_edges(nodes, fail)
     _check_places(nodes, pipeline.dead_letter, fail)
+    for name in pipeline.init:
+        if not isinstance(nodes.get(name), Output):
+            there = ", ".join(key for key, node in nodes.items() if isinstance(node, Output))
+            raise fail(("init",), f"init: {name!r} is no output; there are: {there}")
     if pipeline.on_error == "continue" and pipeline.dead_letter is None:
         raise fail(("on_error",), "on_error: continue needs a `dead_letter` file for bad records")
     return pipeline
@@ -275,6 +303,17 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
         raise fail("path", f"node {key!r}: give `path` or `table`, one of the two")
     if isinstance(node, Source) and node.where is not None and node.table is None:
         raise fail("where", f"node {key!r}: `where` is for tables; use a transform's `filter`")
+    if isinstance(node, Source) and node.table is not None and node.fields is not None:
+        raise fail("fields", f"node {key!r}: `fields` are for files; a table knows its columns")
+    if isinstance(node, Source) and node.fields is not None:
+        for name, dtype in node.fields.items():
+            if dtype.upper() not in TYPES:
+                raise fail(
+                    "fields",
+                    f"node {key!r}: fields: {name!r}: no type {dtype!r}; types are: {', '.join(TYPES)}",
+                )
+    if isinstance(node, Output):
+        _check_output(key, node, fail)
     columns = getattr(node, "columns", None)
     for names in (columns, getattr(node, "group_by", None)):
         if isinstance(names, tuple) and len(set(names)) < len(names):
@@ -285,8 +324,6 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
         )
     if isinstance(node, Route) and node.otherwise in node.branches:
         raise fail("otherwise", f"node {key!r}: {node.otherwise!r} is a branch already")
-    if isinstance(node, Output) and node.sort_by is not None and node.table is None:
-        raise fail("sort_by", f"node {key!r}: `sort_by` is for tables; sort before, for a file")
     for setting in ("path", "table"):
         if "\0" in (getattr(node, setting, None) or ""):
             raise fail(setting, f"node {key!r}: {setting}: no name of a place")
@@ -323,6 +360,28 @@ def _check_combine(key: str, node: Combine, fail: Any) -> None:
     for method, (setting, _) in _OWN_SETTINGS.items():
         if method is not node.method and getattr(node, setting) is not None:
             raise fail(setting, f"node {key!r}: `{setting}` needs `method: {method}`")
+
+
+def _check_output(key: str, node: Output, fail: Any) -> None:
+    is_fragment = kind_of(node.path or "") == FRAGMENT
+    if node.sort_by is not None and node.table is None and not is_fragment:
+        raise fail(
+            "sort_by",
+            f"node {key!r}: `sort_by` is for tables and fragments; sort before, for a file",
+        )
+    if is_fragment and node.sort_by is None:
+        raise fail("path", f"node {key!r}: a fragment is sorted: give `sort_by`")
+    if node.split is None:
+        return
+    if node.path is None:
+        raise fail("split", f"node {key!r}: `split` is for files; a table has windows")
+    if (node.split.by is not None) + (node.split.rows is not None) + node.split.documents != 1:
+        raise fail("split", f"node {key!r}: split: one of `by`, `rows` and `documents`")
+    if node.path.count("{}") != 1 or "{}" not in Path(node.path).name:
+        raise fail(
+            "path",
+            f"node {key!r}: with `split`, the file's name has one {{}}, as in out/app-{{}}.ndjson",
+        )
 
 
 def _check_edges(nodes: Mapping[str, Node], fail: Any) -> None:

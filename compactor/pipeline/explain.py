@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from compactor.pipeline.classify import classify, is_live, order_of_work
+from compactor.pipeline.classify import ancestors, classify, is_live, order_of_work
 from compactor.pipeline.config import Node, Output, Pipeline, inputs_of
 
 
@@ -17,6 +17,7 @@ def kind_of_node(node: Node) -> str:
 def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
     """A record a node, each after those that it takes rows from."""
     forms, nodes = classify(pipeline.nodes), pipeline.nodes
+    init = ancestors(pipeline.init, nodes)
     found: list[dict[str, Any]] = []
     for name in order_of_work(nodes):
         node = nodes[name]
@@ -26,12 +27,21 @@ def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
             "inputs": list(inputs_of(node)),
         }
         if isinstance(node, Output):
-            live, why = is_live(name, nodes)
+            live, why = is_live(name, nodes, pipeline.init)
             record |= {"buffer": "streaming", "form": "live" if live else "written", "why": why}
+            if name in forms:
+                record |= {
+                    "buffer": forms[name].form.buffer,
+                    "form": "held",
+                    "why": forms[name].why,
+                }
             record["to"] = node.table or node.path
         else:
             form = forms[name]
             record |= {"buffer": form.form.buffer, "form": str(form.form), "why": form.why}
+        if name in init:
+            record["phase"] = "init"
+            record["why"] = f"init phase; {record['why']}"
         found.append(record)
     return found
 

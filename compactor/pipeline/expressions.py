@@ -11,6 +11,7 @@ import sqlglot
 from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
+from compactor.pipeline.types import TYPES
 
 Evaluate = Callable[[pa.RecordBatch], pa.Array]
 
@@ -40,11 +41,6 @@ _UNARY: Final[dict[type[exp.Expression], Callable[[Any], Any]]] = {
     exp.Floor: pc.floor,
     exp.Ceil: pc.ceil,
 }
-_TYPES: Final = {
-    "INT": pa.int32(), "BIGINT": pa.int64(), "SMALLINT": pa.int16(), "TINYINT": pa.int8(),
-    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "TEXT": pa.string(), "VARCHAR": pa.string(),
-    "BOOLEAN": pa.bool_(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"),
-}  # fmt: skip
 _KNOWN: Final = (
     "+ - * /, comparisons, AND OR NOT, IS NULL, ||, CASE, CAST, COALESCE, LOWER, UPPER, LENGTH, TRIM, ABS, "
     "ROUND, FLOOR, CEIL"
@@ -131,9 +127,9 @@ class Expression:
 
     def _cast(self, tree: exp.Cast) -> Callable[[pa.RecordBatch], Any]:
         name = tree.to.sql().upper()
-        if name not in _TYPES:
-            raise ConfigError(f"{self._what}: no type {name}; types are: {', '.join(_TYPES)}")
-        of, dtype = self._bind(tree.this), _TYPES[name]
+        if name not in TYPES:
+            raise ConfigError(f"{self._what}: no type {name}; types are: {', '.join(TYPES)}")
+        of, dtype = self._bind(tree.this), TYPES[name]
         return lambda batch: pc.cast(of(batch), dtype)
 
     def _round(self, tree: exp.Round) -> Callable[[pa.RecordBatch], Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ from compactor.flow.errors import MemoryLimitError
 from compactor.pipeline import letters
 from compactor.pipeline.binding import plain_schema
 from compactor.pipeline.buffer import BatchBuffer
-from compactor.pipeline.classify import Classified, Form
+from compactor.pipeline.classify import Classified, Form, correlated_source
 from compactor.pipeline.config import (
     Aggregate,
     Combine,
@@ -40,7 +41,7 @@ from compactor.pipeline.nodes import (
     transform,
 )
 from compactor.pipeline.nodes.source import OpenSource, open_source
-from compactor.pipeline.provenance import Batches
+from compactor.pipeline.provenance import Batches, one_document
 from compactor.pipeline.report import RunReport
 from compactor.pipeline.work import Work
 
@@ -48,8 +49,14 @@ from compactor.pipeline.work import Work
 class Run:
     """One execution of a pipeline."""
 
-    def __init__(self, pipeline: Pipeline, opener: OpenSource = open_source) -> None:
-        """Opens sources for their schemas, and binds everything to them. Raises `CompactorError`."""
+    def __init__(
+        self, pipeline: Pipeline, opener: OpenSource = open_source, letters_sink: Any | None = None
+    ) -> None:
+        """Opens sources for their schemas, and binds everything to them. Raises `CompactorError`.
+
+        letters_sink: where bad records go, if the run is not to open its `dead_letter` file itself.
+        """
+        self._letters_sink = letters_sink
         try:
             self._work = Work(pipeline, self._stream)
         except RecursionError:
@@ -58,12 +65,13 @@ class Run:
             ) from None
         self._nodes = self._work.nodes
         self._readers = {
-            name: opener(name, node)
+            name: opener(name, node, leaves_out_bad_rows=pipeline.on_error == "continue")
             for name, node in self._nodes.items()
             if isinstance(node, Source)
         }
         for name in self._work.order:
             self._bind(name, self._nodes[name])
+        self._check_keys()
         self._results: dict[str, BatchBuffer] = {}
         self._left: dict[str, int] = {}
 
@@ -103,25 +111,52 @@ class Run:
             case Output():
                 output.check(node, given[0], what)
 
+    def _check_keys(self) -> None:
+        types: dict[pa.DataType, str] = {}
+        for name, node in self._nodes.items():
+            if isinstance(node, Source):
+                dtype = source.check_key(node, self.schemas[name], f"node {name!r}")
+                if dtype is not None:
+                    types[dtype] = name
+            elif isinstance(node, (Aggregate, Combine)):
+                for edge in inputs_of(node):
+                    if (key := correlated_source(edge, self._nodes)) is not None:
+                        raise ConfigError(
+                            f"node {name!r}: its rows come from {key!r}, which declares a correlation key, "
+                            "and it makes rows of several groups: do that in a pipeline after this one"
+                        )
+        if len(types) > 1:
+            [(one, first), (other, second), *_] = types.items()
+            raise ConfigError(
+                f"the correlation keys of {first!r} and {second!r} are {one} and {other}: give both one type "
+                "by `fields`"
+            )
+
     def run(self) -> RunReport:
         """Raises `CompactorError`; then no output has anything of this run."""
         started = time.perf_counter()
         work = self._work
-        # Tables last: what is committed stays, files take their places when all is written.
-        outputs = sorted(
-            ((name, node) for name, node in self._nodes.items() if isinstance(node, Output)),
-            key=lambda item: item[1].table is not None,
-        )
         with ExitStack() as stack:
             stack.enter_context(work.begun())
             work.letters = stack.enter_context(self._letters())
+            outputs = [
+                stack.enter_context(closing(output.Writing(work, name, node)))
+                for name, node in self._nodes.items()
+                if isinstance(node, Output)
+            ]
             try:
-                for name, node in outputs:
-                    output.write(work, name, node, stack)
+                for each in outputs:
+                    if each.holds:
+                        each.hold()
+                # Tables last: what is committed stays, files take their places when all is written.
+                for each in sorted(outputs, key=lambda each: each.is_table):
+                    each.write()
             except MemoryLimitError as error:
                 raise MemoryLimitError(
                     str(error).replace("--memory-limit", "memory.limit")
                 ) from error
+            for each in outputs:
+                each.publish()
         work.report.stage_seconds = dict(work.clock.seconds)
         work.report.peak_bytes = work.budget.peak_bytes
         work.report.seconds = time.perf_counter() - started
@@ -130,9 +165,10 @@ class Run:
     @contextmanager
     def _letters(self) -> Iterator[letters.Letters]:
         pipeline, names = self._work.pipeline, list(self._nodes)
-        if pipeline.on_error != "continue" or pipeline.dead_letter is None:
-            yield letters.Letters(names, self.report, None)
+        if self._letters_sink is not None or pipeline.on_error != "continue":
+            yield letters.Letters(names, self.report, self._letters_sink)
             return
+        assert pipeline.dead_letter is not None
         with open_table_sink(pipeline.dead_letter, letters.SCHEMA) as sink:
             yield letters.Letters(names, self.report, sink)
 
@@ -145,6 +181,8 @@ class Run:
         if isinstance(node, Route):
             return self._branch(name, node, edge)
         rows = self._work.clock.timed(name, self._rows(name, node))
+        if not isinstance(node, (Source, Transform)):
+            rows = one_document(name, rows, self._work.full(self.schemas[name]))
         if form is Form.FUSED:
             return rows
         if form is Form.BUILT:

@@ -15,10 +15,17 @@ from compactor.flow.stage import Buffer, Stage, StagePlan
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.pipeline.buffer import BatchBuffer
 from compactor.pipeline.channel import Channel, Stopped
-from compactor.pipeline.classify import Classified, Form, classify, order_of_work, takers
-from compactor.pipeline.config import Merge, Node, Pipeline, Source, Transform
+from compactor.pipeline.classify import (
+    Classified,
+    Form,
+    classify,
+    has_groups,
+    order_of_work,
+    takers,
+)
+from compactor.pipeline.config import Merge, Node, Output, Pipeline, Source, Transform
 from compactor.pipeline.letters import Letters
-from compactor.pipeline.provenance import Batches, full_schema
+from compactor.pipeline.provenance import Batches, full_schema, numbered
 from compactor.pipeline.report import Clock, RunReport
 
 CHANNEL_RECORDS: Final = 1024
@@ -36,6 +43,7 @@ class Work:
         self.forms: dict[str, Classified] = classify(self.nodes)
         self.takers = takers(self.nodes)
         self.numbers = {name: number for number, name in enumerate(self.nodes)}
+        self.has_groups = has_groups(self.nodes)
         self.schemas: dict[str, pa.Schema] = {}
         self.report = RunReport()
         self.clock = Clock()
@@ -45,6 +53,15 @@ class Work:
         self._threads: list[threading.Thread] = []
         self._channels: list[Channel] = []
         self._buffers: dict[str, list[BatchBuffer]] = {}
+
+    def full(self, schema: pa.Schema) -> pa.Schema:
+        """With the hidden columns."""
+        return full_schema(schema, has_groups=self.has_groups)
+
+    def made(self, name: str, batch: pa.RecordBatch, row: int) -> pa.RecordBatch:
+        """Rows that the node of that name made, from `row` on, of no group."""
+        groups = pa.nulls(batch.num_rows, pa.string()) if self.has_groups else None
+        return numbered(batch, self.numbers[name], row, groups)
 
     @property
     def batch_rows(self) -> int:
@@ -58,7 +75,7 @@ class Work:
                 Form.FUSED if name == CHUNKS else getattr(self.forms.get(name), "form", Form.FUSED)
             )
             held = form is not Form.FUSED or name == CHUNKS
-            held |= isinstance(self.nodes.get(name), Merge)
+            held |= isinstance(self.nodes.get(name), (Merge, Output))
             priority = {Form.BUILT: 1, Form.MATERIALIZED: 0}.get(form, 2) if held else None
             stages.append(
                 Stage(name, form, Buffer(form.buffer), limit, spill_priority=priority,
@@ -89,7 +106,7 @@ class Work:
 
     def buffer(self, name: str, schema: pa.Schema) -> BatchBuffer:
         """For rows of this schema and the hidden columns, of the node of that name."""
-        buffer = BatchBuffer(full_schema(schema), self.budget, name, self.disk)
+        buffer = BatchBuffer(self.full(schema), self.budget, name, self.disk)
         self.keep(name, buffer)
         self.budget.spill_by(name, lambda size: self.spill_buffers(name, size))
         return buffer
@@ -106,6 +123,10 @@ class Work:
             if freed < wanted:
                 freed += buffer.spill(wanted - freed)
         return freed
+
+    def rows(self, edge: str) -> Batches:
+        """As `stream`, for one that makes one document of all it is given."""
+        return (batch for batch in self.stream(edge) if batch.num_rows)
 
     # --- threads ---
 

@@ -225,4 +225,4 @@ def test_columns_of_any_type_are_carried_through(tmp_path: Path) -> None:
         ("c", None, {"u": 2}),
         (None, [2, 3], None),
     ]
-    assert rows[1]["more"] == [{"key": "y", "value": 2}]
+    assert rows[1]["more"] == {"y": 2}

@@ -142,13 +142,13 @@ def test_a_blocked_writer_bounds_what_is_produced(
         {**sources(*tables), **merged(tmp_path / "x.ndjson", *tables, mode="interleave")}, tables
     )
     blocked = Gated(numbered("x", 1), is_open=False)
-    one = Counted.one
+    one = Counted.rows
 
     def slow(self: Any, batch: pa.RecordBatch) -> pa.RecordBatch:
         blocked.gate.wait(30)
         return one(self, batch)
 
-    monkeypatch.setattr(Counted, "one", slow)
+    monkeypatch.setattr(Counted, "rows", slow)
     thread, results = in_background(run)
     wait_until(
         lambda: (

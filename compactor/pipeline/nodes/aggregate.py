@@ -13,7 +13,7 @@ from compactor.pipeline.aggregating import Grouper, parse_measures
 from compactor.pipeline.binding import sort_schema
 from compactor.pipeline.classify import is_sorted_by
 from compactor.pipeline.config import Aggregate
-from compactor.pipeline.provenance import Batches, full_schema, numbered
+from compactor.pipeline.provenance import Batches
 from compactor.pipeline.sorting import Sorter
 from compactor.pipeline.work import Work
 
@@ -53,16 +53,16 @@ def rows(work: Work, name: str, node: Aggregate) -> Batches:
 def _of_sorted(work: Work, name: str, node: Aggregate) -> Batches:
     """Group by group, in the order in which they come."""
     schema = work.schemas[node.input]
-    number, row = work.numbers[name], 0
+    row = 0
     with closing(_grouper(name, node, schema, work.budget, work.disk, keeps_order=True)) as grouper:
 
         def given(table: pa.Table) -> Batches:
             nonlocal row
             for batch in table.combine_chunks().to_batches():
-                yield numbered(batch, number, row)
+                yield work.made(name, batch, row)
                 row += batch.num_rows
 
-        for batch in work.stream(node.input):
+        for batch in work.rows(node.input):
             grouper.append(batch.select(schema.names))
             yield from given(grouper.finished())
         for table in grouper.results():
@@ -72,7 +72,7 @@ def _of_sorted(work: Work, name: str, node: Aggregate) -> Batches:
 def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
     schema = work.schemas[node.input]
     grouper = _grouper(name, node, schema, work.budget, work.disk)
-    result = full_schema(work.schemas[name])
+    result = work.full(work.schemas[name])
     # Groups come out by their keys: so the result is the same whether any were on disk or not.
     sort = sort_schema(",".join(node.group_by), work.schemas[name], f"node {name!r}")
     with (
@@ -82,12 +82,12 @@ def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
         work.budget.spill_by(
             name, lambda size: grouper.spill(size) or work.spill_buffers(name, size)
         )
-        for batch in work.stream(node.input):
+        for batch in work.rows(node.input):
             grouper.append(batch.select(schema.names))
-        number, row = work.numbers[name], 0
+        row = 0
         for table in grouper.results():
             for batch in table.to_batches(max_chunksize=work.batch_rows):
-                sorter.append(numbered(batch, number, row))
+                sorter.append(work.made(name, batch, row))
                 row += batch.num_rows
         yield from sorter.sorted()
         work.report.spills += grouper.spills + sorter.spills

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from compactor.pipeline.config import Combine, Method
 from compactor.pipeline.nodes import hash_combine, sorted_combine
-from compactor.pipeline.provenance import Batches, numbered
+from compactor.pipeline.provenance import Batches
 from compactor.pipeline.work import Work
 
 
@@ -18,7 +18,7 @@ def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Sc
 
 def rows(work: Work, name: str, node: Combine) -> Batches:
     method = hash_combine.rows if node.method is Method.HASH else sorted_combine.rows
-    number, row = work.numbers[name], 0
+    row = 0
     for found in method(work, name, node):
-        yield numbered(found, number, row)
+        yield work.made(name, found, row)
         row += found.num_rows

@@ -32,7 +32,7 @@ def rows(work: Work, name: str, node: Combine) -> Batches:
     build, names = work.schemas[node.build], work.schemas[name].names
     held = work.buffer(name, build)
     size = 0
-    for batch in work.stream(node.build):
+    for batch in work.rows(node.build):
         size += batch.nbytes
         held.append(batch)
     joined = (
@@ -51,7 +51,7 @@ def _joined(work: Work, name: str, node: Combine, held: BatchBuffer, size: int) 
         held.close()
         ahead = work.is_fused_chain(node.probe.split(".")[0])
         probe = work.reading_ahead(name, node.probe) if ahead else None
-        batches = work.stream(node.probe) if probe is None else taken(probe)
+        batches = work.rows(node.probe) if probe is None else taken(probe)
         columns, keys = work.schemas[node.probe].names, [left for left, _ in keys_of(node)]
         for batch in batches:
             yield from table.probe(batch.select(columns), keys, keeps_all=node.how == "left")
@@ -65,7 +65,7 @@ def _joined_in_parts(work: Work, name: str, node: Combine, held: BatchBuffer) ->
     rights = [BatchBuffer(held.schema, work.budget, name, work.disk) for _ in range(_PARTS)]
     work.keep(name, *lefts, *rights)
     _divide(held.drain(), [right for _, right in on], rights)
-    _divide(_sequenced(work.stream(node.probe), probe.names), [left for left, _ in on], lefts)
+    _divide(_sequenced(work.rows(node.probe), probe.names), [left for left, _ in on], lefts)
     full = joined_schema(sequenced, work.schemas[node.build], on, f"node {name!r}")
     order = parse_sort_schema(_SEQUENCE)
     with closing(Sorter(full, order, work.batch_rows, work.budget, name, work.disk)) as sorter:

@@ -12,7 +12,7 @@ from compactor.pipeline.channel import Channel
 from compactor.pipeline.classify import Form
 from compactor.pipeline.config import Merge, MergeMode
 from compactor.pipeline.merging import by_key, drawn, in_turn
-from compactor.pipeline.provenance import Batches, full_schema
+from compactor.pipeline.provenance import Batches
 from compactor.pipeline.work import Work, taken
 
 
@@ -38,8 +38,8 @@ def _sorted(work: Work, name: str, node: Merge) -> Batches:
     assert node.sort_by is not None
     schema = work.schemas[name]
     sort = sort_schema(node.sort_by, schema, f"node {name!r}")
-    inputs = [(f"node {name!r}: {i}", _aligned(work.stream(i), schema)) for i in node.inputs]
-    return by_key(inputs, full_schema(schema), sort, work.batch_rows, work.budget, work.disk)
+    inputs = [(f"node {name!r}: {i}", _aligned(work, work.rows(i), schema)) for i in node.inputs]
+    return by_key(inputs, work.full(schema), sort, work.batch_rows, work.budget, work.disk)
 
 
 def _interleaved(work: Work, name: str, node: Merge) -> Batches:
@@ -47,7 +47,7 @@ def _interleaved(work: Work, name: str, node: Merge) -> Batches:
     buffers = []
     for i in node.inputs:
         buffer = work.buffer(name, schema)
-        for batch in _aligned(work.stream(i), schema):
+        for batch in _aligned(work, work.rows(i), schema):
             buffer.append(batch)
         buffers.append(buffer)
     inputs = [buffer.drain() for buffer in buffers]
@@ -65,8 +65,8 @@ def _one_after_the_other(work: Work, name: str, node: Merge) -> Batches:
         if work.is_fused_chain(i.split(".")[0])
     }
     for i in node.inputs:
-        batches = taken(ahead[i]) if i in ahead else work.stream(i)
-        yield from _aligned(batches, schema)
+        batches = taken(ahead[i]) if i in ahead else work.rows(i)
+        yield from _aligned(work, batches, schema)
 
 
 def _polled(work: Work, name: str, node: Merge) -> Batches:
@@ -82,7 +82,7 @@ def _polled(work: Work, name: str, node: Merge) -> Batches:
             batch = channel.poll()
             if batch is not None:
                 first = (channels.index(channel) + 1) % len(channels)
-                yield from _aligned(iter([batch]), schema)
+                yield from _aligned(work, iter([batch]), schema)
                 break
         channels = [channel for channel in channels if not channel.is_done]
 
@@ -92,6 +92,6 @@ def _wait_for_any(channels: Sequence[Channel], changed: threading.Condition) -> 
         changed.wait_for(lambda: any(channel.has_something for channel in channels))
 
 
-def _aligned(batches: Batches, schema: pa.Schema) -> Batches:
-    full = full_schema(schema)
+def _aligned(work: Work, batches: Batches, schema: pa.Schema) -> Batches:
+    full = work.full(schema)
     return (fitted(batch, full) for batch in batches)

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from compactor.pipeline.binding import condition
 from compactor.pipeline.config import Route
+from compactor.pipeline.provenance import boundary_of
 from compactor.pipeline.work import Work
 from compactor.predicate.tree import columns_of, matching
 from format.types import to_storage
@@ -32,6 +33,9 @@ def divided(work: Work, name: str, node: Route) -> Iterator[tuple[str, pa.Record
     what = f"node {name!r}"
     conditions = [condition(text, work.schemas[name], what) for text in node.branches.values()]
     for batch in work.clock.timed(name, work.stream(node.input)):
+        if boundary_of(batch) is not None:
+            yield from ((edge, batch) for edge in edges)
+            continue
         rest = batch
         for edge, where in zip(edges, conditions, strict=False):
             arrays = {c: to_storage(rest.column(c)) for c in columns_of(where)}

@@ -97,7 +97,7 @@ class _Sides:
         """Rows of the edge in this order, without the hidden columns."""
         work = self._work
         schema = work.schemas[edge]
-        batches: Batches = (batch.select(schema.names) for batch in work.stream(edge))
+        batches: Batches = (batch.select(schema.names) for batch in work.rows(edge))
         if order_of(edge, work.nodes)[: len(order)] != order:
             batches = self._put_in_order(batches, schema, order)
         room = Room(work.budget, self._name, self._buffer)

@@ -9,7 +9,13 @@ from compactor.errors import ConfigError
 from compactor.pipeline.binding import condition
 from compactor.pipeline.config import Transform
 from compactor.pipeline.expressions import Expression
-from compactor.pipeline.provenance import HIDDEN, Batches, full_schema, hidden_of
+from compactor.pipeline.provenance import (
+    HIDDEN_NAMES,
+    Batches,
+    boundary_batch,
+    boundary_of,
+    with_columns,
+)
 from compactor.pipeline.work import Work
 from compactor.predicate.tree import columns_of, matching
 from format.types import to_storage
@@ -26,7 +32,7 @@ class Transformer:
         if not self._columns:
             raise ConfigError(f"{what}: `columns` names none")
         for name in self._columns:
-            if name in HIDDEN.names:
+            if name in HIDDEN_NAMES:
                 raise ConfigError(f"{what}: a column cannot be called {name!r}: the name is ours")
         self.schema = pa.schema([(name, column.type) for name, column in self._columns.items()])
 
@@ -36,9 +42,7 @@ class Transformer:
             arrays = {c: to_storage(batch.column(c)) for c in columns_of(self._where)}
             batch = batch.filter(pc.fill_null(matching(self._where, arrays, batch.num_rows), False))
         columns = [column(batch) for column in self._columns.values()]
-        return pa.RecordBatch.from_arrays(
-            [*columns, *hidden_of(batch)], schema=full_schema(self.schema)
-        )
+        return with_columns(batch, columns, self.schema)
 
 
 def bound(node: Transform, given: pa.Schema, what: str) -> pa.Schema:
@@ -47,7 +51,10 @@ def bound(node: Transform, given: pa.Schema, what: str) -> pa.Schema:
 
 def rows(work: Work, name: str, node: Transform) -> Batches:
     transformer = Transformer(node, work.schemas[node.input], f"node {name!r}")
+    full = work.full(transformer.schema)
     for batch in work.stream(node.input):
+        if (boundary := boundary_of(batch)) is not None:
+            yield boundary_batch(boundary, full)
         size = node.batch_size or batch.num_rows
         for start in range(0, batch.num_rows, max(1, size)):
             yield from _transformed(work, transformer, batch.slice(start, size), name)
