@@ -54,13 +54,11 @@ class AsofJoin:
         if len(known):
             last = [key.slice(len(known) - 1) for key in keys]
             for piece in self._right.take_through(last):
-                passed = self._passed(piece)
+                passed = end_to_end([self._last, piece])
                 at, theirs = common_ranks(
                     [[key.slice(start) for key in keys], key_arrays(passed, self._names)],
                     self._right.sort,
                 )
-                if not len(theirs):
-                    continue
                 # Those at the time of the last row may find a later one of that time.
                 stop = start + int(np.searchsorted(at, theirs[-1]))
                 if stop > start:
@@ -71,10 +69,6 @@ class AsofJoin:
                 self._last = passed.slice(passed.num_rows - 1)
         some = [key.slice(start) for key in keys]
         yield from self._beside(rows, (done, rows.num_rows), known[start:], some, self._last)
-
-    def _passed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
-        known = known_rows(key_arrays(piece, self._names), piece.num_rows)
-        return end_to_end([self._last, piece.filter(pa.array(known))])
 
     def _beside(
         self, rows: pa.RecordBatch, span: tuple[int, int], known: I64,
@@ -93,7 +87,10 @@ class AsofJoin:
             yield self._joined.rows(rows, every[some], others, found[some])
 
     def _last_before(self, keys: Sequence[pa.Array], others: pa.RecordBatch) -> I64:
-        """Which of the others is the last at or before each; -1: none. Shape (rows,)."""
+        """Which of the others is the last at or before each; -1: none. Shape (rows,).
+
+        One without time, or of NaN, comes after all rows of its keys, and so is none.
+        """
         theirs = key_arrays(others, self._names)
         at, when = common_ranks([keys, theirs], self._right.sort)
         found = np.searchsorted(when, at, "right") - 1

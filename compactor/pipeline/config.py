@@ -139,7 +139,7 @@ class Combine(_Model):
     method: Method = Method.HASH
     range: Range | None = None
     """For method range."""
-    at: dict[str, str] | None = Field(default=None, min_length=1, max_length=1)
+    at: dict[str, str] | None = None
     """For method asof: when a row of the probe side is, and one of the build side."""
 
 
@@ -357,6 +357,8 @@ def _check_combine(key: str, node: Combine, fail: Any) -> None:
     setting, example = _OWN_SETTINGS.get(node.method, ("method", ""))
     if getattr(node, setting) is None:
         raise fail("method", f"node {key!r}: `{setting}` is missing: `{setting}: {example}`")
+    if node.at is not None and len(node.at) != 1:
+        raise fail("at", f"node {key!r}: `at` is one time of each side: `at: {{ts: begun}}`")
     for method, (setting, _) in _OWN_SETTINGS.items():
         if method is not node.method and getattr(node, setting) is not None:
             raise fail(setting, f"node {key!r}: `{setting}` needs `method: {method}`")

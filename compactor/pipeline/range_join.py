@@ -157,8 +157,7 @@ class RangeJoin:
                 # One that ends with or after the last point may contain the next.
                 kept = np.flatnonzero((low < high) | (high == count))
                 if len(kept):
-                    low, high = low[kept], np.maximum(low, high)[kept]
-                    gathered.add(rows.take(pa.array(kept)), low, high)
+                    gathered.add(rows.take(pa.array(kept)), low[kept], high[kept])
                 if gathered.count > CHUNK_ROWS or gathered.size > self._room.chunk_bytes:
                     gathered = self._keep(gathered)
         self._keep(gathered)

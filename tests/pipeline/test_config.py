@@ -215,6 +215,8 @@ def test_a_join_is_read_with_its_settings() -> None:
         ("{column: ts, from: begun, to: ended}", "ts", "line 9: node 'j': range: "),
         ("method: range", "method: asof", "line 8: node 'j': `at` is missing"),
         ("method: range", "method: range\n      at: {ts: begun}", "line 9: node 'j': `at` needs `m"),
+        ("method: range\n      range: {column: ts, from: begun, to: ended}",
+         "method: asof\n      at: {ts: begun, x: y}", "line 9: node 'j': `at` is one time of each side"),
         ("probe: a", "how: outer", "line 5: node 'j': `probe` is missing"),
     ],
 )  # fmt: skip
