@@ -27,9 +27,14 @@ class UnserializableMapValue(InputError):  # noqa: N818 - the name that pipeline
     def __init__(self, format_name: str, column: str) -> None:
         self.format = format_name
         self.column = column
+        cure = (
+            "declare the fields in `fields` of their source, or leave them out by `drop_widened: true`"
+            if column == WIDENED
+            else "choose its values in a transform"
+        )
         super().__init__(
             f"UnserializableMapValue{{format: {format_name}, column: {column}}}: {format_name} has no place "
-            "for a map: choose its values in a transform, or write NDJSON; nothing was written"
+            f"for a map: {cure}, or write NDJSON; nothing was written"
         )
 
 

@@ -23,8 +23,11 @@ class BatchBuffer:
         self._stage = stage
         self._disk = disk
         self._parts: list[pa.RecordBatch | Region | None] = []
-        self._held = 0
+        self.held_bytes = 0
+        """In memory."""
         self.rows = 0
+        self.bytes = 0
+        """Of all batches that came, wherever they are."""
         self.spills = 0
         """Batches that went to disk."""
 
@@ -33,7 +36,8 @@ class BatchBuffer:
             return
         self._budget.charge(self._stage, batch.nbytes)
         self._parts.append(batch)
-        self._held += batch.nbytes
+        self.held_bytes += batch.nbytes
+        self.bytes += batch.nbytes
         self.rows += batch.num_rows
 
     def drain(self) -> Iterator[pa.RecordBatch]:
@@ -91,5 +95,5 @@ class BatchBuffer:
             self._discharge(part.nbytes)
 
     def _discharge(self, size: int) -> None:
-        self._held -= size
+        self.held_bytes -= size
         self._budget.discharge(self._stage, size)

@@ -20,10 +20,13 @@ from compactor.pipeline.config import (
     Route,
     Sort,
     Source,
+    TimeWindow,
     Transform,
+    Window,
     inputs_of,
     keys_of,
 )
+from compactor.pipeline.window_functions import window_order
 from format.errors import SchemaError
 from format.schema import SortColumn, SortSchema, parse_sort_schema
 
@@ -112,9 +115,13 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
     if len(by) > 1:
         fans = "its branches" if isinstance(node, Route) else "several nodes"
         return Classified(Form.MATERIALIZED, f"{fans} take its rows, each at its own pace")
+    if any(_has_window(nodes[taker]) for taker in by):
+        return Classified(Form.MATERIALIZED, f"a window is rooted on its rows, that of {by[0]!r}")
     match node:
         case Sort():
             return Classified(Form.MATERIALIZED, "the last row may be the first")
+        case Aggregate(window=TimeWindow()):
+            return Classified(Form.MATERIALIZED, "a window of time may get its last row at the end")
         case Aggregate() if is_sorted_by(node.input, node.group_by, nodes):
             return Classified(
                 Form.BUILT, "its input is sorted by the groups: each is done when the next begins"
@@ -141,9 +148,22 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
             return Classified(Form.MATERIALIZED, "both sides are put in the order of time")
         case Combine():
             return Classified(Form.BUILT, "probes the table that was built before")
+        case Transform(window=Window()):
+            return Classified(Form.FUSED, "row by row, of rows that are held in the window's order")
         case Source() | Transform():
             return Classified(Form.FUSED, "row by row, for one node")
     raise AssertionError(node)
+
+
+def _has_window(node: Node) -> bool:
+    return isinstance(node, Transform) and node.window is not None
+
+
+def _is_kept(column: str, chosen: Mapping[str, str] | tuple[str, ...] | None) -> bool:
+    """Whether a transform's result has the column as it was."""
+    if isinstance(chosen, Mapping):
+        return column.isidentifier() and chosen.get(column) == column
+    return chosen is None or column in chosen
 
 
 def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> bool:
@@ -165,6 +185,9 @@ def order_of(edge: str, nodes: Mapping[str, Node]) -> SortSchema:
             return merge_order(node, nodes)
         case Combine(method=Method.RANGE | Method.ASOF):
             return point_order(node)
+        case Transform(window=Window() as window, columns=chosen):
+            order = window_order(window.partition_by, _parsed(window.order_by))
+            return tuple(takewhile(lambda part: _is_kept(part.column, chosen), order))
         case Transform(columns=None) | Route():
             return order_of(node.input, nodes)
         case Transform(columns=tuple() as kept):

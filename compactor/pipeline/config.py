@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from compactor.errors import ConfigError
 from compactor.files.names import FRAGMENT, kind_of
+from compactor.pipeline.time_windows import END, START, window_sizes
 from compactor.pipeline.types import TYPES
 
 MIB: Final = 1 << 20
@@ -56,10 +57,25 @@ class Source(_Model):
     """Rows of equal values, of all sources that declare one, are written together or put aside together."""
 
 
+MOST_WINDOW_ROWS: Final = 1_000_000
+"""That a window function may look back or ahead: they are held."""
+
+
+class Window(_Model):
+    """Which rows a row's window functions look at, and in which order."""
+
+    partition_by: tuple[str, ...] = ()
+    order_by: str
+    """As a sort schema: `ts:desc,id`."""
+    rows: int | None = Field(default=None, ge=1, le=MOST_WINDOW_ROWS, strict=True)
+    """Most rows of a frame, the row itself and those before it; default: all since the partition began."""
+
+
 class Transform(_Model):
-    """Rows kept by a condition; columns chosen or computed, row by row."""
+    """Rows kept by a condition; columns chosen or computed, row by row, or over a window of rows."""
 
     input: str
+    window: Window | None = None
     filter: str | None = None
     """SQL."""
     columns: dict[str, str] | tuple[str, ...] | None = None
@@ -98,9 +114,26 @@ class Sort(_Model):
     """As a sort schema: `service,ts:desc`."""
 
 
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+class TimeWindow(_Model):
+    """Windows of time that rows fall into."""
+
+    column: str
+    size: Annotated[str, BeforeValidator(_as_text)]
+    """`30s`, `5m`, `1h`, `1d`, `250ms`."""
+    slide: Annotated[str, BeforeValidator(_as_text)] | None = None
+    """From the start of one to that of the next. Default: the size."""
+    origin: Annotated[str, BeforeValidator(_as_text)] | None = None
+    """When one of them starts. Default: 1970."""
+
+
 class Aggregate(_Model):
     input: str
-    group_by: tuple[str, ...] = Field(min_length=1)
+    window: TimeWindow | None = None
+    group_by: tuple[str, ...] = ()
     columns: dict[str, str]
     """`count`, or `sum(x)`, `min(x)`, `max(x)`, `mean(x)`, `count(x)`, by the name of the result."""
 
@@ -318,6 +351,12 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
     for names in (columns, getattr(node, "group_by", None)):
         if isinstance(names, tuple) and len(set(names)) < len(names):
             raise fail("columns", f"node {key!r}: a column is named twice")
+    if isinstance(node, Aggregate):
+        _check_groups(key, node, fail)
+    if isinstance(node, Transform) and node.window is not None:
+        by = node.window.partition_by
+        if len(set(by)) < len(by):
+            raise fail("window", f"node {key!r}: window.partition_by: a column is named twice")
     if isinstance(node, Aggregate) and (both := set(node.group_by).intersection(node.columns)):
         raise fail(
             "columns", f"node {key!r}: {min(both)!r} is a group's column already; take another name"
@@ -362,6 +401,20 @@ def _check_combine(key: str, node: Combine, fail: Any) -> None:
     for method, (setting, _) in _OWN_SETTINGS.items():
         if method is not node.method and getattr(node, setting) is not None:
             raise fail(setting, f"node {key!r}: `{setting}` needs `method: {method}`")
+
+
+def _check_groups(key: str, node: Aggregate, fail: Any) -> None:
+    if node.window is None:
+        if not node.group_by:
+            raise fail("group_by", f"node {key!r}: `group_by` names at least one column")
+        return
+    try:
+        window_sizes(node.window.size, node.window.slide, node.window.origin)
+    except ValueError as error:
+        raise fail("window", f"node {key!r}: window.{error}") from None
+    for name in (START, END):
+        if name in node.group_by or name in node.columns:
+            raise fail("columns", f"node {key!r}: {name!r} is the window's; take another name")
 
 
 def _check_output(key: str, node: Output, fail: Any) -> None:
@@ -468,24 +521,25 @@ def _validated(model: Any, value: Any, place: tuple[Any, ...], what: str, fail: 
     except ValidationError as error:
         first = error.errors()[0]
         where = tuple(part for part in first["loc"] if not isinstance(part, int))
-        field = str(first["loc"][0]) if first["loc"] else ""
+        inner = _model_of(model, where)
+        if inner is not None:
+            what, model, place, where = f"{what}: {where[0]}", inner, (*place, where[0]), where[1:]
+        field = str(where[0]) if where else ""
         if first["type"] == "extra_forbidden":
-            known = ", ".join(_settings_of(model, where[:-1]))
+            known = ", ".join(f.alias or name for name, f in model.model_fields.items())
             raise fail(
-                (*place, *where), f"{what}: no setting {'.'.join(where)!r}; there are: {known}"
+                (*place, *where), f"{what}: no setting {field!r}; there are: {known}"
             ) from None
         if first["type"] == "missing":
-            raise fail((*place, *where), f"{what}: `{'.'.join(where)}` is missing") from None
+            raise fail(place, f"{what}: `{field}` is missing") from None
         raise fail((*place, *where), f"{what}: {field}: {first['msg'].lower()}") from None
 
 
-def _settings_of(model: Any, where: Sequence[str]) -> list[str]:
-    """Names of the settings of a model, or of one within it."""
-    for part in where:
-        fields = {field.alias or name: field for name, field in model.model_fields.items()}
-        kinds = (fields[part].annotation, *get_args(fields[part].annotation))
-        model = next(kind for kind in kinds if hasattr(kind, "model_fields"))
-    return [field.alias or name for name, field in model.model_fields.items()]
+def _model_of(model: Any, where: tuple[Any, ...]) -> Any:
+    """Of a setting that has settings of its own, if the mistake is within."""
+    field = model.model_fields.get(where[0]) if len(where) > 1 else None
+    kinds = () if field is None else get_args(field.annotation)
+    return next((k for k in kinds if isinstance(k, type) and issubclass(k, _Model)), None)
 
 
 def _memory(value: Any, fail: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ that belongs to their groups."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.errors import DataError
-from compactor.pipeline.provenance import GROUP, ROW, SOURCE
+from compactor.pipeline.provenance import GROUP, ROW, SOURCE, Batches
 from compactor.pipeline.report import RunReport, SeenRows
 
 SCHEMA: Final = pa.schema(
@@ -31,6 +31,23 @@ class Letters:
         self._lock = threading.Lock()
         self._failed: dict[str, str] = {}
         self._seen = SeenRows()
+
+    def made(
+        self, make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch, node: str
+    ) -> Batches:
+        """What becomes of a batch; rows for which `make` raises `pa.ArrowException` are put aside.
+
+        Raises `DataError` if bad records are errors.
+        """
+        try:
+            yield make(batch)
+        except pa.ArrowException as error:
+            if batch.num_rows > 1:
+                half = batch.num_rows // 2
+                yield from self.made(make, batch.slice(0, half), node)
+                yield from self.made(make, batch.slice(half), node)
+                return
+            self.put_aside(batch, node, str(error).splitlines()[0])
 
     def put_aside(self, batch: pa.RecordBatch, node: str, reason: str) -> None:
         """One row, with its hidden columns. Raises `DataError` if bad records are errors."""

@@ -41,6 +41,8 @@ class RunReport:
     outputs: dict[str, OutputReport] = field(default_factory=dict)
     records_read: dict[str, int] = field(default_factory=dict)
     """By source."""
+    records_without_time: dict[str, int] = field(default_factory=dict)
+    """By aggregate over windows of time: rows that are in none."""
     dlq_count: int = 0
     """Bad records, put aside."""
     spills: int = 0
@@ -67,6 +69,7 @@ class RunReport:
         return {
             "outputs": {name: output.to_json() for name, output in self.outputs.items()},
             "records_read": self.records_read,
+            "records_without_time": self.records_without_time,
             "dlq_count": self.dlq_count,
             "spills": self.spills,
             "peak_charged_bytes": self.peak_bytes,

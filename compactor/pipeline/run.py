@@ -28,6 +28,7 @@ from compactor.pipeline.config import (
     Sort,
     Source,
     Transform,
+    Window,
     inputs_of,
 )
 from compactor.pipeline.nodes import (
@@ -39,6 +40,7 @@ from compactor.pipeline.nodes import (
     sort,
     source,
     transform,
+    window,
 )
 from compactor.pipeline.nodes.source import OpenSource, open_source
 from compactor.pipeline.provenance import Batches, one_document
@@ -95,8 +97,10 @@ class Run:
         match node:
             case Source():
                 schemas[name] = plain_schema(self._readers[name].schema, what)
-            case Transform():
+            case Transform(window=None):
                 schemas[name] = transform.bound(node, given[0], what)
+            case Transform(window=Window() as of):
+                schemas[name] = window.bound(node, of, given[0], what)
             case Merge():
                 schemas[name] = merge.bound(node, given, what)
             case Route():
@@ -181,9 +185,9 @@ class Run:
         if isinstance(node, Route):
             return self._branch(name, node, edge)
         rows = self._work.clock.timed(name, self._rows(name, node))
-        if not isinstance(node, (Source, Transform)):
+        if not (isinstance(node, Source) or (isinstance(node, Transform) and node.window is None)):
             rows = one_document(name, rows, self._work.full(self.schemas[name]))
-        if form is Form.FUSED:
+        if form is Form.FUSED or self._work.is_held_by_window(name):
             return rows
         if form is Form.BUILT:
             return self._built(name, rows)
@@ -193,8 +197,10 @@ class Run:
         match node:
             case Source():
                 return source.rows(self._work, name, self._readers[name])
-            case Transform():
+            case Transform(window=None):
                 return transform.rows(self._work, name, node)
+            case Transform(window=Window() as of):
+                return window.rows(self._work, name, node, of)
             case Merge():
                 return merge.rows(self._work, name, node)
             case Sort():

@@ -75,13 +75,22 @@ class Work:
                 Form.FUSED if name == CHUNKS else getattr(self.forms.get(name), "form", Form.FUSED)
             )
             held = form is not Form.FUSED or name == CHUNKS
-            held |= isinstance(self.nodes.get(name), (Merge, Output))
+            held |= isinstance(self.nodes.get(name), (Merge, Output)) or self._has_window(name)
             priority = {Form.BUILT: 1, Form.MATERIALIZED: 0}.get(form, 2) if held else None
             stages.append(
                 Stage(name, form, Buffer(form.buffer), limit, spill_priority=priority,
                       applies_back_pressure=form is Form.FUSED)
             )  # fmt: skip
         return StagePlan(limit, 0, tuple(stages))
+
+    def is_held_by_window(self, name: str) -> bool:
+        """Whether the one that takes its rows holds them whole, in a window's order."""
+        takers = self.takers[name]
+        return len(takers) == 1 and self._has_window(takers[0])
+
+    def _has_window(self, name: str) -> bool:
+        node = self.nodes.get(name)
+        return isinstance(node, Transform) and node.window is not None
 
     @contextmanager
     def begun(self) -> Iterator[None]:

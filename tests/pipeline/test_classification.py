@@ -86,6 +86,34 @@ TABLE: dict[str, tuple[dict[str, Any], str, str]] = {
         {**sources("a"), "x": {"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "count"}}}},
         "materialized", "materialized",
     ),
+    "windowed transform": (
+        {**sources("a"), "x": {"transform": {"input": "a", "window": {"order_by": "n"}}}},
+        "fused", "streaming",
+    ),
+    "aggregate over windows of time": (
+        {**sources("a"), "x": {"aggregate": {"input": "a", "window": {"column": "t", "size": "1m"},
+                                             "columns": {"c": "count"}}}},
+        "materialized", "materialized",
+    ),
+    "aggregate over windows of time, of sorted rows": (
+        {**sources("a"), "s": {"sort": {"input": "a", "by": "n"}},
+         "x": {"aggregate": {"input": "s", "window": {"column": "t", "size": "1m"}, "group_by": ["n"],
+                             "columns": {"c": "count"}}}},
+        "materialized", "materialized",
+    ),
+    "aggregate of rows in a window's order": (
+        {**sources("a"),
+         "v": {"transform": {"input": "a", "window": {"partition_by": ["n"], "order_by": "t"}}},
+         "x": {"aggregate": {"input": "v", "group_by": ["n"], "columns": {"c": "count"}}}},
+        "built", "streaming",
+    ),
+    "aggregate of rows in a window's order whose columns were computed anew": (
+        {**sources("a"),
+         "v": {"transform": {"input": "a", "window": {"partition_by": ["n"], "order_by": "t"},
+                             "columns": {"n": "lag(n)"}}},
+         "x": {"aggregate": {"input": "v", "group_by": ["n"], "columns": {"c": "count"}}}},
+        "materialized", "materialized",
+    ),
 }  # fmt: skip
 
 
@@ -102,10 +130,30 @@ def test_what_feeds_two_nodes_is_materialized(case: str) -> None:
     assert str(classify(load({**nodes, **OUT, **SECOND}).nodes)["x"].form) == "materialized"
 
 
+@pytest.mark.parametrize("case", TABLE)
+def test_what_roots_a_window_is_materialized(case: str) -> None:
+    nodes, _, _ = TABLE[case]
+    rooted = {"w": {"transform": {"input": "x", "window": {"order_by": "n"}}}}
+    found = classify(
+        load({**nodes, **rooted, "out": {"output": {"input": "w", "path": "o.csv"}}}).nodes
+    )
+    assert str(found["x"].form) == "materialized"
+    assert found["x"].why == "a window is rooted on its rows, that of 'w'"
+    assert str(found["w"].form) == "fused"
+    without = {
+        "w": {"transform": {"input": "x"}},
+        "out": {"output": {"input": "w", "path": "o.csv"}},
+    }
+    assert str(classify(load({**nodes, **without}).nodes)["x"].form) == TABLE[case][1]
+
+
 def test_a_route_streams_with_one_branch_and_not_with_two() -> None:
     route = {"r": {"route": {"input": "a", "branches": {"big": "n > 1"}}}}
     one = {**sources("a"), **route, "out": {"output": {"input": "r.big", "path": "o.csv"}}}
     assert str(classify(load(one).nodes)["r"].form) == "built"
+    rooted = {**one, "w": {"transform": {"input": "r.big", "window": {"order_by": "n"}}},
+              "out": {"output": {"input": "w", "path": "o.csv"}}}  # fmt: skip
+    assert str(classify(load(rooted).nodes)["r"].form) == "materialized"
     route["r"]["route"]["otherwise"] = "rest"
     two = {**sources("a"), **route, "out": {"output": {"input": "r.big", "path": "o.csv"}},
            "two": {"output": {"input": "r.rest", "path": "p.csv"}}}  # fmt: skip
@@ -123,6 +171,18 @@ BROKEN: dict[str, dict[str, Any]] = {
     "a table is written in one commit, not row by row": {
         **LIVE, "out": {"output": {"input": "x", "table": "t", "sort_by": "n"}},
     },
+    "a fragment is sorted": {**LIVE, "out": {"output": {"input": "x", "path": "o.frag", "sort_by": "n"}}},
+    "it is split into several files": {
+        **LIVE, "out": {"output": {"input": "x", "path": "o-{}.csv", "split": {"rows": 10}}},
+    },
+    "it writes a file for each source document": {
+        **LIVE, "out": {"output": {"input": "x", "path": "o-{}.csv", "split": {"documents": True}}},
+    },
+    # Of any source, whether its rows reach the output or not.
+    "a source declares a correlation key": {
+        **LIVE, "k": {"source": {"path": "k", "correlation_key": "n"}},
+        "other": {"output": {"input": "k", "path": "other.csv"}},
+    },
 }  # fmt: skip
 
 
@@ -133,6 +193,20 @@ def test_an_output_of_an_interleave_of_sources_alone_is_live() -> None:
 @pytest.mark.parametrize("why", BROKEN)
 def test_with_any_one_condition_broken_it_is_not(why: str) -> None:
     assert is_live("out", load(BROKEN[why]).nodes) == (False, why)
+
+
+def test_an_output_of_the_init_phase_is_not_live() -> None:
+    pipeline = parse_pipeline(json.dumps({"nodes": LIVE, "init": ["out"]}), "t.yaml")
+    assert is_live("out", pipeline.nodes, pipeline.init) == (False, "it is part of the init phase")
+    [record] = [r for r in explained(pipeline) if r["node"] == "out"]
+    assert (record["form"], record["phase"]) == ("written", "init")
+
+
+def test_an_output_of_correlated_rows_is_held_and_others_are_not() -> None:
+    pipeline = load(BROKEN["a source declares a correlation key"])
+    records = {record["node"]: record for record in explained(pipeline)}
+    assert (records["other"]["buffer"], records["other"]["form"]) == ("materialized", "held")
+    assert records["out"]["form"] == "written"
 
 
 def test_nodes_are_worked_after_those_that_they_take_rows_from() -> None:

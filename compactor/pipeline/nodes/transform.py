@@ -21,26 +21,43 @@ from compactor.predicate.tree import columns_of, matching
 from format.types import to_storage
 
 
+def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, str]:
+    """Expressions by the name of their result. Raises `ConfigError`."""
+    chosen = node.columns if node.columns is not None else tuple(schema.names)
+    texts = chosen if isinstance(chosen, dict) else {name: f'"{name}"' for name in chosen}
+    if not texts:
+        raise ConfigError(f"{what}: `columns` names none")
+    for name in texts:
+        if name in HIDDEN_NAMES:
+            raise ConfigError(f"{what}: a column cannot be called {name!r}: the name is ours")
+    return texts
+
+
+class Filter:
+    """Keeps the rows for which a condition holds, or all if there is none."""
+
+    def __init__(self, text: str | None, schema: pa.Schema, what: str) -> None:
+        self._where = None if text is None else condition(text, schema, what)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._where is None:
+            return batch
+        arrays = {c: to_storage(batch.column(c)) for c in columns_of(self._where)}
+        return batch.filter(pc.fill_null(matching(self._where, arrays, batch.num_rows), False))
+
+
 class Transformer:
     """A transform bound to its input."""
 
     def __init__(self, node: Transform, schema: pa.Schema, what: str) -> None:
-        self._where = None if node.filter is None else condition(node.filter, schema, what)
-        chosen = node.columns if node.columns is not None else tuple(schema.names)
-        texts = chosen if isinstance(chosen, dict) else {name: f'"{name}"' for name in chosen}
+        self._kept = Filter(node.filter, schema, what)
+        texts = chosen_columns(node, schema, what)
         self._columns = {name: Expression(text, schema, what) for name, text in texts.items()}
-        if not self._columns:
-            raise ConfigError(f"{what}: `columns` names none")
-        for name in self._columns:
-            if name in HIDDEN_NAMES:
-                raise ConfigError(f"{what}: a column cannot be called {name!r}: the name is ours")
         self.schema = pa.schema([(name, column.type) for name, column in self._columns.items()])
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Raises `pa.ArrowException` for values that an expression is not defined of."""
-        if self._where is not None:
-            arrays = {c: to_storage(batch.column(c)) for c in columns_of(self._where)}
-            batch = batch.filter(pc.fill_null(matching(self._where, arrays, batch.num_rows), False))
+        batch = self._kept(batch)
         columns = [column(batch) for column in self._columns.values()]
         return with_columns(batch, columns, self.schema)
 
@@ -57,17 +74,4 @@ def rows(work: Work, name: str, node: Transform) -> Batches:
             yield boundary_batch(boundary, full)
         size = node.batch_size or batch.num_rows
         for start in range(0, batch.num_rows, max(1, size)):
-            yield from _transformed(work, transformer, batch.slice(start, size), name)
-
-
-def _transformed(work: Work, transformer: Transformer, batch: pa.RecordBatch, name: str) -> Batches:
-    """What becomes of a batch; rows that an expression is not defined of are put aside if need be."""
-    try:
-        yield transformer(batch)
-    except pa.ArrowException as error:
-        if batch.num_rows > 1:
-            half = batch.num_rows // 2
-            yield from _transformed(work, transformer, batch.slice(0, half), name)
-            yield from _transformed(work, transformer, batch.slice(half), name)
-            return
-        work.letters.put_aside(batch, name, str(error).splitlines()[0])
+            yield from work.letters.made(transformer, batch.slice(start, size), name)
