@@ -66,7 +66,7 @@ def classify(nodes: Mapping[str, Node]) -> dict[str, Classified]:
     """Of every node but outputs; of these, those that hold groups until their fate is known."""
     by = takers(nodes)
     found = {
-        key: _classify(node, nodes, by[key])
+        key: _classify(key, node, nodes, by[key])
         for key, node in nodes.items()
         if not isinstance(node, Output)
     }
@@ -111,12 +111,12 @@ def ancestors(names: Iterable[str], nodes: Mapping[str, Node]) -> set[str]:
     return found
 
 
-def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classified:
+def _classify(key: str, node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classified:
     if len(by) > 1:
         fans = "its branches" if isinstance(node, Route) else "several nodes"
         return Classified(Form.MATERIALIZED, f"{fans} take its rows, each at its own pace")
-    if any(_has_window(nodes[taker]) for taker in by):
-        return Classified(Form.MATERIALIZED, f"a window is rooted on its rows, that of {by[0]!r}")
+    if (why := held_by_taker(key, nodes, by)) is not None:
+        return Classified(Form.MATERIALIZED, why)
     match node:
         case Sort():
             return Classified(Form.MATERIALIZED, "the last row may be the first")
@@ -155,8 +155,16 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
     raise AssertionError(node)
 
 
-def _has_window(node: Node) -> bool:
-    return isinstance(node, Transform) and node.window is not None
+def held_by_taker(key: str, nodes: Mapping[str, Node], by: Sequence[str]) -> str | None:
+    """Why the one node that takes its rows holds them whole; None if it does not."""
+    if len(by) != 1:
+        return None
+    match nodes[by[0]]:
+        case Transform(window=Window()):
+            return f"a window is rooted on its rows, that of {by[0]!r}"
+        case Combine(build=build) if build.split(".")[0] == key:
+            return f"the build side of {by[0]!r} is complete before the first row is looked up"
+    return None
 
 
 def _is_kept(column: str, chosen: Mapping[str, str] | tuple[str, ...] | None) -> bool:

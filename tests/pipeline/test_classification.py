@@ -125,6 +125,27 @@ def test_what_feeds_one_output_is_held_as_the_table_says(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", TABLE)
+def test_an_aggregate_or_a_joins_probe_side_is_fed_as_an_output_is(case: str) -> None:
+    nodes, form, _ = TABLE[case]
+    sink = {"o": {"output": {"input": "y", "path": "o.ndjson"}}, **sources("z")}
+    aggregate = {"aggregate": {"input": "x", "group_by": ["q"], "columns": {"c": "count"}}}
+    joined = {"combine": {"probe": "x", "build": "z", "on": ["n"]}}
+    without_z = {name: node for name, node in sink.items() if name != "z"}
+    assert str(classify(load({**nodes, "y": aggregate, **without_z}).nodes)["x"].form) == form
+    assert str(classify(load({**nodes, "y": joined, **sink}).nodes)["x"].form) == form
+
+
+@pytest.mark.parametrize("method", ["hash", "sort_merge"])
+@pytest.mark.parametrize("case", TABLE)
+def test_what_feeds_a_joins_build_side_is_materialized(case: str, method: str) -> None:
+    joined = {"combine": {"probe": "z", "build": "x", "on": ["n"], "method": method}}
+    sink = {"o": {"output": {"input": "y", "path": "o.ndjson"}}, **sources("z")}
+    found = classify(load({**TABLE[case][0], "y": joined, **sink}).nodes)["x"]
+    assert str(found.form) == "materialized"
+    assert found.why == "the build side of 'y' is complete before the first row is looked up"
+
+
+@pytest.mark.parametrize("case", TABLE)
 def test_what_feeds_two_nodes_is_materialized(case: str) -> None:
     nodes, _, _ = TABLE[case]
     assert str(classify(load({**nodes, **OUT, **SECOND}).nodes)["x"].form) == "materialized"
