@@ -51,6 +51,10 @@ class BatchBuffer:
         for index in range(len(self._parts)):
             yield self._loaded(index)
 
+    def batch(self, index: int) -> pa.RecordBatch:
+        """One of those that are held."""
+        return self._loaded(index)
+
     def spill(self, size: int) -> int:
         """Moves about so many bytes to disk, those first that are taken last; how many that were."""
         freed = 0

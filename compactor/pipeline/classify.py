@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 
 from compactor.files.names import FRAGMENT, kind_of
 from compactor.pipeline.config import (
@@ -13,6 +14,7 @@ from compactor.pipeline.config import (
     Combine,
     Merge,
     MergeMode,
+    Method,
     Node,
     Output,
     Route,
@@ -22,7 +24,11 @@ from compactor.pipeline.config import (
     Transform,
     Window,
     inputs_of,
+    keys_of,
 )
+from compactor.pipeline.window_functions import window_order
+from format.errors import SchemaError
+from format.schema import SortColumn, SortSchema, parse_sort_schema
 
 
 class Form(StrEnum):
@@ -60,7 +66,7 @@ def classify(nodes: Mapping[str, Node]) -> dict[str, Classified]:
     """Of every node but outputs; of these, those that hold groups until their fate is known."""
     by = takers(nodes)
     found = {
-        key: _classify(node, nodes, by[key])
+        key: _classify(key, node, nodes, by[key])
         for key, node in nodes.items()
         if not isinstance(node, Output)
     }
@@ -105,12 +111,12 @@ def ancestors(names: Iterable[str], nodes: Mapping[str, Node]) -> set[str]:
     return found
 
 
-def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classified:
+def _classify(key: str, node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classified:
     if len(by) > 1:
         fans = "its branches" if isinstance(node, Route) else "several nodes"
         return Classified(Form.MATERIALIZED, f"{fans} take its rows, each at its own pace")
-    if any(_has_window(nodes[taker]) for taker in by):
-        return Classified(Form.MATERIALIZED, f"a window is rooted on its rows, that of {by[0]!r}")
+    if (why := held_by_taker(key, nodes, by)) is not None:
+        return Classified(Form.MATERIALIZED, why)
     match node:
         case Sort():
             return Classified(Form.MATERIALIZED, "the last row may be the first")
@@ -134,6 +140,12 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
             return Classified(Form.BUILT, "one input after the other")
         case Route():
             return Classified(Form.BUILT, "one branch")
+        case Combine(method=Method.SORT_MERGE):
+            return Classified(Form.MATERIALIZED, "both sides are put in the order of the keys")
+        case Combine(method=Method.RANGE):
+            return Classified(Form.MATERIALIZED, "points and intervals are put in order")
+        case Combine(method=Method.ASOF):
+            return Classified(Form.MATERIALIZED, "both sides are put in the order of time")
         case Combine():
             return Classified(Form.BUILT, "probes the table that was built before")
         case Transform(window=Window()):
@@ -143,8 +155,16 @@ def _classify(node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classifie
     raise AssertionError(node)
 
 
-def _has_window(node: Node) -> bool:
-    return isinstance(node, Transform) and node.window is not None
+def held_by_taker(key: str, nodes: Mapping[str, Node], by: Sequence[str]) -> str | None:
+    """Why the one node that takes its rows holds them whole; None if it does not."""
+    if len(by) != 1:
+        return None
+    match nodes[by[0]]:
+        case Transform(window=Window()):
+            return f"a window is rooted on its rows, that of {by[0]!r}"
+        case Combine(build=build) if build.split(".")[0] == key:
+            return f"the build side of {by[0]!r} is complete before the first row is looked up"
+    return None
 
 
 def _is_kept(column: str, chosen: Mapping[str, str] | tuple[str, ...] | None) -> bool:
@@ -156,34 +176,57 @@ def _is_kept(column: str, chosen: Mapping[str, str] | tuple[str, ...] | None) ->
 
 def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> bool:
     """Whether rows of equal values in these columns come next to each other, as far as the graph says: sorted
-    by them, in any order of the columns, and nothing but kept or left out since."""
-    return sorted_by(edge, columns, nodes) is not None
+    by them, in any order of the columns."""
+    first = [part.column for part in order_of(edge, nodes)[: len(columns)]]
+    return sorted(first) == sorted(columns)
 
 
-def sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> str | None:
-    """The sort schema of these columns that rows of the edge are in, as far as the graph says (see
-    `is_sorted_by`)."""
+def order_of(edge: str, nodes: Mapping[str, Node]) -> SortSchema:
+    """What rows are sorted by, as far as the graph says; empty if it says nothing."""
     node = nodes[edge.split(".")[0]]
     match node:
-        case Sort() | Merge(mode=MergeMode.KEY):
-            text = node.by if isinstance(node, Sort) else node.sort_by or ""
-            return _prefix_of(text.split(","), columns)
+        case Sort():
+            return _parsed(node.by)
+        case Merge(mode=MergeMode.KEY):
+            return _parsed(node.sort_by or "")
+        case Combine(method=Method.SORT_MERGE):
+            return merge_order(node, nodes)
+        case Combine(method=Method.RANGE | Method.ASOF):
+            return point_order(node)
         case Transform(window=Window() as window, columns=chosen):
-            if all(_is_kept(column, chosen) for column in columns):
-                return _prefix_of([*window.partition_by, *window.order_by.split(",")], columns)
-            return None
+            order = window_order(window.partition_by, _parsed(window.order_by))
+            return tuple(takewhile(lambda part: _is_kept(part.column, chosen), order))
         case Transform(columns=None) | Route():
-            return sorted_by(node.input, columns, nodes)
-        case Transform(columns=tuple() as kept) if set(columns) <= set(kept):
-            return sorted_by(node.input, columns, nodes)
-    return None
+            return order_of(node.input, nodes)
+        case Transform(columns=tuple() as kept):
+            return tuple(takewhile(lambda p: p.column in kept, order_of(node.input, nodes)))
+    return ()
 
 
-def _prefix_of(parts: Sequence[str], columns: Sequence[str]) -> str | None:
-    """The parts of a sort schema that are first, if they are of these columns."""
-    first = parts[: len(columns)]
-    names = [part.split(":")[0].strip() for part in first]
-    return ",".join(first) if sorted(names) == sorted(columns) else None
+def merge_order(node: Combine, nodes: Mapping[str, Node]) -> SortSchema:
+    """What a sort-merge join goes by, as the probe side's columns are called: the order that one of its
+    inputs is in, if that is an order of the keys."""
+    keys = keys_of(node)
+    for edge, side in ((node.probe, 0), (node.build, 1)):
+        names = {pair[side]: pair[0] for pair in keys}
+        first = order_of(edge, nodes)[: len(keys)]
+        if len(names) == len(keys) and {part.column for part in first} == set(names):
+            return tuple(replace(part, column=names[part.column]) for part in first)
+    return tuple(SortColumn(left) for left, _ in keys)
+
+
+def point_order(node: Combine) -> SortSchema:
+    """What a range or as-of join goes by, as the probe side's columns are called."""
+    points = (node.range.column,) if node.range else tuple(node.at or ())
+    return tuple(SortColumn(name) for name in (*(left for left, _ in keys_of(node)), *points))
+
+
+def _parsed(text: str) -> SortSchema:
+    """Empty if it is none; that is found out when the node is bound."""
+    try:
+        return parse_sort_schema(text)
+    except SchemaError:
+        return ()
 
 
 def _are_sources(node: Merge, nodes: Mapping[str, Node]) -> bool:

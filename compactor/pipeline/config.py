@@ -138,15 +138,42 @@ class Aggregate(_Model):
     """`count`, or `sum(x)`, `min(x)`, `max(x)`, `mean(x)`, `count(x)`, by the name of the result."""
 
 
+class Method(StrEnum):
+    """How rows of two nodes are joined."""
+
+    HASH = "hash"
+    SORT_MERGE = "sort_merge"
+    RANGE = "range"
+    ASOF = "asof"
+
+
+class Range(_Model):
+    """Intervals of the build side that contain a value of the probe side."""
+
+    column: str
+    """Of the probe side."""
+    begin: str = Field(alias="from")
+    """Of the build side; null is no bound, as with `end`."""
+    end: str = Field(alias="to")
+    closed: Literal["left", "right", "both", "neither"] = "left"
+    """Which bounds belong to the interval."""
+
+
 class Combine(_Model):
-    """Rows of two nodes joined where columns are equal."""
+    """Rows of two nodes joined where columns are equal, or where intervals contain a value."""
 
     probe: str
+    """The left side."""
     build: str
-    """Held in memory: the smaller one."""
-    on: dict[str, str] | tuple[str, ...] = Field(min_length=1)
-    """Names that both have; or of the probe side's, by the build side's."""
-    how: Literal["inner", "left"] = "inner"
+    """The right side. With `method: hash` it is held in memory: the smaller one."""
+    on: dict[str, str] | tuple[str, ...] = ()
+    """Names that both have; or of the build side's, by the probe side's."""
+    how: Literal["inner", "left", "right", "full"] = "inner"
+    method: Method = Method.HASH
+    range: Range | None = None
+    """For method range."""
+    at: dict[str, str] | None = None
+    """For method asof: when a row of the probe side is, and one of the build side."""
 
 
 class Split(_Model):
@@ -219,7 +246,7 @@ def inputs_of(node: Node) -> tuple[str, ...]:
 
 
 def keys_of(node: Combine) -> list[tuple[str, str]]:
-    """Columns of the probe side, and of the build side."""
+    """Columns of the probe side, and of the build side, that are to be equal."""
     return list(node.on.items()) if isinstance(node.on, dict) else [(n, n) for n in node.on]
 
 
@@ -339,6 +366,8 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
     for setting in ("path", "table"):
         if "\0" in (getattr(node, setting, None) or ""):
             raise fail(setting, f"node {key!r}: {setting}: no name of a place")
+    if isinstance(node, Combine):
+        _check_combine(key, node, fail)
     if isinstance(node, Merge):
         if node.interleave_seed is not None and node.mode is not MergeMode.INTERLEAVE:
             raise fail("interleave_seed", f"node {key!r}: interleave_seed needs `mode: interleave`")
@@ -348,6 +377,30 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
             )
         if len(set(node.inputs)) < len(node.inputs):
             raise fail("inputs", f"node {key!r}: an input is named twice")
+
+
+_OWN_SETTINGS: Final = {
+    Method.RANGE: ("range", "{column: of the probe side, from: of the build side, to: ...}"),
+    Method.ASOF: ("at", "{time of the probe side: time of the build side}"),
+}
+
+
+def _check_combine(key: str, node: Combine, fail: Any) -> None:
+    if not node.on and node.method not in _OWN_SETTINGS:
+        raise fail("on", f"node {key!r}: `on` is missing: the columns that are to be equal")
+    if node.how in ("right", "full") and node.method is not Method.SORT_MERGE:
+        raise fail(
+            "how",
+            f"node {key!r}: `how: {node.how}` needs `method: sort_merge`; others know inner, left",
+        )
+    setting, example = _OWN_SETTINGS.get(node.method, ("method", ""))
+    if getattr(node, setting) is None:
+        raise fail("method", f"node {key!r}: `{setting}` is missing: `{setting}: {example}`")
+    if node.at is not None and len(node.at) != 1:
+        raise fail("at", f"node {key!r}: `at` is one time of each side: `at: {{ts: begun}}`")
+    for method, (setting, _) in _OWN_SETTINGS.items():
+        if method is not node.method and getattr(node, setting) is not None:
+            raise fail(setting, f"node {key!r}: `{setting}` needs `method: {method}`")
 
 
 def _check_groups(key: str, node: Aggregate, fail: Any) -> None:
@@ -473,7 +526,7 @@ def _validated(model: Any, value: Any, place: tuple[Any, ...], what: str, fail: 
             what, model, place, where = f"{what}: {where[0]}", inner, (*place, where[0]), where[1:]
         field = str(where[0]) if where else ""
         if first["type"] == "extra_forbidden":
-            known = ", ".join(model.model_fields)
+            known = ", ".join(f.alias or name for name, f in model.model_fields.items())
             raise fail(
                 (*place, *where), f"{what}: no setting {field!r}; there are: {known}"
             ) from None

@@ -11,7 +11,7 @@ from compactor.pipeline.config import Node, Output, Pipeline, inputs_of
 
 
 def kind_of_node(node: Node) -> str:
-    mode = getattr(node, "mode", None)
+    mode = getattr(node, "mode", getattr(node, "method", None))
     if getattr(node, "window", None) is not None:
         mode = "window"
     return f"{type(node).__name__.lower()}{f' {mode}' if mode else ''}"

@@ -187,7 +187,7 @@ class Run:
         rows = self._work.clock.timed(name, self._rows(name, node))
         if not (isinstance(node, Source) or (isinstance(node, Transform) and node.window is None)):
             rows = one_document(name, rows, self._work.full(self.schemas[name]))
-        if form is Form.FUSED or self._work.is_held_by_window(name):
+        if form is Form.FUSED or self._work.is_held_by_taker(name):
             return rows
         if form is Form.BUILT:
             return self._built(name, rows)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from compactor.errors import ConfigError
-from compactor.pipeline.classify import order_of_work, sorted_by
+from compactor.pipeline.classify import is_sorted_by, order_of, order_of_work
 from compactor.pipeline.config import (
     Aggregate,
     Combine,
@@ -179,8 +179,10 @@ def shuffle_before(node: Node, nodes: Mapping[str, Node]) -> Shuffle:
             return Shuffle(Kind.RANGE, by=",".join(keys)) if keys else Shuffle(Kind.ONE)
         case Aggregate():
             # By ranges and not by hashes: so groups are in the order of their keys, across tasks too.
-            found = sorted_by(node.input, node.group_by, nodes)
-            return Shuffle(Kind.RANGE, by=found or ",".join(node.group_by))
+            if is_sorted_by(node.input, node.group_by, nodes):
+                order = order_of(node.input, nodes)[: len(node.group_by)]
+                return Shuffle(Kind.RANGE, by=",".join(map(str, order)))
+            return Shuffle(Kind.RANGE, by=",".join(node.group_by))
         case Combine():
             probe, build = zip(*keys_of(node), strict=True)
             return Shuffle(Kind.HASH, keys=(probe, build))

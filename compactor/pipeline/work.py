@@ -20,6 +20,7 @@ from compactor.pipeline.classify import (
     Form,
     classify,
     has_groups,
+    held_by_taker,
     order_of_work,
     takers,
 )
@@ -83,10 +84,9 @@ class Work:
             )  # fmt: skip
         return StagePlan(limit, 0, tuple(stages))
 
-    def is_held_by_window(self, name: str) -> bool:
-        """Whether the one that takes its rows holds them whole, in a window's order."""
-        takers = self.takers[name]
-        return len(takers) == 1 and self._has_window(takers[0])
+    def is_held_by_taker(self, name: str) -> bool:
+        """Whether the one that takes its rows holds them whole, so that nobody else has to."""
+        return held_by_taker(name, self.nodes, self.takers[name]) is not None
 
     def _has_window(self, name: str) -> bool:
         node = self.nodes.get(name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compactor.pipeline.classify import classify, is_live, order_of_work
+from compactor.pipeline.classify import classify, is_live, order_of, order_of_work
 from compactor.pipeline.config import Pipeline, parse_pipeline
 from compactor.pipeline.explain import as_dot, as_json, explained
 from tests.pipeline.support import sources
@@ -15,6 +15,7 @@ from tests.pipeline.support import sources
 OUT = {"out": {"output": {"input": "x", "path": "o.ndjson"}}}
 SECOND = {"two": {"output": {"input": "x", "path": "p.ndjson"}}}
 TRANSFORMED = {**sources("a"), "t": {"transform": {"input": "a"}}}
+WITHIN = {"column": "n", "from": "lo", "to": "hi"}
 PAIR = {**sources("a", "b")}
 
 
@@ -40,6 +41,29 @@ TABLE: dict[str, tuple[dict[str, Any], str, str]] = {
         {**PAIR, **merge("a", "b", mode="interleave", interleave_seed=1)}, "built", "streaming",
     ),
     "combine": ({**PAIR, "x": {"combine": {"probe": "a", "build": "b", "on": ["n"]}}}, "built", "streaming"),
+    "sort-merge join": (
+        {**PAIR, "x": {"combine": {"probe": "a", "build": "b", "on": ["n"], "method": "sort_merge"}}},
+        "materialized", "materialized",
+    ),
+    "range join": (
+        {**PAIR, "x": {"combine": {"probe": "a", "build": "b", "method": "range", "range": WITHIN}}},
+        "materialized", "materialized",
+    ),
+    "as-of join": (
+        {**PAIR, "x": {"combine": {"probe": "a", "build": "b", "method": "asof", "at": {"n": "m"}}}},
+        "materialized", "materialized",
+    ),
+    "aggregate of a sort-merge join by its keys": (
+        {**PAIR,
+         "j": {"combine": {"probe": "a", "build": "b", "on": {"n": "k", "m": "l"}, "method": "sort_merge"}},
+         "x": {"aggregate": {"input": "j", "group_by": ["m", "n"], "columns": {"c": "count"}}}},
+        "built", "streaming",
+    ),
+    "aggregate of a hash join by its keys": (
+        {**PAIR, "j": {"combine": {"probe": "a", "build": "b", "on": ["n"]}},
+         "x": {"aggregate": {"input": "j", "group_by": ["n"], "columns": {"c": "count"}}}},
+        "materialized", "materialized",
+    ),
     "sort": ({**sources("a"), "x": {"sort": {"input": "a", "by": "n"}}}, "materialized", "materialized"),
     "aggregate of sorted rows": (
         {**sources("a"), "s": {"sort": {"input": "a", "by": "n:desc,m"}},
@@ -98,6 +122,27 @@ def test_what_feeds_one_output_is_held_as_the_table_says(case: str) -> None:
     nodes, form, buffer = TABLE[case]
     found = classify(load({**nodes, **OUT}).nodes)["x"]
     assert (str(found.form), found.form.buffer) == (form, buffer)
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_an_aggregate_or_a_joins_probe_side_is_fed_as_an_output_is(case: str) -> None:
+    nodes, form, _ = TABLE[case]
+    sink = {"o": {"output": {"input": "y", "path": "o.ndjson"}}, **sources("z")}
+    aggregate = {"aggregate": {"input": "x", "group_by": ["q"], "columns": {"c": "count"}}}
+    joined = {"combine": {"probe": "x", "build": "z", "on": ["n"]}}
+    without_z = {name: node for name, node in sink.items() if name != "z"}
+    assert str(classify(load({**nodes, "y": aggregate, **without_z}).nodes)["x"].form) == form
+    assert str(classify(load({**nodes, "y": joined, **sink}).nodes)["x"].form) == form
+
+
+@pytest.mark.parametrize("method", ["hash", "sort_merge"])
+@pytest.mark.parametrize("case", TABLE)
+def test_what_feeds_a_joins_build_side_is_materialized(case: str, method: str) -> None:
+    joined = {"combine": {"probe": "z", "build": "x", "on": ["n"], "method": method}}
+    sink = {"o": {"output": {"input": "y", "path": "o.ndjson"}}, **sources("z")}
+    found = classify(load({**TABLE[case][0], "y": joined, **sink}).nodes)["x"]
+    assert str(found.form) == "materialized"
+    assert found.why == "the build side of 'y' is complete before the first row is looked up"
 
 
 @pytest.mark.parametrize("case", TABLE)
@@ -188,6 +233,36 @@ def test_an_output_of_correlated_rows_is_held_and_others_are_not() -> None:
 def test_nodes_are_worked_after_those_that_they_take_rows_from() -> None:
     nodes = {**OUT, **merge("t", "b"), "t": {"transform": {"input": "a"}}, **PAIR}
     assert order_of_work(load(nodes).nodes) == ["a", "t", "b", "x", "out"]
+
+
+SORTED = {"s": {"sort": {"input": "b", "by": "l:desc,k:nulls_first,z"}}}
+
+
+@pytest.mark.parametrize(
+    ("build", "on", "order"),
+    [
+        ("s", {"n": "k", "m": "l"}, "m:desc,n:nulls_first"),
+        ("s", {"n": "k", "m": "z"}, "n,m"),
+        ("s", {"m": "l"}, "m:desc"),
+        ("b", {"n": "k", "m": "l"}, "n,m"),
+    ],
+)
+def test_a_sort_merge_join_goes_by_the_order_of_keys_that_an_input_is_in(
+    build: str, on: dict[str, str], order: str
+) -> None:
+    join = {"combine": {"probe": "a", "build": build, "on": on, "method": "sort_merge"}}
+    used = SORTED if build == "s" else {}
+    nodes = load({**PAIR, **used, "x": join, **OUT}).nodes
+    assert ",".join(map(str, order_of("x", nodes))) == order
+
+
+def test_a_join_is_explained_with_its_method() -> None:
+    nodes = load({**TABLE["range join"][0], **OUT})
+    [record] = [record for record in explained(nodes) if record["node"] == "x"]
+    assert (record["kind"], record["why"]) == (
+        "combine range",
+        "points and intervals are put in order",
+    )
 
 
 def test_what_is_explained_is_what_is_classified() -> None:

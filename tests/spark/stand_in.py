@@ -56,8 +56,7 @@ class FakeFrame:
     def mapInArrow(self, function: Callable[[Batches], Batches], _schema: str) -> FakeFrame:  # noqa: N802
         def run(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
             sent: Callable[[Batches], Batches] = cloudpickle.loads(cloudpickle.dumps(function))
-            found: list[pa.RecordBatch] = list(sent(iter(batches)))
-            return found
+            return list(sent(iter(batches)))
 
         for batches in self._partitions:
             run(batches)
@@ -97,7 +96,8 @@ class FakeFrame:
                 return []
             table = pa.Table.from_batches(batches)
             order = pc.sort_indices(table, [(name, "ascending") for name in names])
-            return table.take(order).combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+            found: list[pa.RecordBatch] = table.take(order).to_batches(max_chunksize=_BATCH_ROWS)
+            return found
 
         return self._each(in_order)
 

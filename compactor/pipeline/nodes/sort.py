@@ -27,5 +27,5 @@ def rows(work: Work, name: str, node: Sort) -> Batches:
         )
         for batch in work.rows(node.input):
             sorter.append(batch)
-        work.report.spills += sorter.spills
         yield from sorter.sorted()
+        work.report.spills += sorter.spills

@@ -64,7 +64,6 @@ def rows(work: Work, name: str, node: Transform, window: Window) -> Batches:
         )
         for batch in work.rows(node.input):
             sorter.append(made.kept(batch))
-        work.report.spills += sorter.spills
         ready = (
             batch
             for ordered in sorter.sorted()
@@ -73,3 +72,4 @@ def rows(work: Work, name: str, node: Transform, window: Window) -> Batches:
         for block in made.columns.over(ready, made.partition_by, count, work.budget, name):
             for start in range(0, block.num_rows, count):
                 yield from work.letters.made(made.result, block.slice(start, count), name)
+        work.report.spills += sorter.spills
