@@ -92,6 +92,13 @@ class IngestReport:
 
 Progress = Callable[[int, int], None]
 """Called with bytes of the file consumed, and in all."""
+Amend = Callable[[Snapshot, Changes], Changes]
+"""Called with the newest snapshot and what is to be committed on it, at each try: what is committed instead.
+May raise, and nothing is."""
+
+
+def _as_they_are(_latest: Snapshot, changes: Changes) -> Changes:
+    return changes
 
 
 def ingest_file(
@@ -158,6 +165,7 @@ def ingest_batches(
     *,
     ids: Ids = random_id,
     on_progress: Progress = lambda _done, _total: None,
+    amend: Amend = _as_they_are,
 ) -> IngestReport:
     """As `ingest_file`, of batches that were opened with the snapshot's schema known."""
     path = file.path
@@ -171,7 +179,9 @@ def ingest_batches(
     writer.write_skips()
     kept = sum(entry.rows for entry in entries)
     after = log.commit(
-        lambda latest: _changes(latest, snapshot, metadata, entries, path, options.on_conflict)
+        lambda latest: amend(
+            latest, _changes(latest, snapshot, metadata, entries, path, options.on_conflict)
+        )
     )
     return IngestReport(
         path,

@@ -7,7 +7,7 @@ import gzip
 import io
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -26,19 +26,24 @@ from compactor.files.xmltext import FOOTER as XML_FOOTER
 from compactor.files.xmltext import HEADER as XML_HEADER
 from compactor.files.xmltext import xml_rows
 
+Render = Callable[[pa.RecordBatch], bytes]
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
 
 
 @contextlib.contextmanager
 def open_table_sink(
-    path: str, schema: pa.Schema, sorting_columns: Sequence[pq.SortingColumn] | None = None
+    path: str,
+    schema: pa.Schema,
+    sorting_columns: Sequence[pq.SortingColumn] | None = None,
+    render: Render | None = None,
 ) -> Iterator[TableSink]:
     """A sink for batches of `schema`, in the format that the ending of `path` names.
 
     The rows go to a file beside `path`, which takes its place once all are on disk; until then, and
     after any exception, whatever was at `path` is untouched, and nothing is left beside it.
     sorting_columns: noted in the metadata of Parquet files; other formats have no place for it.
+    render: how NDJSON is written, if not as every row is.
     Raises `UsageError` for an unknown ending, `InputError` for a place that can't be written or a type
     or value that the format can't hold, `JobError` if writing fails half way.
     """
@@ -50,7 +55,7 @@ def open_table_sink(
         with _creating(path):
             file = beside.open("xb")
         with file:
-            sink = _Guarded(path, schema, file, kind, sorting_columns)
+            sink = _Guarded(path, schema, file, kind, sorting_columns, render)
             try:
                 yield sink
                 sink.finish()
@@ -78,6 +83,7 @@ class _Guarded(TableSink):
         file: IO[bytes],
         kind: FileKind,
         sorting: Sequence[pq.SortingColumn] | None,
+        render: Render | None,
     ) -> None:
         self._path = path
         self._schema = schema
@@ -85,7 +91,7 @@ class _Guarded(TableSink):
         self._file = file
         with _writing(path):
             self._output = _compressed(file, kind.compression)
-            self._sink = _sink(self._output, schema, kind, sorting)
+            self._sink = _sink(self._output, schema, kind, sorting, render)
 
     def write(self, batch: pa.RecordBatch) -> None:
         with _writing(self._path):
@@ -110,7 +116,11 @@ class _Guarded(TableSink):
 
 
 def _sink(
-    output: Output, schema: pa.Schema, kind: FileKind, sorting: Sequence[pq.SortingColumn] | None
+    output: Output,
+    schema: pa.Schema,
+    kind: FileKind,
+    sorting: Sequence[pq.SortingColumn] | None,
+    render: Render | None = None,
 ) -> TableSink:
     if kind.format is FileFormat.PARQUET:
         return ParquetSink(output, schema, sorting)
@@ -120,7 +130,7 @@ def _sink(
         return TextSink(output, csv_header(schema.names), csv_lines)
     if kind.format is FileFormat.XML:
         return TextSink(output, XML_HEADER, xml_rows, XML_FOOTER)
-    return TextSink(output, b"", partial(json_lines, map_objects=False))
+    return TextSink(output, b"", render or partial(json_lines, map_objects=False))
 
 
 def _compressed(file: IO[bytes], compression: Compression) -> Any:
