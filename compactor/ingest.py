@@ -348,7 +348,7 @@ def _changes(
 ) -> Changes:
     if latest.metadata is None or planned_on.metadata is None:
         if latest.version != planned_on.version:
-            if replace(latest.table, schema=metadata.schema) != metadata:
+            if replace(latest.table, schema=metadata.schema, properties=()) != metadata:
                 raise TableExistsError(
                     f"{path}: the table was created meanwhile with another sort schema, row policy or other "
                     "time windows; nothing was added"

@@ -25,6 +25,7 @@ from compactor.entity.texts import (
     unquoted,
 )
 from compactor.errors import InputError
+from compactor.files.plain_text import joined, text_scalar
 from format.hashing import column_contributions, mix
 
 DELETED: Final = "_deleted"
@@ -131,7 +132,8 @@ def _last_of_each(ids: pa.Array) -> I64:
         return order
     in_order = ids.take(pa.array(order))
     differs = np.asarray(pc.not_equal(in_order.slice(1), in_order.slice(0, len(order) - 1)))
-    return order[np.append(differs, True)]
+    last: I64 = order[np.append(differs, True)]
+    return last
 
 
 def _ids(texts: pa.Array, name: str) -> pa.Array:
@@ -160,10 +162,8 @@ def _carried(texts: pa.Array | None, ids: pa.Array, name: str) -> pa.Array | Non
         )
     if not len(given):
         return None
-    alone = pc.if_else(
-        pa.array(is_list(texts)), texts, pc.binary_join_element_wise("[", texts, "]", "")
-    )
-    return alone.cast(TEXT)
+    in_list = joined(text_scalar("["), texts, text_scalar("]"))
+    return pc.if_else(pa.array(is_list(texts)), texts, in_list)
 
 
 def _said(text: pa.Scalar) -> str:

@@ -208,9 +208,10 @@ _NUMBER: Final = r"^[+-]?[0-9]{1,300}(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
 
 
 def _integer(texts: pa.Array) -> pa.Array:
-    """Integers, texts of integers, and other numbers without a fraction below 2^53."""
+    """Integers, texts of integers, and other numbers without a fraction up to 2^53."""
     found = _numerals(texts, _INTEGER)
-    numbers = _numerals(texts, r"^-?[0-9]+\.[0-9]+$")
+    looks = pc.match_substring_regex(texts, r"^-?[0-9]+\.[0-9]+$")
+    numbers = pc.if_else(looks, texts, pa.scalar(None, TEXT))
     whole = pc.if_else(_is_whole(numbers.cast(pa.float64())), numbers, pa.scalar(None, TEXT))
     found = pc.coalesce(found, pc.replace_substring_regex(whole, r"\.0*$", ""))
     return canonical(_without_zeros(found))

@@ -139,8 +139,10 @@ def object_texts(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
     ]
     if not parts:
         return pa.repeat(text_scalar("{}"), rows)
-    inside = pc.binary_join_element_wise(*parts, text_scalar(","), null_handling="skip")
-    return joined(text_scalar("{"), inside, text_scalar("}"))
+    # Arrow loses a row of which it skips all, so there is a first part that every row has.
+    first = pa.repeat(text_scalar(""), rows)
+    inside = pc.binary_join_element_wise(first, *parts, text_scalar(","), null_handling="skip")
+    return joined(text_scalar("{"), pc.utf8_slice_codeunits(inside, 1), text_scalar("}"))
 
 
 def list_texts(counts: I64, items: pa.Array) -> pa.Array:
