@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import click
 import pyarrow as pa
 
+from compactor.cli.options import size_bytes
 from compactor.cli.output import echo_json, stderr
 from compactor.entity.lines import entity_lines
 from compactor.entity.output import changes_since
@@ -46,6 +47,8 @@ what `sources` in the spec says."""
               "be written.")  # fmt: skip
 @click.option("--since", type=click.IntRange(min=-1), metavar="N",
               help="With --ndjson: only those whose _updated is greater, oldest first.")  # fmt: skip
+@click.option("--memory-limit", "memory_limit_bytes", type=size_bytes, metavar="SIZE", default="4GiB",
+              show_default=True, help="What would need more is refused while it is read.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def entity_merge_command(
     spec: str,
@@ -55,6 +58,7 @@ def entity_merge_command(
     dry_run: bool,
     lines: str | None,
     since: int | None,
+    memory_limit_bytes: int,
     as_json: bool,
 ) -> None:
     """Find entities of several datasets that are the same, and merge them into TABLE.
@@ -72,6 +76,7 @@ def entity_merge_command(
             store,
             folder=folder,
             full=full,
+            memory_limit_bytes=memory_limit_bytes,
             on_progress=lambda what: status.update(f"entity-merge: {what}"),
         )
         rows: Iterable[pa.RecordBatch] | None = None

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from compactor.entity.entities import RESERVED, Columns, Entities, entities_of
 from compactor.entity.expressions import ID
+from compactor.entity.memory import Charge, unlimited
 from compactor.entity.spec import EntityMergeSpec
 from compactor.entity.texts import canonical, from_arrow, texts_of
 from compactor.errors import InputError, TableNotFoundError, UsageError
@@ -21,10 +22,8 @@ from compactor.files.ndjson import Block, line_blocks
 from compactor.files.problems import PROBLEMS, first_failing, one_line, reading
 from compactor.files.read import open_table_file
 from compactor.scan import scan
-from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from compactor.table.snapshot import Snapshot
 
 _BLOCK_BYTES: Final = 8 << 20
 _rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -63,9 +62,15 @@ def locate(spec: EntityMergeSpec, folder: str) -> list[Located | None]:
 
 
 def _given(name: str, place: str) -> Located | None:
-    if kind_of(place) is not None and not Path(place).is_dir():
-        return Located(name, place, True) if Path(place).exists() else None
-    return _table(name, place)
+    if Path(place).is_file():
+        return Located(name, place, True)
+    is_file_name = _is_readable(place) and not Path(place).is_dir()
+    return None if is_file_name else _table(name, place)
+
+
+def _is_readable(path: str) -> bool:
+    kind = kind_of(path)
+    return kind is not None and kind.format is not FileFormat.XML
 
 
 def _place(name: str, folder: str) -> Located | None:
@@ -75,7 +80,7 @@ def _place(name: str, folder: str) -> Located | None:
     files = [
         str(path)
         for path in sorted(root.glob(f"{_literal(name)}.*"))
-        if path.is_file() and kind_of(path.name) is not None and _stem(path.name) == name
+        if path.is_file() and _is_readable(path.name) and _stem(path.name) == name
     ]
     table = _table(name, str(root / name)) if (root / name).is_dir() else None
     if len(files) + (table is not None) > 1:
@@ -102,38 +107,47 @@ def _table(name: str, address: str) -> Located | None:
     return Located(name, address, False)
 
 
-def read_dataset(located: Located | None, name: str) -> Entities:
-    """All entities of a dataset; none if it is not there. Raises `InputError` naming the place."""
+def read_dataset(located: Located | None, name: str, charge: Charge = unlimited) -> Entities:
+    """All entities of a dataset; none if it is not there. Raises `InputError` naming the place, and what
+    `charge` raises."""
     if located is None:
         return entities_of([], [], name)
     if not located.is_file:
         store = open_store(located.place)
-        return read_table(store, CommitLog(store).current(), name)
+        rows = scan(store, CommitLog(store).current())
+        return read_batches(rows, f"{name} ({store.url})", charge)
     kind = kind_of(located.place)
     if kind is not None and kind.format is FileFormat.NDJSON:
-        batches = list(_ndjson(located.place, kind))
+        batches = []
+        for batch in _ndjson(located.place, kind):
+            charge(_bytes_of(batch))
+            batches.append(batch)
         return entities_of(
             batches, [_count(batch) for batch in batches], f"{name} ({located.place})"
         )
     with open_table_file(located.place) as file:
-        return read_batches(file, f"{name} ({located.place})")
+        return read_batches(file, f"{name} ({located.place})", charge)
 
 
-def read_table(store: Store, snapshot: Snapshot, name: str) -> Entities:
-    return read_batches(scan(store, snapshot), f"{name} ({store.url})")
-
-
-def read_batches(batches: Iterable[pa.RecordBatch], name: str) -> Entities:
+def read_batches(
+    batches: Iterable[pa.RecordBatch], name: str, charge: Charge = unlimited
+) -> Entities:
     """Entities of Arrow batches: a null is a property that is missing.
 
-    name: of the dataset, for errors. Raises `InputError`.
+    name: of the dataset, for errors. Raises `InputError`, and what `charge` raises.
     """
     columns = []
     rows = []
     for batch in batches:
-        columns.append(_texts_of_batch(batch, name))
+        texts = _texts_of_batch(batch, name)
+        charge(_bytes_of(texts))
+        columns.append(texts)
         rows.append(batch.num_rows)
     return entities_of(columns, rows, name)
+
+
+def _bytes_of(columns: Columns) -> int:
+    return sum(column.nbytes for column in columns.values())
 
 
 def _texts_of_batch(batch: pa.RecordBatch, name: str) -> Columns:

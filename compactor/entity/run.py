@@ -19,6 +19,7 @@ from compactor.entity.datasets import Located, locate, read_batches, read_datase
 from compactor.entity.entities import UPDATED, Entities
 from compactor.entity.expressions import ID
 from compactor.entity.matching import edges, starts_of
+from compactor.entity.memory import EntityMemory
 from compactor.entity.output import (
     NOTHING_WRITTEN,
     Difference,
@@ -26,7 +27,7 @@ from compactor.entity.output import (
     difference,
     read_written,
 )
-from compactor.entity.spec import Dataset, EntityMergeSpec
+from compactor.entity.spec import EntityMergeSpec
 from compactor.entity.state import State, check_datasets
 from compactor.errors import CommitConflictError
 from compactor.ingest import IngestOptions, ingest_batches
@@ -121,14 +122,17 @@ class EntityMerge:
         folder: str = ".",
         full: bool = False,
         connect: Components = components,
+        memory_limit_bytes: int | None = None,
         ids: Ids = random_id,
         on_progress: Progress = lambda _what: None,
     ) -> None:
         """store: of the table; None only to look at what would be written to a new one.
 
         folder: where datasets are that `spec.sources` does not name. full: writes every entity anew, and
-        takes the datasets as they are now.
+        takes the datasets as they are now. memory_limit_bytes: entities that would take more are refused
+        while they are read.
         """
+        self._memory_limit_bytes = memory_limit_bytes
         self._spec, self._store, self._folder, self._full = spec, store, folder, full
         self._connect, self._ids, self._on_progress = connect, ids, on_progress
         self._log = None if store is None else CommitLog(store)
@@ -137,7 +141,8 @@ class EntityMerge:
         self._before = State.of(self._snapshot.metadata, self._url)
 
     def run(self) -> EntityMergeReport:
-        """Writes what changed. Raises `CommitConflictError` if another run wrote meanwhile."""
+        """Writes what changed. Raises `CommitConflictError` if another run wrote meanwhile, and what `look`
+        raises; nothing is written then."""
         report, batches = self.look()
         if self._store is None or self._log is None or report.waiting_for:
             return report
@@ -150,7 +155,11 @@ class EntityMerge:
         return report
 
     def look(self) -> tuple[EntityMergeReport, EntityBatches | None]:
-        """What a run would do, and the rows it would write; None if there are none."""
+        """What a run would do, and the rows it would write; None if there are none.
+
+        Raises `InputError` for datasets that cannot be read, `UsageError` for those that need a full run,
+        `JobError` for too many that would be one, or too much memory.
+        """
         located = locate(self._spec, self._folder)
         report = EntityMergeReport(self._snapshot.version)
         absent = [d.name for d, at in zip(self._spec.datasets, located, strict=True) if at is None]
@@ -162,10 +171,7 @@ class EntityMerge:
         before = self._before or State()
         if not self._full:
             check_datasets(before.datasets, self._spec.datasets, self._url)
-        datasets = [
-            self._read(dataset, at)
-            for dataset, at in zip(self._spec.datasets, located, strict=True)
-        ]
+        datasets = self._read(located)
         self._on_progress("comparing")
         merged = merge_entities(self._spec, datasets, self._connect)
         changes = self._changes(merged)
@@ -178,9 +184,13 @@ class EntityMerge:
         report.next_updated = before.next_updated + changes.rows
         return report, merged.batches(changes, before.next_updated) if changes.rows else None
 
-    def _read(self, dataset: Dataset, at: Located | None) -> Entities:
-        self._on_progress(f"reading {dataset.name}")
-        return read_dataset(at, dataset.name)
+    def _read(self, located: Sequence[Located | None]) -> list[Entities]:
+        memory = EntityMemory(self._memory_limit_bytes)
+        found = []
+        for (name, _alias), at in zip(self._spec.datasets, located, strict=True):
+            self._on_progress(f"reading {name}")
+            found.append(read_dataset(at, name, memory.charging(name)))
+        return found
 
     def _changes(self, merged: Merged) -> Difference:
         if self._store is None or self._before is None:

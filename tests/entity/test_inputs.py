@@ -126,6 +126,12 @@ def test_a_name_that_may_be_two_files_is_refused(tmp_path: Path) -> None:
         read(spec("A a"), tmp_path)
 
 
+def test_a_source_of_no_known_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("_id\na\n")
+    with pytest.raises(InputError, match=r"a.txt: unknown kind of file; known endings are"):
+        read(spec("A a", sources={"A": str(tmp_path / "a.txt")}), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -122,6 +122,15 @@ class TestLimits:
         assert store.objects == objects
         assert run(spec("A a", "B b", equality=ON_K, max_merged=10), store, tmp_path).changed == 0
 
+    def test_a_run_that_would_take_too_much_memory_writes_nothing(self, tmp_path: Path) -> None:
+        write(tmp_path, {"A": A, "B": [{"_id": f"b{n}", "text": "x" * 100} for n in range(999)]})
+        (tmp_path / "s.yaml").write_text("datasets: [A a, B b]\n")
+        call = ["entity-merge", str(tmp_path / "s.yaml"), "--datasets", str(tmp_path)]
+        table = ["--output", str(tmp_path / "t")]
+        assert command([*call, *table, "--memory-limit", "100kB"]) == 1
+        assert not (tmp_path / "t").exists()
+        assert command([*call, *table, "--memory-limit", "1MB"]) == 0
+
     def test_first_ids_that_collide_are_refused(self, store: MemoryStore, tmp_path: Path) -> None:
         write(tmp_path, {"B": [{"_id": "a1", "k": 7}]})
         with pytest.raises(
