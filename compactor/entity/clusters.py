@@ -140,11 +140,9 @@ def _member_hashes(datasets: Sequence[Entities], starts: I64) -> U64:
 
 
 def _signatures(spec: EntityMergeSpec, hashes: U64, counts: I64) -> I64:
-    """Of the members, their order, and how they become one."""
+    """Of the members, whose hashes tell also their order, and of how they become one."""
     settings = value_hashes(pa.array([f"{spec.identity} {spec.strategy}"], TEXT), is_whole=True)
     if not len(counts):
         return np.zeros(0, np.int64)
-    starts = np.cumsum(counts) - counts
-    place = (np.arange(len(hashes)) - np.repeat(starts, counts)).astype(np.uint64)
-    total = np.add.reduceat(mix(hashes + mix(place + np.uint64(1))), starts)
+    total = np.add.reduceat(hashes, np.cumsum(counts) - counts)
     return mix(total + settings[0]).view(np.int64)  # as signed, which every engine knows
