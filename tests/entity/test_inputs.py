@@ -168,6 +168,12 @@ def test_an_arrow_json_column_with_no_json_is_refused(tmp_path: Path) -> None:
         read(spec("A a"), tmp_path)
 
 
+def test_a_text_is_canonical_in_one_way_only() -> None:
+    written = ["-0", "1.00", "1e2", "-0.50", '"\\u0041\\/"', '{"b":1, "a" : 2}', "[ 1 ]", "1e-7"]
+    texts = canonical(pa.array(written, pa.large_string())).to_pylist()
+    assert texts == ["0", "1.0", "100.0", "-0.5", '"A/"', '{"a":2,"b":1}', "[1]", "1e-7"]
+
+
 @given(st.lists(JSON, max_size=5))
 def test_equal_values_have_equal_texts_however_they_were_written(values: list[Any]) -> None:
     spread = [json.dumps(v, indent=2) for v in values]

@@ -167,6 +167,25 @@ class TestSequence:
         assert by_id(rows(store)) == by_id(before)
         assert [e["_updated"] for e in rows(store)] == [3, 4, 5]
 
+    def test_what_is_deleted_in_its_place_is_written(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        write(tmp_path, {"B": [B[0], {**B[1], "_deleted": True}]})
+        run(spec("A a", "B b", equality=ON_K), store, tmp_path)
+        assert by_id(rows(store, since=2)) == {
+            "1|b2": {"_id": "1|b2", "$ids": ["b2"], "k": 3, "_deleted": True}
+        }
+
+    def test_members_that_change_places_are_a_change(self, tmp_path: Path) -> None:
+        chosen = spec("A a", "B b", "C c", equality_sets=[["a.k", "b.k", "c.k"]], identity="first")
+        store = MemoryStore()
+        y, z = {"_id": "y", "k": 1, "p": "y"}, {"_id": "z", "k": 1, "p": "z"}
+        for second, third in ((y, z), (z, y)):
+            write(tmp_path, {"A": [{"_id": "x", "k": 1}], "B": [second], "C": [third]})
+            run(chosen, store, tmp_path)
+            [found] = rows(store)
+            assert (found["_id"], found["p"]) == ("x", [second["p"], third["p"]])
+
     def test_another_strategy_writes_every_entity_that_it_makes_another(
         self, store: MemoryStore, tmp_path: Path
     ) -> None:
