@@ -57,6 +57,11 @@ class Entities:
     def rows(self) -> int:
         return len(self.ids)
 
+    @property
+    def nbytes(self) -> int:
+        """Of its columns, about."""
+        return int(self.ids.nbytes + sum(column.nbytes for column in self.properties.values()))
+
     def take(self, rows: I64) -> Entities:
         indices = pa.array(rows)
         return Entities(

@@ -29,7 +29,8 @@ from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
 
 _BATCH_ENTITIES: Final = 131_072
-"""Folded at a time; one cluster at least."""
+_BATCH_BYTES: Final = 64 << 20
+"""Folded at a time, about; one cluster at least."""
 _INTERNAL: Final = (
     pa.field(ID, pa.string()),
     pa.field(IDS, pa.list_(pa.string())),
@@ -155,13 +156,18 @@ class EntityBatches(FileBatches):
         ids = pa.concat_arrays([clusters.ids.take(pa.array(changed)), gone])
         order = np.asarray(pc.sort_indices(ids)).astype(np.int64)
         weights = np.concatenate([clusters.counts[changed], np.ones(len(gone), np.int64)])[order]
-        part = (np.cumsum(weights) - weights) // _BATCH_ENTITIES
+        part = (np.cumsum(weights) - weights) // self._entities_at_a_time()
         ends = np.append(np.flatnonzero(np.diff(part)) + 1, len(order))
         start = 0
         for end in ends.tolist():
             if end > start:
                 yield self._batch(ids, order[start:end], self._first_updated + start)
             start = end
+
+    def _entities_at_a_time(self) -> int:
+        rows = sum(dataset.rows for dataset in self._datasets)
+        held = sum(dataset.nbytes for dataset in self._datasets)
+        return max(1, min(_BATCH_ENTITIES, _BATCH_BYTES * rows // max(1, held)))
 
     def _batch(self, ids: pa.Array, rows: I64, first_updated: int) -> pa.RecordBatch:
         """rows: places in `ids`, of the changed clusters first and then of what is gone."""

@@ -10,7 +10,7 @@ text `null` is JSON's null. All arrays here are large strings.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.files.jsontext import checked_json, json_values
+from compactor.files.jsontext import checked_json, json_values, text_bytes
 from compactor.files.plain_text import joined, text_scalar
 from format.types import build_list
 
@@ -29,6 +29,8 @@ TEXT: Final = pa.large_string()
 # What is canonical at a glance. Whatever else is decoded and encoded again, which is never wrong.
 _CANONICAL: Final = r'^(?:"[^"\\\x00-\x1f]*"|-?[1-9][0-9]{0,17}|0|true|false|null)$'
 _NULL: Final = "null"
+_PART_TEXTS: Final = 65_536
+"""Decoded at a time."""
 
 _raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _lists: Final = msgspec.json.Decoder(list[list[msgspec.Raw]])
@@ -48,8 +50,11 @@ def canonical(texts: pa.Array) -> pa.Array:
     odd = np.flatnonzero(is_odd)
     if not len(odd):
         return texts
-    found = _anything.decode(_joined(texts.take(pa.array(odd))))
-    return replaced(texts, is_odd, texts_of(_raws.decode(_encoder.encode(found))))
+    written = [
+        texts_of(_raws.decode(_encoder.encode(_anything.decode(part))))
+        for part in _parts(texts.take(pa.array(odd)))
+    ]
+    return replaced(texts, is_odd, pa.concat_arrays(written))
 
 
 def from_arrow(array: pa.Array) -> pa.Array:
@@ -95,9 +100,14 @@ def elements(texts: pa.Array) -> tuple[I64, pa.Array]:
     counts = np.ones(len(texts), np.int64)
     if not lists.any():
         return counts, texts
-    decoded = _lists.decode(_joined(texts.filter(pa.array(lists))))
-    counts[lists] = list(map(len, decoded))
-    inside = texts_of([raw for items in decoded for raw in items])
+    sizes: list[int] = []
+    found = [pa.array([], TEXT)]
+    for part in _parts(texts.filter(pa.array(lists))):
+        decoded = _lists.decode(part)
+        sizes.extend(map(len, decoded))
+        found.append(texts_of([raw for items in decoded for raw in items]))
+    counts[lists] = sizes
+    inside = pa.concat_arrays(found)
     starts = np.cumsum(counts) - counts
     from_list = np.repeat(lists, counts)
     at = np.empty(int(counts.sum()), np.int64)
@@ -108,7 +118,8 @@ def elements(texts: pa.Array) -> tuple[I64, pa.Array]:
 
 def members(texts: pa.Array, name: str) -> pa.Array:
     """Of canonical texts of objects: the value of a key; null where an object has it not."""
-    return texts_of([found.get(name) for found in _objects.decode(_joined(texts))])
+    found = [texts_of([item.get(name) for item in _objects.decode(part)]) for part in _parts(texts)]
+    return pa.concat_arrays([pa.array([], TEXT), *found])
 
 
 def quoted(strings: pa.Array) -> pa.Array:
@@ -127,8 +138,10 @@ def unquoted(texts: pa.Array) -> pa.Array:
     escaped = np.asarray(pc.fill_null(pc.match_substring(texts, "\\"), False))
     if not escaped.any():
         return inside
-    strings = _strings.decode(_joined(texts.filter(pa.array(escaped))))
-    return replaced(inside, escaped, pa.array(strings, TEXT))
+    strings = [
+        pa.array(_strings.decode(part), TEXT) for part in _parts(texts.filter(pa.array(escaped)))
+    ]
+    return replaced(inside, escaped, pa.concat_arrays(strings))
 
 
 def object_texts(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
@@ -151,6 +164,8 @@ def list_texts(counts: I64, items: pa.Array) -> pa.Array:
     return joined(text_scalar("["), pc.binary_join(lists, text_scalar(",")), text_scalar("]"))
 
 
-def _joined(texts: pa.Array) -> bytes:
-    """One list of all."""
-    return str(list_texts(np.array([len(texts)]), texts)[0].as_py()).encode()
+def _parts(texts: pa.Array) -> Iterator[bytes]:
+    """Lists of all, each of some of them: what is decoded at a time does not grow with the column."""
+    for start in range(0, len(texts), _PART_TEXTS):
+        part = texts.slice(start, _PART_TEXTS)
+        yield text_bytes(list_texts(np.array([len(part)]), part))

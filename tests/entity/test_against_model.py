@@ -7,6 +7,7 @@ import json
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -176,6 +177,23 @@ def test_the_first_id_is_that_of_all_where_equal_ids_are_equal_entities(
         run(chosen, store, Path(folder))
         expected = result_of((a, b, c), rules, strategy, "first")
         assert strict(by_id(rows(store))) == strict(dict(sorted(expected.items())))
+
+
+@settings(max_examples=60, deadline=None)
+@given(DATASETS, RULES, STRATEGIES)
+def test_entities_folded_a_few_at_a_time_are_the_same(
+    datasets: Any, rules: Any, strategy: str
+) -> None:
+    chosen = spec(*NAMES, equality=[["eq", *rule] for rule in rules], strategy=strategy)
+    inputs = [
+        [pa.RecordBatch.from_pylist(part, schema=JSON)] if (part := _as_json(d)) else []
+        for d in datasets
+    ]
+    whole = [e for batch in merged_batches(chosen, inputs) for e in entities_in(batch)]
+    with patch("compactor.entity.output._BATCH_ENTITIES", 2):
+        batches = list(merged_batches(chosen, inputs))
+    assert [e for batch in batches for e in entities_in(batch)] == whole
+    assert len(batches) >= len(whole) // 2
 
 
 @settings(max_examples=60, deadline=None)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from compactor.entity.datasets import locate, read_dataset
 from compactor.entity.entities import Entities
 from compactor.entity.spec import EntityMergeSpec
-from compactor.entity.texts import canonical, elements, from_arrow, quoted, unquoted
+from compactor.entity.texts import canonical, elements, from_arrow, members, quoted, unquoted
 from compactor.errors import InputError, UsageError
 from compactor.files.jsontext import json_lines
 from compactor.files.plain_text import UnwritableError
@@ -197,6 +197,18 @@ def test_elements_are_those_of_lists_and_other_values_themselves(values: list[An
     expected = [v if isinstance(v, list) else [v] for v in values]
     assert counts.tolist() == [len(v) for v in expected]
     assert [json.loads(i) for i in items.to_pylist()] == [v for vs in expected for v in vs]
+
+
+def test_long_columns_are_decoded_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compactor.entity.texts._PART_TEXTS", 3)
+    values = [[n, [str(n) + "\n"], {"n": n}][: n % 4] for n in range(20)]
+    texts = canonical(pa.array([json.dumps(v, indent=1) for v in values], pa.large_string()))
+    assert [json.loads(t) for t in texts.to_pylist()] == values
+    counts, items = elements(texts)
+    assert counts.tolist() == [len(v) for v in values]
+    assert [json.loads(i) for i in items.to_pylist()] == [v for vs in values for v in vs]
+    assert members(pa.array(['{"n":1}'] * 7, pa.large_string()), "n").to_pylist() == ["1"] * 7
+    assert unquoted(quoted(pa.array(["\n"] * 7))).to_pylist() == ["\n"] * 7
 
 
 @given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]))))
