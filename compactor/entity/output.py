@@ -60,11 +60,14 @@ NOTHING_WRITTEN: Final = Written(
 def read_written(store: Store, snapshot: Snapshot) -> Written:
     """Raises `FormatError` for damaged fragments."""
     batches = list(scan(store, snapshot, [ID, DELETED, SIGNATURE]))
-    table = pa.Table.from_batches(batches) if batches else None
-    if table is None:
+    if not batches:
         return NOTHING_WRITTEN
-    ids, deleted, signatures = (column.combine_chunks() for column in table.columns)
-    return Written(ids.cast(TEXT), pc.fill_null(deleted, False), signatures)
+    ids, deleted, signatures = pa.Table.from_batches(batches).columns
+    return Written(
+        ids.cast(TEXT).combine_chunks(),
+        pc.fill_null(deleted, False).combine_chunks(),
+        signatures.combine_chunks(),
+    )
 
 
 def changes_since(store: Store, snapshot: Snapshot, since: int | None) -> Iterator[pa.RecordBatch]:

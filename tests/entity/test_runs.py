@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from compactor.alter import Alteration, alter_table
 from compactor.cli.main import run as command
 from compactor.entity.run import EntityMerge
 from compactor.errors import CommitConflictError, ConfigError, InputError, JobError, UsageError
@@ -239,6 +240,23 @@ class TestTables:
         assert command(["ingest", table, str(tmp_path / "A.ndjson"), "--sort-by", "k"]) == 0
         call = ["entity-merge", str(tmp_path / "s.json"), "--datasets", str(tmp_path)]
         assert command([*call, "--output", table]) == 2
+
+    def test_what_is_remembered_outlives_changes_of_columns(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        alter_table(CommitLog(store), Alteration(renames={"k": "key"}))
+        chosen = spec("A a", "B b", equality=ON_K)
+        assert run(chosen, store, tmp_path).unchanged == 3
+        write(tmp_path, {"B": [{"_id": "b1", "k": 2}]})
+        run(chosen, store, tmp_path)
+        assert by_id(rows(store))["0|a2|1|b1"] == {
+            "_id": "0|a2|1|b1", "$ids": ["a2", "b1"], "k": [2, 2],
+        }  # fmt: skip
+        alter_table(CommitLog(store), Alteration(drops=["$signature"]))
+        with pytest.raises(
+            UsageError, match=r"is no table of an entity merge .*has no column '.signature'"
+        ):
+            run(chosen, store, tmp_path)
 
     def test_an_interrupted_run_leaves_the_table_and_the_next_one_does_it(
         self, store: MemoryStore, tmp_path: Path
