@@ -334,6 +334,19 @@ class TestCommand:
         (tmp_path / "s.yaml").write_text("datasets: [A a, B b]\nequality: [[eq, a.k, b.k]]\n")
         return ["entity-merge", str(tmp_path / "s.yaml"), "--datasets", str(tmp_path)]
 
+    def test_tables_on_every_store_are_datasets_and_outputs(
+        self, call: list[str], tmp_path: Path, table_url: str
+    ) -> None:
+        for name in ("A", "B"):
+            file = str(tmp_path / f"{name}.ndjson")
+            assert command(["ingest", f"{table_url}/{name}", file, "--sort-by", "_id"]) == 0
+        lines = tmp_path / "out.ndjson"
+        stored = ["--datasets", table_url, "--output", f"{table_url}/out", "--ndjson", str(lines)]
+        assert command([*call[:2], *stored]) == 0
+        assert [json.loads(line)["_id"] for line in lines.read_text().splitlines()] == [
+            "0|a1|1|b1", "0|a2", "1|b2",
+        ]  # fmt: skip
+
     def test_a_dry_run_says_what_it_would_write(
         self, call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
