@@ -15,7 +15,7 @@ from compactor.entity.run import EntityMerge, EntityMergeReport
 from compactor.entity.spec import load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
-from compactor.files.write import check_sink_path, open_table_sink
+from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 
@@ -133,6 +133,6 @@ def _write_lines(path: str, batches: Iterable[pa.RecordBatch]) -> None:
         for batch in batches:
             click.echo(entity_lines(batch).decode(), nl=False)
         return
-    with open_table_sink(path, pa.schema([]), render=entity_lines) as sink:
+    with open_table_sink(path, pa.schema([]), SinkOptions(render=entity_lines)) as sink:
         for batch in batches:
             sink.write(batch)

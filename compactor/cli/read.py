@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
 
 import click
 import pyarrow as pa
@@ -14,12 +13,12 @@ from compactor.cli.options import open_snapshot, snapshot_options
 from compactor.cli.output import echo_json, human_bytes, progress
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
-from compactor.files.write import check_sink_path, open_table_sink
+from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
 from compactor.predicate import condition_on
 from compactor.predicate.tree import Predicate
 from compactor.scan import ScanReport, scan, scan_schema
 from compactor.table.metadata import TableMetadata
-from format.schema import Nulls, Order
+from format.schema import Nulls, Order, SortColumn
 
 _where_option = click.option(
     "--where", metavar="CONDITION", help="Only rows that fulfil it, such as \"level = 'ERROR'\"."
@@ -49,7 +48,7 @@ def export_command(
 ) -> None:
     """Write the rows of TABLE to the file OUT in sort order.
 
-    OUT ends in .parquet, .arrow, .ndjson or .csv (text also .gz, .zst). Streams; works on
+    OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst). Streams; works on
     tables that are not compacted, too. The file appears whole, or not at all.
     """
     check_sink_path(out)
@@ -62,7 +61,7 @@ def export_command(
     size = 0
     with (
         progress(f"export {out}", rows) as advance,
-        open_table_sink(out, schema, _sorting_columns(snapshot.table, schema)) as sink,
+        open_table_sink(out, schema, _sink_options(snapshot.table, schema)) as sink,
     ):
         for batch in scan(store, snapshot, names, condition, report):
             sink.write(batch)
@@ -187,18 +186,20 @@ def _leaves(dtype: pa.DataType) -> int:
     return sum(_leaves(dtype.field(index).type) for index in range(dtype.num_fields))
 
 
-def _sorting_columns(table: TableMetadata, schema: pa.Schema) -> list[Any]:
-    """As much of the sort schema as the export keeps, for Parquet's metadata."""
-    sorting = []
+def _sink_options(table: TableMetadata, schema: pa.Schema) -> SinkOptions:
+    """As much of the sort schema as the export keeps: Parquet notes it, fragments are sorted by it."""
+    kept: list[SortColumn] = []
     for column in table.sort:
         name = table.shown_name(column.column)
         if column.order is Order.CARRIED or name not in schema.names:
             break
-        sorting.append(
-            pq.SortingColumn(
-                sum(_leaves(f.type) for f in list(schema)[: schema.get_field_index(name)]),
-                descending=column.order is Order.DESC,
-                nulls_first=column.nulls is Nulls.FIRST,
-            )
+        kept.append(replace(column, column=name))
+    noted = [
+        pq.SortingColumn(
+            sum(_leaves(f.type) for f in list(schema)[: schema.get_field_index(column.column)]),
+            descending=column.order is Order.DESC,
+            nulls_first=column.nulls is Nulls.FIRST,
         )
-    return sorting
+        for column in kept
+    ]
+    return SinkOptions(sorting_columns=noted, sort=tuple(kept) or None)

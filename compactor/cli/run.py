@@ -45,9 +45,9 @@ def run_command(pipeline: str, explains: bool, shape: str, as_json: bool) -> Non
     if shape != "text":
         raise UsageError("--format: goes with --explain")
     # Imported late: what only explains needs none of it.
-    from compactor.pipeline.run import Run
+    from compactor.pipeline.phases import run_pipeline
 
-    report = Run(loaded).run()
+    report = run_pipeline(loaded)
     if as_json:
         echo_json(report.to_json())
     else:
@@ -58,6 +58,8 @@ def run_command(pipeline: str, explains: bool, shape: str, as_json: bool) -> Non
             click.echo(f"{name}: {output.records_written:,} records{live}")
         spilled = f", {report.spills:,} spills" if report.spills else ""
         aside = f", {report.dlq_count:,} bad ones put aside" if report.dlq_count else ""
+        timeless = sum(report.records_without_time.values())
+        aside += f", {timeless:,} without a time in no window" if timeless else ""
         click.echo(f"{read:,} records read, {rate:,.0f}/s{spilled}{aside}, {report.seconds:.1f} s")
     if report.dlq_count:
         click.get_current_context().exit(2)

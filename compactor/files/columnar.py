@@ -1,9 +1,10 @@
-"""Parquet and Arrow IPC files, which bring their own types: no table's schema changes them here."""
+"""Parquet, Arrow IPC and fragments, which bring their own types: no table's schema changes them here."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 from compactor.errors import InputError
 from compactor.files.problems import reading
 from compactor.files.source import FileBatches
+from format.reader import FragmentReader
 
 _READ_BYTES: Final = 1 << 20
 _IPC_FILE_MAGIC: Final = b"ARROW1"
@@ -84,6 +86,45 @@ class ArrowBatches(FileBatches):
         else:
             for batch in self._reader:
                 yield batch, int(self._source.tell())
+
+
+class FragmentBatches(FileBatches):
+    """See `compactor.files.read.open_table_file`. Decodes one row group at a time."""
+
+    def __init__(self, path: str, batch_bytes: int) -> None:
+        super().__init__(path, batch_bytes)
+        with reading(path):
+            self._source = LocalRanges(path)
+            self._reader = FragmentReader(self._source, self.bytes_total, path)
+        self.schema = _plain_schema(path, self._reader.schema)
+        self._rows_read = 0
+
+    @property
+    def bytes_consumed(self) -> int:
+        rows = max(1, sum(group.rows for group in self._reader.footer.row_groups))
+        return self.bytes_total * self._rows_read // rows
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._reader.scan():
+            self._rows_read += batch.num_rows
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+
+
+class LocalRanges:
+    """Ranges of a local file."""
+
+    def __init__(self, path: str) -> None:
+        self._file = Path(path).open("rb")  # noqa: SIM115 - closed by close()
+
+    def read_range(self, start: int, length: int, /) -> bytes:
+        self._file.seek(start)
+        return self._file.read(length)
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _ipc_reader(source: Any) -> Any:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
@@ -23,11 +25,14 @@ from compactor.files.byte_source import ByteSource
 from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, first_failing, one_line
 from compactor.files.readings import ALL_READINGS, Readings
-from compactor.files.source import FileBatches
+from compactor.files.source import BadRow, FileBatches, ordinals_of
 from compactor.files.text_values import UnreadableTypeError, from_cells, wire_type
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
+_FIRST_ROW: Final = 2
+"""The header is row 1."""
+Ordinals = npt.NDArray[np.int64]
 _ROW_NUMBER: Final = re.compile(r"^CSV parse error: Row #(\d+): ")
 
 
@@ -41,15 +46,24 @@ class CsvBatches(FileBatches):
         batch_bytes: int,
         known_schema: pa.Schema | None,
         on_scan: Callable[[int], None],
+        *,
+        leaves_out_bad_rows: bool = False,
     ) -> None:
         super().__init__(path, batch_bytes)
         self._compression = compression
+        self._leaves_out = leaves_out_bad_rows
+        self._unreadable: dict[int, str] = {}
+        """Rows that are none, by their place: what Arrow skips, in either pass."""
+        self._unfit: dict[int, str] = {}
+        """Rows with a value that is not of its column's type."""
         self._source = ByteSource(path, compression)
         try:
             self._header = _read_header(path, self._source, known_schema)
             self.schema = self._learn(known_schema, on_scan)
         finally:
             self._source.close()
+        bad = sorted((self._unfit | self._unreadable).items())
+        self.bad_rows = [BadRow(ordinal, reason) for ordinal, reason in bad]
 
     @property
     def bytes_consumed(self) -> int:
@@ -68,10 +82,10 @@ class CsvBatches(FileBatches):
             raise InputError(
                 f"{self.path}: has no rows, so the types of its columns are unknown: name another file"
             )
-        for row, cells in self._cell_batches():
+        for ordinals, cells in self._cell_batches():
             for name, column in zip(self._header.names, cells, strict=True):
                 if name in given:
-                    self._fitted(column, given[name], row)
+                    self._check(column, given[name], ordinals)
                 else:
                     readings[name].narrow(column)
             on_scan(self._source.bytes_consumed)
@@ -87,37 +101,64 @@ class CsvBatches(FileBatches):
             raise InputError(f"{self.path}: column {name!r}: {error}: use Parquet") from None
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for row, cells in self._cell_batches():
+        unfit = np.array(sorted(self._unfit), dtype=np.int64)
+        for ordinals, cells in self._cell_batches():
+            if len(unfit):
+                is_fit = ~np.isin(ordinals, unfit)
+                ordinals = ordinals[is_fit]
+                cells = [column.filter(pa.array(is_fit)) for column in cells]
             pairs = zip(cells, self.schema, strict=True)
-            columns = [self._fitted(column, field, row) for column, field in pairs]
+            columns = [self._fitted(column, field, ordinals) for column, field in pairs]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _fitted(self, cells: pa.Array, field: pa.Field, first_row: int) -> pa.Array:
+    def _check(self, cells: pa.Array, field: pa.Field, ordinals: Ordinals) -> None:
+        """Raises `InputError` for the first cell that does not fit, or notes all that don't."""
+        if not self._leaves_out:
+            self._fitted(cells, field, ordinals)
+            return
+        try:
+            _checked(cells, field)
+        except PROBLEMS as error:
+            if len(cells) > 1:
+                half = len(cells) // 2
+                self._check(cells[:half], field, ordinals[:half])
+                self._check(cells[half:], field, ordinals[half:])
+            else:
+                reason = self._unfit_cell(cells[0], field, int(ordinals[0]), error)
+                self._unfit.setdefault(int(ordinals[0]), reason)
+
+    def _fitted(self, cells: pa.Array, field: pa.Field, ordinals: Ordinals) -> pa.Array:
         try:
             return _checked(cells, field)
         except PROBLEMS:
             count, error = first_failing(len(cells), lambda n: _checked(cells.slice(0, n), field))
-            value = cells[count - 1].as_py()
-            shown = "an empty cell" if value is None else repr(value[:60])
-            raise InputError(
-                f"{self.path}, row {first_row + count - 1:,}: column {field.name!r}: {shown} can't be "
-                f"read as {field.type} ({one_line(error)}): correct the value or leave the cell empty"
-            ) from None
+            place = int(ordinals[count - 1])
+            raise InputError(self._unfit_cell(cells[count - 1], field, place, error)) from None
 
-    def _cell_batches(self) -> Iterator[tuple[int, list[pa.Array]]]:
-        """Row number of the first row (the header is row 1), and the columns, as strings."""
+    def _unfit_cell(self, cell: pa.Scalar, field: pa.Field, ordinal: int, error: Exception) -> str:
+        value = cell.as_py()
+        shown = "an empty cell" if value is None else repr(value[:60])
+        return (
+            f"{self.path}, row {ordinal + _FIRST_ROW:,}: column {field.name!r}: {shown} can't be read as "
+            f"{field.type} ({one_line(error)}): correct the value or leave the cell empty"
+        )
+
+    def _cell_batches(self) -> Iterator[tuple[Ordinals, list[pa.Array]]]:
+        """The rows' places among all, and their columns, as strings."""
         if not self._header.has_rows:
             return
         self._source.close()
         self._source = ByteSource(self.path, self._compression)
-        row = 2
+        row, rows = _FIRST_ROW, 0
         tail = _Tail(self._source)
+        handler = self._skip if self._leaves_out else None
         try:
-            for batch in _open(tail, self._header.names):
+            for batch in _open(tail, self._header.names, handler):
                 names = zip(batch.columns, self._header.names, strict=True)
                 cells = [self._decoded(column, name, row) for column, name in names]
-                yield row, cells
+                yield ordinals_of(rows, batch.num_rows, sorted(self._unreadable)), cells
                 row += batch.num_rows
+                rows += batch.num_rows
         except pa.ArrowInvalid as error:
             raise InputError(f"{self.path}{_explained(one_line(error), row)}") from None
         if tail.ends_inside_quotes(cells[-1]):
@@ -125,6 +166,13 @@ class CsvBatches(FileBatches):
                 f"{self.path}, row {row - 1:,}: its quoted last cell never ends: close the quotes, or "
                 "fetch the file again if it is cut off"
             )
+
+    def _skip(self, row: pcsv.InvalidRow) -> str:
+        self._unreadable[row.number - _FIRST_ROW] = (
+            f"{self.path}, row {row.number:,}: expected {row.expected_columns} columns, got "
+            f"{row.actual_columns}: {row.text[:60]!r}: give every row one cell per column"
+        )
+        return "skip"
 
     def _decoded(self, column: pa.Array, name: str, row: int) -> pa.Array:
         try:
@@ -169,12 +217,16 @@ class _Tail:
         return self._tail.endswith(opened) or opened.endswith(self._tail)
 
 
-def _open(tail: _Tail, names: list[str]) -> Any:
+def _open(tail: _Tail, names: list[str], on_invalid_row: Callable[[Any], str] | None) -> Any:
     return pcsv.open_csv(
         pa.PythonFile(tail, mode="r"),
         # Threads would lose the row numbers of errors.
         read_options=pcsv.ReadOptions(use_threads=False, block_size=MAX_ROW_BYTES),
-        parse_options=pcsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1),
+        parse_options=pcsv.ParseOptions(
+            newlines_in_values=True,
+            ignore_empty_lines=len(names) > 1,
+            invalid_row_handler=on_invalid_row,
+        ),
         convert_options=pcsv.ConvertOptions(
             # Bytes, so that a cell that is not UTF-8 can be named.
             column_types=dict.fromkeys(names, pa.binary()),

@@ -28,15 +28,44 @@ _CONTROLS: Final = tuple(map(chr, range(0x20)))
 _raws: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
-def json_lines(batch: pa.RecordBatch, *, map_objects: bool = True) -> bytes:
+def json_lines(
+    batch: pa.RecordBatch, *, map_objects: bool = True, expanded: str | None = None
+) -> bytes:
     """One object per row, each line ended. Raises `UnwritableError` if a column has no form.
 
     map_objects: whether maps with string keys are objects, which no reader takes for maps.
+    expanded: a column of maps from names to JSON texts: fields of the object, after the others. Raises
+        `ValueError` if one of them is a column's name.
     """
     if batch.num_rows == 0:
         return b""
-    objects = json_values(batch.to_struct_array(), map_objects=map_objects)
+    if expanded is not None and expanded in batch.schema.names:
+        objects = _expanded_objects(batch, expanded, map_objects)
+    else:
+        objects = json_values(batch.to_struct_array(), map_objects=map_objects)
     return text_bytes(joined(objects, text_scalar("\n")))
+
+
+def _expanded_objects(batch: pa.RecordBatch, expanded: str, map_objects: bool) -> pa.Array:
+    known = batch.drop_columns([expanded])
+    counts, items = list_parts(to_storage(batch.column(expanded)))
+    keys, values = items.flatten()
+    taken = keys.filter(pc.is_in(keys, value_set=pa.array(known.schema.names, keys.type)))
+    if len(taken):
+        raise ValueError(
+            f"field {taken[0].as_py()!r} of {expanded} is the name of a column too: rename the column"
+        )
+    values = values.cast(pa.large_string()).fill_null("null")
+    texts = joined(json_values(keys), text_scalar(":"), values)
+    lists = build_list(pa.large_list(pa.large_string()), counts, texts, None)
+    inside = pc.binary_join(lists, text_scalar(","))
+    if not known.num_columns:
+        return joined(text_scalar("{"), inside, text_scalar("}"))
+    start = pc.utf8_slice_codeunits(
+        json_values(known.to_struct_array(), map_objects=map_objects), 0, -1
+    )
+    comma = pc.if_else(pc.equal(pc.binary_length(inside), 0), "", ",").cast(pa.large_string())
+    return joined(start, comma, inside, text_scalar("}"))
 
 
 def text_bytes(lines: pa.Array) -> bytes:

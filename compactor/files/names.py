@@ -14,6 +14,7 @@ class FileFormat(Enum):
     ARROW = "Arrow IPC"
     XML = "XML"
     """Written only."""
+    FRAGMENT = "fragment"
 
 
 class Compression(Enum):
@@ -23,8 +24,8 @@ class Compression(Enum):
 
 
 KNOWN_ENDINGS: Final = (
-    ".parquet, .arrow, .feather, .ipc, .ndjson, .jsonl, .json, .csv (the text ones also with .gz "
-    "or .zst)"
+    ".parquet, .arrow, .feather, .ipc, .frag, .ndjson, .jsonl, .json, .csv (the text ones also with "
+    ".gz or .zst)"
 )
 _FORMATS: Final = {
     ".parquet": FileFormat.PARQUET,
@@ -36,6 +37,7 @@ _FORMATS: Final = {
     ".json": FileFormat.NDJSON,
     ".csv": FileFormat.CSV,
     ".xml": FileFormat.XML,
+    ".frag": FileFormat.FRAGMENT,
 }
 _TEXT_FORMATS: Final = (FileFormat.NDJSON, FileFormat.CSV, FileFormat.XML)
 
@@ -44,6 +46,9 @@ _TEXT_FORMATS: Final = (FileFormat.NDJSON, FileFormat.CSV, FileFormat.XML)
 class FileKind:
     format: FileFormat
     compression: Compression
+
+
+FRAGMENT: Final = FileKind(FileFormat.FRAGMENT, Compression.NONE)
 
 
 def kind_of(path: str) -> FileKind | None:

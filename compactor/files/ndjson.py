@@ -10,10 +10,12 @@ and is left out if no row names it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import compress
+from typing import Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from compactor.errors import InputError
@@ -23,7 +25,7 @@ from compactor.files.json_columns import JsonColumns, fitted
 from compactor.files.json_mistakes import explained
 from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, first_failing
-from compactor.files.source import FileBatches
+from compactor.files.source import BadRow, FileBatches
 
 MAX_LINE_BYTES: Final = 16 << 20
 _BOM: Final = b"\xef\xbb\xbf"
@@ -37,6 +39,28 @@ class Block:
     first_line: int
 
 
+class _Line(NamedTuple):
+    ordinal: int
+    """Among the lines of the file that are not blank, from 0."""
+    number: int
+    """Among all, from 1."""
+    text: bytes
+
+
+def _lines_of(block: Block, first_ordinal: int) -> list[_Line]:
+    lines = enumerate(block.data.split(b"\n"), block.first_line)
+    filled = [(number, text) for number, text in lines if text.strip()]
+    return [_Line(n, number, text) for n, (number, text) in enumerate(filled, first_ordinal)]
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=dict)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 class NdjsonBatches(FileBatches):
     """See `compactor.files.read.open_table_file`."""
 
@@ -47,9 +71,12 @@ class NdjsonBatches(FileBatches):
         batch_bytes: int,
         known_schema: pa.Schema | None,
         on_scan: Callable[[int], None],
+        *,
+        leaves_out_bad_rows: bool = False,
     ) -> None:
         super().__init__(path, batch_bytes)
         self._compression = compression
+        self._leaves_out = leaves_out_bad_rows
         self._source = ByteSource(path, compression)
         try:
             self._learn(JsonColumns(path, known_schema), on_scan)
@@ -65,22 +92,66 @@ class NdjsonBatches(FileBatches):
         self._source.close()
 
     def _learn(self, columns: JsonColumns, on_scan: Callable[[int], None]) -> None:
+        rows = 0
         for block in line_blocks(self.path, self._source, self._batch_bytes):
             before = copy.deepcopy(columns)
             try:
                 columns.absorb(block.data)
             except PROBLEMS:
-                raise self._located(block, before.known, before.would_absorb) from None
+                if not self._leaves_out:
+                    raise self._located(block, before.known, before.would_absorb) from None
+                lines = _lines_of(block, rows)
+                # Broken lines one by one, so that halving is left for those of another type.
+                whole = [_is_object(line.text) for line in lines]
+                columns = self._absorb_good(before, list(compress(lines, whole)))
+                for line in compress(lines, (not is_whole for is_whole in whole)):
+                    columns = self._absorb_good(columns, [line])
+            if self._leaves_out:
+                rows += len(_lines_of(block, rows))
             on_scan(self._source.bytes_consumed)
+        self.bad_rows.sort()
         self.schema = columns.schema()
         self._wire = columns.wire_schema()
 
+    def _absorb_good(self, columns: JsonColumns, lines: Sequence[_Line]) -> JsonColumns:
+        """What is known after those of the lines that fit, in their order; the others are noted."""
+        if not lines:
+            return columns
+        tried = copy.deepcopy(columns)
+        try:
+            tried.absorb(b"\n".join(line.text for line in lines))
+            return tried
+        except PROBLEMS as error:
+            if len(lines) == 1:
+                [line] = lines
+                cause = explained(error, line.text, columns.known)
+                reason = f"{self.path}, line {line.number:,}: {cause}"
+                self.bad_rows.append(BadRow(line.ordinal, reason))
+                return columns
+        half = len(lines) // 2
+        return self._absorb_good(self._absorb_good(columns, lines[:half]), lines[half:])
+
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for block in line_blocks(self.path, self._source, self._batch_bytes):
+        for block in self._good_blocks():
             try:
                 yield self._rows(block.data)
             except PROBLEMS:
                 raise self._located(block, self.schema, self._rows) from None
+
+    def _good_blocks(self) -> Iterator[Block]:
+        bad = {row.ordinal for row in self.bad_rows}
+        row = 0
+        for block in line_blocks(self.path, self._source, self._batch_bytes):
+            if not bad:
+                yield block
+                continue
+            lines = _lines_of(block, row)
+            good = [line.text for line in lines if line.ordinal not in bad]
+            row += len(lines)
+            if len(good) == len(lines):
+                yield block
+            elif good:
+                yield Block(b"\n".join(good), block.first_line)
 
     def _rows(self, lines: bytes) -> pa.RecordBatch:
         parsed = parse_block(lines, self._wire, other_fields="error")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import InputError
-from compactor.files.columnar import ArrowBatches, ParquetBatches
+from compactor.files.columnar import ArrowBatches, FragmentBatches, ParquetBatches
 from compactor.files.csv import CsvBatches
 from compactor.files.names import KNOWN_ENDINGS, FileFormat, kind_of
 from compactor.files.ndjson import NdjsonBatches
@@ -27,6 +27,7 @@ def open_table_file(
     *,
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     on_scan: Callable[[int], None] | None = None,
+    leaves_out_bad_rows: bool = False,
 ) -> FileBatches:
     """Opens a file of the format its name says; a text file is read through once for its types.
 
@@ -35,6 +36,8 @@ def open_table_file(
     batch_bytes: Arrow bytes per batch, about; memory is a small multiple of it, and of the largest
         line of a text file (of JSON 16 MiB, of CSV 4 MiB at most) or batch of an IPC file.
     on_scan: called while a text file is read for its types, with the bytes of it read so far.
+    leaves_out_bad_rows: rows of text files that can't be read are left out, and listed in `bad_rows`,
+        which is complete before the first batch.
     Raises `InputError`, here and while iterating.
     """
     with reading(path):
@@ -50,11 +53,20 @@ def open_table_file(
         return ParquetBatches(path, batch_bytes)
     if kind.format is FileFormat.ARROW:
         return ArrowBatches(path, batch_bytes)
+    if kind.format is FileFormat.FRAGMENT:
+        return FragmentBatches(path, batch_bytes)
     if known_schema is not None:
         # A column that never had a value says nothing of its type.
         known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
     reader = NdjsonBatches if kind.format is FileFormat.NDJSON else CsvBatches
-    return reader(path, kind.compression, batch_bytes, known_schema, on_scan or _unheard)
+    return reader(
+        path,
+        kind.compression,
+        batch_bytes,
+        known_schema,
+        on_scan or _unheard,
+        leaves_out_bad_rows=leaves_out_bad_rows,
+    )
 
 
 def _unheard(_bytes_read: int) -> None:

@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 from pyarrow import types as pt
 
 from compactor.files.source import sliced
+from format.schema import SortSchema
 from format.types import storage_type, to_logical, to_storage
+from format.writer import FragmentWriter
 
 ROW_GROUP_BYTES: Final = 64 << 20
 ROW_GROUP_ROWS: Final = 1 << 20
@@ -140,6 +142,22 @@ class ParquetSink(TableSink):
             table = pa.Table.from_batches(self._held, schema=self._schema)
             self._writer.write_table(table, row_group_size=self._held_rows)
         self._held, self._held_rows, self._held_bytes = [], 0, 0
+
+
+class FragmentSink(TableSink):
+    """One fragment; rows must come in its order."""
+
+    def __init__(self, output: Output, schema: pa.Schema, sort: SortSchema) -> None:
+        self._writer = FragmentWriter(output, schema, sort)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write(batch)
+
+    def finish(self) -> None:
+        self._writer.finish()
+
+    def close(self) -> None:
+        self._writer.__exit__(None, None, None)
 
 
 def without_dictionaries(dtype: pa.DataType) -> pa.DataType:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.files.problems import reading
+
+
+class BadRow(NamedTuple):
+    """A row that no batch has."""
+
+    ordinal: int
+    """Among the rows of the file, from 0, bad ones included."""
+    reason: str
+    """Naming the file and the line."""
 
 
 class FileBatches(ABC):
@@ -25,6 +36,8 @@ class FileBatches(ABC):
         """Raises `InputError` if the file is not there."""
         self.path = path
         self._batch_bytes = batch_bytes
+        self.bad_rows: list[BadRow] = []
+        """Of a text file that was opened to leave them out: by their place among all rows."""
         with reading(path):
             self.bytes_total = Path(path).stat().st_size
             """Size of the file as stored."""
@@ -52,6 +65,16 @@ class FileBatches(ABC):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def ordinals_of(start: int, count: int, bad: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Places among all rows of `count` rows, from the good row number `start` on. Shape (count,).
+
+    bad: places of those left out, ascending.
+    """
+    rows = np.arange(start, start + count)
+    before = np.array(bad, dtype=np.int64) - np.arange(len(bad))
+    return rows + np.searchsorted(before, rows, side="right")
 
 
 def sliced(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:

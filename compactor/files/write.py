@@ -8,6 +8,7 @@ import io
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -21,50 +22,56 @@ from compactor.files.csvtext import csv_header, csv_lines
 from compactor.files.jsontext import json_lines
 from compactor.files.names import KNOWN_ENDINGS, Compression, FileFormat, FileKind, kind_of
 from compactor.files.problems import PROBLEMS, one_line
-from compactor.files.sinks import ArrowSink, Output, ParquetSink, TableSink, TextSink
+from compactor.files.sinks import (
+    ArrowSink,
+    FragmentSink,
+    Output,
+    ParquetSink,
+    TableSink,
+    TextSink,
+)
 from compactor.files.xmltext import FOOTER as XML_FOOTER
 from compactor.files.xmltext import HEADER as XML_HEADER
 from compactor.files.xmltext import xml_rows
+from format.errors import FormatError
+from format.schema import FragmentHeader, SortSchema, check_sort_schema
 
 Render = Callable[[pa.RecordBatch], bytes]
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
 
 
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What only some formats can do; the others leave it out."""
+
+    sorting_columns: Sequence[pq.SortingColumn] | None = None
+    """Noted in the metadata of Parquet files."""
+    sort: SortSchema | None = None
+    """Of the rows: fragments need it."""
+    map_objects: bool = False
+    """Maps with text keys as JSON objects, which no reader takes for maps."""
+    expanded: str | None = None
+    """A column of maps from names to JSON texts, which become fields of the JSON objects."""
+    render: Render | None = None
+    """How rows are written as NDJSON, if not as they all are."""
+
+
 @contextlib.contextmanager
 def open_table_sink(
-    path: str,
-    schema: pa.Schema,
-    sorting_columns: Sequence[pq.SortingColumn] | None = None,
-    render: Render | None = None,
+    path: str, schema: pa.Schema, options: SinkOptions = SinkOptions()
 ) -> Iterator[TableSink]:
     """A sink for batches of `schema`, in the format that the ending of `path` names.
 
     The rows go to a file beside `path`, which takes its place once all are on disk; until then, and
     after any exception, whatever was at `path` is untouched, and nothing is left beside it.
-    sorting_columns: noted in the metadata of Parquet files; other formats have no place for it.
-    render: how NDJSON is written, if not as every row is.
     Raises `UsageError` for an unknown ending, `InputError` for a place that can't be written or a type
     or value that the format can't hold, `JobError` if writing fails half way.
     """
-    kind = _kind_of_sink(path)
-    _check_types(path, schema, kind)
-    target = _checked_target(path)
-    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.part")
-    try:
-        with _creating(path):
-            file = beside.open("xb")
-        with file:
-            sink = _Guarded(path, schema, file, kind, sorting_columns, render)
-            try:
-                yield sink
-                sink.finish()
-            finally:
-                sink.close()
-        with _writing(path):
-            beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
+    with contextlib.closing(StagedSink(path, schema, options)) as sink:
+        yield sink
+        sink.finish()
+        sink.publish()
 
 
 def check_sink_path(path: str) -> None:
@@ -73,25 +80,29 @@ def check_sink_path(path: str) -> None:
     _checked_target(path)
 
 
-class _Guarded(TableSink):
-    """A sink whose errors name the file, and the column if it is one column's fault."""
+class StagedSink(TableSink):
+    """Writes beside `path`; what is finished takes its place by `publish`, or is gone by `close`.
 
-    def __init__(
-        self,
-        path: str,
-        schema: pa.Schema,
-        file: IO[bytes],
-        kind: FileKind,
-        sorting: Sequence[pq.SortingColumn] | None,
-        render: Render | None,
-    ) -> None:
+    Its errors name the file, and the column if it is one column's fault.
+    """
+
+    def __init__(self, path: str, schema: pa.Schema, options: SinkOptions = SinkOptions()) -> None:
+        """Raises as `open_table_sink`."""
         self._path = path
-        self._schema = schema
-        self._kind = kind
-        self._file = file
-        with _writing(path):
-            self._output = _compressed(file, kind.compression)
-            self._sink = _sink(self._output, schema, kind, sorting, render)
+        self._kind = _kind_of_sink(path)
+        _check_types(path, schema, self._kind, options)
+        self._target = _checked_target(path)
+        self._beside = self._target.with_name(f".{self._target.name}.{uuid.uuid4().hex[:12]}.part")
+        with _creating(path):
+            self._file = self._beside.open("xb")
+        try:
+            with _writing(path):
+                self._output = _compressed(self._file, self._kind.compression)
+                self._sink = _sink(self._output, schema, self._kind, options)
+        except BaseException:
+            self._file.close()
+            self._beside.unlink(missing_ok=True)
+            raise
 
     def write(self, batch: pa.RecordBatch) -> None:
         with _writing(self._path):
@@ -107,30 +118,40 @@ class _Guarded(TableSink):
                 self._output.close()
             self._file.flush()
             os.fsync(self._file.fileno())
+        self._let_go()
+
+    def publish(self) -> None:
+        """Once, after `finish`."""
+        with _writing(self._path):
+            self._beside.replace(self._target)
 
     def close(self) -> None:
+        self._let_go()
+        self._beside.unlink(missing_ok=True)
+
+    def _let_go(self) -> None:
         # Libraries that write their trailer when collected must do so while the file is open.
         with contextlib.suppress(OSError, *PROBLEMS):
             self._sink.close()
             self._output.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
-def _sink(
-    output: Output,
-    schema: pa.Schema,
-    kind: FileKind,
-    sorting: Sequence[pq.SortingColumn] | None,
-    render: Render | None = None,
-) -> TableSink:
+def _sink(output: Output, schema: pa.Schema, kind: FileKind, options: SinkOptions) -> TableSink:
     if kind.format is FileFormat.PARQUET:
-        return ParquetSink(output, schema, sorting)
+        return ParquetSink(output, schema, options.sorting_columns)
+    if kind.format is FileFormat.FRAGMENT:
+        assert options.sort is not None
+        return FragmentSink(output, schema, options.sort)
     if kind.format is FileFormat.ARROW:
         return ArrowSink(output, schema)
     if kind.format is FileFormat.CSV:
         return TextSink(output, csv_header(schema.names), csv_lines)
     if kind.format is FileFormat.XML:
         return TextSink(output, XML_HEADER, xml_rows, XML_FOOTER)
-    return TextSink(output, b"", render or partial(json_lines, map_objects=False))
+    render = partial(json_lines, map_objects=options.map_objects, expanded=options.expanded)
+    return TextSink(output, b"", options.render or render)
 
 
 def _compressed(file: IO[bytes], compression: Compression) -> Any:
@@ -164,12 +185,22 @@ def _checked_target(path: str) -> Path:
     return target
 
 
-def _check_types(path: str, schema: pa.Schema, kind: FileKind) -> None:
+def _check_types(path: str, schema: pa.Schema, kind: FileKind, options: SinkOptions) -> None:
     """Raises `InputError` for the first column whose type the format can't hold."""
+    if kind.format is FileFormat.FRAGMENT:
+        if options.sort is None:
+            raise UsageError(f"{path}: a fragment is sorted: say by which columns")
+        try:
+            check_sort_schema(schema, options.sort)
+            FragmentHeader(schema, options.sort, 1).to_bytes()
+        except FormatError as error:
+            raise InputError(f"{path}: {one_line(error)}") from None
+        return
     for field in schema:
         alone = pa.schema([field])
         try:
-            _sink(io.BytesIO(), alone, FileKind(kind.format, Compression.NONE), None).finish()
+            plain = FileKind(kind.format, Compression.NONE)
+            _sink(io.BytesIO(), alone, plain, SinkOptions()).finish()
             if kind.format in (FileFormat.CSV, FileFormat.NDJSON):
                 json_lines(_one_null(alone))
             elif kind.format is FileFormat.XML:

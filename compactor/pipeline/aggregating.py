@@ -20,6 +20,11 @@ from format.hashing import column_contributions
 from format.types import to_storage
 
 _PARTS: Final = 32
+_BITS: Final = 5
+_FIRST_BIT: Final = 40
+_MOST_DEPTH: Final = 8
+_WORK_COPIES: Final = 4
+"""Of what is known of the groups, while more is put to it: both end to end, the keys' table, the result."""
 _CALL: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*")
 _FUNCTIONS: Final = ("count", "sum", "min", "max", "mean")
 _STATES: Final = {
@@ -93,8 +98,9 @@ class Grouper:
 
     def append(self, batch: pa.RecordBatch) -> None:
         state = self._first_state(pa.Table.from_batches([batch]))
-        self._budget.charge(self._stage, 2 * state.nbytes)
-        self._charged += 2 * state.nbytes
+        size = _WORK_COPIES * state.nbytes
+        self._budget.charge(self._stage, size)
+        self._charged += size
         self._waiting.append(state)
         self._waiting_rows += state.num_rows
         # Put together when as many wait as there are: each group is touched a few times only.
@@ -108,7 +114,7 @@ class Grouper:
         done = max(0, self._state.num_rows - 1)
         result = self._result(self._state.slice(0, done))
         self._state = self._state.slice(done).combine_chunks()
-        self._recharge(self._state.nbytes)
+        self._recharge(_WORK_COPIES * self._state.nbytes)
         return result
 
     def results(self) -> Iterator[pa.Table]:
@@ -120,31 +126,49 @@ class Grouper:
             return
         self.spill(0)
         for part in self._parts:
-            states = list(part.drain())
-            if states:
-                yield self._result(self._united([pa.Table.from_batches(states)]))
+            for state in self._united_part(part, depth=1):
+                yield self._result(state)
+
+    def _united_part(self, part: BatchBuffer, depth: int) -> Iterator[pa.Table]:
+        """The groups of a part; by smaller parts, if there are too many to be held at once."""
+        size = _WORK_COPIES * part.bytes
+        if not self._budget.has_room(size) and depth < _MOST_DEPTH:
+            smaller = self._new_parts()
+            for batch in part.drain():
+                self._divide(pa.Table.from_batches([batch]), smaller, depth)
+            for each in smaller:
+                yield from self._united_part(each, depth + 1)
+        elif part.rows:
+            with self._budget.holding(self._stage, size - part.held_bytes):
+                yield self._united([pa.Table.from_batches(list(part.drain()))])
+
+    def _new_parts(self) -> list[BatchBuffer]:
+        return [
+            BatchBuffer(self._state.schema, self._budget, self._stage, self._disk)
+            for _ in range(_PARTS)
+        ]
+
+    def _divide(self, state: pa.Table, parts: Sequence[BatchBuffer], depth: int) -> None:
+        """Groups to disk, by so many bits of their hashes, others at each depth."""
+        number = np.zeros(state.num_rows, dtype=np.uint64)
+        for index in range(len(self._keys)):
+            column = state.column(index).combine_chunks()
+            number += column_contributions(str(index), to_storage(column))
+        part_of = (number >> np.uint64(_FIRST_BIT - _BITS * depth)) % np.uint64(_PARTS)
+        for index, part in enumerate(parts):
+            rows = state.filter(pa.array(part_of == index)).combine_chunks()
+            for batch in rows.to_batches():
+                part.append(batch)
+                part.spill(batch.nbytes)
 
     def spill(self, _size: int) -> int:
         """Moves all groups to disk, divided by their keys."""
         before = self._charged
         self._settle()
-        if not self._parts:
-            self._parts = [
-                BatchBuffer(self._state.schema, self._budget, self._stage, self._disk)
-                for _ in range(_PARTS)
-            ]
+        self._parts = self._parts or self._new_parts()
         state, self._state = self._state, self._state.slice(0, 0)
         if state.num_rows:
-            number = np.zeros(state.num_rows, dtype=np.uint64)
-            for index in range(len(self._keys)):
-                column = state.column(index).combine_chunks()
-                number += column_contributions(str(index), to_storage(column))
-            part_of = (number >> np.uint64(40)) % np.uint64(_PARTS)
-            for index, part in enumerate(self._parts):
-                rows = state.filter(pa.array(part_of == index)).combine_chunks()
-                for batch in rows.to_batches():
-                    part.append(batch)
-                    part.spill(batch.nbytes)
+            self._divide(state, self._parts, depth=0)
             self.spills += 1
         self._recharge(0)
         return before
@@ -158,7 +182,7 @@ class Grouper:
         if self._waiting:
             self._state = self._united([self._state, *self._waiting])
             self._waiting, self._waiting_rows = [], 0
-            self._recharge(self._state.nbytes)
+            self._recharge(_WORK_COPIES * self._state.nbytes)
 
     def _recharge(self, size: int) -> None:
         """What is held is so much now: never more than before."""

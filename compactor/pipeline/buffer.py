@@ -8,10 +8,12 @@ import pyarrow as pa
 
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk, Region
+from compactor.pipeline.provenance import boundary_of
 
 
 class BatchBuffer:
-    """Batches of one schema in order; charged once when they come, discharged when they go."""
+    """Batches of one schema, and boundaries of documents, in order; charged once when they come,
+    discharged when they go."""
 
     def __init__(
         self, schema: pa.Schema, budget: MemoryBudget, stage: str, disk: LocalDisk
@@ -21,17 +23,21 @@ class BatchBuffer:
         self._stage = stage
         self._disk = disk
         self._parts: list[pa.RecordBatch | Region | None] = []
-        self._held = 0
+        self.held_bytes = 0
+        """In memory."""
         self.rows = 0
+        self.bytes = 0
+        """Of all batches that came, wherever they are."""
         self.spills = 0
         """Batches that went to disk."""
 
     def append(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
+        if not batch.num_rows and boundary_of(batch) is None:
             return
         self._budget.charge(self._stage, batch.nbytes)
         self._parts.append(batch)
-        self._held += batch.nbytes
+        self.held_bytes += batch.nbytes
+        self.bytes += batch.nbytes
         self.rows += batch.num_rows
 
     def drain(self) -> Iterator[pa.RecordBatch]:
@@ -44,6 +50,10 @@ class BatchBuffer:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for index in range(len(self._parts)):
             yield self._loaded(index)
+
+    def batch(self, index: int) -> pa.RecordBatch:
+        """One of those that are held."""
+        return self._loaded(index)
 
     def spill(self, size: int) -> int:
         """Moves about so many bytes to disk, those first that are taken last; how many that were."""
@@ -85,5 +95,5 @@ class BatchBuffer:
             self._discharge(part.nbytes)
 
     def _discharge(self, size: int) -> None:
-        self._held -= size
+        self.held_bytes -= size
         self._budget.discharge(self._stage, size)

@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from compactor.errors import ConfigError
+from compactor.files.names import FRAGMENT, kind_of
+from compactor.pipeline.time_windows import END, START, window_sizes
+from compactor.pipeline.types import TYPES
 
 MIB: Final = 1 << 20
 
@@ -48,12 +51,31 @@ class Source(_Model):
     where: str | None = None
     """SQL, for tables: what cannot fulfil it is not read."""
     columns: tuple[str, ...] | None = Field(default=None, min_length=1)
+    fields: dict[str, str] | None = Field(default=None, min_length=1)
+    """Columns of a file with their types in SQL; what else it has goes to `$widened`."""
+    correlation_key: str | None = None
+    """Rows of equal values, of all sources that declare one, are written together or put aside together."""
+
+
+MOST_WINDOW_ROWS: Final = 1_000_000
+"""That a window function may look back or ahead: they are held."""
+
+
+class Window(_Model):
+    """Which rows a row's window functions look at, and in which order."""
+
+    partition_by: tuple[str, ...] = ()
+    order_by: str
+    """As a sort schema: `ts:desc,id`."""
+    rows: int | None = Field(default=None, ge=1, le=MOST_WINDOW_ROWS, strict=True)
+    """Most rows of a frame, the row itself and those before it; default: all since the partition began."""
 
 
 class Transform(_Model):
-    """Rows kept by a condition; columns chosen or computed, row by row."""
+    """Rows kept by a condition; columns chosen or computed, row by row, or over a window of rows."""
 
     input: str
+    window: Window | None = None
     filter: str | None = None
     """SQL."""
     columns: dict[str, str] | tuple[str, ...] | None = None
@@ -92,31 +114,89 @@ class Sort(_Model):
     """As a sort schema: `service,ts:desc`."""
 
 
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+class TimeWindow(_Model):
+    """Windows of time that rows fall into."""
+
+    column: str
+    size: Annotated[str, BeforeValidator(_as_text)]
+    """`30s`, `5m`, `1h`, `1d`, `250ms`."""
+    slide: Annotated[str, BeforeValidator(_as_text)] | None = None
+    """From the start of one to that of the next. Default: the size."""
+    origin: Annotated[str, BeforeValidator(_as_text)] | None = None
+    """When one of them starts. Default: 1970."""
+
+
 class Aggregate(_Model):
     input: str
-    group_by: tuple[str, ...] = Field(min_length=1)
+    window: TimeWindow | None = None
+    group_by: tuple[str, ...] = ()
     columns: dict[str, str]
     """`count`, or `sum(x)`, `min(x)`, `max(x)`, `mean(x)`, `count(x)`, by the name of the result."""
 
 
+class Method(StrEnum):
+    """How rows of two nodes are joined."""
+
+    HASH = "hash"
+    SORT_MERGE = "sort_merge"
+    RANGE = "range"
+    ASOF = "asof"
+
+
+class Range(_Model):
+    """Intervals of the build side that contain a value of the probe side."""
+
+    column: str
+    """Of the probe side."""
+    begin: str = Field(alias="from")
+    """Of the build side; null is no bound, as with `end`."""
+    end: str = Field(alias="to")
+    closed: Literal["left", "right", "both", "neither"] = "left"
+    """Which bounds belong to the interval."""
+
+
 class Combine(_Model):
-    """Rows of two nodes joined where columns are equal."""
+    """Rows of two nodes joined where columns are equal, or where intervals contain a value."""
 
     probe: str
+    """The left side."""
     build: str
-    """Held in memory: the smaller one."""
-    on: dict[str, str] | tuple[str, ...] = Field(min_length=1)
-    """Names that both have; or of the probe side's, by the build side's."""
-    how: Literal["inner", "left"] = "inner"
+    """The right side. With `method: hash` it is held in memory: the smaller one."""
+    on: dict[str, str] | tuple[str, ...] = ()
+    """Names that both have; or of the build side's, by the probe side's."""
+    how: Literal["inner", "left", "right", "full"] = "inner"
+    method: Method = Method.HASH
+    range: Range | None = None
+    """For method range."""
+    at: dict[str, str] | None = None
+    """For method asof: when a row of the probe side is, and one of the build side."""
+
+
+class Split(_Model):
+    """Several files for one output; the first `{}` of its path says which is which."""
+
+    by: str | None = None
+    """A file a value of this column."""
+    rows: int | None = Field(default=None, ge=1, strict=True)
+    """A file so many rows."""
+    documents: bool = False
+    """A file for each file of a source."""
 
 
 class Output(_Model):
     input: str
     path: str | None = None
-    """Parquet, Arrow, NDJSON, CSV or XML, by its ending."""
+    """Parquet, Arrow, fragment, NDJSON, CSV or XML, by its ending."""
     table: str | None = None
     sort_by: str | None = None
-    """For a new table."""
+    """Of a fragment, or of a new table."""
+    split: Split | None = None
+    drop_widened: bool = False
+    """Fields that the source's columns do not know are left out."""
 
 
 Node = Source | Transform | Merge | Route | Sort | Aggregate | Combine | Output
@@ -146,6 +226,10 @@ class Pipeline(_Model):
     on_error: Literal["fail_fast", "continue"] = "fail_fast"
     dead_letter: str | None = None
     """Where bad records go with `continue`: an NDJSON file."""
+    init: tuple[str, ...] = ()
+    """Outputs that are written, and there, before anything else begins."""
+    max_group_buffer: int = Field(default=10_000, ge=1, strict=True)
+    """Most rows of one group (see `correlation_key`) that wait for an output."""
 
 
 def inputs_of(node: Node) -> tuple[str, ...]:
@@ -159,6 +243,11 @@ def inputs_of(node: Node) -> tuple[str, ...]:
             return node.probe, node.build
         case _:
             return (node.input,)
+
+
+def keys_of(node: Combine) -> list[tuple[str, str]]:
+    """Columns of the probe side, and of the build side, that are to be equal."""
+    return list(node.on.items()) if isinstance(node.on, dict) else [(n, n) for n in node.on]
 
 
 def load_pipeline(path: str) -> Pipeline:
@@ -211,6 +300,10 @@ def parse_pipeline(text: str, name: str) -> Pipeline:
     pipeline: Pipeline = _validated(Pipeline, document | {"nodes": nodes}, (), "the pipeline", fail)
     _check_edges(nodes, fail)
     _check_places(nodes, pipeline.dead_letter, fail)
+    for name in pipeline.init:
+        if not isinstance(nodes.get(name), Output):
+            there = ", ".join(key for key, node in nodes.items() if isinstance(node, Output))
+            raise fail(("init",), f"init: {name!r} is no output; there are: {there}")
     if pipeline.on_error == "continue" and pipeline.dead_letter is None:
         raise fail(("on_error",), "on_error: continue needs a `dead_letter` file for bad records")
     return pipeline
@@ -243,21 +336,38 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
         raise fail("path", f"node {key!r}: give `path` or `table`, one of the two")
     if isinstance(node, Source) and node.where is not None and node.table is None:
         raise fail("where", f"node {key!r}: `where` is for tables; use a transform's `filter`")
+    if isinstance(node, Source) and node.table is not None and node.fields is not None:
+        raise fail("fields", f"node {key!r}: `fields` are for files; a table knows its columns")
+    if isinstance(node, Source) and node.fields is not None:
+        for name, dtype in node.fields.items():
+            if dtype.upper() not in TYPES:
+                raise fail(
+                    "fields",
+                    f"node {key!r}: fields: {name!r}: no type {dtype!r}; types are: {', '.join(TYPES)}",
+                )
+    if isinstance(node, Output):
+        _check_output(key, node, fail)
     columns = getattr(node, "columns", None)
     for names in (columns, getattr(node, "group_by", None)):
         if isinstance(names, tuple) and len(set(names)) < len(names):
             raise fail("columns", f"node {key!r}: a column is named twice")
+    if isinstance(node, Aggregate):
+        _check_groups(key, node, fail)
+    if isinstance(node, Transform) and node.window is not None:
+        by = node.window.partition_by
+        if len(set(by)) < len(by):
+            raise fail("window", f"node {key!r}: window.partition_by: a column is named twice")
     if isinstance(node, Aggregate) and (both := set(node.group_by).intersection(node.columns)):
         raise fail(
             "columns", f"node {key!r}: {min(both)!r} is a group's column already; take another name"
         )
     if isinstance(node, Route) and node.otherwise in node.branches:
         raise fail("otherwise", f"node {key!r}: {node.otherwise!r} is a branch already")
-    if isinstance(node, Output) and node.sort_by is not None and node.table is None:
-        raise fail("sort_by", f"node {key!r}: `sort_by` is for tables; sort before, for a file")
     for setting in ("path", "table"):
         if "\0" in (getattr(node, setting, None) or ""):
             raise fail(setting, f"node {key!r}: {setting}: no name of a place")
+    if isinstance(node, Combine):
+        _check_combine(key, node, fail)
     if isinstance(node, Merge):
         if node.interleave_seed is not None and node.mode is not MergeMode.INTERLEAVE:
             raise fail("interleave_seed", f"node {key!r}: interleave_seed needs `mode: interleave`")
@@ -267,6 +377,66 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
             )
         if len(set(node.inputs)) < len(node.inputs):
             raise fail("inputs", f"node {key!r}: an input is named twice")
+
+
+_OWN_SETTINGS: Final = {
+    Method.RANGE: ("range", "{column: of the probe side, from: of the build side, to: ...}"),
+    Method.ASOF: ("at", "{time of the probe side: time of the build side}"),
+}
+
+
+def _check_combine(key: str, node: Combine, fail: Any) -> None:
+    if not node.on and node.method not in _OWN_SETTINGS:
+        raise fail("on", f"node {key!r}: `on` is missing: the columns that are to be equal")
+    if node.how in ("right", "full") and node.method is not Method.SORT_MERGE:
+        raise fail(
+            "how",
+            f"node {key!r}: `how: {node.how}` needs `method: sort_merge`; others know inner, left",
+        )
+    setting, example = _OWN_SETTINGS.get(node.method, ("method", ""))
+    if getattr(node, setting) is None:
+        raise fail("method", f"node {key!r}: `{setting}` is missing: `{setting}: {example}`")
+    if node.at is not None and len(node.at) != 1:
+        raise fail("at", f"node {key!r}: `at` is one time of each side: `at: {{ts: begun}}`")
+    for method, (setting, _) in _OWN_SETTINGS.items():
+        if method is not node.method and getattr(node, setting) is not None:
+            raise fail(setting, f"node {key!r}: `{setting}` needs `method: {method}`")
+
+
+def _check_groups(key: str, node: Aggregate, fail: Any) -> None:
+    if node.window is None:
+        if not node.group_by:
+            raise fail("group_by", f"node {key!r}: `group_by` names at least one column")
+        return
+    try:
+        window_sizes(node.window.size, node.window.slide, node.window.origin)
+    except ValueError as error:
+        raise fail("window", f"node {key!r}: window.{error}") from None
+    for name in (START, END):
+        if name in node.group_by or name in node.columns:
+            raise fail("columns", f"node {key!r}: {name!r} is the window's; take another name")
+
+
+def _check_output(key: str, node: Output, fail: Any) -> None:
+    is_fragment = kind_of(node.path or "") == FRAGMENT
+    if node.sort_by is not None and node.table is None and not is_fragment:
+        raise fail(
+            "sort_by",
+            f"node {key!r}: `sort_by` is for tables and fragments; sort before, for a file",
+        )
+    if is_fragment and node.sort_by is None:
+        raise fail("path", f"node {key!r}: a fragment is sorted: give `sort_by`")
+    if node.split is None:
+        return
+    if node.path is None:
+        raise fail("split", f"node {key!r}: `split` is for files; a table has windows")
+    if (node.split.by is not None) + (node.split.rows is not None) + node.split.documents != 1:
+        raise fail("split", f"node {key!r}: split: one of `by`, `rows` and `documents`")
+    if node.path.count("{}") != 1 or "{}" not in Path(node.path).name:
+        raise fail(
+            "path",
+            f"node {key!r}: with `split`, the file's name has one {{}}, as in out/app-{{}}.ndjson",
+        )
 
 
 def _check_edges(nodes: Mapping[str, Node], fail: Any) -> None:
@@ -351,15 +521,25 @@ def _validated(model: Any, value: Any, place: tuple[Any, ...], what: str, fail: 
     except ValidationError as error:
         first = error.errors()[0]
         where = tuple(part for part in first["loc"] if not isinstance(part, int))
-        field = str(first["loc"][0]) if first["loc"] else ""
+        inner = _model_of(model, where)
+        if inner is not None:
+            what, model, place, where = f"{what}: {where[0]}", inner, (*place, where[0]), where[1:]
+        field = str(where[0]) if where else ""
         if first["type"] == "extra_forbidden":
-            known = ", ".join(model.model_fields)
+            known = ", ".join(f.alias or name for name, f in model.model_fields.items())
             raise fail(
                 (*place, *where), f"{what}: no setting {field!r}; there are: {known}"
             ) from None
         if first["type"] == "missing":
             raise fail(place, f"{what}: `{field}` is missing") from None
         raise fail((*place, *where), f"{what}: {field}: {first['msg'].lower()}") from None
+
+
+def _model_of(model: Any, where: tuple[Any, ...]) -> Any:
+    """Of a setting that has settings of its own, if the mistake is within."""
+    field = model.model_fields.get(where[0]) if len(where) > 1 else None
+    kinds = () if field is None else get_args(field.annotation)
+    return next((k for k in kinds if isinstance(k, type) and issubclass(k, _Model)), None)
 
 
 def _memory(value: Any, fail: Any) -> dict[str, Any]:

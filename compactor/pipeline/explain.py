@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from compactor.pipeline.classify import classify, is_live, order_of_work
+from compactor.pipeline.classify import ancestors, classify, is_live, order_of_work
 from compactor.pipeline.config import Node, Output, Pipeline, inputs_of
 
 
 def kind_of_node(node: Node) -> str:
-    mode = getattr(node, "mode", None)
+    mode = getattr(node, "mode", getattr(node, "method", None))
+    if getattr(node, "window", None) is not None:
+        mode = "window"
     return f"{type(node).__name__.lower()}{f' {mode}' if mode else ''}"
 
 
 def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
     """A record a node, each after those that it takes rows from."""
     forms, nodes = classify(pipeline.nodes), pipeline.nodes
+    init = ancestors(pipeline.init, nodes)
     found: list[dict[str, Any]] = []
     for name in order_of_work(nodes):
         node = nodes[name]
@@ -26,12 +29,21 @@ def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
             "inputs": list(inputs_of(node)),
         }
         if isinstance(node, Output):
-            live, why = is_live(name, nodes)
+            live, why = is_live(name, nodes, pipeline.init)
             record |= {"buffer": "streaming", "form": "live" if live else "written", "why": why}
+            if name in forms:
+                record |= {
+                    "buffer": forms[name].form.buffer,
+                    "form": "held",
+                    "why": forms[name].why,
+                }
             record["to"] = node.table or node.path
         else:
             form = forms[name]
             record |= {"buffer": form.form.buffer, "form": str(form.form), "why": form.why}
+        if name in init:
+            record["phase"] = "init"
+            record["why"] = f"init phase; {record['why']}"
         found.append(record)
     return found
 

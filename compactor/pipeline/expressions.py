@@ -11,6 +11,7 @@ import sqlglot
 from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
+from compactor.pipeline.types import TYPES
 
 Evaluate = Callable[[pa.RecordBatch], pa.Array]
 
@@ -40,31 +41,39 @@ _UNARY: Final[dict[type[exp.Expression], Callable[[Any], Any]]] = {
     exp.Floor: pc.floor,
     exp.Ceil: pc.ceil,
 }
-_TYPES: Final = {
-    "INT": pa.int32(), "BIGINT": pa.int64(), "SMALLINT": pa.int16(), "TINYINT": pa.int8(),
-    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "TEXT": pa.string(), "VARCHAR": pa.string(),
-    "BOOLEAN": pa.bool_(), "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"),
-}  # fmt: skip
+_UNIT_SECONDS: Final = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400}
 _KNOWN: Final = (
     "+ - * /, comparisons, AND OR NOT, IS NULL, ||, CASE, CAST, COALESCE, LOWER, UPPER, LENGTH, TRIM, ABS, "
-    "ROUND, FLOOR, CEIL"
+    "ROUND, FLOOR, CEIL, INTERVAL"
 )
+WINDOW_FUNCTIONS: Final = (
+    exp.RowNumber, exp.Lag, exp.Lead, exp.First, exp.FirstValue, exp.Last, exp.LastValue, exp.Count,
+    exp.Sum, exp.Min, exp.Max, exp.Avg,
+)  # fmt: skip
+
+
+def parsed(text: str, what: str) -> exp.Expression:
+    """Raises `ConfigError` for what is not SQL."""
+    try:
+        return cast(exp.Expression, sqlglot.parse_one(text))
+    except (sqlglot.errors.SqlglotError, RecursionError):
+        raise ConfigError(f"{what}: {text!r} is no SQL expression") from None
 
 
 class Expression:
     """One expression, bound to a schema."""
 
-    def __init__(self, text: str, schema: pa.Schema, what: str) -> None:
-        """Raises `ConfigError` for what is not SQL, not known, or does not fit the columns' types."""
+    def __init__(
+        self, text: str, schema: pa.Schema, what: str, tree: exp.Expression | None = None
+    ) -> None:
+        """tree: what the text was made into, if that is more than parsed.
+
+        Raises `ConfigError` for what is not SQL, not known, or does not fit the columns' types."""
         self.text = text
         self._schema = schema
         self._what = what
         try:
-            tree = cast(exp.Expression, sqlglot.parse_one(text))
-        except (sqlglot.errors.SqlglotError, RecursionError):
-            raise ConfigError(f"{what}: {text!r} is no SQL expression") from None
-        try:
-            self._evaluate = self._bind(tree)
+            self._evaluate = self._bind(parsed(text, what) if tree is None else tree)
         except (RecursionError, OverflowError, pa.ArrowException):
             raise ConfigError(
                 f"{what}: {text[:100]!r} is too long, or has a number too large"
@@ -114,6 +123,9 @@ class Expression:
                 return self._round(tree)
             case exp.Case():
                 return self._case(tree)
+            case exp.Interval():
+                length = self._interval(tree)
+                return lambda _batch: length
         if (binary := _BINARY.get(type(tree))) is not None:
             left, right = self._bind(tree.this), self._bind(tree.expression)
             return lambda batch: binary(left(batch), right(batch))
@@ -121,19 +133,24 @@ class Expression:
         if (unary := _UNARY.get(type(tree))) is not None and not has_more:
             inner = self._bind(tree.this)
             return lambda batch: unary(inner(batch))
+        if isinstance(tree, (*WINDOW_FUNCTIONS, exp.Window)):
+            raise ConfigError(
+                f"{self._what}: {tree.sql()!r} looks at other rows: that needs a `window`, and not within "
+                "another such function"
+            )
         raise ConfigError(f"{self._what}: {tree.sql()!r} is not understood; known are {_KNOWN}")
 
     def _column(self, name: str) -> Callable[[pa.RecordBatch], Any]:
         if name not in self._schema.names:
-            there = ", ".join(self._schema.names[:50])
+            there = ", ".join(n for n in self._schema.names[:50] if not n.startswith("$window"))
             raise ConfigError(f"{self._what}: no column {name!r}; columns are: {there}")
         return lambda batch: batch.column(name)
 
     def _cast(self, tree: exp.Cast) -> Callable[[pa.RecordBatch], Any]:
         name = tree.to.sql().upper()
-        if name not in _TYPES:
-            raise ConfigError(f"{self._what}: no type {name}; types are: {', '.join(_TYPES)}")
-        of, dtype = self._bind(tree.this), _TYPES[name]
+        if name not in TYPES:
+            raise ConfigError(f"{self._what}: no type {name}; types are: {', '.join(TYPES)}")
+        of, dtype = self._bind(tree.this), TYPES[name]
         return lambda batch: pc.cast(of(batch), dtype)
 
     def _round(self, tree: exp.Round) -> Callable[[pa.RecordBatch], Any]:
@@ -142,6 +159,17 @@ class Expression:
             raise ConfigError(f"{self._what}: {tree.sql()!r}: digits are a number")
         count = int(digits.this)
         return lambda b: pc.round(of(b), ndigits=count, round_mode="half_towards_infinity")
+
+    def _interval(self, tree: exp.Interval) -> pa.Scalar:
+        unit = str(tree.args.get("unit") or "").upper().removesuffix("S")
+        of = tree.this
+        if unit not in _UNIT_SECONDS or not isinstance(of, exp.Literal) or not of.this.isdecimal():
+            units = ", ".join(_UNIT_SECONDS).lower()
+            raise ConfigError(
+                f"{self._what}: {tree.sql()!r}: an interval is a whole number of {units}, as in "
+                "INTERVAL '30 minutes'"
+            )
+        return pa.scalar(int(of.this) * _UNIT_SECONDS[unit], pa.duration("s"))
 
     def _case(self, tree: exp.Case) -> Callable[[pa.RecordBatch], Any]:
         of = None if tree.this is None else self._bind(tree.this)

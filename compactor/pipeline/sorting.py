@@ -32,7 +32,11 @@ class Sorter:
         budget: MemoryBudget,
         stage: str,
         disk: LocalDisk,
+        *,
+        at_once: int = 1,
     ) -> None:
+        """at_once: how many sorters give back their rows side by side."""
+        self._share = _MERGE_SHARE * at_once
         self._schema = schema
         self._sort = sort
         self._batch_rows = batch_rows
@@ -41,6 +45,8 @@ class Sorter:
         self._disk = disk
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
+        self._rest: Iterator[pa.RecordBatch] | None = None
+        """What has not left yet of rows that were sorted in memory."""
         self._runs: list[BatchBuffer] = []
         self._batch_bytes = 0
         """Of the largest batch of a run."""
@@ -57,11 +63,14 @@ class Sorter:
     def sorted(self) -> Iterator[pa.RecordBatch]:
         """All rows in order; nothing is held afterwards."""
         if not self._runs:
-            yield from self._sorted_run()
+            self._rest = self._sorted_run()
+            # Asked for anew each time: meanwhile it may have gone to disk.
+            while (batch := next(self._rest, None)) is not None:
+                yield batch
             self._release()
             return
         self._end_run()
-        most = max(2, int(self._budget.soft_bytes // (_MERGE_SHARE * max(1, self._batch_bytes))))
+        most = max(2, int(self._budget.soft_bytes // (self._share * max(1, self._batch_bytes))))
         while len(self._runs) > most:
             # Neighbours become one run: rows of equal keys keep their order.
             merged = self._new_run()
@@ -85,7 +94,9 @@ class Sorter:
 
     def spill(self, _size: int) -> int:
         before = self._budget.held_bytes(self._stage)
-        if self._held:
+        if self._rest is not None and self._held:
+            self._put_rest()
+        elif self._held:
             self._end_run()
         return before - self._budget.held_bytes(self._stage)
 
@@ -102,6 +113,17 @@ class Sorter:
         self._release()
         for batch in batches:
             self._put(run, batch)
+        self._runs.append(run)
+        self.spills += 1
+
+    def _put_rest(self) -> None:
+        """To disk, while it leaves."""
+        assert self._rest is not None
+        rest, run = self._rest, self._new_run()
+        self._release()
+        for batch in rest:
+            self._put(run, batch)
+        self._rest = run.drain()
         self._runs.append(run)
         self.spills += 1
 

@@ -16,7 +16,7 @@ import zstandard
 from compactor.errors import CompactorError, InputError, JobError, UsageError
 from compactor.files import sinks
 from compactor.files.jsontext import json_lines
-from compactor.files.write import check_sink_path, open_table_sink
+from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
 
 
 def write(path: Path, table: pa.Table, rows_per_batch: int = 1000) -> bytes:
@@ -145,7 +145,7 @@ def test_parquet_notes_the_sort_order_and_is_compressed(tmp_path: Path) -> None:
     path = str(tmp_path / "a.parquet")
     order = [pq.SortingColumn(0, descending=True, nulls_first=True)]
     table = one(pa.int64(), 2, 1)
-    with open_table_sink(path, table.schema, order) as sink:
+    with open_table_sink(path, table.schema, SinkOptions(sorting_columns=order)) as sink:
         sink.write(table.to_batches()[0])
     group = pq.read_metadata(path).row_group(0)
     assert group.sorting_columns == tuple(order)

@@ -12,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.pipeline.config import Source, parse_pipeline
-from compactor.pipeline.run import Run, SourceReader
+from compactor.pipeline.nodes.source import SourceReader
+from compactor.pipeline.provenance import one_document
+from compactor.pipeline.run import Run
 
 MIB = 1 << 20
 
@@ -48,10 +50,10 @@ def run_of(
     """A run of nodes; sources of a path that `tables` names are those."""
     given = {n: t if isinstance(t, Gated) else Gated(t, 1000) for n, t in tables.items()}
 
-    def opener(_name: str, source: Source) -> SourceReader:
+    def opener(name: str, source: Source, *, leaves_out_bad_rows: bool) -> SourceReader:
         assert source.path is not None
         gated = given[source.path]
-        return SourceReader(gated.schema, lambda: iter(gated))
+        return SourceReader(gated.schema, lambda: one_document(name, iter(gated), gated.schema))
 
     document = {"nodes": nodes, **settings}
     return Run(parse_pipeline(json.dumps(document), "test.yaml"), opener)

@@ -11,6 +11,25 @@ from compactor.pipeline.config import load_pipeline, parse_pipeline
 from compactor.pipeline.run import Run
 from tests.pipeline.support import numbered, run_of, sources
 
+
+def within(side: str, on: list[str] | None = None, **settings: str) -> dict[str, object]:
+    interval = {"column": "n", "from": "n", "to": "n", **settings}
+    return {
+        "combine": {
+            "probe": side,
+            "build": side,
+            "method": "range",
+            "on": ["from", "n"] if settings and not on else on or [],
+            "range": interval,
+        }
+    }
+
+
+def asof(at: dict[str, str]) -> dict[str, object]:
+    on = ["from", "n"]
+    return {"combine": {"probe": "a", "build": "a", "method": "asof", "on": on, "at": at}}
+
+
 GOOD = """\
 memory: {limit: 64M}
 batch_size: 100
@@ -101,11 +120,20 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         ({"transform": {"input": "a", "columns": {"x": "lower(n)"}}}, "does not fit the columns' types"),
         ({"transform": {"input": "a", "columns": {"x": "median(n)"}}}, "is not understood; known are"),
         ({"transform": {"input": "a", "columns": {"x": "cast(n as blob)"}}}, "no type"),
+        ({"transform": {"input": "a", "columns": {"x": "interval 'a day'"}}}, "a whole number of sec"),
+        ({"transform": {"input": "a", "columns": {"x": "interval '2 months'"}}}, "INTERVAL '30 minutes'"),
         ({"sort": {"input": "a", "by": "m"}}, "node 'x': sort column 'm'"),
         ({"aggregate": {"input": "a", "group_by": ["m"], "columns": {"c": "count"}}}, "no column 'm' to g"),
         ({"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "median(n)"}}}, "is none of"),
         ({"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "sum(m)"}}}, "no column 'm';"),
         ({"aggregate": {"input": "a", "group_by": ["n"], "columns": {"c": "sum(from)"}}}, "node 'x': .*sum"),
+        (within("a", column="m"), "node 'x': range.column: the probe side has no column 'm'; it has: from"),
+        (within("a", to="m"), "node 'x': range.to: the build side has no column 'm'; it has: "),
+        (within("a", to="from"), "node 'x': range.to: 'from' is string, 'n' of the probe side is int64: c"),
+        (asof({"m": "n"}), "node 'x': at: the probe side has no column 'm'; it has: from, n"),
+        (asof({"n": "from"}), "node 'x': at: 'from' is string, 'n' of the probe side is int64: cast one"),
+        (within("a"), "node 'x': both sides have a column 'from'"),
+        (within("a", on=["m"]), "node 'x': the probe side has no column 'm'"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_the_columns_is_refused_before_anything_runs(
@@ -152,6 +180,54 @@ def test_garbage_is_one_clear_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         parse_pipeline(text, "p.yaml")
     assert "\n" not in str(caught.value)
+
+
+JOIN = """\
+nodes:
+  a: {source: {path: a.ndjson}}
+  b: {source: {path: b.csv}}
+  j:
+    combine:
+      probe: a
+      build: b
+      method: range
+      range: {column: ts, from: begun, to: ended}
+  out: {output: {input: j, path: out.ndjson}}
+"""
+
+
+def test_a_join_is_read_with_its_settings() -> None:
+    node = parse_pipeline(JOIN, "p.yaml").nodes["j"]
+    assert (node.how, node.on, node.range.begin, node.range.end) == ("inner", (), "begun", "ended")
+    assert node.range.closed == "left"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("method: range", "method: rainge", "line 8: node 'j': method: .*'sort_merge'"),
+        ("method: range", "method: hash", "line 5: node 'j': `on` is missing"),
+        ("method: range", "on: [k]", "line 9: node 'j': `range` needs `method: range`"),
+        ("range: {column: ts, from: begun, to: ended}", "how: left", "line 8: node 'j': `range` is missing"),
+        ("range: {column", "how: full\n      range: {column", "line 9: node 'j': `how: full` needs `"),
+        (", to: ended", "", "line 9: node 'j': range: `to` is missing"),
+        ("to: ended", "upto: ended", "line 9: node 'j': range: `to` is missing"),
+        ("to: ended", "to: ended, open: left", "line 9: node 'j': range: no setting 'open'; there are: c"),
+        ("to: ended", "to: ended, closed: all", "line 9: node 'j': range: closed: .*'neither'"),
+        ("{column: ts, from: begun, to: ended}", "ts", "line 9: node 'j': range: "),
+        ("method: range", "method: asof", "line 8: node 'j': `at` is missing"),
+        ("method: range", "method: range\n      at: {ts: begun}", "line 9: node 'j': `at` needs `m"),
+        ("method: range\n      range: {column: ts, from: begun, to: ended}",
+         "method: asof\n      at: {ts: begun, x: y}", "line 9: node 'j': `at` is one time of each side"),
+        ("probe: a", "how: outer", "line 5: node 'j': `probe` is missing"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_join_is_named_with_its_line_and_what_would_be_right(
+    old: str, new: str, message: str
+) -> None:
+    assert JOIN.count(old) == 1
+    with pytest.raises(ConfigError, match=f"p.yaml, {message}"):
+        parse_pipeline(JOIN.replace(old, new), "p.yaml")
 
 
 def test_on_is_a_word_as_any_other() -> None:

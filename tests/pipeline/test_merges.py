@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import ConfigError, DataError
-from compactor.pipeline import run as run_module
-from compactor.pipeline.run import CHANNEL_RECORDS, HANDOFF_RECORDS
+from compactor.pipeline.nodes.output import HANDOFF_RECORDS
+from compactor.pipeline.report import Counted
+from compactor.pipeline.work import CHANNEL_RECORDS
 from tests.pipeline.support import (
     Gated,
     in_background,
@@ -141,13 +142,13 @@ def test_a_blocked_writer_bounds_what_is_produced(
         {**sources(*tables), **merged(tmp_path / "x.ndjson", *tables, mode="interleave")}, tables
     )
     blocked = Gated(numbered("x", 1), is_open=False)
-    one = run_module._Counted.one
+    one = Counted.rows
 
     def slow(self: Any, batch: pa.RecordBatch) -> pa.RecordBatch:
         blocked.gate.wait(30)
         return one(self, batch)
 
-    monkeypatch.setattr(run_module._Counted, "one", slow)
+    monkeypatch.setattr(Counted, "rows", slow)
     thread, results = in_background(run)
     wait_until(
         lambda: (

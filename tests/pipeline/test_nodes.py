@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,9 +16,12 @@ import pytest
 
 from compactor import Table
 from compactor.errors import ConfigError, DataError, InputError
+from compactor.flow.disk import LocalDisk
 from compactor.flow.errors import MemoryLimitError
+from compactor.pipeline.aggregating import Grouper, Measure
+from compactor.pipeline.binding import UnserializableMapValue
 from compactor.pipeline.config import parse_pipeline
-from compactor.pipeline.run import Run, UnserializableMapValue
+from compactor.pipeline.run import Run
 from tests.pipeline.support import MIB, Gated, lines_of, numbered, run_of, sources
 
 
@@ -150,7 +154,7 @@ def test_blocking_stages_give_the_same_rows_with_and_without_memory(
         )
         report = run.run()
         assert (report.spills > 0) == (limit == "2M")
-        assert report.peak_bytes <= run._budget.limit_bytes
+        assert report.peak_bytes <= run._work.budget.limit_bytes
         files.append((tmp_path / name).read_bytes())
     assert files[0] == files[1]
     assert lines_of(tmp_path / "o2M.ndjson") == oracle(table)
@@ -267,7 +271,7 @@ def test_a_combine_gives_the_same_bytes_when_its_build_side_does_not_fit(
         run = run_of(nodes, {"a": left, "b": right}, memory={"limit": limit})
         report = run.run()
         assert (report.spills > 0) == (limit == "3M")
-        assert report.peak_bytes <= run._budget.limit_bytes
+        assert report.peak_bytes <= run._work.budget.limit_bytes
         found.append((tmp_path / f"o{limit}.csv").read_bytes())
     assert found[0] == found[1]
     assert len(found[0]) > 1_000_000
@@ -597,3 +601,26 @@ def test_many_matches_come_some_at_a_time(tmp_path: Path) -> None:
     nodes = {**sources("a", "b"), "c": {"combine": {"probe": "a", "build": "b", "on": ["k"]}}}
     run = run_of({**nodes, **out(tmp_path, "c", "o.arrow")}, tables, memory={"limit": "8M"})
     assert run.run().outputs["o"].records_written == 1_000_000
+
+
+def test_more_groups_than_a_part_can_hold_are_divided_again(tmp_path: Path) -> None:
+    """A 32nd of 120,000 groups is some 250 kB, and held four times while its groups are put together."""
+    nodes = {
+        **sources("a"),
+        "g": {"aggregate": {"input": "a", "group_by": ["k"], "columns": {"n": "count"}}},
+        **out(tmp_path, "g"),
+    }
+    texts = pa.array([f"{number:060d}" for number in range(120_000)])
+    rows = pa.record_batch({"k": pa.chunked_array([texts, texts[::2]]).combine_chunks()})
+    work = run_of(nodes, {"a": pa.Table.from_batches([rows])}, memory={"limit": "1M"})._work
+    with closing(LocalDisk()) as disk:
+        count = [Measure("n", "count", None)]
+        grouper = Grouper(["k"], count, rows.schema, work.budget, "g", disk)
+        work.budget.spill_by("g", grouper.spill)
+        for start in range(0, rows.num_rows, 2000):
+            grouper.append(rows.slice(start, 2000))
+        parts = list(grouper.results())
+    assert len(parts) > 32 and work.budget.peak_bytes <= MIB and work.budget.used_bytes == 0
+    found = pa.concat_tables(parts).sort_by("k")
+    assert found.column("k").to_pylist() == texts.to_pylist()
+    assert found.column("n").to_pylist() == [2, 1] * 60_000

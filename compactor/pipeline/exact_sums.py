@@ -1,0 +1,77 @@
+"""Sums of integers and decimals that cannot wrap: values as digits of 32 bits, summed digit by digit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from format.nodes import fixed_width_view
+
+I64 = npt.NDArray[np.int64]
+_BITS = np.int64(32)
+_MASK = np.int64(2**32 - 1)
+
+
+def sum_type(dtype: pa.DataType) -> pa.DataType:
+    """Of the sums of an integer or decimal column."""
+    if pt.is_decimal(dtype):
+        return (
+            pa.decimal128(38, dtype.scale)
+            if dtype.bit_width <= 128
+            else pa.decimal256(76, dtype.scale)
+        )
+    return pa.uint64() if pt.is_unsigned_integer(dtype) or pt.is_boolean(dtype) else pa.int64()
+
+
+def digits_of(values: pa.Array) -> I64:
+    """Little-endian digits, the highest of them with the sign; null is 0. Shape (rows, digits)."""
+    wide = values.cast(sum_type(values.type))
+    wide = pc.fill_null(wide, pa.scalar(0).cast(wide.type))
+    if pt.is_decimal(wide.type):
+        count = wide.type.bit_width // 32
+        words = fixed_width_view(wide, np.dtype((np.uint32, count))).reshape(-1, count)
+        digits = words.astype(np.int64)
+        digits[:, -1] = words[:, -1].view(np.int32) if len(words) else 0
+        return digits
+    numbers = wide.to_numpy()
+    high = (numbers >> numbers.dtype.type(32)).astype(np.int64)
+    return np.stack([(numbers & numbers.dtype.type(_MASK)).astype(np.int64), high], axis=1)
+
+
+def carried(digits: I64) -> I64:
+    """Sums of digits as digits again: all but the highest below 2**32."""
+    result = digits.copy()
+    for place in range(digits.shape[1] - 1):
+        result[:, place + 1] += result[:, place] >> _BITS
+        result[:, place] &= _MASK
+    return result
+
+
+def from_digits(digits: I64, is_null: npt.NDArray[np.bool_], dtype: pa.DataType) -> pa.Array:
+    """Digits, carried, as values of a sum's type. Raises `pa.ArrowInvalid` for one that does not fit."""
+    low, high = (0, 2**32) if pt.is_unsigned_integer(dtype) else (-(2**31), 2**31)
+    top = digits[:, -1]
+    if bool(np.any((top < low) | (top >= high))):
+        raise pa.ArrowInvalid(f"does not fit into {dtype}")
+    mask = pa.array(is_null)
+    if not pt.is_decimal(dtype):
+        number: Any = np.uint64 if pt.is_unsigned_integer(dtype) else np.int64
+        values = (top.astype(number) << number(32)) | digits[:, 0].astype(number)
+        return pa.array(values, dtype, mask=is_null)
+    words = np.ascontiguousarray((digits & _MASK).astype(np.uint32))
+    found = pa.Array.from_buffers(dtype, len(words), [None, pa.py_buffer(words)])
+    found.validate(full=True)
+    return pc.if_else(mask, pa.scalar(None, dtype), found)
+
+
+def as_floats(digits: I64, dtype: pa.DataType) -> npt.NDArray[np.float64]:
+    """Digits, carried, of sums of a column of type `dtype`. Shape (rows,)."""
+    total = np.zeros(len(digits))
+    for place in range(digits.shape[1] - 1, -1, -1):
+        total = total * 2.0**32 + digits[:, place]
+    return total / 10.0**dtype.scale if pt.is_decimal(dtype) else total

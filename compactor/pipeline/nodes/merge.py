@@ -1,0 +1,97 @@
+"""Rows of several nodes as those of one: one after the other, as they come, in turn, drawn, or by key."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from compactor.pipeline.binding import alike, fitted, sort_schema
+from compactor.pipeline.channel import Channel
+from compactor.pipeline.classify import Form
+from compactor.pipeline.config import Merge, MergeMode
+from compactor.pipeline.merging import by_key, drawn, in_turn
+from compactor.pipeline.provenance import Batches
+from compactor.pipeline.work import Work, taken
+
+
+def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
+    schema = alike(node.inputs, given, what)
+    if node.sort_by is not None:
+        sort_schema(node.sort_by, schema, what)
+    return schema
+
+
+def rows(work: Work, name: str, node: Merge) -> Batches:
+    match node.mode:
+        case MergeMode.KEY:
+            return _sorted(work, name, node)
+        case MergeMode.CONCAT:
+            return _one_after_the_other(work, name, node)
+    if node.interleave_seed is None and work.forms[name].form is Form.FUSED:
+        return _polled(work, name, node)
+    return _interleaved(work, name, node)
+
+
+def _sorted(work: Work, name: str, node: Merge) -> Batches:
+    assert node.sort_by is not None
+    schema = work.schemas[name]
+    sort = sort_schema(node.sort_by, schema, f"node {name!r}")
+    inputs = [(f"node {name!r}: {i}", _aligned(work, work.rows(i), schema)) for i in node.inputs]
+    return by_key(inputs, work.full(schema), sort, work.batch_rows, work.budget, work.disk)
+
+
+def _interleaved(work: Work, name: str, node: Merge) -> Batches:
+    schema = work.schemas[name]
+    buffers = []
+    for i in node.inputs:
+        buffer = work.buffer(name, schema)
+        for batch in _aligned(work, work.rows(i), schema):
+            buffer.append(batch)
+        buffers.append(buffer)
+    inputs = [buffer.drain() for buffer in buffers]
+    if node.interleave_seed is None:
+        return in_turn(inputs)
+    return drawn(inputs, [buffer.rows for buffer in buffers], node.interleave_seed)
+
+
+def _one_after_the_other(work: Work, name: str, node: Merge) -> Batches:
+    """Inputs that are read without holding anything produce meanwhile, each into its channel."""
+    schema = work.schemas[name]
+    ahead = {
+        i: work.reading_ahead(name, i)
+        for i in node.inputs[1:]
+        if work.is_fused_chain(i.split(".")[0])
+    }
+    for i in node.inputs:
+        batches = taken(ahead[i]) if i in ahead else work.rows(i)
+        yield from _aligned(work, batches, schema)
+
+
+def _polled(work: Work, name: str, node: Merge) -> Batches:
+    """Whatever is there, of any source; a source that has nothing holds up none."""
+    changed = threading.Condition()
+    schema = work.schemas[name]
+    channels = [work.reading_ahead(name, i, changed) for i in node.inputs]
+    first = 0
+    while channels:
+        _wait_for_any(channels, changed)
+        for offset in range(len(channels)):
+            channel = channels[(first + offset) % len(channels)]
+            batch = channel.poll()
+            if batch is not None:
+                first = (channels.index(channel) + 1) % len(channels)
+                yield from _aligned(work, iter([batch]), schema)
+                break
+        channels = [channel for channel in channels if not channel.is_done]
+
+
+def _wait_for_any(channels: Sequence[Channel], changed: threading.Condition) -> None:
+    with changed:
+        changed.wait_for(lambda: any(channel.has_something for channel in channels))
+
+
+def _aligned(work: Work, batches: Batches, schema: pa.Schema) -> Batches:
+    full = work.full(schema)
+    return (fitted(batch, full) for batch in batches)

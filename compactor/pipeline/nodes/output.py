@@ -1,0 +1,262 @@
+"""Rows to files, or to a table. A file appears whole or not at all, when all outputs are written."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.errors import ConfigError
+from compactor.files.names import FileFormat, kind_of
+from compactor.files.source import FileBatches
+from compactor.files.write import SinkOptions, StagedSink, check_sink_path
+from compactor.ingest import IngestOptions, ingest_batches
+from compactor.pipeline.aggregating import Grouper, Measure
+from compactor.pipeline.binding import WIDENED, UnserializableMapValue, has_map, sort_schema
+from compactor.pipeline.buffer import BatchBuffer
+from compactor.pipeline.channel import Stopped
+from compactor.pipeline.classify import is_live
+from compactor.pipeline.config import Aggregate, Combine, Output, Source, inputs_of
+from compactor.pipeline.provenance import GROUP, Batches, boundary_of
+from compactor.pipeline.report import Counted, OutputReport
+from compactor.pipeline.sorting import Sorter
+from compactor.pipeline.work import Work
+from compactor.pipeline.writers import Writer, writer_of
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from format.schema import SortSchema, parse_sort_schema
+
+HANDOFF_RECORDS: Final = 256
+"""That wait between a merge and the writer of a live output."""
+
+
+def check(node: Output, schema: pa.Schema, what: str) -> None:
+    """Raises `CompactorError` for what could not be written."""
+    written = _written(node, schema)
+    if node.sort_by is not None:
+        sort_schema(node.sort_by, written, what)
+    if node.split is not None and node.split.by is not None:
+        if node.split.by not in written.names:
+            there = ", ".join(written.names[:50])
+            raise ConfigError(f"{what}: split: no column {node.split.by!r}; columns are: {there}")
+        sort_schema(node.split.by, written, f"{what}: split")
+    kind = None if node.path is None else kind_of(node.path)
+    if node.path is not None:
+        check_sink_path(node.path)
+    if kind is not None and kind.format in (FileFormat.CSV, FileFormat.XML):
+        for column in written:
+            if has_map(column.type):
+                raise UnserializableMapValue(kind.format.value.lower(), column.name)
+    if WIDENED in written.names and (kind is None or kind.format is not FileFormat.NDJSON):
+        raise ConfigError(
+            f"{what}: rows may have fields that a source's columns do not know ({WIDENED}), which only "
+            "NDJSON has a place for: declare them in `fields` of the source, or leave them out by "
+            "`drop_widened: true`"
+        )
+
+
+def _written(node: Output, schema: pa.Schema) -> pa.Schema:
+    """Columns that people are shown."""
+    if not node.drop_widened:
+        return schema
+    return pa.schema([field for field in schema if field.name != WIDENED])
+
+
+class Writing:
+    """One output of a run: `hold` what waits for its groups, `write`, and `publish` when all is written."""
+
+    def __init__(self, work: Work, name: str, node: Output) -> None:
+        self._work = work
+        self._name = name
+        self._node = node
+        self._schema = _written(node, work.schemas[node.input])
+        self._report = OutputReport(live=is_live(name, work.nodes, work.pipeline.init)[0])
+        work.report.outputs[name] = self._report
+        repeats = _may_repeat(work, name)
+        self._counted = Counted(self._report, self._schema.names, may_repeat=repeats)
+        self._held: BatchBuffer | None = None
+        self._writer: Writer | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether rows wait until the fate of their groups is known."""
+        return self._name in self._work.forms
+
+    @property
+    def is_table(self) -> bool:
+        return self._node.table is not None
+
+    def hold(self) -> None:
+        """Takes all rows; groups of more than `max_group_buffer` are given up."""
+        work, most = self._work, self._work.pipeline.max_group_buffer
+        name, schema = self._name, pa.schema([(GROUP, pa.string())])
+        self._held = held = work.buffer(name, work.schemas[self._node.input])
+        count = [Measure("rows", "count", None)]
+        with closing(Grouper([GROUP], count, schema, work.budget, name, work.disk)) as sizes:
+            work.budget.spill_by(
+                name, lambda size: sizes.spill(size) + work.spill_buffers(name, size)
+            )
+            for batch in work.stream(self._node.input):
+                held.append(batch)
+                sizes.append(batch.select([GROUP]).drop_null())
+            for table in sizes.results():
+                large = table.filter(pc.greater(table.column("rows"), most))
+                for group in large.column(GROUP).to_pylist():
+                    work.letters.fail_group(
+                        group, f"group {group!r} has more than max_group_buffer ({most:,}) records"
+                    )
+            work.report.spills += sizes.spills
+        work.budget.spill_by(name, lambda size: work.spill_buffers(name, size))
+
+    def write(self) -> None:
+        if self._node.table is not None:
+            self._ingest(self._node.table)
+            return
+        assert self._node.path is not None
+        self._writer = writer_of(self._node.path, self._node.split, self._open_sink)
+        if self._report.live:
+            self._write_live(self._writer)
+        elif order := self._order():
+            self._write_sorted(self._writer, order)
+        else:
+            for batch in self._rows(self._writer):
+                with self._work.clock.on(self._name):
+                    self._writer.write(batch)
+        with self._work.clock.on(self._name):
+            self._writer.finish()
+
+    def _order(self) -> SortSchema:
+        """That rows are written in, if not as they come: by the file, then as a fragment is sorted."""
+        by = self._node.split and self._node.split.by
+        inside = parse_sort_schema(self._node.sort_by) if self._node.sort_by else ()
+        if not by:
+            return inside
+        return (*parse_sort_schema(by), *(column for column in inside if column.column != by))
+
+    def publish(self) -> None:
+        if self._writer is not None:
+            self._writer.publish()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def _rows(self, writer: Writer | None) -> Batches:
+        """Rows as they are written, counted; boundaries go to the writer."""
+        batches = self._work.stream(self._node.input) if self._held is None else self._flushed()
+        for batch in batches:
+            if (boundary := boundary_of(batch)) is not None:
+                self._counted.boundary(boundary)
+                if writer is not None:
+                    writer.boundary(boundary)
+            elif batch.num_rows:
+                yield self._counted.rows(batch)
+
+    def _flushed(self) -> Batches:
+        assert self._held is not None
+        for batch in self._held.drain():
+            if not batch.num_rows:
+                yield batch
+            else:
+                yield self._work.letters.without_failed(batch, self._name)
+
+    def _open_sink(self, path: str) -> StagedSink:
+        sort = None if self._node.sort_by is None else parse_sort_schema(self._node.sort_by)
+        options = SinkOptions(sort=sort, map_objects=True, expanded=WIDENED)
+        return StagedSink(path, self._schema, options)
+
+    def _ingest(self, table: str) -> None:
+        store = open_store(table)
+        log = CommitLog(store)
+        sort = None if self._node.sort_by is None else parse_sort_schema(self._node.sort_by)
+        rows = _TableRows(self._name, self._schema, self._rows(None))
+        with self._work.clock.on(self._name):
+            ingest_batches(store, log, log.refresh(), rows, sort, IngestOptions())
+
+    def _write_sorted(self, writer: Writer, sort: SortSchema) -> None:
+        work = self._work
+        with closing(
+            Sorter(self._schema, sort, work.batch_rows, work.budget, self._name, work.disk)
+        ) as sorter:
+            work.budget.spill_by(self._name, sorter.spill)
+            for batch in self._rows(writer):
+                sorter.append(batch)
+            work.report.spills += sorter.spills
+            for batch in sorter.sorted():
+                with work.clock.on(self._name):
+                    writer.write(batch)
+
+    def _write_live(self, writer: Writer) -> None:
+        handoff = self._work.channel(HANDOFF_RECORDS, self._name)
+        failed: list[BaseException] = []
+
+        def write() -> None:
+            try:
+                while (batch := handoff.take()) is not None:
+                    with self._work.clock.on(self._name):
+                        writer.write(self._counted.rows(batch))
+            except BaseException as error:  # noqa: BLE001 - raised in the main thread
+                failed.append(error)
+                handoff.stop()
+
+        thread = threading.Thread(target=write, name=f"write {self._name}", daemon=True)
+        thread.start()
+        try:
+            for batch in self._work.stream(self._node.input):
+                if (boundary := boundary_of(batch)) is not None:
+                    self._counted.boundary(boundary)
+                handoff.put(batch)
+            handoff.close()
+        except Stopped:
+            pass
+        except BaseException:
+            handoff.stop()
+            handoff.close()
+            raise
+        finally:
+            thread.join()
+        if failed:
+            raise failed[0]
+
+
+def _may_repeat(work: Work, output: str) -> bool:
+    """Whether a row may reach it on several ways."""
+
+    def ways(edge: str) -> dict[str, int]:
+        name = edge.split(".")[0]
+        node = work.nodes[name]
+        if isinstance(node, (Source, Aggregate, Combine)):
+            return {name: 1}
+        found: dict[str, int] = {}
+        for i in inputs_of(node):
+            for source, count in ways(i).items():
+                found[source] = found.get(source, 0) + count
+        return found
+
+    return any(count > 1 for count in ways(inputs_of(work.nodes[output])[0]).values())
+
+
+class _TableRows(FileBatches):
+    """Rows of a node, as a file that is ingested."""
+
+    def __init__(self, name: str, schema: pa.Schema, batches: Batches) -> None:
+        self.path = f"node {name!r}"
+        self.schema = schema
+        self.bytes_total = 0
+        self._rows = batches
+
+    @property
+    def bytes_consumed(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        return
+
+    def _batches(self) -> Batches:
+        return self._rows
+
+    def __iter__(self) -> Batches:
+        return self._rows

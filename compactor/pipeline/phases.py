@@ -1,0 +1,78 @@
+"""A pipeline in its phases: outputs of the init phase are written, and there, before the others' sources are
+opened, which may read them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from compactor.files.write import open_table_sink
+from compactor.pipeline import letters
+from compactor.pipeline.classify import ancestors
+from compactor.pipeline.config import Output, Pipeline, Source
+from compactor.pipeline.nodes.source import OpenSource, open_source
+from compactor.pipeline.report import RunReport
+from compactor.pipeline.run import Run
+
+
+def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunReport:
+    """Raises `CompactorError`; then no output of the phase that failed has anything of this run."""
+    if not pipeline.init:
+        return Run(pipeline, opener).run()
+    first, rest = phases_of(pipeline)
+    with _letters(pipeline) as sink:
+        before = Run(first, opener, sink)
+        # What can be checked before anything runs is checked.
+        after = None if _reads_outputs(rest, first) else Run(rest, opener, sink)
+        report = before.run()
+        if rest.nodes:
+            report.add((after or Run(rest, opener, sink)).run())
+    return report
+
+
+def phases_of(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
+    """Outputs of the init phase with all nodes before them; the others with theirs. Nodes may be in both."""
+    others = [
+        name
+        for name, node in pipeline.nodes.items()
+        if isinstance(node, Output) and name not in pipeline.init
+    ]
+    return _only(pipeline, pipeline.init), _only(pipeline, others)
+
+
+def _only(pipeline: Pipeline, outputs: Collection[str]) -> Pipeline:
+    kept = ancestors(outputs, pipeline.nodes)
+    nodes = {name: node for name, node in pipeline.nodes.items() if name in kept}
+    return pipeline.model_copy(update={"nodes": nodes})
+
+
+def _reads_outputs(rest: Pipeline, first: Pipeline) -> bool:
+    """Whether a source is, or may be, what the first phase writes."""
+    written = [node for node in first.nodes.values() if isinstance(node, Output)]
+    for node in rest.nodes.values():
+        if isinstance(node, Source):
+            for output in written:
+                if output.table is not None and output.table == node.table:
+                    return True
+                if (
+                    output.path is not None
+                    and node.path is not None
+                    and _folder(output.path) == _folder(node.path)
+                ):
+                    return True
+    return False
+
+
+def _folder(path: str) -> str:
+    return os.path.dirname(os.path.realpath(path))  # noqa: PTH120 - patterns are no paths
+
+
+@contextmanager
+def _letters(pipeline: Pipeline) -> Iterator[Any | None]:
+    if pipeline.dead_letter is None:
+        yield None
+        return
+    with open_table_sink(pipeline.dead_letter, letters.SCHEMA) as sink:
+        yield sink

@@ -1,0 +1,97 @@
+"""Running values within segments of an array: whole arrays at a time, however many segments there are and
+however long they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[Any]
+I64 = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+def accumulated(function: np.ufunc, values: Numbers, is_start: Flags) -> Numbers:
+    """`function.accumulate(values)`, anew from each row that starts a segment, as the first must.
+
+    Strictly from left to right within a segment, so sums of floats do not depend on what else is there.
+    Segments of about the same length are the columns of one matrix: there are as many matrices as lengths
+    have bits. Shapes (rows,).
+    """
+    starts = np.flatnonzero(is_start)
+    lengths = np.diff(np.append(starts, len(values)))
+    result = np.empty_like(values)
+    bits = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)
+    with np.errstate(all="ignore"):
+        for size in np.unique(bits).tolist():
+            mine = bits == size
+            first, count = starts[mine], lengths[mine]
+            if len(first) == 1:
+                rows = slice(int(first[0]), int(first[0] + count[0]))
+                result[rows] = function.accumulate(values[rows])
+                continue
+            steps = np.arange(int(count.max()))[:, None]
+            places = first + steps
+            running = function.accumulate(values[np.minimum(places, len(values) - 1)], axis=0)
+            inside = steps < count
+            result[places[inside]] = running[inside]
+    return result
+
+
+class Frames:
+    """Which rows each row's value is made of: those from `low` to `at` of the values given.
+
+    Rows of a partition follow each other. Without a limit a frame begins at its partition's first row, and
+    values are given with one before them: what was found for the row before. With one, values are given
+    with the rows before them, at least as many as a frame has besides its own.
+    """
+
+    def __init__(self, numbers: I64, start: int, stop: int, limit: int | None) -> None:
+        """numbers: of rows within their partition, from 1. start, stop: rows that values are wanted of.
+        limit: most rows of a frame, its own included."""
+        self._start, self._stop, self._limit = start, stop, limit
+        mine = numbers[start:stop]
+        if limit is None:
+            self._is_start = np.concatenate([[True], mine == 1])
+            places = np.arange(len(mine) + 1)
+            self.at = places[1:]
+            self.low = np.maximum.accumulate(np.where(self._is_start, places, 0))[1:]
+        else:
+            self._is_start = (numbers[:stop] - 1) % limit == 0
+            self._is_start[:1] = True
+            self.at = np.arange(start, stop)
+            self.low = self.at - np.minimum(mine, limit) + 1
+
+    @property
+    def is_running(self) -> bool:
+        return self._limit is None
+
+    @property
+    def rows(self) -> slice:
+        """Of all rows, those whose values are to be given; besides the one before them, if running."""
+        return slice(self._start if self.is_running else 0, self._stop)
+
+    def over(self, function: np.ufunc, values: Numbers) -> Numbers:
+        """An associative function over each frame. Shape (rows wanted,).
+
+        Frames of a limited size, after van Herk, Gil and Werman: partitions are divided into blocks of that
+        size, so that a frame is the end of one block and the beginning of the next. Nothing is ever taken
+        off, so a NaN leaves with its row.
+        """
+        upto = accumulated(function, values, self._is_start)
+        if self.is_running:
+            return upto[self.at]
+        ends = np.append(self._is_start[1:], True)
+        since = accumulated(function, values[::-1], ends[::-1])[::-1]
+        block = np.cumsum(self._is_start)
+        in_one = block[self.low] == block[self.at]
+        with np.errstate(all="ignore"):
+            return np.where(in_one, upto[self.at], function(since[self.low], upto[self.at]))
+
+    def sums(self, values: I64) -> I64:
+        """Of each frame, of integers whose sums all fit. Shapes (values, ...), (rows wanted, ...)."""
+        upto = np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
+        found: I64 = upto[self.at + 1] - upto[self.low]
+        return found

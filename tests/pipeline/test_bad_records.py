@@ -1,0 +1,352 @@
+"""Bad records, their groups, and fields that nobody declared."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.errors import ConfigError, DataError, InputError
+from compactor.pipeline.binding import UnserializableMapValue
+from tests.pipeline.support import lines_of, numbered, run_of, sources
+from tests.pipeline.test_documents import run_files
+
+
+def source_of(path: Path, **more: Any) -> dict[str, Any]:
+    return {"s": {"source": {"path": str(path), **more}}}
+
+
+def output_of(path: Path, node: str = "s", **more: Any) -> dict[str, Any]:
+    return {"out": {"output": {"input": node, "path": str(path), **more}}}
+
+
+def tolerant(tmp_path: Path) -> dict[str, Any]:
+    return {"on_error": "continue", "dead_letter": str(tmp_path / "bad.ndjson")}
+
+
+@given(st.data())
+@settings(max_examples=25)
+def test_lines_that_are_no_records_are_put_aside_with_their_rows(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("bad")
+    lines: list[bytes] = []
+    good: list[int] = []
+    bad: list[int] = []
+    kinds = data.draw(
+        st.lists(st.sampled_from(["good", "cut", "list", "text", "blank", "utf8"]), max_size=60)
+    )
+    for kind in ["good", *kinds]:
+        row = len(good) + len(bad)
+        match kind:
+            case "good":
+                lines.append(b'{"n": %d}' % row)
+                good.append(row)
+                continue
+            case "blank":
+                lines.append(b"  ")
+                continue
+            case "cut":
+                lines.append(b'{"n": ')
+            case "list":
+                lines.append(b"[1]")
+            case "text":
+                lines.append(b'{"n": "x"}')
+            case "utf8":
+                lines.append(b'{"n": "\xff"}')
+        bad.append(row)
+    (folder / "a.ndjson").write_bytes(b"\n".join(lines))
+    nodes = {**source_of(folder / "a.ndjson"), **output_of(folder / "o.ndjson")}
+    report = run_files(nodes, **tolerant(folder)).run()
+    assert [row["n"] for row in lines_of(folder / "o.ndjson")] == good
+    letters = lines_of(folder / "bad.ndjson")
+    assert [letter["row"] - 1 for letter in letters] == bad
+    assert all(letter["source"] == "s" and "line" in letter["reason"] for letter in letters)
+    assert (report.dlq_count, report.records_read) == (len(bad), {"s": len(good) + len(bad)})
+
+
+def test_rows_of_csv_that_do_not_fit_are_put_aside(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    lines = ["n,m"]
+    good: list[int] = []
+    bad: list[int] = []
+    for row in range(3000):
+        kind = rng.choice(["1,2,3", "x,1", "1"]) if rng.random() < 0.05 else f"{row},1"
+        lines.append(kind)
+        (good if kind == f"{row},1" else bad).append(row)
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    nodes = {
+        **source_of(path, fields={"n": "bigint", "m": "int"}),
+        "t": {"transform": {"input": "s", "columns": {"n": "n", "q": "1 / (n - 10)"}}},
+        **output_of(tmp_path / "o.ndjson", "t"),
+    }
+    report = run_files(nodes, **tolerant(tmp_path)).run()
+    assert [row["n"] for row in lines_of(tmp_path / "o.ndjson")] == [n for n in good if n != 10]
+    letters = lines_of(tmp_path / "bad.ndjson")
+    # A row's number is its place among all rows of the file, bad ones included.
+    assert sorted(letter["row"] - 1 for letter in letters) == sorted([*bad, *({10} & set(good))])
+    assert report.dlq_count == len(letters)
+
+
+def test_without_continue_the_first_bad_line_ends_the_run(tmp_path: Path) -> None:
+    (tmp_path / "a.ndjson").write_text('{"n": 1}\n{"n": \n')
+    nodes = {**source_of(tmp_path / "a.ndjson"), **output_of(tmp_path / "o.ndjson")}
+    with pytest.raises(InputError, match=r"a\.ndjson, line 2: is not one JSON object"):
+        run_files(nodes).run()
+    assert not (tmp_path / "o.ndjson").exists()
+
+
+# --- correlation keys ---
+
+
+def orders(seed: int, rows: int) -> pa.Table:
+    rng = random.Random(seed)
+    return pa.table(
+        {
+            "order": [rng.choice([None, *(f"o{n}" for n in range(rows // 4))]) for _ in range(rows)],
+            "n": [0 if rng.random() < 0.02 else rng.randrange(1, 100) for _ in range(rows)],
+        }
+    )  # fmt: skip
+
+
+def correlated(tmp_path: Path) -> dict[str, Any]:
+    keyed = {name: {"source": {"path": name, "correlation_key": "order"}} for name in ("a", "b")}
+    return {
+        **keyed,
+        **sources("c"),
+        "t": {"transform": {"input": "a", "columns": {"order": "order", "n": "100 / n"}}},
+        "m": {"merge": {"inputs": ["t", "b", "c"]}},
+        "r": {"route": {"input": "m", "branches": {"low": "n < 10"}, "otherwise": "rest"}},
+        "low": {"output": {"input": "r.low", "path": str(tmp_path / "low.ndjson")}},
+        "rest": {"output": {"input": "r.rest", "path": str(tmp_path / "rest.ndjson")}},
+        "all": {"output": {"input": "m", "path": str(tmp_path / "all.csv")}},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", ["256M", "1M"])
+def test_a_group_with_a_bad_record_is_put_aside_whole(tmp_path: Path, limit: str) -> None:
+    tables = {name: orders(seed, 4000) for seed, name in enumerate("abc")}
+    run = run_of(
+        correlated(tmp_path), tables, memory={"limit": limit}, batch_size=100, **tolerant(tmp_path)
+    )
+    report = run.run()
+    assert (report.spills > 0) == (limit == "1M")
+    rows = {name: table.to_pylist() for name, table in tables.items()}
+    bad = {row["order"] for row in rows["a"] if row["n"] == 0} - {None}
+    assert 0 < len(bad) < 1000
+    kept: Counter[Any] = Counter()
+    letters: Counter[Any] = Counter()
+    for name in "abc":
+        for number, row in enumerate(rows[name]):
+            shown = {"order": row["order"], "n": row["n"]}
+            if name == "a" and row["n"] == 0:
+                letters[name, number + 1] += 1
+                continue
+            if name == "a":
+                shown["n"] = 100 // row["n"]
+            if name != "c" and row["order"] in bad:
+                letters[name, number + 1] += 1
+            else:
+                kept[json.dumps(shown)] += 1
+    written = lines_of(tmp_path / "low.ndjson") + lines_of(tmp_path / "rest.ndjson")
+    assert Counter(json.dumps(row) for row in written) == kept
+    found = lines_of(tmp_path / "bad.ndjson")
+    # Once each, though rows were on their way to two outputs.
+    assert Counter((letter["source"], letter["row"]) for letter in found) == letters
+    assert report.dlq_count == sum(letters.values())
+    assert report.outputs["all"].records_written == sum(kept.values())
+    reasons = {letter["reason"] for letter in found}
+    assert "divide by zero" in reasons
+    assert any(text.startswith("another record of its group 'o") for text in reasons)
+
+
+def test_without_bad_records_all_groups_are_written_in_order(tmp_path: Path) -> None:
+    table = pa.table({"order": [1, 2, 1, None], "n": [1, 2, 3, 4]})
+    nodes = {
+        "a": {"source": {"path": "a", "correlation_key": "order"}},
+        "o": {"output": {"input": "a", "path": str(tmp_path / "o.ndjson")}},
+    }
+    report = run_of(nodes, {"a": table}).run()
+    assert lines_of(tmp_path / "o.ndjson") == table.to_pylist()
+    assert (report.outputs["o"].ok_count, report.outputs["o"].documents) == (4, 1)
+
+
+def test_a_group_of_more_than_max_group_buffer_is_given_up(tmp_path: Path) -> None:
+    table = pa.table({"k": ["big"] * 11 + ["small"] * 10 + [None] * 20, "n": range(41)})
+    nodes = {
+        "a": {"source": {"path": "a", "correlation_key": "k"}},
+        "o": {"output": {"input": "a", "path": str(tmp_path / "o.ndjson")}},
+    }
+    report = run_of(nodes, {"a": table}, max_group_buffer=10, **tolerant(tmp_path)).run()
+    assert [row["n"] for row in lines_of(tmp_path / "o.ndjson")] == list(range(11, 41))
+    assert report.dlq_count == 11
+    [reason] = {letter["reason"] for letter in lines_of(tmp_path / "bad.ndjson")}
+    assert reason == "group 'big' has more than max_group_buffer (10) records"
+    with pytest.raises(DataError, match="group 'big' has more than max_group_buffer"):
+        run_of(nodes, {"a": table}, max_group_buffer=10).run()
+
+
+def test_groups_that_were_not_held_live_make_the_same_counters(tmp_path: Path) -> None:
+    tables = {name: numbered(name, 10) for name in "ab"}
+    counters = []
+    for key in (None, "n"):
+        more = {} if key is None else {"correlation_key": key}
+        nodes = {
+            **{name: {"source": {"path": name, **more}} for name in tables},
+            "x": {"merge": {"inputs": ["a", "b"], "mode": "interleave"}},
+            "o": {"output": {"input": "x", "path": str(tmp_path / "o.ndjson")}},
+        }
+        output = run_of(nodes, tables).run().outputs["o"]
+        assert output.live == (key is None)
+        counters.append((output.records_written, output.ok_count, output.documents))
+    assert counters == [(20, 20, 1)] * 2
+
+
+@pytest.mark.parametrize(
+    ("nodes", "error"),
+    [
+        (
+            {"a": {"source": {"path": "a", "correlation_key": "x"}}},
+            "correlation_key: no column 'x'; columns are: from, n",
+        ),
+        ({"a": {"source": {"path": "l", "correlation_key": "l"}}}, "take a column of plain values"),
+        (
+            {"c": {"source": {"path": "a", "correlation_key": "n"}},
+             "a": {"aggregate": {"input": "c", "group_by": ["n"], "columns": {"x": "count"}}}},
+            "node 'a': its rows come from 'c', which declares a correlation key",
+        ),
+        (
+            {"c": {"source": {"path": "a", "correlation_key": "n"}},
+             "d": {"source": {"path": "a", "correlation_key": "from"}},
+             "a": {"merge": {"inputs": ["c", "d"]}}},
+            "the correlation keys of 'c' and 'd' are int64 and string",
+        ),
+    ],
+)  # fmt: skip
+def test_mistakes_of_correlation_keys_are_named(nodes: dict[str, Any], error: str) -> None:
+    tables = {"a": numbered("a", 3), "l": pa.table({"l": [[1]]})}
+    with pytest.raises(ConfigError) as caught:
+        run_of({**nodes, "o": {"output": {"input": "a", "path": "o.csv"}}}, tables)
+    assert error in str(caught.value)
+
+
+# --- fields that nobody declared ---
+
+
+def drifting(tmp_path: Path) -> Path:
+    (tmp_path / "a-1.ndjson").write_text('{"n": 1, "s": "x"}\n{"n": 2, "s": null}\n')
+    (tmp_path / "a-2.ndjson").write_text(
+        '{"n": 3, "new": "q\\"", "deep": {"x": [1, null]}}\n{"n": 4, "s": "y", "new": null}\n'
+    )
+    return tmp_path / "a-*.ndjson"
+
+
+def test_unknown_fields_travel_in_one_map_that_ndjson_expands(tmp_path: Path) -> None:
+    nodes = {
+        **source_of(drifting(tmp_path)),
+        "t": {"transform": {"input": "s", "filter": "n <> 2"}},
+        "m": {"merge": {"inputs": ["t", "p"]}},
+        "p": {"source": {"path": str(tmp_path / "a-1.ndjson")}},
+        **output_of(tmp_path / "o.ndjson", "m"),
+    }
+    run = run_files(nodes)
+    assert run.schemas["s"].names == ["n", "s", "$widened"]
+    run.run()
+    assert lines_of(tmp_path / "o.ndjson") == [
+        {"n": 1, "s": "x"},
+        {"n": 3, "s": None, "new": 'q"', "deep": {"x": [1, None]}},
+        {"n": 4, "s": "y"},
+        {"n": 1, "s": "x"},
+        {"n": 2, "s": None},
+    ]
+
+
+def test_declared_fields_are_all_that_is_known(tmp_path: Path) -> None:
+    (tmp_path / "a.ndjson").write_text('{"n": 1, "x": 2.5}\n{"n": 2, "y": [true]}\n{"s": "z"}\n')
+    fields = {"s": "TEXT", "n": "DOUBLE"}
+    nodes = {
+        **source_of(tmp_path / "a.ndjson", fields=fields),
+        **output_of(tmp_path / "o.ndjson"),
+    }
+    run_files(nodes).run()
+    assert lines_of(tmp_path / "o.ndjson") == [
+        {"s": None, "n": 1.0, "x": 2.5},
+        {"s": None, "n": 2.0, "y": [True]},
+        {"s": "z", "n": None},
+    ]
+
+
+@pytest.mark.parametrize("name", ["o.csv", "o.xml", "o.parquet", "o.arrow", "o.frag", "table"])
+def test_other_writers_refuse_unknown_fields_unless_told_to_drop_them(
+    tmp_path: Path, name: str
+) -> None:
+    drifting(tmp_path)
+    place = {"table" if name == "table" else "path": str(tmp_path / name)}
+    if name in ("table", "o.frag"):
+        place["sort_by"] = "n"
+    nodes = {**source_of(tmp_path / "a-*.ndjson"), "out": {"output": {"input": "s", **place}}}
+    with pytest.raises((ConfigError, UnserializableMapValue)) as caught:
+        run_files(nodes)
+    assert "$widened" in str(caught.value) and "drop_widened" in str(caught.value)
+    nodes["out"]["output"]["drop_widened"] = True
+    report = run_files(nodes).run()
+    assert report.outputs["out"].records_written == 4
+    assert (tmp_path / name).exists()
+
+
+def test_a_field_that_is_a_column_too_is_an_error(tmp_path: Path) -> None:
+    nodes = {
+        **source_of(drifting(tmp_path)),
+        "t": {"transform": {"input": "s", "columns": {"new": "n", "$widened": '"$widened"'}}},
+        **output_of(tmp_path / "o.ndjson", "t"),
+    }
+    with pytest.raises(InputError, match=r"field 'new' of \$widened is the name of a column too"):
+        run_files(nodes).run()
+    assert not (tmp_path / "o.ndjson").exists()
+
+
+def test_columns_chosen_by_name_may_be_such_that_only_some_files_have(tmp_path: Path) -> None:
+    nodes = {
+        **source_of(drifting(tmp_path), columns=["new", "n"]),
+        **output_of(tmp_path / "o.ndjson"),
+    }
+    run_files(nodes).run()
+    assert lines_of(tmp_path / "o.ndjson")[2] == {"new": 'q"', "n": 3}
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"n": "NUMBER"}, "fields: 'n': no type 'NUMBER'; types are: INT, BIGINT"),
+        ({}, "fields: dictionary should have at least 1 item"),
+        ({"n": "BOOLEAN"}, "line 1"),
+    ],
+)
+def test_mistakes_of_fields_are_named(tmp_path: Path, fields: Any, error: str) -> None:
+    drifting(tmp_path)
+    with pytest.raises((ConfigError, InputError), match=error):
+        run_files(
+            {**source_of(tmp_path / "a-*.ndjson", fields=fields), **output_of(tmp_path / "o.csv")}
+        )
+
+
+def test_declared_types_that_a_typed_file_cannot_be_read_as_are_an_error(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"n": ["1", "x"]}), tmp_path / "a.parquet")
+    nodes = {
+        **source_of(tmp_path / "a.parquet", fields={"n": "INT"}),
+        **output_of(tmp_path / "o.csv"),
+    }
+    with pytest.raises(DataError, match=r"column 'n' is string, and can't be read as int32"):
+        run_files(nodes).run()
+    assert not (tmp_path / "o.csv").exists()

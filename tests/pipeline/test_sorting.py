@@ -1,0 +1,30 @@
+"""Sorting within a budget that others use too."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import pyarrow as pa
+
+from format.schema import parse_sort_schema
+from tests.pipeline.join_support import MIB, Held
+
+
+def test_rows_that_are_on_their_way_out_give_up_memory_when_others_need_it() -> None:
+    numbers = np.random.default_rng(3).permutation(60_000)
+    held = Held(8 * MIB)
+    with closing(held):
+        rows = held.sorted(pa.table({"n": numbers}), ["n"], parse_sort_schema("n"), 1000)
+        [sorter] = held.sorters
+        assert rows.fill() and sorter.spills < 1
+        before = held.budget.held_bytes("join")
+        held.budget.charge("chunks", 6 * MIB)
+        assert sorter.spills == 1
+        assert held.budget.held_bytes("join") < before
+        found = []
+        while rows.fill():
+            found.append(rows.take(rows.rows.num_rows).column("n").to_numpy())
+        assert np.array_equal(np.concatenate(found), np.arange(60_000))
+        held.budget.discharge("chunks", 6 * MIB)
+        assert held.budget.used_bytes == 0
