@@ -92,6 +92,13 @@ class IngestReport:
 
 Progress = Callable[[int, int], None]
 """Called with bytes of the file consumed, and in all."""
+Amend = Callable[[Snapshot, Changes], Changes]
+"""Called with the newest snapshot and what is to be committed on it, at each try: what is committed instead.
+May raise, and nothing is."""
+
+
+def _as_they_are(_latest: Snapshot, changes: Changes) -> Changes:
+    return changes
 
 
 def ingest_file(
@@ -158,11 +165,12 @@ def ingest_batches(
     *,
     ids: Ids = random_id,
     on_progress: Progress = lambda _done, _total: None,
+    amend: Amend = _as_they_are,
 ) -> IngestReport:
     """As `ingest_file`, of batches that were opened with the snapshot's schema known."""
     plan = plan_ingest(store, snapshot, file.schema, file.path, sort, options)
     written = write_fragments(store, plan, file, ids(), on_progress=on_progress)
-    after = commit_fragments(log, snapshot, plan, written.entries)
+    after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
     kept = sum(entry.rows for entry in written.entries)
     return IngestReport(
         file.path,
@@ -231,12 +239,19 @@ def write_fragments(
 
 
 def commit_fragments(
-    log: CommitLog, snapshot: Snapshot, plan: IngestPlan, entries: list[FragmentEntry]
+    log: CommitLog,
+    snapshot: Snapshot,
+    plan: IngestPlan,
+    entries: list[FragmentEntry],
+    *,
+    amend: Amend = _as_they_are,
 ) -> Snapshot:
     """All of them in one commit, equal keys in the order of the entries. snapshot: as for `plan_ingest`."""
     on_conflict = plan.options.on_conflict
     return log.commit(
-        lambda latest: _changes(latest, snapshot, plan.metadata, entries, plan.path, on_conflict)
+        lambda latest: amend(
+            latest, _changes(latest, snapshot, plan.metadata, entries, plan.path, on_conflict)
+        )
     )
 
 
@@ -395,7 +410,7 @@ def _changes(
 ) -> Changes:
     if latest.metadata is None or planned_on.metadata is None:
         if latest.version != planned_on.version:
-            if replace(latest.table, schema=metadata.schema) != metadata:
+            if replace(latest.table, schema=metadata.schema, properties=()) != metadata:
                 raise TableExistsError(
                     f"{path}: the table was created meanwhile with another sort schema, row policy or other "
                     "time windows; nothing was added"

@@ -27,6 +27,7 @@ FORBIDDEN = {
                         "compactor.cli", "compactor.table.commit_log"],
     "compactor/pipeline": ["compactor.spark", "compactor.cli"],
     "compactor/spark": ["compactor.cli"],
+    "compactor/entity": ["compactor.cli", "compactor.spark", "compactor.pipeline", "compactor.driver"],
     "compactor/job.py": ["compactor.spark", "compactor.cli", "compactor.table.commit_log"],
     "compactor/table": ["compactor.planner", "compactor.merge", "compactor.job", "compactor.spark",
                         "compactor.cli", "compactor.driver"],
@@ -41,6 +42,7 @@ ONLY_IN = {
     "pyspark": ["compactor/spark/"],
     "click": ["compactor/cli/"],
     "rich": ["compactor/cli/"],
+    "scipy": ["compactor/entity/components.py"],
     "zstandard": ["format/compression.py", "compactor/files/"],
 }
 

@@ -17,6 +17,7 @@ from compactor import __version__
 from compactor.cli.alter import alter_command
 from compactor.cli.compact import compact_command, plan_command, watch_command
 from compactor.cli.delete import delete_command
+from compactor.cli.entity import entity_merge_command
 from compactor.cli.look import inspect_command, verify_command
 from compactor.cli.maintain import release_command, vacuum_command
 from compactor.cli.read import export_command, head_command, query_command
@@ -59,6 +60,7 @@ for _command in (
     head_command,
     query_command,
     run_command,
+    entity_merge_command,
     alter_command,
     delete_command,
     inspect_command,

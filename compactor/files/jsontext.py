@@ -4,7 +4,8 @@ Dates, times and timestamps are ISO 8601 strings (with Z where the type has a zo
 strings (a number would be read back as a rounded double), binaries base64, durations integers in
 the type's unit, intervals ISO 8601 durations. Integers are exact; NaN and the infinities, which
 JSON lacks, are null. Maps are objects if their keys are strings, or else, and wherever they are to
-be read back, lists of {"key": ..., "value": ...}.
+be read back, lists of {"key": ..., "value": ...}. Columns of the type arrow.json, and fields of structs
+of it, are the JSON that they hold.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from __future__ import annotations
 import json
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from compactor.files.plain_text import joined, plain_text, text_scalar
+from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
 from format.nodes import binary_parts
 from format.types import build_list, list_parts, to_storage
 
 _MUST_ESCAPE: Final = r'[\\"\x00-\x1f]'
 _CONTROL: Final = r"[\x00-\x1f]"
 _CONTROLS: Final = tuple(map(chr, range(0x20)))
+_raws: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
 def json_lines(
@@ -76,7 +79,12 @@ def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
 
     Raises `UnwritableError`.
     """
-    array = to_storage(array)
+    if isinstance(array.type, pa.JsonType):
+        return checked_json(array.storage).fill_null("null")
+    if not pt.is_struct(
+        array.type
+    ):  # a field of one may hold JSON, which its storage form does not tell
+        array = to_storage(array)
     dtype = array.type
     if pt.is_dictionary(dtype):
         text = json_values(array.dictionary, map_objects=map_objects).take(array.indices)
@@ -93,6 +101,27 @@ def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
     else:
         text = _quoted(plain_text(array))
     return pc.if_else(array.is_valid(), text, "null").fill_null("null")
+
+
+def checked_json(array: pa.Array) -> pa.Array:
+    """Texts that are said to be JSON, each on one line, as large strings; nulls stay.
+
+    Raises `UnwritableError` for one that is not one JSON value.
+    """
+    texts = pc.ascii_trim_whitespace(array.cast(pa.large_string()))
+    if _any_match(texts, "[\r\n]"):
+        texts = pc.replace_substring_regex(texts, "[\r\n]", " ")
+    there = texts.drop_null()
+    try:
+        values = [
+            bytes(value)
+            for value in _raws.decode_lines(text_bytes(joined(there, text_scalar("\n"))))
+        ]
+    except ValueError as error:
+        raise UnwritableError(f"a text of an arrow.json column is no JSON: {error}") from error
+    if pa.array(values, pa.large_binary()) != there.cast(pa.large_binary()):
+        raise UnwritableError("a text of an arrow.json column is not one JSON value")
+    return texts
 
 
 def _object_text(array: pa.Array, map_objects: bool) -> pa.Array:

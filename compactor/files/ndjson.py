@@ -93,7 +93,7 @@ class NdjsonBatches(FileBatches):
 
     def _learn(self, columns: JsonColumns, on_scan: Callable[[int], None]) -> None:
         rows = 0
-        for block in self._blocks():
+        for block in line_blocks(self.path, self._source, self._batch_bytes):
             before = copy.deepcopy(columns)
             try:
                 columns.absorb(block.data)
@@ -141,7 +141,7 @@ class NdjsonBatches(FileBatches):
     def _good_blocks(self) -> Iterator[Block]:
         bad = {row.ordinal for row in self.bad_rows}
         row = 0
-        for block in self._blocks():
+        for block in line_blocks(self.path, self._source, self._batch_bytes):
             if not bad:
                 yield block
                 continue
@@ -177,17 +177,19 @@ class NdjsonBatches(FileBatches):
         cause = explained(error, lines[count - 1], types)
         return InputError(f"{self.path}, line {block.first_line + count - 1:,}: {cause}")
 
-    def _blocks(self) -> Iterator[Block]:
-        rest, first_line = self._source.read(self._batch_bytes).removeprefix(_BOM), 1
-        while rest:
-            more = self._source.read(self._batch_bytes)
-            cut = rest.rfind(b"\n") + 1 if more else len(rest)
-            block, rest = rest[:cut], rest[cut:] + more
-            if block.strip():
-                yield Block(block, first_line)
-            first_line += block.count(b"\n")
-            if not cut and len(rest) > MAX_LINE_BYTES:
-                raise InputError(
-                    f"{self.path}, line {first_line:,}: is longer than {MAX_LINE_BYTES >> 20} MiB: "
-                    "break the file into one object per line"
-                )
+
+def line_blocks(path: str, source: ByteSource, batch_bytes: int) -> Iterator[Block]:
+    """The lines of a file, about so many bytes at a time. Raises `InputError` for a line without an end."""
+    rest, first_line = source.read(batch_bytes).removeprefix(_BOM), 1
+    while rest:
+        more = source.read(batch_bytes)
+        cut = rest.rfind(b"\n") + 1 if more else len(rest)
+        block, rest = rest[:cut], rest[cut:] + more
+        if block.strip():
+            yield Block(block, first_line)
+        first_line += block.count(b"\n")
+        if not cut and len(rest) > MAX_LINE_BYTES:
+            raise InputError(
+                f"{path}, line {first_line:,}: is longer than {MAX_LINE_BYTES >> 20} MiB: "
+                "break the file into one object per line"
+            )

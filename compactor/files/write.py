@@ -7,7 +7,7 @@ import gzip
 import io
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from compactor.files.xmltext import xml_rows
 from format.errors import FormatError
 from format.schema import FragmentHeader, SortSchema, check_sort_schema
 
+Render = Callable[[pa.RecordBatch], bytes]
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
 
@@ -52,6 +53,8 @@ class SinkOptions:
     """Maps with text keys as JSON objects, which no reader takes for maps."""
     expanded: str | None = None
     """A column of maps from names to JSON texts, which become fields of the JSON objects."""
+    render: Render | None = None
+    """How rows are written as NDJSON, if not as they all are."""
 
 
 @contextlib.contextmanager
@@ -148,7 +151,7 @@ def _sink(output: Output, schema: pa.Schema, kind: FileKind, options: SinkOption
     if kind.format is FileFormat.XML:
         return TextSink(output, XML_HEADER, xml_rows, XML_FOOTER)
     render = partial(json_lines, map_objects=options.map_objects, expanded=options.expanded)
-    return TextSink(output, b"", render)
+    return TextSink(output, b"", options.render or render)
 
 
 def _compressed(file: IO[bytes], compression: Compression) -> Any:

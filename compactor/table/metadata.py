@@ -54,6 +54,8 @@ class TableMetadata:
     """Stored names of columns that were dropped: fragments may still have them."""
     skips: SkipSpec = NO_SKIPS
     """Which columns new fragments get a skip index of."""
+    properties: tuple[tuple[str, str], ...] = ()
+    """What whoever writes the table has to remember of it, by name."""
 
     @property
     def shown_schema(self) -> pa.Schema:
@@ -124,6 +126,7 @@ class TableMetadata:
             **({"names": dict(self.names)} if self.names else {}),
             **({"retired": list(self.retired)} if self.retired else {}),
             **({"skip_index": self.skips.to_json()} if self.skips.columns else {}),
+            **({"properties": dict(self.properties)} if self.properties else {}),
         }
 
     @classmethod
@@ -138,4 +141,5 @@ class TableMetadata:
             tuple(value.get("names", {}).items()),
             tuple(value.get("retired", ())),
             SkipSpec.from_json(value["skip_index"]) if value.get("skip_index") else NO_SKIPS,
+            tuple(value.get("properties", {}).items()),
         )

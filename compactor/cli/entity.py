@@ -1,0 +1,138 @@
+"""`entity-merge`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+import pyarrow as pa
+
+from compactor.cli.options import size_bytes
+from compactor.cli.output import echo_json, stderr
+from compactor.entity.lines import entity_lines
+from compactor.entity.output import changes_since
+from compactor.entity.run import EntityMerge, EntityMergeReport
+from compactor.entity.spec import load_spec
+from compactor.errors import UsageError
+from compactor.files.names import FileFormat, kind_of
+from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+
+_EPILOG = """\b
+Examples:
+  compactor entity-merge customers.yaml --output ./customers
+  compactor entity-merge customers.yaml --output ./customers --dry-run
+  compactor entity-merge customers.yaml --output ./customers --ndjson all.ndjson
+  compactor entity-merge customers.yaml --output ./customers --ndjson - --since 41
+
+\b
+customers.yaml:
+  datasets: [crm c, shop s]
+  equality:
+    - [eq, c.email, [lower, s.mail]]
+docs/entity-merge.md has all settings. A dataset is a file or table of its name in the folder --datasets, or
+what `sources` in the spec says."""
+
+
+@click.command("entity-merge", epilog=_EPILOG)
+@click.argument("spec", metavar="SPEC.YAML")
+@click.option("--output", "table", metavar="TABLE", help="Table of the merged entities.")
+@click.option("--datasets", "folder", metavar="DIR", default=".", show_default=True,
+              help="Where datasets are that the spec gives no source.")  # fmt: skip
+@click.option("--full", is_flag=True, help="Write every entity anew, whatever was written before.")
+@click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
+@click.option("--ndjson", "lines", metavar="FILE",
+              help="Then write the table's entities as NDJSON (- is stdout); with --dry-run those that would "
+              "be written.")  # fmt: skip
+@click.option("--since", type=click.IntRange(min=-1), metavar="N",
+              help="With --ndjson: only those whose _updated is greater, oldest first.")  # fmt: skip
+@click.option("--memory-limit", "memory_limit_bytes", type=size_bytes, metavar="SIZE", default="4GiB",
+              show_default=True, help="What would need more is refused while it is read.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def entity_merge_command(
+    spec: str,
+    table: str | None,
+    folder: str,
+    full: bool,
+    dry_run: bool,
+    lines: str | None,
+    since: int | None,
+    memory_limit_bytes: int,
+    as_json: bool,
+) -> None:
+    """Find entities of several datasets that are the same, and merge them into TABLE.
+
+    Only what changed since the last run is written, in one commit; nothing, if nothing changed.
+    """
+    _check_options(table, lines, since, dry_run=dry_run, as_json=as_json)
+    loaded = load_spec(spec)
+    for warning in loaded.warnings:
+        click.echo(f"compactor: warning: {spec}: {warning}", err=True)
+    store = None if table is None else open_store(table)
+    with stderr.status("entity-merge") as status:
+        merge = EntityMerge(
+            loaded,
+            store,
+            folder=folder,
+            full=full,
+            memory_limit_bytes=memory_limit_bytes,
+            on_progress=lambda what: status.update(f"entity-merge: {what}"),
+        )
+        rows: Iterable[pa.RecordBatch] | None = None
+        if dry_run:
+            report, rows = merge.look()
+        else:
+            report = merge.run()
+    if as_json:
+        echo_json({**report.to_json(), "dry_run": dry_run})
+    else:
+        _print(report, dry_run=dry_run, err=lines == "-")
+    if lines is None:
+        return
+    if not dry_run and store is not None and report.version:
+        rows = changes_since(store, CommitLog(store).current(), since)
+    _write_lines(lines, rows or ())
+
+
+def _check_options(
+    table: str | None, lines: str | None, since: int | None, *, dry_run: bool, as_json: bool
+) -> None:
+    if table is None and not dry_run:
+        raise UsageError("--output: name the table to write, or say --dry-run")
+    if since is not None and (lines is None or dry_run):
+        raise UsageError("--since: goes with --ndjson, and not with --dry-run")
+    if lines == "-" and as_json:
+        raise UsageError("--json: not with --ndjson -, both are on stdout")
+    if lines is not None and lines != "-":
+        kind = kind_of(lines)
+        if kind is None or kind.format is not FileFormat.NDJSON:
+            raise UsageError(f"--ndjson: {lines}: name a file that ends in .ndjson, or -")
+        check_sink_path(lines)
+
+
+def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:
+    def say(text: str) -> None:
+        click.echo(text, err=err)
+
+    if report.waiting_for:
+        say(f"waiting for {', '.join(report.waiting_for)}: nothing was done")
+        return
+    if report.missing_datasets:
+        say(f"not there, and taken as empty: {', '.join(report.missing_datasets)}")
+    done = "to write" if dry_run else "written"
+    say(
+        f"{report.entities_read:,} entities read, {report.clusters:,} after merging; {report.new:,} new, "
+        f"{report.changed:,} changed and {report.replaced:,} replaced {done}, {report.unchanged:,} as they "
+        f"were; version {report.version}"
+    )
+
+
+def _write_lines(path: str, batches: Iterable[pa.RecordBatch]) -> None:
+    if path == "-":
+        for batch in batches:
+            click.echo(entity_lines(batch).decode(), nl=False)
+        return
+    with open_table_sink(path, pa.schema([]), SinkOptions(render=entity_lines)) as sink:
+        for batch in batches:
+            sink.write(batch)

@@ -1,0 +1,41 @@
+"""What a merge in one process may hold: it is refused while it reads, and not killed when it has read all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from compactor.flow.errors import MemoryLimitError
+
+_COPIES: Final = 5
+"""Of the entities' columns: themselves, those being sorted or taken, values of rules, rows being written.
+Measured; docs/entity-merge.md."""
+
+Charge = Callable[[int], None]
+"""Called with bytes of columns that will be held to the end. May raise `MemoryLimitError`."""
+
+
+class EntityMemory:
+    """Counts the columns of all datasets of one run."""
+
+    def __init__(self, limit_bytes: int | None) -> None:
+        """None: there is no limit."""
+        self._limit_bytes = limit_bytes
+        self.held_bytes = 0
+
+    def charging(self, dataset: str) -> Charge:
+        def charge(size: int) -> None:
+            self.held_bytes += size
+            need = self.held_bytes * _COPIES
+            if self._limit_bytes is not None and need > self._limit_bytes:
+                raise MemoryLimitError(
+                    f"dataset {dataset}: entities read so far take {self.held_bytes:,} bytes, and merging "
+                    f"them about {_COPIES} times as much, the limit is {self._limit_bytes:,} bytes: nothing "
+                    "was written; raise the memory limit, or leave out columns that nobody needs"
+                )
+
+        return charge
+
+
+def unlimited(_size: int) -> None:
+    """A `Charge` that lets everything through."""

@@ -1,0 +1,171 @@
+"""Values of any type as canonical JSON texts in Arrow arrays: the one form in which entities are compared,
+joined and kept.
+
+Equal texts are equal values of one type: no whitespace, keys of objects in the order of their code points,
+strings with as few escapes as JSON allows, integers exact, other numbers as the shortest text of their
+double, which has a point or an exponent (so 1 is not 1.0). An Arrow null is a value that is missing, the
+text `null` is JSON's null. All arrays here are large strings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.files.jsontext import checked_json, json_values, text_bytes
+from compactor.files.plain_text import joined, text_scalar
+from format.types import build_list
+
+I64 = npt.NDArray[np.int64]
+TEXT: Final = pa.large_string()
+
+# What is canonical at a glance. Whatever else is decoded and encoded again, which is never wrong.
+_CANONICAL: Final = r'^(?:"[^"\\\x00-\x1f]*"|-?[1-9][0-9]{0,17}|0|true|false|null)$'
+_NULL: Final = "null"
+_PART_TEXTS: Final = 65_536
+"""Decoded at a time."""
+
+_raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_lists: Final = msgspec.json.Decoder(list[list[msgspec.Raw]])
+_objects: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_strings: Final = msgspec.json.Decoder(list[str])
+_anything: Final = msgspec.json.Decoder()
+_encoder: Final = msgspec.json.Encoder(order="sorted")
+
+
+def canonical(texts: pa.Array) -> pa.Array:
+    """JSON texts, each of which is one value for certain, as canonical ones; nulls stay.
+
+    Raises ValueError for numbers beyond a double and texts that are no Unicode.
+    """
+    texts = texts.cast(TEXT)
+    is_odd = np.asarray(pc.fill_null(pc.invert(pc.match_substring_regex(texts, _CANONICAL)), False))
+    odd = np.flatnonzero(is_odd)
+    if not len(odd):
+        return texts
+    written = [
+        texts_of(_raws.decode(_encoder.encode(_anything.decode(part))))
+        for part in _parts(texts.take(pa.array(odd)))
+    ]
+    return replaced(texts, is_odd, pa.concat_arrays(written))
+
+
+def from_arrow(array: pa.Array) -> pa.Array:
+    """Values of any Arrow type as canonical texts; null where `array` is.
+
+    Columns of the type arrow.json hold such texts already. Raises `UnwritableError` for types JSON has no
+    form of, ValueError for an arrow.json column with what is no JSON.
+    """
+    if isinstance(array.type, pa.JsonType):
+        return canonical(checked_json(array.storage))
+    texts = pc.if_else(array.is_valid(), json_values(array), pa.scalar(None, TEXT))
+    return canonical(texts)
+
+
+def texts_of(raws: Sequence[Any]) -> pa.Array:
+    """Texts of msgspec's raw values; null for None."""
+    data = [None if raw is None else bytes(raw) for raw in raws]
+    return pa.array(data, pa.large_binary()).cast(TEXT)
+
+
+def replaced(texts: pa.Array, mask: npt.NDArray[np.bool_], others: pa.Array) -> pa.Array:
+    """`texts` with `others`, one after the other, where the mask is true."""
+    at = np.arange(len(texts))
+    at[mask] = len(texts) + np.arange(len(others))
+    return pa.concat_arrays([texts, others]).take(pa.array(at))
+
+
+def is_list(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(pc.starts_with(texts, "["), False))
+
+
+def is_null(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    """JSON's null; not what is missing."""
+    return np.asarray(pc.fill_null(pc.equal(texts, text_scalar(_NULL)), False))
+
+
+def elements(texts: pa.Array) -> tuple[I64, pa.Array]:
+    """Of canonical texts, none missing: the elements of lists, other values as they are.
+
+    How many of each text, shape (texts,); and all of them, in order.
+    """
+    lists = is_list(texts)
+    counts = np.ones(len(texts), np.int64)
+    if not lists.any():
+        return counts, texts
+    sizes: list[int] = []
+    found = [pa.array([], TEXT)]
+    for part in _parts(texts.filter(pa.array(lists))):
+        decoded = _lists.decode(part)
+        sizes.extend(map(len, decoded))
+        found.append(texts_of([raw for items in decoded for raw in items]))
+    counts[lists] = sizes
+    inside = pa.concat_arrays(found)
+    starts = np.cumsum(counts) - counts
+    from_list = np.repeat(lists, counts)
+    at = np.empty(int(counts.sum()), np.int64)
+    at[from_list] = len(texts) + np.arange(len(inside))
+    at[starts[~lists]] = np.flatnonzero(~lists)
+    return counts, pa.concat_arrays([texts, inside]).take(pa.array(at))
+
+
+def members(texts: pa.Array, name: str) -> pa.Array:
+    """Of canonical texts of objects: the value of a key; null where an object has it not."""
+    found = [texts_of([item.get(name) for item in _objects.decode(part)]) for part in _parts(texts)]
+    return pa.concat_arrays([pa.array([], TEXT), *found])
+
+
+def quoted(strings: pa.Array) -> pa.Array:
+    """Strings as JSON texts; nulls stay."""
+    strings = strings.cast(TEXT)
+    return canonical(pc.if_else(strings.is_valid(), json_values(strings), pa.scalar(None, TEXT)))
+
+
+def is_string(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(pc.starts_with(texts, '"'), False))
+
+
+def unquoted(texts: pa.Array) -> pa.Array:
+    """The strings that JSON texts, all of strings, stand for; nulls stay."""
+    inside = pc.utf8_slice_codeunits(texts, 1, -1)
+    escaped = np.asarray(pc.fill_null(pc.match_substring(texts, "\\"), False))
+    if not escaped.any():
+        return inside
+    strings = [
+        pa.array(_strings.decode(part), TEXT) for part in _parts(texts.filter(pa.array(escaped)))
+    ]
+    return replaced(inside, escaped, pa.concat_arrays(strings))
+
+
+def object_texts(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    """An object a row of what its columns hold, keys in order; what is missing is left out."""
+    parts = [
+        joined(text_scalar(json.dumps(name, ensure_ascii=False) + ":"), columns[name])
+        for name in sorted(columns)
+    ]
+    if not parts:
+        return pa.repeat(text_scalar("{}"), rows)
+    # Arrow loses a row of which it skips all, so there is a first part that every row has.
+    first = pa.repeat(text_scalar(""), rows)
+    inside = pc.binary_join_element_wise(first, *parts, text_scalar(","), null_handling="skip")
+    return joined(text_scalar("{"), pc.utf8_slice_codeunits(inside, 1), text_scalar("}"))
+
+
+def list_texts(counts: I64, items: pa.Array) -> pa.Array:
+    """A list of so many items each, one after the other."""
+    lists = build_list(pa.large_list(TEXT), counts, items, None)
+    return joined(text_scalar("["), pc.binary_join(lists, text_scalar(",")), text_scalar("]"))
+
+
+def _parts(texts: pa.Array) -> Iterator[bytes]:
+    """Lists of all, each of some of them: what is decoded at a time does not grow with the column."""
+    for start in range(0, len(texts), _PART_TEXTS):
+        part = texts.slice(start, _PART_TEXTS)
+        yield text_bytes(list_texts(np.array([len(part)]), part))

@@ -1,0 +1,56 @@
+"""Entity merges of entities that are written out in tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from compactor.entity.lines import entity_lines
+from compactor.entity.output import changes_since
+from compactor.entity.run import EntityMerge, EntityMergeReport
+from compactor.entity.spec import EntityMergeSpec, parse_spec
+from compactor.stores.base import Store
+from compactor.table.commit_log import CommitLog
+
+Entity = dict[str, Any]
+
+
+def spec(*datasets: str, equality: Sequence[Any] = (), **settings: Any) -> EntityMergeSpec:
+    document = {"datasets": datasets, "equality": equality, **settings}
+    return parse_spec(json.dumps(document), "spec.json")
+
+
+def write(folder: Path, datasets: Mapping[str, Sequence[Entity]]) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, entities in datasets.items():
+        lines = "".join(f"{json.dumps(entity, ensure_ascii=False)}\n" for entity in entities)
+        (folder / f"{name}.ndjson").write_text(lines, encoding="utf-8")
+
+
+def run(
+    chosen: EntityMergeSpec, store: Store, folder: Path, *, full: bool = False
+) -> EntityMergeReport:
+    return EntityMerge(chosen, store, folder=str(folder), full=full).run()
+
+
+def rows(store: Store, since: int | None = None) -> list[Entity]:
+    """As a reader sees the table."""
+    log = CommitLog(store)
+    if log.refresh().version == 0:
+        return []
+    batches = changes_since(store, log.current(), since)
+    return [entity for batch in batches for entity in entities_in(batch)]
+
+
+def entities_in(batch: pa.RecordBatch) -> list[Entity]:
+    return [json.loads(line) for line in entity_lines(batch).splitlines()]
+
+
+def by_id(entities: Sequence[Entity]) -> dict[str, Entity]:
+    """Without `_updated`."""
+    assert len({e["_id"] for e in entities}) == len(entities)
+    return {e["_id"]: {k: v for k, v in e.items() if k != "_updated"} for e in entities}

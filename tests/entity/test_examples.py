@@ -1,0 +1,155 @@
+"""The examples that say what an entity merge is, word for word."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.cli.main import run as command
+from tests.entity.support import by_id, rows, run, spec, write
+from tests.support.memory_store import MemoryStore
+
+A = [{"_id": "a1", "f1": 1}, {"_id": "a2", "f1": 2}]
+B = [{"_id": "b1", "f1": 1, "f2": "x"}, {"_id": "b2", "f1": 3}]
+C: list[dict[str, Any]] = [
+    {"_id": "c1", "f3": "X"},
+    {"_id": "c2", "_deleted": True, "f3": "Y"},
+    {"_id": "c3", "_deleted": True, "f3": "X"},
+]
+WORKED = """\
+{"$ids":["a1","b1","c1"],"_id":"0|a1|1|b1|2|c1","_updated":0,"f1":[1,1],"f2":"x","f3":"X"}
+{"$ids":["a2"],"_id":"0|a2","_updated":1,"f1":2}
+{"$ids":["b2"],"_id":"1|b2","_updated":2,"f1":3}
+{"$ids":["c2"],"_deleted":true,"_id":"2|c2","_updated":3,"f3":"Y"}
+{"$ids":["c3"],"_deleted":true,"_id":"2|c3","_updated":4,"f3":"X"}
+"""
+ON_K = [["eq", "a.k", "b.k"]]
+
+
+@pytest.mark.parametrize("ending", ["yaml", "json"])
+def test_the_worked_example_comes_out_of_the_command_byte_for_byte(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    write(tmp_path, {"A": A, "B": B, "C": C})
+    document = {
+        "datasets": ["A a", "B b", "C c"],
+        "equality": [["eq", "a.f1", "b.f1"], ["eq", "b.f2", ["lower", "c.f3"]]],
+    }
+    (tmp_path / f"spec.{ending}").write_text(
+        json.dumps(document, indent="\t" if ending == "json" else 1)
+    )
+    arguments = ["--output", str(tmp_path / "out"), "--datasets", str(tmp_path)]
+    call = ["entity-merge", str(tmp_path / f"spec.{ending}"), *arguments, "--ndjson", "-"]
+    assert command(call) == 0
+    said = capsys.readouterr()
+    assert said.out == WORKED
+    assert "7 entities read, 5 after merging; 5 new" in said.err
+
+
+def merged(tmp_path: Path, datasets: dict[str, list[dict[str, Any]]], **settings: Any) -> Any:
+    store = MemoryStore()
+    write(tmp_path, datasets)
+    names = [f"{name} {name.lower()}" for name in datasets]
+    run(spec(*names, **settings), store, tmp_path)
+    return by_id(rows(store))
+
+
+def test_a_list_matches_by_any_of_its_values(tmp_path: Path) -> None:
+    found = merged(
+        tmp_path,
+        {
+            "A": [{"_id": "a1", "k": [1, 2, 4, 5]}],
+            "B": [{"_id": "b1", "k": [9, 4]}, {"_id": "b2", "k": 5}, {"_id": "b3", "k": 7}],
+        },
+        equality=ON_K,
+    )
+    assert found == {
+        "0|a1|1|b1|1|b2": {
+            "_id": "0|a1|1|b1|1|b2", "$ids": ["a1", "b1", "b2"], "k": [1, 2, 4, 5, 9, 4, 5],
+        },
+        "1|b3": {"_id": "1|b3", "$ids": ["b3"], "k": 7},
+    }  # fmt: skip
+
+
+def test_entities_of_one_dataset_merge_only_through_others(tmp_path: Path) -> None:
+    b = [{"_id": "b1", "k": 1}, {"_id": "b2", "k": 1}]
+    assert list(merged(tmp_path, {"A": [], "B": b}, equality=ON_K)) == ["1|b1", "1|b2"]
+    found = merged(tmp_path, {"A": [{"_id": "a9", "k": 1}], "B": b}, equality=ON_K)
+    assert list(found) == ["0|a9|1|b1|1|b2"]
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> MemoryStore:
+    """After the run in which a1 and b1 became one."""
+    store = MemoryStore()
+    write(tmp_path, {"A": [{"_id": "a1", "k": 1}], "B": [{"_id": "b1", "k": 2}]})
+    run(spec("A a", "B b", equality=ON_K), store, tmp_path)
+    assert [e["_id"] for e in rows(store)] == ["0|a1", "1|b1"]
+    write(tmp_path, {"B": [{"_id": "b1", "k": 1}]})
+    run(spec("A a", "B b", equality=ON_K), store, tmp_path)
+    return store
+
+
+def test_a_link_that_appears_fuses_and_replaces(linked: MemoryStore) -> None:
+    assert by_id(rows(linked, since=1)) == {
+        "0|a1|1|b1": {"_id": "0|a1|1|b1", "$ids": ["a1", "b1"], "k": [1, 1]},
+        "0|a1": {"_id": "0|a1", "_deleted": True, "$replaced": True},
+        "1|b1": {"_id": "1|b1", "_deleted": True, "$replaced": True},
+    }
+
+
+def test_a_link_that_disappears_splits(linked: MemoryStore, tmp_path: Path) -> None:
+    write(tmp_path, {"B": [{"_id": "b1", "k": 9}]})
+    run(spec("A a", "B b", equality=ON_K), linked, tmp_path)
+    assert by_id(rows(linked, since=4)) == {
+        "0|a1": {"_id": "0|a1", "$ids": ["a1"], "k": 1},
+        "1|b1": {"_id": "1|b1", "$ids": ["b1"], "k": 9},
+        "0|a1|1|b1": {"_id": "0|a1|1|b1", "_deleted": True, "$replaced": True},
+    }
+
+
+def test_what_is_really_deleted_is_not_replaced(linked: MemoryStore, tmp_path: Path) -> None:
+    write(tmp_path, {"B": [{"_id": "b1", "k": 1, "_deleted": True}]})
+    run(spec("A a", "B b", equality=ON_K), linked, tmp_path)
+    assert by_id(rows(linked, since=4)) == {
+        "0|a1": {"_id": "0|a1", "$ids": ["a1"], "k": 1},
+        "1|b1": {"_id": "1|b1", "$ids": ["b1"], "k": 1, "_deleted": True},
+        "0|a1|1|b1": {"_id": "0|a1|1|b1", "_deleted": True, "$replaced": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("default", {"x": 1, "y": [2, 1, 2], "z": [3, 3]}),
+        ("compact", {"x": 1, "y": [2, 1], "z": 3}),
+        ("list", {"$merged": [{"_id": "a", "x": 1}, {"_id": "b", "y": [2, 1]},
+                              {"_id": "c", "y": 2, "z": [3, 3]}]}),
+    ],
+)  # fmt: skip
+def test_strategies(tmp_path: Path, strategy: str, expected: Any) -> None:
+    found = merged(
+        tmp_path,
+        {
+            "A": [{"_id": "a", "x": 1}],
+            "B": [{"_id": "b", "y": [2, 1]}],
+            "C": [{"_id": "c", "y": 2, "z": [3, 3]}],
+        },
+        equality_sets=[[["concat", "a._id", ["literal", "="]], "b.s"], ["b.y", "c.y"]],
+        strategy=strategy,
+    )
+    assert list(found) == ["0|a", "1|b|2|c"]
+    one = merged(
+        tmp_path,
+        {
+            "A": [{"_id": "a", "x": 1}],
+            "B": [{"_id": "b", "y": [2, 1]}],
+            "C": [{"_id": "c", "y": 2, "z": [3, 3]}],
+        },
+        equality_sets=[["b.y", "c.y"], ["a.x", "b.y"]],
+        strategy=strategy,
+    )
+    assert one == {"0|a|1|b|2|c": {"_id": "0|a|1|b|2|c", "$ids": ["a", "b", "c"], **expected}}

@@ -1,0 +1,238 @@
+"""Datasets as files of every kind and as tables: the same entities, and mistakes in them."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.entity.datasets import locate, read_dataset
+from compactor.entity.entities import Entities
+from compactor.entity.spec import EntityMergeSpec
+from compactor.entity.texts import canonical, elements, from_arrow, members, quoted, unquoted
+from compactor.errors import InputError, UsageError
+from compactor.files.jsontext import json_lines
+from compactor.files.plain_text import UnwritableError
+from compactor.stores.open import open_store
+from tests.entity.support import by_id, entities_in, rows, run, spec, write
+from tests.support.memory_store import MemoryStore
+from tests.support.tables import append_table
+
+PLAIN = [{"_id": "a", "n": 1, "x": "x", "f": 2.5}, {"_id": "b", "n": -7, "x": 'q"\\é', "f": 1e16}]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+def read(chosen: EntityMergeSpec, folder: Path) -> list[Entities]:
+    located = locate(chosen, str(folder))
+    pairs = zip(located, chosen.datasets, strict=True)
+    return [read_dataset(at, dataset.name) for at, dataset in pairs]
+
+
+def plain(entities: Entities) -> list[dict[str, Any]]:
+    columns = {name: column.to_pylist() for name, column in entities.properties.items()}
+    return [
+        {"_id": i, **{n: json.loads(c[row]) for n, c in columns.items() if c[row] is not None}}
+        for row, i in enumerate(entities.ids.to_pylist())
+    ]
+
+
+def test_every_kind_of_file_and_a_table_hold_the_same_entities(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist(PLAIN)
+    write(tmp_path, {"lines": PLAIN})
+    (tmp_path / "packed.jsonl.gz").write_bytes(
+        gzip.compress((tmp_path / "lines.ndjson").read_bytes())
+    )
+    pq.write_table(table, tmp_path / "parquet.parquet")
+    pa.feather.write_feather(table, str(tmp_path / "arrow.feather"))
+    pa.csv.write_csv(table, tmp_path / "csv.csv")
+    append_table(open_store(str(tmp_path / "table")), table, "n")
+    names = ["lines", "packed", "parquet", "arrow", "csv", "table"]
+    for name, entities in zip(
+        names, read(spec(*(f"{n} {n}" for n in names)), tmp_path), strict=True
+    ):
+        assert plain(entities) == PLAIN, name
+
+
+def test_typed_values_are_the_json_that_export_writes_of_them(tmp_path: Path) -> None:
+    day = datetime.datetime(2026, 11, 21, 8, 30, tzinfo=datetime.UTC)
+    table = pa.table(
+        {
+            "_id": pa.array(["a", "b"]).dictionary_encode(),
+            "when": pa.array([day, None], pa.timestamp("us", "UTC")),
+            "amount": pa.array([decimal.Decimal("1.50"), None]),
+            "whole": pa.array([2.0, float("nan")]),
+            "tags": pa.array([["x", None], []]),
+            "inside": pa.array([{"z": 1, "a": None}, None]),
+            "_deleted": [False, True],
+        }
+    )
+    pq.write_table(table, tmp_path / "T.parquet")
+    [entities] = read(spec("T t"), tmp_path)
+    assert entities.deleted.tolist() == [False, True]
+    # Of a column with types a null is a property that is missing; NaN, which JSON has not, is null.
+    assert {n: c.to_pylist() for n, c in entities.properties.items()} == {
+        "when": ['"2026-11-21T08:30:00.000000Z"', None],
+        "amount": ['"1.50"', None],
+        "whole": ["2.0", "null"],
+        "tags": ['["x",null]', "[]"],
+        "inside": ['{"a":null,"z":1}', None],
+    }
+
+
+def test_nulls_of_json_are_kept_and_match_nothing(tmp_path: Path) -> None:
+    write(tmp_path, {"A": [{"_id": "a", "k": None}], "B": [{"_id": "b", "k": [None, []]}]})
+    store = MemoryStore()
+    run(spec("A a", "B b", equality=[["eq", "a.k", "b.k"]]), store, tmp_path)
+    assert [e.get("k", "missing") for e in by_id(rows(store)).values()] == [None, [None, []]]
+
+
+def test_of_lines_with_one_id_the_last_counts(tmp_path: Path) -> None:
+    write(tmp_path, {"A": [{"_id": "a", "x": 1}, {"_id": "b"}, {"_id": "a", "y": 2}]})
+    [entities] = read(spec("A a"), tmp_path)
+    assert plain(entities) == [{"_id": "a", "y": 2}, {"_id": "b"}]
+
+
+def test_sources_name_files_and_tables(tmp_path: Path) -> None:
+    write(tmp_path, {"other": PLAIN})
+    append_table(open_store(str(tmp_path / "t")), pa.Table.from_pylist(PLAIN[:1]), "n")
+    places = {
+        "A": str(tmp_path / "other.ndjson"),
+        "B": str(tmp_path / "t"),
+        "C": str(tmp_path / "no"),
+    }
+    found = read(spec("A a", "B b", "C c", sources=places), tmp_path / "nowhere")
+    assert [e.rows for e in found] == [2, 1, 0]
+
+
+def test_a_name_that_may_be_two_files_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"A": PLAIN})
+    (tmp_path / "A.csv").write_text("_id\na\n")
+    with pytest.raises(UsageError, match=r"dataset A may be any of .*A.csv, .*A.ndjson: say which"):
+        read(spec("A a"), tmp_path)
+
+
+def test_a_source_of_no_known_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("_id\na\n")
+    with pytest.raises(InputError, match=r"a.txt: unknown kind of file; known endings are"):
+        read(spec("A a", sources={"A": str(tmp_path / "a.txt")}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"x": 1}', r"dataset A \(.*A.ndjson\), entity 2: `_id` is missing: every entity needs"),
+        ('{"_id": 5}', "entity 2: `_id` is 5: every entity needs an `_id`, a text"),
+        ('{"_id": ""}', 'entity 2: `_id` is "": '),
+        ('{"_id": "b", "$ids": ["x", 1]}', r"entity b: `\$ids` is \[\"x\",1\]: it has to be a list"),
+        ('{"_id": "b"', r"A.ndjson, line 2: is no JSON object that can be read \("),
+        ('{"_id": "b"} {"_id": "c"}', r"A.ndjson, line 2: is no JSON object"),
+        ('["b"]', r"A.ndjson, line 2: is no JSON object"),
+        ('{"_id": "b", "n": 1e999}', r"A.ndjson, line 2: .*out of range"),
+        ('{"_id": "b", "n": "\\ud800"}', r"A.ndjson, line 2: "),
+        ("[" * 99_999, r"A.ndjson, line 2: "),
+        ('{"_id": "b", "n": ' + "[" * 99_999 + "]" * 99_999 + "}", r"A.ndjson, line 2: "),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_no_entity_is_named(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "A.ndjson").write_text('{"_id": "a"}\n' + line + '\n{"_id": "z"}\n')
+    with pytest.raises(InputError, match=message):
+        read(spec("A a"), tmp_path)
+
+
+def test_a_line_that_is_no_utf8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "A.ndjson").write_bytes(b'{"_id": "a"}\n\n{"_id": "\xff"}\n')
+    with pytest.raises(InputError, match=r"A.ndjson, line 3: is not valid UTF-8"):
+        read(spec("A a"), tmp_path)
+
+
+def test_an_arrow_json_column_with_no_json_is_refused(tmp_path: Path) -> None:
+    column = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1 2", ""]))
+    table = pa.table({"_id": ["a", "b"], "x": column})
+    append_table(open_store(str(tmp_path / "A")), table, "_id")
+    with pytest.raises(InputError, match=r"dataset A .*column 'x': .* not one JSON value"):
+        read(spec("A a"), tmp_path)
+
+
+def test_a_text_is_canonical_in_one_way_only() -> None:
+    written = ["-0", "1.00", "1e2", "-0.50", '"\\u0041\\/"', '{"b":1, "a" : 2}', "[ 1 ]", "1e-7"]
+    texts = canonical(pa.array(written, pa.large_string())).to_pylist()
+    assert texts == ["0", "1.0", "100.0", "-0.5", '"A/"', '{"a":2,"b":1}', "[1]", "1e-7"]
+
+
+@given(st.lists(JSON, max_size=5))
+def test_equal_values_have_equal_texts_however_they_were_written(values: list[Any]) -> None:
+    spread = [json.dumps(v, indent=2) for v in values]
+    escaped = [json.dumps(v, sort_keys=True, ensure_ascii=True) for v in values]
+    try:
+        texts = canonical(pa.array(spread, pa.large_string()))
+    except ValueError:
+        assert any("\\ud" in text for text in escaped)
+        return
+    assert texts == canonical(pa.array(escaped, pa.large_string()))
+    assert [json.loads(text) for text in texts.to_pylist()] == values
+    assert canonical(texts) == texts
+    alone = [canonical(pa.array([text], pa.large_string()))[0] for text in spread]
+    assert texts.to_pylist() == [text.as_py() for text in alone]
+
+
+@given(st.lists(JSON.filter(lambda v: "\\ud" not in json.dumps(v)), max_size=6))
+def test_elements_are_those_of_lists_and_other_values_themselves(values: list[Any]) -> None:
+    texts = canonical(pa.array([json.dumps(v) for v in values], pa.large_string()))
+    counts, items = elements(texts)
+    expected = [v if isinstance(v, list) else [v] for v in values]
+    assert counts.tolist() == [len(v) for v in expected]
+    assert [json.loads(i) for i in items.to_pylist()] == [v for vs in expected for v in vs]
+
+
+def test_long_columns_are_decoded_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compactor.entity.texts._PART_TEXTS", 3)
+    values = [[n, [str(n) + "\n"], {"n": n}][: n % 4] for n in range(20)]
+    texts = canonical(pa.array([json.dumps(v, indent=1) for v in values], pa.large_string()))
+    assert [json.loads(t) for t in texts.to_pylist()] == values
+    counts, items = elements(texts)
+    assert counts.tolist() == [len(v) for v in values]
+    assert [json.loads(i) for i in items.to_pylist()] == [v for vs in values for v in vs]
+    assert members(pa.array(['{"n":1}'] * 7, pa.large_string()), "n").to_pylist() == ["1"] * 7
+    assert unquoted(quoted(pa.array(["\n"] * 7))).to_pylist() == ["\n"] * 7
+
+
+@given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]))))
+def test_strings_come_back_from_their_texts(strings: list[str | None]) -> None:
+    array = pa.array(strings, pa.large_string())
+    assert unquoted(quoted(array)) == array
+
+
+def test_what_json_has_no_form_of_is_refused() -> None:
+    numbers = pa.array([0], pa.int8()), pa.array([0], pa.int32())
+    with pytest.raises(UnwritableError):
+        from_arrow(pa.UnionArray.from_dense(*numbers, [pa.array([1])]))
+
+
+def test_export_writes_json_columns_as_json() -> None:
+    column = pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a":\n[1, 2]}', None, ' "x"']))
+    batch = pa.record_batch({"j": column, "s": pa.StructArray.from_arrays([column], ["j"])})
+    assert [json.loads(line) for line in json_lines(batch).splitlines()] == [
+        {"j": {"a": [1, 2]}, "s": {"j": {"a": [1, 2]}}},
+        {"j": None, "s": {"j": None}},
+        {"j": "x", "s": {"j": "x"}},
+    ]
+
+
+def test_an_entity_without_anything_is_a_line_all_the_same() -> None:
+    column = pa.ExtensionArray.from_storage(pa.json_(), pa.array([None, '"x"', None]))
+    assert entities_in(pa.record_batch({"j": column})) == [{}, {"j": "x"}, {}]

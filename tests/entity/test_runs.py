@@ -1,0 +1,387 @@
+"""Runs of an entity merge into a table: what is remembered, what is refused, and what happens if two meet or
+one is killed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.alter import Alteration, alter_table
+from compactor.cli.main import run as command
+from compactor.entity.run import EntityMerge
+from compactor.errors import CommitConflictError, ConfigError, InputError, JobError, UsageError
+from compactor.table.commit_log import CommitLog
+from tests.entity.support import by_id, rows, run, spec, write
+from tests.support.memory_store import MemoryStore
+from tests.support.tables import compact_table
+
+ON_K = [["eq", "a.k", "b.k"]]
+A = [{"_id": "a1", "k": 1}, {"_id": "a2", "k": 2}]
+B = [{"_id": "b1", "k": 1}, {"_id": "b2", "k": 3}]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MemoryStore:
+    """After a first run over A and B."""
+    write(tmp_path, {"A": A, "B": B})
+    store = MemoryStore()
+    run(spec("A a", "B b", equality=ON_K), store, tmp_path)
+    return store
+
+
+class TestDatasets:
+    def test_one_more_at_the_end_keeps_what_is_there(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        before = rows(store)
+        write(tmp_path, {"C": [{"_id": "c1", "k": 2}]})
+        more = spec("A a", "B b", "C c", equality=[*ON_K, ["eq", "a.k", "c.k"]])
+        report = run(more, store, tmp_path)
+        assert (report.new, report.changed, report.replaced, report.unchanged) == (1, 0, 1, 2)
+        assert [e["_id"] for e in rows(store, since=2)] == ["0|a2", "0|a2|2|c1"]
+        assert rows(store)[0] == before[0]
+
+    def test_other_names_and_aliases_change_nothing(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        write(tmp_path, {"A2": A})
+        found = rows(store)
+        other_name = spec("A2 a", "B b", equality=ON_K)
+        report = run(other_name, store, tmp_path)
+        assert (report.unchanged, report.version) == (3, 2)
+        swapped_aliases = spec("A2 b", "B a", equality=[["eq", "b.k", "a.k"]])
+        assert run(swapped_aliases, store, tmp_path).unchanged == 3
+        assert rows(store) == found
+
+    @pytest.mark.parametrize(
+        ("names", "message"),
+        [
+            (("A a",), "dataset 'B' is gone when memory://table was written"),
+            (("B b", "A a"), "'B' stands where 'A' was"),
+            (("B a", "A b"), "'B' stands where 'A' was"),
+            (("A a", "C c", "B b"), "'C' stands where 'B' was"),
+            (("C c", "B b"), "'C' stands where 'A' was"),
+        ],
+    )
+    def test_others_at_their_place_need_a_full_run(
+        self, store: MemoryStore, tmp_path: Path, names: tuple[str, ...], message: str
+    ) -> None:
+        objects = dict(store.objects)
+        with pytest.raises(UsageError, match=message) as caught:
+            run(spec(*names), store, tmp_path)
+        assert "--full" in str(caught.value)
+        assert store.objects == objects
+        write(tmp_path, {"C": []})
+        run(spec(*names), store, tmp_path, full=True)
+        fresh = MemoryStore()
+        run(spec(*names), fresh, tmp_path)
+        living = {i: e for i, e in by_id(rows(store)).items() if "$replaced" not in e}
+        assert living == by_id(rows(fresh))
+        assert run(spec(*names), store, tmp_path).version == CommitLog(store).current().version
+
+    def test_an_absent_one_is_empty_unless_it_may_not_be(self, tmp_path: Path) -> None:
+        write(tmp_path, {"A": A})
+        store = MemoryStore()
+        report = run(spec("A a", "B b", equality=ON_K), store, tmp_path)
+        assert (report.missing_datasets, report.new) == (("B",), 2)
+        strict = spec("A a", "B b", ignore_non_existent_datasets=False)
+        with pytest.raises(
+            InputError, match="dataset B is not there: no file or table of that name"
+        ):
+            run(strict, store, tmp_path)
+        write(tmp_path, {"B": B})
+        run(spec("A a", "B b", equality=ON_K), store, tmp_path)
+        assert "0|a1|1|b1" in by_id(rows(store))
+
+    def test_a_first_run_waits_for_initial_datasets_and_a_later_one_does_not(
+        self, tmp_path: Path
+    ) -> None:
+        write(tmp_path, {"A": A})
+        store = MemoryStore()
+        waiting = spec("A a", "B b", equality=ON_K, initial_datasets=["A", "B"])
+        assert run(waiting, store, tmp_path).waiting_for == ("B",)
+        assert not store.objects
+        write(tmp_path, {"B": B})
+        assert run(waiting, store, tmp_path).waiting_for == ()
+        (tmp_path / "B.ndjson").unlink()
+        assert run(waiting, store, tmp_path).replaced == 2
+
+
+class TestLimits:
+    def test_a_run_that_would_merge_too_many_writes_nothing(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        objects = dict(store.objects)
+        write(tmp_path, {"B": [{"_id": f"b{n}", "k": 1} for n in range(9)]})
+        with pytest.raises(
+            JobError, match=r"10 entities would become one \(the first is a1 of dataset A\)"
+        ):
+            run(spec("A a", "B b", equality=ON_K, max_merged=9), store, tmp_path)
+        assert store.objects == objects
+        assert run(spec("A a", "B b", equality=ON_K, max_merged=10), store, tmp_path).changed == 0
+
+    def test_a_run_that_would_take_too_much_memory_writes_nothing(self, tmp_path: Path) -> None:
+        write(tmp_path, {"A": A, "B": [{"_id": f"b{n}", "text": "x" * 100} for n in range(999)]})
+        (tmp_path / "s.yaml").write_text("datasets: [A a, B b]\n")
+        call = ["entity-merge", str(tmp_path / "s.yaml"), "--datasets", str(tmp_path)]
+        table = ["--output", str(tmp_path / "t")]
+        assert command([*call, *table, "--memory-limit", "100kB"]) == 1
+        assert not (tmp_path / "t").exists()
+        assert command([*call, *table, "--memory-limit", "1MB"]) == 0
+
+    def test_first_ids_that_collide_are_refused(self, store: MemoryStore, tmp_path: Path) -> None:
+        write(tmp_path, {"B": [{"_id": "a1", "k": 7}]})
+        with pytest.raises(
+            ConfigError, match=r"identity: first: .* the id 'a1' .* equality set on `_id`"
+        ):
+            run(spec("A a", "B b", equality=ON_K, identity="first"), store, tmp_path)
+
+    def test_composite_ids_that_collide_are_refused(self, tmp_path: Path) -> None:
+        write(
+            tmp_path, {"A": [{"_id": "x|1|y"}, {"_id": "x", "k": 1}], "B": [{"_id": "y", "k": 1}]}
+        )
+        with pytest.raises(ConfigError, match=r"both have the id '0\|x\|1\|y'"):
+            run(spec("A a", "B b", equality=ON_K), MemoryStore(), tmp_path)
+
+
+class TestSequence:
+    def test_who_asks_again_with_the_last_number_misses_nothing(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        seen = {e["_id"]: e for e in rows(store, since=-1)}
+        for k in (2, 3, 2, 9):
+            write(tmp_path, {"B": [{"_id": "b1", "k": k}]})
+            run(spec("A a", "B b", equality=ON_K), store, tmp_path)
+            if k == 3:
+                compact_table(store)
+            newer = rows(store, since=max(e["_updated"] for e in seen.values()))
+            assert [e["_updated"] for e in newer] == sorted(e["_updated"] for e in newer)
+            seen |= {e["_id"]: e for e in newer}
+            assert seen == {e["_id"]: e for e in rows(store)}
+
+    def test_a_full_run_numbers_every_entity_anew(self, store: MemoryStore, tmp_path: Path) -> None:
+        before = rows(store)
+        run(spec("A a", "B b", equality=ON_K), store, tmp_path, full=True)
+        assert by_id(rows(store)) == by_id(before)
+        assert [e["_updated"] for e in rows(store)] == [3, 4, 5]
+
+    def test_what_is_deleted_in_its_place_is_written(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        write(tmp_path, {"B": [B[0], {**B[1], "_deleted": True}]})
+        run(spec("A a", "B b", equality=ON_K), store, tmp_path)
+        assert by_id(rows(store, since=2)) == {
+            "1|b2": {"_id": "1|b2", "$ids": ["b2"], "k": 3, "_deleted": True}
+        }
+
+    def test_members_that_change_places_are_a_change(self, tmp_path: Path) -> None:
+        chosen = spec("A a", "B b", "C c", equality_sets=[["a.k", "b.k", "c.k"]], identity="first")
+        store = MemoryStore()
+        y, z = {"_id": "y", "k": 1, "p": "y"}, {"_id": "z", "k": 1, "p": "z"}
+        for second, third in ((y, z), (z, y)):
+            write(tmp_path, {"A": [{"_id": "x", "k": 1}], "B": [second], "C": [third]})
+            run(chosen, store, tmp_path)
+            [found] = rows(store)
+            assert (found["_id"], found["p"]) == ("x", [second["p"], third["p"]])
+
+    def test_another_strategy_writes_every_entity_that_it_makes_another(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        run(spec("A a", "B b", equality=ON_K, strategy="compact"), store, tmp_path)
+        assert by_id(rows(store))["0|a1|1|b1"]["k"] == 1
+
+
+class TestProperties:
+    def test_new_ones_come_as_columns_and_types_may_mix(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        b: list[dict[str, Any]] = [
+            *B,
+            {"_id": "b3", "k": "x", "new": {"deep": [1, {"er": None}]}, "": 0, "n": None},
+        ]
+        write(tmp_path, {"B": b})
+        run(spec("A a", "B b", equality=ON_K), store, tmp_path)
+        assert by_id(rows(store))["1|b3"] == {**b[-1], "_id": "1|b3", "$ids": ["b3"]}
+
+    def test_long_integers_and_texts_of_any_kind_come_out_as_they_went_in(
+        self, tmp_path: Path
+    ) -> None:
+        odd = {"big": 10**40, "small": -(10**20), "text": '\u0000"\\\n\u001f\u007f😀', "e": 1e300}
+        write(tmp_path, {"A": [{"_id": 'ü"\\|', **odd}]})
+        store = MemoryStore()
+        run(spec("A a"), store, tmp_path)
+        assert by_id(rows(store)) == {'0|ü"\\|': {"_id": '0|ü"\\|', "$ids": ['ü"\\|'], **odd}}
+
+    def test_the_output_of_a_merge_is_the_input_of_another(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        address = str(tmp_path / "first")
+        command_spec = tmp_path / "s.json"
+        command_spec.write_text(json.dumps({"datasets": ["A a", "B b"], "equality": ON_K}))
+        call = ["entity-merge", str(command_spec), "--datasets", str(tmp_path), "--output", address]
+        assert command(call) == 0
+        second = spec("first f", "X x", equality=[["eq", "f.$ids", "x._id"]], strategy="compact")
+        write(tmp_path, {"X": [{"_id": "b1", "color": "red"}]})
+        again = MemoryStore()
+        run(second, again, tmp_path)
+        assert by_id(rows(again))["0|0|a1|1|b1|1|b1"] == {
+            "_id": "0|0|a1|1|b1|1|b1", "$ids": ["a1", "b1"], "k": 1, "color": "red",
+        }  # fmt: skip
+
+
+class TestTables:
+    def test_a_table_of_others_is_left_alone(self, tmp_path: Path) -> None:
+        write(tmp_path, {"A": A})
+        (tmp_path / "s.json").write_text('{"datasets": ["A a"]}')
+        table = str(tmp_path / "table")
+        assert command(["ingest", table, str(tmp_path / "A.ndjson"), "--sort-by", "k"]) == 0
+        call = ["entity-merge", str(tmp_path / "s.json"), "--datasets", str(tmp_path)]
+        assert command([*call, "--output", table]) == 2
+
+    def test_what_is_remembered_outlives_changes_of_columns(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        alter_table(CommitLog(store), Alteration(renames={"k": "key"}))
+        chosen = spec("A a", "B b", equality=ON_K)
+        assert run(chosen, store, tmp_path).unchanged == 3
+        write(tmp_path, {"B": [{"_id": "b1", "k": 2}]})
+        run(chosen, store, tmp_path)
+        assert by_id(rows(store))["0|a2|1|b1"] == {
+            "_id": "0|a2|1|b1", "$ids": ["a2", "b1"], "k": [2, 2],
+        }  # fmt: skip
+        alter_table(CommitLog(store), Alteration(drops=["$signature"]))
+        with pytest.raises(
+            UsageError, match=r"is no table of an entity merge .*has no column '.signature'"
+        ):
+            run(chosen, store, tmp_path)
+
+    def test_an_interrupted_run_leaves_the_table_and_the_next_one_does_it(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        write(tmp_path, {"B": [{"_id": "b1", "k": 2}]})
+        chosen = spec("A a", "B b", equality=ON_K)
+        whole = MemoryStore(dict(store.objects))
+        run(chosen, whole, tmp_path)
+        expected, calls = rows(whole), len(whole.calls)
+        before = rows(store)
+        kills = 0
+        for step in range(calls):
+            broken = MemoryStore(dict(store.objects))
+
+            def fault(_operation: str, _key: str, broken: Any = broken, step: int = step) -> None:
+                if len(broken.calls) > step:
+                    raise KeyboardInterrupt
+
+            broken.fault = fault
+            try:
+                run(chosen, broken, tmp_path)
+            except KeyboardInterrupt:
+                kills += 1
+            after = MemoryStore(broken.objects)
+            assert rows(after) in (before, expected)
+            run(chosen, after, tmp_path)
+            assert rows(after) == expected
+        assert kills > 5
+
+    def test_of_two_runs_at_once_one_writes_and_the_other_says_so(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        chosen = spec("A a", "B b", equality=ON_K)
+        slow = EntityMerge(chosen, store, folder=str(tmp_path))
+        write(tmp_path, {"B": [{"_id": "b1", "k": 2}]})
+        run(chosen, MemoryStore(store.objects), tmp_path)
+        expected = rows(store)
+        write(tmp_path, {"B": [{"_id": "b1", "k": 9}]})
+        with pytest.raises(CommitConflictError, match="another entity merge wrote to it meanwhile"):
+            slow.run()
+        assert rows(store) == expected
+        run(chosen, store, tmp_path)
+        assert by_id(rows(store))["1|b1"]["k"] == 9
+
+    def test_of_two_first_runs_at_once_one_writes(self, tmp_path: Path) -> None:
+        write(tmp_path, {"A": A, "B": B})
+        store = MemoryStore()
+        chosen = spec("A a", "B b", equality=ON_K)
+        slow = EntityMerge(chosen, store, folder=str(tmp_path))
+        run(chosen, MemoryStore(store.objects), tmp_path)
+        expected = rows(store)
+        with pytest.raises(CommitConflictError):
+            slow.run()
+        assert rows(store) == expected
+
+    def test_a_compaction_meanwhile_disturbs_nobody(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        chosen = spec("A a", "B b", equality=ON_K)
+        write(tmp_path, {"B": [{"_id": "b1", "k": 2}]})
+        run(chosen, store, tmp_path)
+        slow = EntityMerge(chosen, store, folder=str(tmp_path))
+        write(tmp_path, {"B": [{"_id": "b1", "k": 1}]})
+        compact_table(MemoryStore(store.objects))
+        slow.run()
+        assert {i for i, e in by_id(rows(store)).items() if "$replaced" not in e} == {
+            "0|a1|1|b1", "0|a2",
+        }  # fmt: skip
+
+
+class TestCommand:
+    @pytest.fixture
+    def call(self, tmp_path: Path) -> list[str]:
+        write(tmp_path, {"A": A, "B": B})
+        (tmp_path / "s.yaml").write_text("datasets: [A a, B b]\nequality: [[eq, a.k, b.k]]\n")
+        return ["entity-merge", str(tmp_path / "s.yaml"), "--datasets", str(tmp_path)]
+
+    def test_tables_on_every_store_are_datasets_and_outputs(
+        self, call: list[str], tmp_path: Path, table_url: str
+    ) -> None:
+        for name in ("A", "B"):
+            file = str(tmp_path / f"{name}.ndjson")
+            assert command(["ingest", f"{table_url}/{name}", file, "--sort-by", "_id"]) == 0
+        lines = tmp_path / "out.ndjson"
+        stored = ["--datasets", table_url, "--output", f"{table_url}/out", "--ndjson", str(lines)]
+        assert command([*call[:2], *stored]) == 0
+        assert [json.loads(line)["_id"] for line in lines.read_text().splitlines()] == [
+            "0|a1|1|b1", "0|a2", "1|b2",
+        ]  # fmt: skip
+
+    def test_a_dry_run_says_what_it_would_write(
+        self, call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        target = tmp_path / "would.ndjson"
+        assert command([*call, "--dry-run", "--json", "--ndjson", str(target)]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert (report["new"], report["dry_run"], report["version"]) == (3, True, 0)
+        assert len(target.read_text().splitlines()) == 3
+
+    def test_mistakes_are_one_line_each(
+        self, call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        table = ["--output", str(tmp_path / "t")]
+        for arguments, code, message in [
+            ([], 2, "--output: name the table to write, or say --dry-run"),
+            ([*table, "--since", "4"], 2, "--since: goes with --ndjson"),
+            ([*table, "--ndjson", "-", "--json"], 2, "--json: not with --ndjson -"),
+            ([*table, "--ndjson", "x.csv"], 2, "--ndjson: x.csv: name a file that ends in .ndjson"),
+        ]:
+            assert command([*call, *arguments]) == code
+            error = capsys.readouterr().err
+            assert error.count("\n") == 1
+            assert message in error
+        assert not (tmp_path / "t").exists()
+
+    def test_version_1_is_said_to_be_deprecated(
+        self, call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "s.yaml").write_text("version: 1\ndatasets: [A a]\n")
+        assert command([*call, "--dry-run"]) == 0
+        assert "warning: " in (error := capsys.readouterr().err)
+        assert "version 1 is deprecated" in error
+
+    def test_lines_since_a_number_go_to_a_file(self, call: list[str], tmp_path: Path) -> None:
+        target = tmp_path / "newer.ndjson.gz"
+        table = ["--output", str(tmp_path / "t")]
+        assert command([*call, *table, "--ndjson", str(target), "--since", "1"]) == 0
+        assert command(["ingest", str(tmp_path / "u"), str(target), "--sort-by", "_id"]) == 0
