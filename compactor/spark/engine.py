@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from compactor.errors import JobError
 from compactor.job import Compaction, Outcome, failed, run_compaction
-from compactor.spark.session import first_cause
+from compactor.spark.session import as_job_error
 from compactor.stores.open import open_store
 
 if TYPE_CHECKING:
@@ -111,8 +111,6 @@ class SparkEngine:
 
     def _run_job(self, compactions: Sequence[Compaction]) -> list[Outcome]:
         """Of one task. Raises `JobError` if there are no outcomes."""
-        from pyspark.errors import PySparkException
-
         texts = [compaction.to_json() for compaction in compactions]
 
         def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -124,14 +122,8 @@ class SparkEngine:
                     yield pa.RecordBatch.from_pydict({"outcome": [outcome.to_json()]})
 
         task = self._spark.range(0, 1, 1, 1)
-        try:
+        with as_job_error("the task"):
             rows = task.mapInArrow(run_task, "outcome string").collect()
-        except PySparkException as error:
-            raise JobError(f"Spark gave up on the task: {first_cause(error)}") from error
-        except Exception as error:
-            if type(error).__module__.startswith("py4j"):
-                raise JobError(f"Spark stopped during the task: {first_cause(error)}") from error
-            raise
         return [Outcome.from_json(row["outcome"]) for row in rows]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from compactor.errors import UsageError
+from compactor.errors import JobError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +84,21 @@ def task_slots(spark: SparkSession) -> int:
         return max(1, spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - Spark Connect has no context to ask
         return _CONNECT_SLOTS
+
+
+@contextlib.contextmanager
+def as_job_error(work: str) -> Iterator[None]:
+    """Raises `JobError` in one line where Spark fails. work: what it was at, as in "the task"."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise JobError(f"Spark gave up on {work}: {first_cause(error)}") from error
+    except Exception as error:
+        if type(error).__module__.startswith("py4j"):
+            raise JobError(f"Spark stopped during {work}: {first_cause(error)}") from error
+        raise
 
 
 def first_cause(error: Exception) -> str:
