@@ -156,12 +156,15 @@ class _Rounds:
     def _firsts(self, number: int) -> DataFrame:
         """Each node of the edges once, and the first of itself and its neighbours by the round's order.
 
-        xxhash64 of a bigint is a permutation of all bigints, another for each seed: a strict order.
+        xxhash64 of a bigint is a permutation of all bigints, another after each salt: a strict order. A
+        salt that is text is no part of the code Spark generates, so later rounds find it compiled.
         """
         from pyspark.sql import functions as fn
 
+        salt = fn.lit(f"{self._seed}.{number}")
+
         def place(node: str) -> Column:
-            return fn.xxhash64(fn.lit(self._seed).cast("long"), fn.lit(number).cast("long"), node)
+            return fn.xxhash64(salt, node)
 
         both = fn.expr("stack(2, left, right, right, left) as (node, other)")
         directed = self._edges.select(both)
