@@ -25,10 +25,10 @@ Edges = tuple[np.ndarray, np.ndarray]
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     session = open_session("local[2]")
-    before = session.conf.get("spark.sql.shuffle.partitions")
     session.conf.set("spark.sql.shuffle.partitions", "2")
+    # Compiling a plan takes longer than running it does on data this small.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
     yield session
-    session.conf.set("spark.sql.shuffle.partitions", before)
     session.stop()
 
 
@@ -62,11 +62,9 @@ def run(spark, edges: Edges, folder: Path, **options) -> tuple[dict[int, int], l
     return component_of, rounds
 
 
-def chain(nodes: int, seed: int | None) -> Edges:
-    """In order of the numbers, or shuffled."""
+def chain(nodes: int) -> Edges:
+    """0 - 1 - 2 - ..."""
     names = np.arange(nodes, dtype=np.int64)
-    if seed is not None:
-        np.random.default_rng(seed).shuffle(names)
     return names[:-1], names[1:]
 
 
@@ -83,15 +81,14 @@ def clusters(seed: int) -> Edges:
     return np.concatenate([left, right[:300]]), np.concatenate([right, left[:300]])
 
 
-@pytest.mark.parametrize("seed", range(2))
 def test_components_are_those_of_union_find_however_much_is_left_to_one_task(
-    spark, tmp_path: Path, seed: int
+    spark, tmp_path: Path
 ) -> None:
-    edges = clusters(seed)
+    edges = clusters(0)
     expected = smallest_by_union_find(*edges)
     assert len(set(expected.values())) > 50
     for edges_in_one_task in (0, 1_000, 1_000_000):
-        found, rounds = run(spark, edges, tmp_path, edges_in_one_task=edges_in_one_task, seed=seed)
+        found, rounds = run(spark, edges, tmp_path, edges_in_one_task=edges_in_one_task)
         assert found == expected
         assert [r.in_one_task for r in rounds if r.in_one_task] == [True] * (edges_in_one_task > 0)
         assert (len(rounds) == 1) == (edges_in_one_task == 1_000_000)
@@ -100,11 +97,9 @@ def test_components_are_those_of_union_find_however_much_is_left_to_one_task(
         assert rounds[-1].edges_left == 0
 
 
-@pytest.mark.parametrize("seed", [None, 1])
-def test_a_chain_of_100_000_links_converges_in_logarithmic_rounds(
-    spark, tmp_path: Path, seed: int | None
-) -> None:
-    edges = chain(100_001, seed)
+def test_a_chain_of_100_000_links_converges_in_logarithmic_rounds(spark, tmp_path: Path) -> None:
+    """In the order of its numbers, the worst for algorithms that go by them."""
+    edges = chain(100_001)
     found, rounds = run(spark, edges, tmp_path, edges_in_one_task=0)
     assert set(found.values()) == {0}
     assert len(found) == 100_001
@@ -130,7 +125,7 @@ def test_a_hub_of_a_million_beside_two_nodes(spark, tmp_path: Path) -> None:
 def test_neighbours_of_a_node_are_never_brought_together(spark, tmp_path: Path) -> None:
     """No window, list or plain group in any plan of a round: minima begin on the mappers."""
     plans: list[str] = []
-    frame = frame_of(spark, chain(50, 3))
+    frame = frame_of(spark, chain(8))
     kept = components._Rounds._kept
 
     def noted(self, result, name):
@@ -161,11 +156,11 @@ def test_loops_alone_are_components_of_one(spark, tmp_path: Path) -> None:
 
 def test_plans_and_inputs_of_earlier_rounds_are_not_needed_later(spark, tmp_path: Path) -> None:
     """What is returned reads one file, and reads it again as often as asked."""
-    frame = frame_of(spark, chain(200, 3))
+    frame = frame_of(spark, chain(30))
     found = connected_components(frame, str(tmp_path), edges_in_one_task=0)
     folders = {Path(name.removeprefix("file:")).parent.name for name in found.inputFiles()}
     assert folders == {"components"}
-    assert found.count() == found.count() == 200
+    assert found.count() == found.count() == 30
 
 
 def test_nulls_are_counted_and_refused(spark, tmp_path: Path) -> None:
@@ -189,7 +184,7 @@ def test_nulls_are_counted_and_refused(spark, tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_named_before_anything_runs(
-    spark, tmp_path: Path, schema: str, options: dict[str, int], message: str
+    spark, tmp_path: Path, schema: str, options: dict[str, Any], message: str
 ) -> None:
     frame = spark.createDataFrame([], schema)
     with pytest.raises(UsageError, match=message):
@@ -200,6 +195,6 @@ def test_what_does_not_fit_is_named_before_anything_runs(
 def test_a_folder_that_cant_be_written_is_an_error_in_one_line(spark, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     frame = spark.createDataFrame([(1, 2)], SCHEMA)
-    with pytest.raises(JobError, match=r"^Spark [^\n]*components-") as raised:
+    with pytest.raises(JobError, match="ParentNotDirectoryException") as raised:
         connected_components(frame, str(tmp_path / "file"))
     assert "\n" not in str(raised.value)
