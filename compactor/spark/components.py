@@ -65,7 +65,7 @@ def connected_components(
     edges: rows `left bigint, right bigint` in either direction; repeated ones and loops do no harm, and
         other columns are not read. It is evaluated once.
     scratch_url: a folder for the rounds and the result, which driver and executors reach (`s3a://`,
-        `hdfs://`; a path with a local master). About five times the size of the edges as Parquet. What is
+        `hdfs://`; a path with a local master). About four times the size of the edges as Parquet. What is
         returned is read from there, so remove it after that.
     edges_in_one_task: at most as many are finished by one task, at 200 bytes each. 0: none are.
     seed: of the orders drawn. It decides how many rounds there are, never the result.
