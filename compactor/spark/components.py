@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 EDGES_IN_ONE_TASK: Final = 1_000_000
-"""One task takes 0.6 s and 0.2 GB for as many: less than the rounds it saves."""
+"""One task takes 0.6 s and 120 MB for as many: less than the rounds it saves."""
 
 
 @dataclass(frozen=True, slots=True)
