@@ -60,7 +60,7 @@ from compactor.pipeline.task import (
     run_piece,
     task_and_row,
 )
-from compactor.spark.session import spark_failures, task_slots
+from compactor.spark.session import as_job_error, task_slots
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -224,7 +224,7 @@ class SparkRun:
             staging=staging,
             run_id=self._run_id,
         )
-        with spark_failures():
+        with as_job_error("the task"):
             packets = (
                 self._from_sources(spark, spec)
                 if stage.shuffle is None
@@ -398,7 +398,7 @@ class SparkRun:
                 yield pa.RecordBatch.from_pydict({"rows": [distinct_rows(found, limit)]})
 
             if sent is not None:
-                with spark_failures():
+                with as_job_error("the task"):
                     counts = sent.mapInArrow(count, "rows bigint").toArrow()
                 different = sum(counts.column("rows").to_pylist())
         documents = self._documents(self._outputs[output].input)
