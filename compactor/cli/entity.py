@@ -11,7 +11,8 @@ from compactor.cli.options import size_bytes
 from compactor.cli.output import echo_json, stderr
 from compactor.entity.lines import entity_lines
 from compactor.entity.output import changes_since
-from compactor.entity.run import EntityMerge, EntityMergeReport
+from compactor.entity.report import EntityMergeReport
+from compactor.entity.run import EntityMerge
 from compactor.entity.spec import load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of

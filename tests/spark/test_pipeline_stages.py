@@ -387,15 +387,15 @@ def test_rows_sent_to_many_tasks_leave_when_enough_wait(
 def test_what_goes_to_one_task_goes_in_small_packets_each_with_a_place_of_its_own() -> None:
     """At a limit of 16 MiB: packets of 256 KiB, and a MiB of rows that wait."""
     rows = [pa.RecordBatch.from_pydict({"k": [n % 2 for n in range(8000)]}) for _ in range(40)]
-    packets = [
+    given = [
         pa.RecordBatch.from_arrays(
-            [pa.array([7]), pa.array([place]), module._binary(to_bytes([batch]))],
+            [pa.array([7]), pa.array([place]), packets._binary(to_bytes([batch]))],
             names=["feed", "place", "batch"],
         )
         for place, batch in enumerate(rows)
     ]
     divider = packets.Divider(2, keys=("k",))
-    sent = pa.Table.from_batches(packets.send(iter(packets), {7: 0}, [divider], 16 << 20))
+    sent = pa.Table.from_batches(packets.send(iter(given), {7: 0}, [divider], 16 << 20))
     sizes = [len(data) for data in sent.column("batch").to_pylist()]
     assert max(sizes) <= (256 << 10) + 1000
     assert len(sizes) < 20
