@@ -121,6 +121,11 @@ def difference(
     return Difference(changed, int(np.count_nonzero(~was_living[changed])), gone)
 
 
+def written_schema(names: Sequence[str]) -> pa.Schema:
+    """Of rows with these properties."""
+    return pa.schema([*_INTERNAL, *(pa.field(name, pa.json_()) for name in names)])
+
+
 class EntityBatches(FileBatches):
     """The rows of a difference, in the order of their ids. Folded as they are asked for."""
 
@@ -141,7 +146,7 @@ class EntityBatches(FileBatches):
         self._clusters, self._changes = clusters, changes
         self._first_updated = first_updated
         names = self._properties() if properties is None else properties
-        self.schema = pa.schema([*_INTERNAL, *(pa.field(name, pa.json_()) for name in names)])
+        self.schema = written_schema(names)
 
     @property
     def bytes_consumed(self) -> int:
@@ -184,7 +189,7 @@ class EntityBatches(FileBatches):
     def _entities_at_a_time(self) -> int:
         rows = sum(dataset.rows for dataset in self._datasets)
         held = sum(dataset.nbytes for dataset in self._datasets)
-        return max(1, min(_BATCH_ENTITIES, _BATCH_BYTES * rows // max(1, held)))
+        return max(1, min(_BATCH_ENTITIES, _BATCH_BYTES * max(1, rows) // max(1, held)))
 
     def _batch(self, ids: pa.Array, rows: I64, first_updated: int) -> pa.RecordBatch:
         """rows: places in `ids`, of the changed clusters first and then of what is gone."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,12 @@ _PENDING_SHARE: Final = 16
 Batches = Iterator[pa.RecordBatch]
 
 
+class Dividing(Protocol):
+    """Picklable: which task each row goes to."""
+
+    def part_of(self) -> PartOf: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Divider:
     """Which task each row goes to: by bounds of ranges, or by the hash of its keys."""
@@ -60,7 +66,7 @@ class Divider:
 def send(
     batches: Batches,
     rank_of: Mapping[int, int],
-    dividers: Sequence[Divider | None],
+    dividers: Sequence[Dividing | None],
     limit_bytes: int,
 ) -> Batches:
     """Packets divided by the tasks that they go to, and what goes to one of them put together."""
