@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -107,11 +107,39 @@ _CORRECTED_BY_USERS: Final = {
 
 Task = Callable[[int, tasks.Given], Made]
 """Called with the number of a part and its rows."""
-Connect = Callable[["DataFrame", str, Callable[[Round], None]], "DataFrame"]
 
 
-def _connect(edges: DataFrame, scratch_url: str, on_round: Callable[[Round], None]) -> DataFrame:
-    return connected_components(edges, scratch_url, on_round=on_round)
+class Connector(Protocol):
+    """Connected components of DataFrames."""
+
+    def components(
+        self, edges: DataFrame, scratch_url: str, on_round: Callable[[Round], None]
+    ) -> DataFrame:
+        """edges: left, right. Rows node, component: the same component for all that are connected."""
+
+    def larger_than(self, labels: DataFrame, most: int) -> tuple[int, DataFrame] | None:
+        """If components have more nodes than `most`: how many the largest has, and the labels of all that
+        have as many."""
+
+
+class SparkConnector:
+    def components(
+        self, edges: DataFrame, scratch_url: str, on_round: Callable[[Round], None]
+    ) -> DataFrame:
+        return connected_components(edges, scratch_url, on_round=on_round)
+
+    def larger_than(self, labels: DataFrame, most: int) -> tuple[int, DataFrame] | None:
+        from pyspark.sql import functions as fn
+
+        sizes = labels.groupBy("component").count()
+        [(found,)] = sizes.agg(fn.max("count")).collect()
+        if found is None or found <= most:
+            return None
+        largest = labels.join(sizes.where(fn.col("count") == found), "component")
+        return found, largest.select("node", "component")
+
+
+_CONNECTOR: Final = SparkConnector()
 
 
 class SparkEntityMerge:
@@ -126,12 +154,12 @@ class SparkEntityMerge:
         full: bool = False,
         memory_limit_bytes: int = MEMORY_LIMIT_BYTES,
         on_progress: Callable[[str], None] = lambda _what: None,
-        connect: Connect = _connect,
+        connector: Connector = _CONNECTOR,
     ) -> None:
         """As `EntityMerge`; memory_limit_bytes: of one task."""
         self._spec, self._folder, self._full = spec, folder, full
         self._limit = memory_limit_bytes
-        self._on_progress, self._connect = on_progress, connect
+        self._on_progress, self._connector = on_progress, connector
         self._target = Target(store)
         self._located, self.report = self._target.begin(spec, folder, full=full)
 
@@ -290,7 +318,7 @@ class SparkEntityMerge:
         sent = jobs.sent([_Flow(matched.packets, 0, owner=tasks.GROUP)], parts)
         self._on_progress("connecting")
         with as_job_error("connected components"):
-            labels = self._connect(
+            labels = self._connector.components(
                 sent.mapInArrow(edges, "left bigint, right bigint"),
                 f"{_spark_url(context.staging)}/{context.run_id}",
                 self._show_round,
@@ -308,18 +336,15 @@ class SparkEntityMerge:
         self, jobs: _Jobs, context: Context, homes: Mapping[int, Home], labels: DataFrame
     ) -> None:
         """Before anything of an entity is sent after its label."""
-        from pyspark.sql import functions as fn
-
-        sizes = labels.groupBy("component").count()
-        [(most,)] = sizes.agg(fn.max("count")).collect()
-        if most is None or most <= self._spec.max_merged:
+        found = self._connector.larger_than(labels, self._spec.max_merged)
+        if found is None:
             return
-        largest = labels.join(sizes.where(fn.col("count") == most), "component")
-        flow = _plain(largest.select("node", "component"), 0, _labels_as_packets)
+        most, largest = found
 
         def first(part: int, given: tasks.Given) -> Made:
             yield tasks.first_of_largest(context, homes[part], given)
 
+        flow = _plain(largest, 0, _labels_as_packets)
         done = jobs.run([flow], 0, first, parts=max(homes) + 1)
         dataset, entity = min((said["dataset"], said["id"]) for said in done.said.values())
         raise too_many(self._spec, most, dataset, entity)
@@ -577,7 +602,7 @@ def _packets(number: int, made: Made, limit_bytes: int, *, samples: bool) -> Ite
     try:
         for each in made:
             match each:
-                case Rows(batch, to):
+                case Rows(batch, to) if batch.num_rows:
                     for some in sliced(batch, most):
                         data = to_bytes([some])
                         report["rows"] += some.num_rows
@@ -590,7 +615,7 @@ def _packets(number: int, made: Made, limit_bytes: int, *, samples: bool) -> Ite
                 case Said(values):
                     report["said"] = dict(values)
     except tuple(_CORRECTED_BY_USERS.values()) as error:
-        kind = next(n for n, e in _CORRECTED_BY_USERS.items() if isinstance(error, e))
+        kind = next(e.__name__ for e in type(error).__mro__ if e.__name__ in _CORRECTED_BY_USERS)
         report |= {"error": kind, "message": str(error)}
     if sample is not None and (keys := sample.keys()) is not None:
         yield Packet(SAMPLE, -1, place, to_bytes([keys]))
@@ -613,7 +638,9 @@ def _of_part(batches: Batches) -> Iterator[tuple[int, tasks.Given]]:
 
 
 def _one_packet(columns: Mapping[str, Any]) -> Iterator[Packet]:
-    yield Packet(ROWS, 0, 0, to_bytes([pa.RecordBatch.from_pydict(dict(columns))]))
+    batch = pa.RecordBatch.from_pydict(dict(columns))
+    if batch.num_rows:
+        yield Packet(ROWS, 0, 0, to_bytes([batch]))
 
 
 def _labels_as_packets(batches: Batches) -> Iterator[Packet]:
@@ -639,7 +666,9 @@ def _heads(ranges: Divider | None, batches: Batches) -> Iterator[Packet]:
 
 def _members(ranges: Divider | None, batches: Batches) -> Iterator[Packet]:
     for place, batch, targets in _changes(ranges, batches):
-        yield Packet(ROWS, 0, place, to_bytes([tasks.members_of(batch, targets)]))
+        members = tasks.members_of(batch, targets)
+        if members.num_rows:
+            yield Packet(ROWS, 0, place, to_bytes([members]))
 
 
 # --- places ---
