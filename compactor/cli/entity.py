@@ -18,9 +18,6 @@ from compactor.entity.spec import EntityMergeSpec, load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
-from compactor.spark.entity import MEMORY_LIMIT_BYTES as TASK_MEMORY_LIMIT_BYTES
-from compactor.spark.entity import SparkEntityMerge
-from compactor.spark.pipeline import SparkOptions
 from compactor.spark.session import is_submitted, open_session
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
@@ -78,7 +75,7 @@ what `sources` in the spec says."""
     "--shuffle-partitions",
     type=click.IntRange(1, 10_000),
     help="Spark tasks after a shuffle.  [default: by the size of what is shuffled]",
-)  # fmt: skip
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def entity_merge_command(
     spec: str,
@@ -119,12 +116,13 @@ def entity_merge_command(
             report = _run_on_spark(
                 loaded,
                 store,
-                SparkOptions(staging, shuffle_partitions),
                 master,
+                staging,
+                shuffle_partitions,
                 dry_run=dry_run,
                 folder=folder,
                 full=full,
-                memory_limit_bytes=memory_limit_bytes or TASK_MEMORY_LIMIT_BYTES,
+                memory_limit_bytes=memory_limit_bytes,
                 on_progress=show,
             )
         else:
@@ -154,18 +152,23 @@ def entity_merge_command(
 def _run_on_spark(
     spec: EntityMergeSpec,
     store: Store | None,
-    options: SparkOptions,
     master: str | None,
+    staging: str | None,
+    shuffle_partitions: int | None,
     *,
     dry_run: bool,
     **settings: Any,
 ) -> EntityMergeReport:
+    # Imported late: who merges in this process needs none of it.
+    from compactor.spark.entity import SparkEntityMerge
+    from compactor.spark.pipeline import SparkOptions
+
     # What the user has to correct is said before Spark takes its seconds to start.
     merge = SparkEntityMerge(spec, store, **settings)
     if merge.report.waiting_for:
         return merge.report
     run = merge.look if dry_run else merge.run
-    return run(open_session(master), options)
+    return run(open_session(master), SparkOptions(staging, shuffle_partitions))
 
 
 def _check_options(

@@ -80,7 +80,7 @@ from format.errors import FormatError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MEMORY_LIMIT_BYTES: Final = 1 << 30
+_MEMORY_LIMIT_BYTES: Final = 1 << 30
 """Of one task, if nobody says otherwise."""
 _SETTINGS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
@@ -152,13 +152,14 @@ class SparkEntityMerge:
         *,
         folder: str = ".",
         full: bool = False,
-        memory_limit_bytes: int = MEMORY_LIMIT_BYTES,
+        memory_limit_bytes: int | None = None,
         on_progress: Callable[[str], None] = lambda _what: None,
         connector: Connector = _CONNECTOR,
     ) -> None:
-        """As `EntityMerge`; memory_limit_bytes: of one task."""
+        """As `EntityMerge`; memory_limit_bytes: of one task, None: 1 GiB. Raises `CompactorError` for what
+        can be known without Spark."""
         self._spec, self._folder, self._full = spec, folder, full
-        self._limit = memory_limit_bytes
+        self._limit = memory_limit_bytes or _MEMORY_LIMIT_BYTES
         self._on_progress, self._connector = on_progress, connector
         self._target = Target(store)
         self._located, self.report = self._target.begin(spec, folder, full=full)
