@@ -51,8 +51,8 @@ from compactor.entity.output import (
 from compactor.entity.spec import EntityMergeSpec, Strategy
 from compactor.entity.texts import I64, TEXT
 from compactor.ingest import IngestPlan, write_fragments
-from compactor.pipeline.parts import BatchSink, part_rows, writing_part
 from compactor.stores.open import open_store
+from compactor.stores.parts import BatchSink, part_rows, writing_part
 from compactor.table.snapshot import Snapshot
 from format.types import build_list
 

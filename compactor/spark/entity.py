@@ -53,7 +53,6 @@ from compactor.pipeline.exchange import (
     splitters,
     to_bytes,
 )
-from compactor.pipeline.parts import remove_parts
 from compactor.pipeline.task import REPORT, ROWS, SAMPLE, Packet
 from compactor.scan_pieces import pieces_of
 from compactor.spark.components import Round, connected_components
@@ -73,6 +72,7 @@ from compactor.spark.pipeline import SparkOptions
 from compactor.spark.session import as_job_error, task_slots
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
+from compactor.stores.parts import remove_parts
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from format.errors import FormatError

@@ -33,7 +33,6 @@ from compactor.pipeline.exchange import from_bytes, splitters
 from compactor.pipeline.letters import BadRecordError
 from compactor.pipeline.nodes.aggregate import needed_columns
 from compactor.pipeline.nodes.output import may_repeat, open_sink, written_schema
-from compactor.pipeline.parts import part_rows, remove_parts
 from compactor.pipeline.pieces import Pieces
 from compactor.pipeline.provenance import ROW, SOURCE
 from compactor.pipeline.report import OutputReport, RunReport
@@ -67,6 +66,7 @@ from compactor.spark.packets import (
 from compactor.spark.session import as_job_error, task_slots
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
+from compactor.stores.parts import part_rows, remove_parts
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
