@@ -122,7 +122,7 @@ class Run:
                 dtype = source.check_key(node, self.schemas[name], f"node {name!r}")
                 if dtype is not None:
                     types[dtype] = name
-            elif isinstance(node, (Aggregate, Combine)):
+            elif isinstance(node, (Aggregate, Combine)) or getattr(node, "entity", None):
                 for edge in inputs_of(node):
                     if (key := correlated_source(edge, self._nodes)) is not None:
                         raise ConfigError(
