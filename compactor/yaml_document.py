@@ -87,10 +87,13 @@ class Document:
 
     def fail(self, place: Place, message: str) -> ConfigError:
         """The error of a part of the document."""
+        return ConfigError(f"{self.place_of(place)}: {self._what}{message}")
+
+    def place_of(self, place: Place) -> str:
+        """File and line."""
         while place and place not in self._lines:
             place = place[:-1]
-        line = self._lines.get(place, 1)
-        return ConfigError(f"{self.name}, line {line}: {self._what}{message}")
+        return f"{self.name}, line {self._lines.get(place, 1)}"
 
     def as_model(self, model: type[_Model]) -> _Model:
         """The settings, checked. Raises `ConfigError` naming line and field."""

@@ -9,9 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
 from compactor.entity.spec import EntityMergeSpec, spec_of
+from compactor.errors import ConfigError
 from compactor.files.names import FRAGMENT, kind_of
 from compactor.pipeline.time_windows import END, START, window_sizes
 from compactor.pipeline.types import TYPES
@@ -216,6 +217,12 @@ class Pipeline(_Model):
     """Outputs that are written, and there, before anything else begins."""
     max_group_buffer: int = Field(default=10_000, ge=1, strict=True)
     """Most rows of one group (see `correlation_key`) that wait for an output."""
+    _places: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def located(self, node: str, error: ConfigError) -> ConfigError:
+        """The error with the file and line of the node."""
+        place = self._places.get(node)
+        return error if place is None else ConfigError(f"{place}: {error}")
 
 
 def inputs_of(node: Node) -> tuple[str, ...]:
@@ -260,6 +267,7 @@ def _pipeline_of(settings: Document) -> Pipeline:
     for key, value in raw.items():
         nodes[str(key)] = _node(str(key), value, settings)
     pipeline: Pipeline = _validated(Pipeline, document | {"nodes": nodes}, (), "the pipeline", fail)
+    pipeline._places.update({key: settings.place_of(("nodes", key)) for key in nodes})
     _check_edges(nodes, fail)
     _check_places(nodes, pipeline.dead_letter, fail)
     for name in pipeline.init:
