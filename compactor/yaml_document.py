@@ -38,8 +38,12 @@ _Loader.add_implicit_resolver(
 class Document:
     """A mapping of settings, and the line of each."""
 
-    def __init__(self, name: str, root: dict[str, Any], lines: dict[Place, int]) -> None:
+    def __init__(
+        self, name: str, root: dict[str, Any], lines: dict[Place, int], what: str = ""
+    ) -> None:
+        """what: begins every error, after the line."""
         self.name = name
+        self._what = what
         self.root = root
         self._lines = lines
 
@@ -72,11 +76,24 @@ class Document:
         document.root = value
         return document
 
+    def section(self, place: Place, what: str) -> Self:
+        """A mapping within, as a document of its own with the lines of this one. what: begins its errors."""
+        value: Any = self.root
+        for part in place:
+            value = value[part]
+        depth = len(place)
+        lines = {at[depth:]: line for at, line in self._lines.items() if at[:depth] == place}
+        return type(self)(self.name, dict(value), lines, what)
+
     def fail(self, place: Place, message: str) -> ConfigError:
         """The error of a part of the document."""
+        return ConfigError(f"{self.place_of(place)}: {self._what}{message}")
+
+    def place_of(self, place: Place) -> str:
+        """File and line."""
         while place and place not in self._lines:
             place = place[:-1]
-        return ConfigError(f"{self.name}, line {self._lines.get(place, 1)}: {message}")
+        return f"{self.name}, line {self._lines.get(place, 1)}"
 
     def as_model(self, model: type[_Model]) -> _Model:
         """The settings, checked. Raises `ConfigError` naming line and field."""

@@ -6,10 +6,15 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.support.s3_server import S3Server
 
 _buckets = itertools.count()
+
+# How long an example takes is a matter of the machine.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from compactor.entity.components import Components, components
 from compactor.entity.datasets import Located, read_batches, read_dataset
 from compactor.entity.entities import Entities
 from compactor.entity.matching import edges, starts_of
-from compactor.entity.memory import EntityMemory
+from compactor.entity.memory import Charge, EntityMemory, unlimited
 from compactor.entity.output import (
     NOTHING_WRITTEN,
     Difference,
@@ -61,14 +61,17 @@ def merged_batches(
     spec: EntityMergeSpec,
     inputs: Sequence[Iterable[pa.RecordBatch]],
     connect: Components = components,
+    charge: Charge = unlimited,
 ) -> EntityBatches:
     """The merge of rows that somebody else has read, for pipelines: a dataset each, in the order of
     `spec.datasets`. All entities, `_updated` from 0; nothing is remembered.
 
-    Raises as `merge_entities`, and `InputError` for rows without an `_id`.
+    charge: called with the bytes of columns that will be held to the end; merging takes about `COPIES` times
+        as much.
+    Raises as `merge_entities`, and `InputError` for rows without an `_id`, and what `charge` raises.
     """
     pairs = zip(spec.datasets, inputs, strict=True)
-    datasets = [read_batches(batches, dataset.name) for dataset, batches in pairs]
+    datasets = [read_batches(batches, dataset.name, charge) for dataset, batches in pairs]
     merged = merge_entities(spec, datasets, connect)
     clusters = merged.clusters
     return merged.batches(difference(clusters.ids, clusters.signatures, NOTHING_WRITTEN), 0)

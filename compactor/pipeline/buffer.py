@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from compactor.pipeline.provenance import boundary_of
 
 class BatchBuffer:
     """Batches of one schema, and boundaries of documents, in order; charged once when they come,
-    discharged when they go."""
+    discharged when they go. One thread may spill them while another takes them."""
 
     def __init__(
         self, schema: pa.Schema, budget: MemoryBudget, stage: str, disk: LocalDisk
@@ -22,6 +23,7 @@ class BatchBuffer:
         self._budget = budget
         self._stage = stage
         self._disk = disk
+        self._lock = threading.Lock()
         self._parts: list[pa.RecordBatch | Region | None] = []
         self.held_bytes = 0
         """In memory."""
@@ -59,21 +61,25 @@ class BatchBuffer:
         """Moves about so many bytes to disk, those first that are taken last; how many that were."""
         freed = 0
         for index in reversed(range(len(self._parts))):
-            part = self._parts[index]
             if freed >= size:
                 break
-            if isinstance(part, pa.RecordBatch):
-                sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, part.schema) as writer:
-                    writer.write_batch(part)
-                data = sink.getvalue()
-                region = self._disk.allocate(data.size)
-                self._disk.write(region, memoryview(data))
-                self._parts[index] = region
-                self._discharge(part.nbytes)
-                freed += part.nbytes
-                self.spills += 1
+            with self._lock:
+                part = self._parts[index] if index < len(self._parts) else None
+                if isinstance(part, pa.RecordBatch):
+                    self._parts[index] = self._put_aside(part)
+                    self._discharge(part.nbytes)
+                    freed += part.nbytes
+                    self.spills += 1
         return freed
+
+    def _put_aside(self, batch: pa.RecordBatch) -> Region:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        data = sink.getvalue()
+        region = self._disk.allocate(data.size)
+        self._disk.write(region, memoryview(data))
+        return region
 
     def close(self) -> None:
         for index in range(len(self._parts)):
@@ -81,18 +87,20 @@ class BatchBuffer:
         self._parts = []
 
     def _loaded(self, index: int) -> pa.RecordBatch:
-        part = self._parts[index]
-        assert part is not None
-        if isinstance(part, Region):
-            return pa.ipc.open_stream(pa.py_buffer(self._disk.read(part))).read_next_batch()
-        return part
+        with self._lock:
+            part = self._parts[index]
+            assert part is not None
+            if isinstance(part, Region):
+                return pa.ipc.open_stream(pa.py_buffer(self._disk.read(part))).read_next_batch()
+            return part
 
     def _drop(self, index: int) -> None:
-        part, self._parts[index] = self._parts[index], None
-        if isinstance(part, Region):
-            self._disk.release(part)
-        elif part is not None:
-            self._discharge(part.nbytes)
+        with self._lock:
+            part, self._parts[index] = self._parts[index], None
+            if isinstance(part, Region):
+                self._disk.release(part)
+            elif part is not None:
+                self._discharge(part.nbytes)
 
     def _discharge(self, size: int) -> None:
         self.held_bytes -= size

@@ -134,6 +134,8 @@ def _classify(key: str, node: Node, nodes: Mapping[str, Node], by: list[str]) ->
             return Classified(Form.BUILT, "takes a row of each input in turn")
         case Merge(mode=MergeMode.INTERLEAVE):
             return Classified(Form.BUILT, "each input is held whole before rows are drawn")
+        case Merge(mode=MergeMode.ENTITY):
+            return Classified(Form.MATERIALIZED, "the last row may be the same thing as the first")
         case Merge(mode=MergeMode.KEY):
             return Classified(Form.FUSED, "its inputs are sorted")
         case Merge():

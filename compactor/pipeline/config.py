@@ -4,37 +4,21 @@ be right. Pure but for reading the file."""
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
+from compactor.entity.spec import EntityMergeSpec, spec_of
 from compactor.errors import ConfigError
 from compactor.files.names import FRAGMENT, kind_of
 from compactor.pipeline.time_windows import END, START, window_sizes
 from compactor.pipeline.types import TYPES
+from compactor.yaml_document import Document
 
 MIB: Final = 1 << 20
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as people write it: `on`, `no` and dates are texts, as in YAML 1.2."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [
-        (tag, pattern) for tag, pattern in resolvers if not tag.endswith((":bool", ":timestamp"))
-    ]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-)
-_MOST_LEVELS: Final = 50
 
 
 class _Model(BaseModel):
@@ -87,6 +71,7 @@ class MergeMode(StrEnum):
     CONCAT = "concat"
     INTERLEAVE = "interleave"
     KEY = "key"
+    ENTITY = "entity"
 
 
 class Merge(_Model):
@@ -97,6 +82,8 @@ class Merge(_Model):
     interleave_seed: int | None = Field(default=None, ge=0, strict=True)
     sort_by: str | None = None
     """For mode key: what all inputs are sorted by."""
+    entity: Any = None
+    """For mode entity: which rows of the inputs are the same thing; an `EntityMergeSpec` once it is read."""
 
 
 class Route(_Model):
@@ -230,6 +217,12 @@ class Pipeline(_Model):
     """Outputs that are written, and there, before anything else begins."""
     max_group_buffer: int = Field(default=10_000, ge=1, strict=True)
     """Most rows of one group (see `correlation_key`) that wait for an output."""
+    _places: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def located(self, node: str, error: ConfigError) -> ConfigError:
+        """The error with the file and line of the node."""
+        place = self._places.get(node)
+        return error if place is None else ConfigError(f"{place}: {error}")
 
 
 def inputs_of(node: Node) -> tuple[str, ...]:
@@ -252,37 +245,16 @@ def keys_of(node: Combine) -> list[tuple[str, str]]:
 
 def load_pipeline(path: str) -> Pipeline:
     """Raises `ConfigError` naming file and line."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        cause = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"{path}: {cause}") from None
-    return parse_pipeline(text, path)
+    return _pipeline_of(Document.read(path))
 
 
 def parse_pipeline(text: str, name: str) -> Pipeline:
-    """Raises `ConfigError` naming file and line."""
-    try:
-        tree = yaml.compose(text, Loader=_Loader)
-        document = yaml.load(text, Loader=_Loader)
-    except (ValueError, RecursionError, OverflowError) as error:
-        raise ConfigError(
-            f"{name}: not YAML that can be read: {str(error).splitlines()[0]}"
-        ) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise ConfigError(f"{name}{line}: not YAML: {problem}") from None
-    lines = {} if tree is None else dict(_lines(tree, set()))
+    """As `load_pipeline`. name: for errors; of JSON if it ends in .json."""
+    return _pipeline_of(Document.parse(text, name))
 
-    def fail(place: tuple[Any, ...], message: str) -> ConfigError:
-        while place and place not in lines:
-            place = place[:-1]
-        return ConfigError(f"{name}, line {lines.get(place, 1)}: {message}")
 
-    if not isinstance(document, dict):
-        raise fail((), "a pipeline is a mapping with `nodes`")
+def _pipeline_of(settings: Document) -> Pipeline:
+    document, fail = dict(settings.root), settings.fail
     odd = _first_odd_key(document, set())
     if odd is not None:
         raise fail((), f"{odd!r} stands where a name should: put it in quotes")
@@ -291,13 +263,11 @@ def parse_pipeline(text: str, name: str) -> Pipeline:
         raise fail(("nodes",), "`nodes` is a mapping of at least one node by its name")
     if "memory" in document:
         document["memory"] = _memory(document["memory"], lambda m: fail(("memory",), m))
-    twice = _first_twice(tree)
-    if twice is not None:
-        raise ConfigError(f"{name}, line {twice[1]}: {twice[0]!r} comes twice: rename one")
     nodes: dict[str, Node] = {}
     for key, value in raw.items():
-        nodes[str(key)] = _node(str(key), value, fail)
+        nodes[str(key)] = _node(str(key), value, settings)
     pipeline: Pipeline = _validated(Pipeline, document | {"nodes": nodes}, (), "the pipeline", fail)
+    pipeline._places.update({key: settings.place_of(("nodes", key)) for key in nodes})
     _check_edges(nodes, fail)
     _check_places(nodes, pipeline.dead_letter, fail)
     for name in pipeline.init:
@@ -309,8 +279,8 @@ def parse_pipeline(text: str, name: str) -> Pipeline:
     return pipeline
 
 
-def _node(key: str, value: Any, fail: Any) -> Node:
-    place = ("nodes", key)
+def _node(key: str, value: Any, document: Document) -> Node:
+    place, fail = ("nodes", key), document.fail
     if "." in key or not key:
         raise fail(place, f"node {key!r}: a name without a dot")
     if not isinstance(value, dict) or len(value) != 1:
@@ -328,7 +298,26 @@ def _node(key: str, value: Any, fail: Any) -> Node:
         raise fail((*place, kind), f"node {key!r}: {kind} is a mapping of settings")
     node: Node = _validated(_KINDS[kind], settings, (*place, kind), f"node {key!r}", fail)
     _check_node(key, node, lambda field, message: fail((*place, kind, field), message))
+    if isinstance(node, Merge) and node.entity is not None:
+        section = document.section((*place, kind, "entity"), f"node {key!r}: entity: ")
+        node = node.model_copy(update={"entity": _entity_spec(node, section)})
     return node
+
+
+def _entity_spec(node: Merge, section: Document) -> EntityMergeSpec:
+    """Of a merge: its inputs are the datasets, by aliases of their names."""
+    for name in ("sources", "initial_datasets", "ignore_non_existent_datasets"):
+        if name in section.root:
+            raise section.fail((name,), f"{name}: the datasets are the `inputs` of the merge")
+    aliases = [f"{name} {name.replace('.', '_')}" for name in node.inputs]
+    section.root.setdefault("datasets", aliases)
+    spec = spec_of(section)
+    if [dataset.name for dataset in spec.datasets] != list(node.inputs):
+        raise section.fail(
+            ("datasets",),
+            f"datasets: name all inputs in order, as in {aliases}",
+        )
+    return spec
 
 
 def _check_node(key: str, node: Node, fail: Any) -> None:
@@ -374,6 +363,15 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
         if (node.sort_by is None) == (node.mode is MergeMode.KEY):
             raise fail(
                 "sort_by", f"node {key!r}: `sort_by` goes with `mode: key`, and must be there"
+            )
+        if (node.entity is None) == (node.mode is MergeMode.ENTITY):
+            raise fail(
+                "entity", f"node {key!r}: `entity` goes with `mode: entity`, and must be there"
+            )
+        if node.entity is not None and not isinstance(node.entity, dict):
+            raise fail(
+                "entity",
+                f"node {key!r}: `entity` is a mapping, as in `entity: {{equality: [...]}}`",
             )
         if len(set(node.inputs)) < len(node.inputs):
             raise fail("inputs", f"node {key!r}: an input is named twice")
@@ -556,33 +554,3 @@ def _memory(value: Any, fail: Any) -> dict[str, Any]:
     if not isinstance(limit, int) or limit < MIB:
         raise fail("memory.limit: at least 1M")
     return {**value, "limit": limit}
-
-
-def _lines(
-    node: yaml.Node, seen: set[int], place: tuple[Any, ...] = ()
-) -> Iterator[tuple[tuple[Any, ...], int]]:
-    """The line of everything in the file, by its path; of what is named again, once."""
-    yield place, node.start_mark.line + 1
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            here = (*place, key.value)
-            yield from _lines(value, seen, here)
-            yield here, key.start_mark.line + 1
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            yield from _lines(value, seen, (*place, index))
-
-
-def _first_twice(node: yaml.Node | None, depth: int = 0) -> tuple[str, int] | None:
-    if isinstance(node, yaml.MappingNode) and depth < _MOST_LEVELS:
-        seen: set[str] = set()
-        for key, value in node.value:
-            if key.value in seen:
-                return key.value, key.start_mark.line + 1
-            seen.add(key.value)
-            if (found := _first_twice(value, depth + 1)) is not None:
-                return found
-    return None

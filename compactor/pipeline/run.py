@@ -42,7 +42,7 @@ from compactor.pipeline.nodes import (
     transform,
     window,
 )
-from compactor.pipeline.nodes.source import OpenSource, open_source
+from compactor.pipeline.nodes.source import OpenSource, SourceReader, open_source
 from compactor.pipeline.provenance import Batches, one_document
 from compactor.pipeline.report import RunReport
 from compactor.pipeline.work import Work
@@ -66,13 +66,13 @@ class Run:
                 "the nodes are chained too deeply: several hundred in a row are too many"
             ) from None
         self._nodes = self._work.nodes
-        self._readers = {
-            name: opener(name, node, leaves_out_bad_rows=pipeline.on_error == "continue")
-            for name, node in self._nodes.items()
-            if isinstance(node, Source)
-        }
+        self._opener = opener
+        self._readers: dict[str, SourceReader] = {}
         for name in self._work.order:
-            self._bind(name, self._nodes[name])
+            try:
+                self._bind(name, self._nodes[name])
+            except ConfigError as error:
+                raise pipeline.located(name, error) from None
         self._check_keys()
         self._results: dict[str, BatchBuffer] = {}
         self._left: dict[str, int] = {}
@@ -96,6 +96,8 @@ class Run:
         what = f"node {name!r}"
         match node:
             case Source():
+                tolerant = self._work.pipeline.on_error == "continue"
+                self._readers[name] = self._opener(name, node, leaves_out_bad_rows=tolerant)
                 schemas[name] = plain_schema(self._readers[name].schema, what)
             case Transform(window=None):
                 schemas[name] = transform.bound(node, given[0], what)
@@ -122,7 +124,7 @@ class Run:
                 dtype = source.check_key(node, self.schemas[name], f"node {name!r}")
                 if dtype is not None:
                     types[dtype] = name
-            elif isinstance(node, (Aggregate, Combine)):
+            elif isinstance(node, (Aggregate, Combine)) or getattr(node, "entity", None):
                 for edge in inputs_of(node):
                     if (key := correlated_source(edge, self._nodes)) is not None:
                         raise ConfigError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -150,12 +151,42 @@ class Work:
         self, taker: str, edge: str, changed: threading.Condition | None = None
     ) -> Channel:
         """Rows of the edge, read in a thread of its own."""
+        return self._read_by_thread(taker, edge, self.stream(edge), changed)
+
+    def taken_ahead(self, taker: str, edge: str) -> Batches:
+        """Rows of the edge, read in a thread of its own where that may be: of sources and transforms, or of
+        results that are held, once complete. Only one thread makes results, and charges."""
+        name = edge.split(".")[0]
+        if self.is_fused_chain(name):
+            return taken(self.reading_ahead(taker, edge))
+        if not self._rests_on_held(name):
+            return self.rows(edge)
+        batches = self.rows(edge)
+        first = next(batches, None)
+        if first is None:
+            return iter(())
+        return taken(self._read_by_thread(taker, edge, chain([first], batches), None))
+
+    def _rests_on_held(self, name: str) -> bool:
+        """Whether its rows are those of a result that is held, or of transforms of one."""
+        node = self.nodes[name]
+        if self.forms[name].form is not Form.FUSED:
+            return not self.is_held_by_taker(name)
+        return (
+            isinstance(node, Transform)
+            and node.window is None
+            and self._rests_on_held(node.input.split(".")[0])
+        )
+
+    def _read_by_thread(
+        self, taker: str, edge: str, batches: Batches, changed: threading.Condition | None
+    ) -> Channel:
         channel = self.channel(CHANNEL_RECORDS, taker, changed)
 
         def read() -> None:
             error: BaseException | None = None
             try:
-                for batch in self.stream(edge):
+                for batch in batches:
                     channel.put(batch)
             except Stopped:
                 return

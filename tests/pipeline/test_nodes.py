@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +22,7 @@ from compactor.flow.errors import MemoryLimitError
 from compactor.pipeline.aggregating import Grouper, Measure
 from compactor.pipeline.binding import UnserializableMapValue
 from compactor.pipeline.config import parse_pipeline
+from compactor.pipeline.nodes.transform import Transformer
 from compactor.pipeline.run import Run
 from tests.pipeline.support import MIB, Gated, lines_of, numbered, run_of, sources
 
@@ -624,3 +626,34 @@ def test_more_groups_than_a_part_can_hold_are_divided_again(tmp_path: Path) -> N
     found = pa.concat_tables(parts).sort_by("k")
     assert found.column("k").to_pylist() == texts.to_pylist()
     assert found.column("n").to_pylist() == [2, 1] * 60_000
+
+
+@pytest.mark.parametrize("limit", ["1M", "256M"])
+def test_a_probe_side_that_is_held_is_read_in_a_thread_of_its_own(
+    tmp_path: Path, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the thread takes what a sort holds, the join's own result may push it to disk."""
+    table = events(20_000)
+    build = pa.table({"level": ["info", "warn", "error"], "rank": [1, 2, 3]})
+    seen: set[str] = set()
+    transformer = Transformer.__call__
+
+    def noted(self: Transformer, batch: pa.RecordBatch) -> pa.RecordBatch:
+        seen.add(threading.current_thread().name)
+        return transformer(self, batch)
+
+    monkeypatch.setattr(Transformer, "__call__", noted)
+    nodes = {
+        **sources("a", "b"),
+        "s": {"sort": {"input": "a", "by": "text"}},
+        "t": {"transform": {"input": "s", "filter": "id <> 7"}},
+        "j": {"combine": {"probe": "t", "build": "b", "on": ["level"]}},
+        **out(tmp_path, "j"),
+    }
+    report = run_of(nodes, {"a": table, "b": build}, memory={"limit": limit}).run()
+    assert (report.spills > 0) == (limit == "1M")
+    # Also once for its types, on no rows.
+    assert "read t" in seen and seen <= {"read t", "MainThread"}
+    rank = dict(zip(*build.to_pydict().values(), strict=True))
+    expected = sorted((r for r in table.to_pylist() if r["id"] != 7), key=lambda r: str(r["text"]))
+    assert lines_of(tmp_path / "out.ndjson") == [r | {"rank": rank[r["level"]]} for r in expected]

@@ -15,7 +15,7 @@ from compactor.pipeline.combining import BuildTable, joined_schema, part_by_keys
 from compactor.pipeline.config import Combine, keys_of
 from compactor.pipeline.provenance import Batches
 from compactor.pipeline.sorting import Sorter
-from compactor.pipeline.work import Work, taken
+from compactor.pipeline.work import Work
 from format.schema import parse_sort_schema
 
 _SEQUENCE: Final = "$sequence"
@@ -45,15 +45,12 @@ def rows(work: Work, name: str, node: Combine) -> Batches:
 
 
 def _joined(work: Work, name: str, node: Combine, held: BatchBuffer, size: int) -> Batches:
-    """The build side at once; then the probe side, read in a thread of its own where that can be."""
+    """The build side at once; then the probe side, in a thread of its own."""
     with work.budget.holding(name, _BUILD_COPIES * size):
         table = _build_table(work, node, held)
         held.close()
-        ahead = work.is_fused_chain(node.probe.split(".")[0])
-        probe = work.reading_ahead(name, node.probe) if ahead else None
-        batches = work.rows(node.probe) if probe is None else taken(probe)
         columns, keys = work.schemas[node.probe].names, [left for left, _ in keys_of(node)]
-        for batch in batches:
+        for batch in work.taken_ahead(name, node.probe):
             yield from table.probe(batch.select(columns), keys, keeps_all=node.how == "left")
 
 

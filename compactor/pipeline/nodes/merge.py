@@ -12,11 +12,14 @@ from compactor.pipeline.channel import Channel
 from compactor.pipeline.classify import Form
 from compactor.pipeline.config import Merge, MergeMode
 from compactor.pipeline.merging import by_key, drawn, in_turn
+from compactor.pipeline.nodes import entity
 from compactor.pipeline.provenance import Batches
 from compactor.pipeline.work import Work, taken
 
 
 def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
+    if node.mode is MergeMode.ENTITY:
+        return entity.bound(node, given, what)
     schema = alike(node.inputs, given, what)
     if node.sort_by is not None:
         sort_schema(node.sort_by, schema, what)
@@ -27,6 +30,8 @@ def rows(work: Work, name: str, node: Merge) -> Batches:
     match node.mode:
         case MergeMode.KEY:
             return _sorted(work, name, node)
+        case MergeMode.ENTITY:
+            return entity.rows(work, name, node)
         case MergeMode.CONCAT:
             return _one_after_the_other(work, name, node)
     if node.interleave_seed is None and work.forms[name].form is Form.FUSED:
