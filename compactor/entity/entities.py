@@ -131,7 +131,8 @@ def _last_of_each(ids: pa.Array) -> I64:
         return order
     in_order = ids.take(pa.array(order))
     differs = np.asarray(pc.not_equal(in_order.slice(1), in_order.slice(0, len(order) - 1)))
-    return order[np.append(differs, True)]
+    last: I64 = order[np.append(differs, True)]
+    return last
 
 
 def _ids(texts: pa.Array, name: str) -> pa.Array:
