@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -82,10 +86,24 @@ def run_command(
     else:
         from compactor.pipeline.phases import run_pipeline
 
-        report = run_pipeline(loaded)
+        with _terminated_as_interrupted():
+            report = run_pipeline(loaded)
     _print_report(report, as_json=as_json)
     if report.dlq_count:
         click.get_current_context().exit(2)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM is Ctrl-C: what is unfinished goes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _explain(pipeline: Pipeline, shape: str, *, on_spark: bool) -> None:

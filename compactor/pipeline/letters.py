@@ -4,7 +4,7 @@ that belongs to their groups."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -35,8 +35,15 @@ class BadRecordError(DataError):
 class Letters:
     """sink: where they go; None if the first of them is an error. Several threads may put records aside."""
 
-    def __init__(self, names: Sequence[str], report: RunReport, sink: Any | None) -> None:
-        """names: of the nodes, by their numbers."""
+    def __init__(
+        self,
+        names: Sequence[str],
+        report: RunReport,
+        sink: Any | None,
+        told: Collection[str] = (),
+    ) -> None:
+        """names: of the nodes, by their numbers. told: nodes that ran before, whose bad records are known."""
+        self._told = frozenset(told)
         self._names = names
         self._report = report
         self._sink = sink
@@ -98,6 +105,8 @@ class Letters:
 
     def _write(self, sources: Any, rows: Any, node: str, reasons: Any) -> None:
         assert self._sink is not None
+        if node in self._told:
+            return
         columns = [sources, rows, np.repeat(node, len(rows)), reasons]
         arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
         with self._lock:

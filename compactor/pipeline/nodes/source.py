@@ -43,6 +43,8 @@ class SourceReader:
     def __init__(self, schema: pa.Schema, batches: Callable[[], Batches]) -> None:
         self.schema = schema
         self.batches = batches
+        self.paths: Sequence[str] = ()
+        """Of the files."""
         self.bad_rows: list[BadRow] = []
         """Left out so far, and in the document that was opened last: by their places among all rows."""
 
@@ -73,6 +75,7 @@ def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> Sour
         schema = _schema_of(files, known, source, f"node {name!r}")
         opened.pop_all()
     reader = SourceReader(schema, lambda: _rows_of(files, reader))
+    reader.paths = paths
     return reader
 
 
@@ -126,6 +129,7 @@ def _schema_of(
             [file.path for file in files],
             [_only(file.schema, wanted) for file in files],
             what,
+            "declare its type in `fields`",
         )
     if source.columns is None and not set(everything) <= set(first.names):
         wanted = wanted.append(pa.field(WIDENED, WIDENED_TYPE))
@@ -169,7 +173,9 @@ def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for place, column in enumerate(columns):
         has[:, place] = np.asarray(column.is_valid())
     rows, places = np.nonzero(has)
-    texts = pa.chunked_array([json_values(column) for column in columns], pa.large_string())
+    texts = pa.chunked_array(
+        [json_values(column, map_objects=True) for column in columns], pa.large_string()
+    )
     values = texts.take(pa.array(places * batch.num_rows + rows)).combine_chunks().cast(pa.string())
     keys = pa.array(names, pa.string()).take(pa.array(places))
     offsets = np.concatenate([[0], np.cumsum(has.sum(axis=1))]).astype(np.int32)
@@ -228,6 +234,8 @@ def _groups(work: Work, node: Source, batch: pa.RecordBatch) -> pa.Array | None:
     if node.correlation_key is None:
         return pa.nulls(batch.num_rows, pa.string())
     key = to_storage(batch.column(node.correlation_key))
+    if pt.is_floating(key.type):
+        key = pc.add(key, pa.scalar(0.0, key.type))  # -0.0 is 0.0
     return pa.array(plain_text(key).cast(pa.string()))
 
 
