@@ -88,8 +88,8 @@ class Grouper:
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._charged = 0
-        self._sum_types = {
-            m.name: _sum_type(schema.field(m.column).type) for m in measures if m.column is not None
+        self._types = {
+            m.name: schema.field(m.column).type for m in measures if m.column is not None
         }
         self._state = self._first_state(pa.Table.from_batches([], schema))
         self.schema = self._result(self._state).schema
@@ -202,7 +202,7 @@ class Grouper:
                 columns[name] = (
                     self._numbers(rows.num_rows)
                     if self._is_order(measure)
-                    else _summable(rows.column(measure.column), state)
+                    else _combinable(rows.column(measure.column), state)
                 )
                 mode = pc.CountOptions(mode="only_valid") if state == "count" else None
                 wanted.append((name, state, mode))
@@ -240,13 +240,15 @@ class Grouper:
                 columns.append(pc.divide(pc.cast(found[0], pa.float64(), safe=False), count))
             elif measure.function == "sum":
                 columns.append(self._sum(found[0], measure))
+            elif measure.function in ("min", "max"):
+                columns.append(found[0].cast(self._types[measure.name]))
             else:
                 columns.append(found[0])
         return pa.table(columns, names=names)
 
     def _sum(self, total: pa.ChunkedArray, measure: Measure) -> pa.ChunkedArray:
         """In the type that sums of the column have. Raises `DataError` where one does not fit."""
-        dtype = self._sum_types[measure.name]
+        dtype = _sum_type(self._types[measure.name])
         if not pt.is_decimal(total.type):
             return total
         try:
@@ -261,12 +263,17 @@ def _as_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """-0.0 is 0.0, and one NaN another, as in every order."""
     if not pt.is_floating(column.type):
         return column
-    nan = pa.scalar(float("nan"), column.type)
-    return pc.if_else(pc.is_nan(column), nan, pc.add(column, pa.scalar(0.0, column.type)))
+    # Arrow does not add halves.
+    wide = column.cast(pa.float32()) if pt.is_float16(column.type) else column
+    one_zero = pc.add(wide, pa.scalar(0.0, wide.type)).cast(column.type)
+    return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), one_zero)
 
 
-def _summable(column: pa.ChunkedArray, state: str) -> pa.ChunkedArray:
-    """Integers and decimals with room, since Arrow's own sums of them wrap."""
+def _combinable(column: pa.ChunkedArray, state: str) -> pa.ChunkedArray:
+    """Integers and decimals with room for sums, since Arrow's own wrap; durations, whose extremes Arrow does
+    not find, as the numbers they are."""
+    if state in ("min", "max") and pt.is_duration(column.type):
+        return column.cast(pa.int64())
     if state != "sum":
         return column
     if pt.is_integer(column.type):
