@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from compactor.errors import ConfigError, DataError
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.pipeline.buffer import BatchBuffer
+from compactor.pipeline.dividing import Divider, gathered_bytes
 from format.hashing import column_contributions
 from format.types import to_storage
 
@@ -121,7 +122,10 @@ class Grouper:
         """Of each part of the groups."""
         self._settle()
         if not self._parts:
-            yield self._result(self._state)
+            result = self._result(self._state)
+            self._state = self._no_state
+            self._recharge(result.nbytes)
+            yield result
             self._recharge(0)
             return
         self.spill(0)
@@ -132,10 +136,11 @@ class Grouper:
     def _united_part(self, part: BatchBuffer, depth: int) -> Iterator[pa.Table]:
         """The groups of a part; by smaller parts, if there are too many to be held at once."""
         size = _WORK_COPIES * part.bytes
-        if not self._budget.has_room(size) and depth < _MOST_DEPTH:
+        if depth < _MOST_DEPTH and not self._budget.make_room(size):
             smaller = self._new_parts()
-            for batch in part.drain():
-                self._divide(pa.Table.from_batches([batch]), smaller, depth)
+            most_bytes = gathered_bytes(self._budget, _PARTS)
+            with self._budget.holding(self._stage, most_bytes):
+                self._divide(part.drain(), smaller, depth, most_bytes)
             for each in smaller:
                 yield from self._united_part(each, depth + 1)
         elif part.rows:
@@ -148,30 +153,43 @@ class Grouper:
             for _ in range(_PARTS)
         ]
 
-    def _divide(self, state: pa.Table, parts: Sequence[BatchBuffer], depth: int) -> None:
-        """Groups to disk, by so many bits of their hashes, others at each depth."""
-        number = np.zeros(state.num_rows, dtype=np.uint64)
-        for index in range(len(self._keys)):
-            column = state.column(index).combine_chunks()
-            number += column_contributions(str(index), to_storage(column))
-        part_of = (number >> np.uint64(_FIRST_BIT - _BITS * depth)) % np.uint64(_PARTS)
-        for index, part in enumerate(parts):
-            rows = state.filter(pa.array(part_of == index)).combine_chunks()
-            for batch in rows.to_batches():
-                part.append(batch)
-                part.spill(batch.nbytes)
+    def _divide(
+        self,
+        states: Iterable[pa.RecordBatch],
+        parts: Sequence[BatchBuffer],
+        depth: int,
+        most_bytes: int,
+    ) -> None:
+        """Groups to disk, by so many bits of their hashes, others at each depth.
+
+        most_bytes: as of `Divider`.
+        """
+        divider = Divider(parts, most_bytes)
+        for state in states:
+            number = np.zeros(state.num_rows, dtype=np.uint64)
+            for index in range(len(self._keys)):
+                number += column_contributions(str(index), to_storage(state.column(index)))
+            part_of = (number >> np.uint64(_FIRST_BIT - _BITS * depth)) % np.uint64(_PARTS)
+            divider.put(state, part_of)
+        divider.finish()
 
     def spill(self, _size: int) -> int:
         """Moves all groups to disk, divided by their keys."""
         before = self._charged
         self._settle()
+        if not self._state.num_rows:
+            return 0
         self._parts = self._parts or self._new_parts()
-        state, self._state = self._state, self._state.slice(0, 0)
-        if state.num_rows:
-            self._divide(state, self._parts, depth=0)
-            self.spills += 1
+        state, self._state = self._state, self._no_state
+        # One piece a part, which the charge of the state covers.
+        self._divide(state.combine_chunks().to_batches(), self._parts, 0, most_bytes=0)
+        self.spills += 1
         self._recharge(0)
         return before
+
+    @property
+    def _no_state(self) -> pa.Table:
+        return self._state.schema.empty_table()
 
     def close(self) -> None:
         self._recharge(0)

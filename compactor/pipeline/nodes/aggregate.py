@@ -117,9 +117,12 @@ def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
         closing(grouper),
         closing(Sorter(result, sort, work.batch_rows, work.budget, name, work.disk)) as sorter,
     ):
-        work.budget.spill_by(
-            name, lambda size: grouper.spill(size) or work.spill_buffers(name, size)
-        )
+
+        def spill(size: int) -> int:
+            # Results first: for want of their room groups would be divided further.
+            return sorter.spill(size) or grouper.spill(size) or work.spill_buffers(name, size)
+
+        work.budget.spill_by(name, spill)
         batches = work.rows(node.input)
         if windows is not None:
             batches = _in_windows(work, name, windows, schema.names[:-1], batches)
