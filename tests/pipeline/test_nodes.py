@@ -654,6 +654,51 @@ def test_many_matches_come_some_at_a_time(tmp_path: Path) -> None:
     assert run.run().outputs["o"].records_written == 1_000_000
 
 
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_matches_of_wide_rows_leave_by_their_bytes(how: str, tmp_path: Path) -> None:
+    """100 MB of them; of one row more than leave at a time."""
+    texts = [f"{number:04d}" + "x" * 1000 for number in range(1000)]
+    tables = {
+        "a": pa.table({"k": [2, *[1] * 100], "a": [texts[0], *texts[:100]]}),
+        "b": pa.table({"k": [1] * 1000, "b": texts}),
+    }
+    nodes = {
+        **sources("a", "b"),
+        "j": {"combine": {"probe": "a", "build": "b", "on": ["k"], "how": how}},
+        **out(tmp_path, "j", "o.arrow"),
+    }
+    report = run_of(nodes, tables, memory={"limit": "16M"}, batch_size=50).run()
+    assert report.peak_bytes <= 16 * MIB
+    with pa.ipc.open_file(tmp_path / "o.arrow") as file:
+        found = file.read_all()
+    rows = found["b"].to_pylist()
+    if how == "left":
+        assert rows.pop(0) is None
+    assert rows == texts * 100
+
+
+def test_a_hash_join_on_disk_takes_columns_of_any_name(tmp_path: Path) -> None:
+    """In few writes, and in the probe side's order."""
+    rows = 60_000
+    tables = {
+        "a": pa.table({"k": range(rows), "$sequence": range(rows, 0, -1)}),
+        "b": pa.table({"k": range(rows - 1, -1, -1), "$$sequence": range(rows)}),
+    }
+    nodes = {
+        **sources("a", "b"),
+        "j": {"combine": {"probe": "a", "build": "b", "on": ["k"]}},
+        **out(tmp_path, "j", "o.arrow"),
+    }
+    report = run_of(nodes, tables, memory={"limit": "4M"}).run()
+    # A batch of 2048 rows in 32 parts, for each side, would be 1,900.
+    assert 0 < report.spills < 600
+    with pa.ipc.open_file(tmp_path / "o.arrow") as file:
+        found = file.read_all().to_pydict()
+    assert found["k"] == list(range(rows))
+    assert found["$sequence"] == list(range(rows, 0, -1))
+    assert found["$$sequence"] == list(range(rows - 1, -1, -1))
+
+
 def test_more_groups_than_a_part_can_hold_are_divided_again(tmp_path: Path) -> None:
     """A 32nd of 120,000 groups is some 250 kB, and held four times while its groups are put together."""
     nodes = {
