@@ -70,10 +70,18 @@ def condition(text: str, schema: pa.Schema, what: str) -> Predicate:
 def sort_schema(text: str, schema: pa.Schema, what: str) -> SortSchema:
     try:
         sort = parse_sort_schema(text)
-        check_sort_schema(schema, sort)
     except SchemaError as error:
         raise ConfigError(f"{what}: {error}") from None
-    return sort
+    return checked_order(sort, schema, what)
+
+
+def checked_order(order: SortSchema, schema: pa.Schema, what: str) -> SortSchema:
+    """The order, if the columns have it. Raises `ConfigError`."""
+    try:
+        check_sort_schema(schema, order)
+    except SchemaError as error:
+        raise ConfigError(f"{what}: {error}") from None
+    return order
 
 
 def alike(
