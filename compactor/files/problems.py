@@ -47,6 +47,37 @@ def first_failing(count: int, attempt: Callable[[int], object]) -> tuple[int, Ex
     return high, found
 
 
+def failing_rows(
+    count: int,
+    attempt: Callable[[int, int], object],
+    problems: type[Exception] | tuple[type[Exception], ...] = PROBLEMS,
+) -> Iterator[tuple[int, Exception]]:
+    """Each n, ascending, for which `attempt(n, n + 1)` raises one of `problems`, and what it raises.
+
+    If `attempt` raises for some rows, so must it for more with those among them. Rows are tried in
+    runs that are a 16th as long each time: of many rows that fail, most tries are of one row.
+    """
+    yield from _failing_within(0, count, attempt, problems)
+
+
+def _failing_within(
+    start: int,
+    stop: int,
+    attempt: Callable[[int, int], object],
+    problems: type[Exception] | tuple[type[Exception], ...],
+) -> Iterator[tuple[int, Exception]]:
+    size = max(1, -(-(stop - start) // 16))
+    for first in range(start, stop, size):
+        last = min(first + size, stop)
+        try:
+            attempt(first, last)
+        except problems as error:
+            if size == 1:
+                yield first, error
+            else:
+                yield from _failing_within(first, last, attempt, problems)
+
+
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
     """Turns what the system and Arrow raise on a bad path or a damaged file into `InputError`."""

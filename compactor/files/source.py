@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from compactor.files.problems import reading
 
+Ordinals = npt.NDArray[np.int64]
+
 
 class BadRow(NamedTuple):
     """A row that no batch has."""
@@ -67,14 +69,18 @@ class FileBatches(ABC):
         self.close()
 
 
-def ordinals_of(start: int, count: int, bad: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Places among all rows of `count` rows, from the good row number `start` on. Shape (count,).
+class Places:
+    """Of the rows that are left, among all."""
 
-    bad: places of those left out, ascending.
-    """
-    rows = np.arange(start, start + count)
-    before = np.array(bad, dtype=np.int64) - np.arange(len(bad))
-    return rows + np.searchsorted(before, rows, side="right")
+    def __init__(self, bad: Sequence[int] | Ordinals = ()) -> None:
+        """bad: places of those left out, ascending."""
+        self.left_out = len(bad)
+        self._good_before = np.asarray(bad, dtype=np.int64) - np.arange(len(bad))
+
+    def of(self, start: int, count: int) -> Ordinals:
+        """Of `count` rows from the good row number `start` on. Shape (count,)."""
+        rows = np.arange(start, start + count)
+        return rows + np.searchsorted(self._good_before, rows, side="right")
 
 
 def sliced(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.jsontext import json_values
 from compactor.files.plain_text import plain_text
 from compactor.files.read import open_table_file
-from compactor.files.source import BadRow, FileBatches, ordinals_of
+from compactor.files.source import BadRow, FileBatches, Places
 from compactor.pipeline.binding import WIDENED, WIDENED_TYPE, alike
 from compactor.pipeline.config import Source
 from compactor.pipeline.provenance import (
@@ -204,22 +204,23 @@ def rows(work: Work, name: str, reader: SourceReader) -> Batches:
     node = work.nodes[name]
     assert isinstance(node, Source)
     number, row = work.numbers[name], 0
-    bad_places: list[int] = []
+    places = Places()
     for given in reader.batches():
-        for bad in reader.bad_rows[len(bad_places) :]:
-            work.letters.put_bad(name, bad.ordinal, name, bad.reason)
-            bad_places.append(bad.ordinal)
-        work.report.records_read[name] = row + len(bad_places)
+        if new := reader.bad_rows[places.left_out :]:
+            bad = np.array([left_out.ordinal for left_out in new])
+            work.letters.put_bad(name, bad, name, [left_out.reason for left_out in new])
+            places = Places([left_out.ordinal for left_out in reader.bad_rows])
+        work.report.records_read[name] = row + places.left_out
         if (boundary := boundary_of(given)) is not None:
             yield boundary_batch(boundary, full)
             continue
         whole = _decoded(given, schema)
         for start in range(0, whole.num_rows, work.batch_rows):
             piece = whole.slice(start, work.batch_rows)
-            places = ordinals_of(row, piece.num_rows, bad_places)
+            numbers = pa.array(places.of(row, piece.num_rows))
             row += piece.num_rows
-            work.report.records_read[name] = row + len(bad_places)
-            yield placed(piece, number, pa.array(places), _groups(work, node, piece))
+            work.report.records_read[name] = row + places.left_out
+            yield placed(piece, number, numbers, _groups(work, node, piece))
 
 
 def _groups(work: Work, node: Source, batch: pa.RecordBatch) -> pa.Array | None:
