@@ -51,10 +51,12 @@ class CsvBatches(FileBatches):
         on_scan: Callable[[int], None],
         *,
         leaves_out_bad_rows: bool = False,
+        kept_column: str | None = None,
     ) -> None:
         super().__init__(path, batch_bytes)
         self._compression = compression
         self._leaves_out = leaves_out_bad_rows
+        self._kept_column = kept_column
         self._unreadable: dict[int, str] = {}
         """Rows that are none, by their place: what Arrow skips, in either pass."""
         self._unfit: dict[int, str] = {}
@@ -94,6 +96,7 @@ class CsvBatches(FileBatches):
                     self._check(column, given[name], ordinals)
                 else:
                     readings[name].narrow(column)
+            self._keep(ordinals, cells)
             on_scan(self._source.bytes_consumed)
         found = {
             # Of columns that no row is left of, the cells that were there were texts.
@@ -101,6 +104,19 @@ class CsvBatches(FileBatches):
             for name, column in readings.items()
         }
         return pa.schema([(given | found)[name] for name in self._header.names])
+
+    def _keep(self, ordinals: Ordinals, cells: list[pa.Array]) -> None:
+        """Cells of the column to keep, of rows that were found unfit."""
+        if self._kept_column not in self._header.names or not self._unfit:
+            return
+        column = cells[self._header.names.index(self._kept_column)]
+        unfit = np.fromiter(self._unfit, dtype=np.int64)
+        rows = np.flatnonzero(np.isin(ordinals, unfit))
+        found = zip(ordinals[rows].tolist(), column.take(pa.array(rows)).to_pylist(), strict=True)
+        self._kept.update((place, text) for place, text in found if text is not None)
+
+    def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+        return from_cells(texts, dtype)
 
     def _check_types(self, given: dict[str, pa.Field]) -> None:
         try:
@@ -207,6 +223,7 @@ class CsvBatches(FileBatches):
         self, ordinals: Ordinals, columns: list[pa.Array]
     ) -> tuple[Ordinals, list[pa.Array]]:
         """Rows that are UTF-8; the others are noted."""
+        is_known = np.ones(len(ordinals), dtype=np.bool_)
         is_sound = np.ones(len(ordinals), dtype=np.bool_)
         for column, name in zip(columns, self._header.names, strict=True):
             found = pc.match_substring(column, _STRAY).fill_null(False)
@@ -214,6 +231,13 @@ class CsvBatches(FileBatches):
             for place in ordinals[is_stray].tolist():
                 self._unfit.setdefault(place, self._not_utf8(place, name))
             is_sound &= ~is_stray
+            if name == self._kept_column:
+                is_known = ~is_stray
+        known = pa.array(is_known & ~is_sound)
+        self._keep(
+            ordinals[is_known & ~is_sound],
+            [column.filter(known).cast(pa.string()) for column in columns],
+        )
         kept = pa.array(is_sound)
         return ordinals[is_sound], [column.filter(kept) for column in columns]
 

@@ -6,7 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compactor.errors import InputError
 from format.errors import FormatError
@@ -58,6 +60,17 @@ def failing_rows(
     runs that are a 16th as long each time: of many rows that fail, most tries are of one row.
     """
     yield from _failing_within(0, count, attempt, problems)
+
+
+def null_where_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """`convert(values)`, with nulls instead of those for which it raises one of `PROBLEMS`."""
+    try:
+        return convert(values)
+    except PROBLEMS:
+        is_bad = np.zeros(len(values), dtype=np.bool_)
+        failing = failing_rows(len(values), lambda start, stop: convert(values[start:stop]))
+        is_bad[[row for row, _ in failing]] = True
+        return convert(pc.if_else(pa.array(is_bad), None, values))
 
 
 def _failing_within(

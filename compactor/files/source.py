@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.files.problems import reading
+from compactor.files.problems import null_where_failing, reading
 
 Ordinals = npt.NDArray[np.int64]
 
@@ -40,9 +40,20 @@ class FileBatches(ABC):
         self._batch_bytes = batch_bytes
         self.bad_rows: list[BadRow] = []
         """Of a text file that was opened to leave them out: by their place among all rows."""
+        self._kept: dict[int, str] = {}
+        """Text of the column asked for, by the place of a bad row, where it can be told."""
         with reading(path):
             self.bytes_total = Path(path).stat().st_size
             """Size of the file as stored."""
+
+    def kept_of_bad_rows(self, dtype: pa.DataType) -> pa.Array:
+        """Of `bad_rows`, the values of the column that was asked for, null where unknown."""
+        texts = pa.array([self._kept.get(row.ordinal) for row in self.bad_rows], pa.string())
+        return null_where_failing(texts, lambda some: self._values_of(some, dtype))
+
+    def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+        """Texts as a file of this format has them, as values. Raises one of `PROBLEMS`."""
+        return texts.cast(dtype)
 
     @property
     @abstractmethod

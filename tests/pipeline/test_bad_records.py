@@ -275,6 +275,66 @@ def test_a_group_with_a_bad_record_is_put_aside_whole(tmp_path: Path, limit: str
     assert any(text.startswith("another record of its group 'o") for text in reasons)
 
 
+GROUPED = [
+    ("007", "1"),
+    ("7", "x"),
+    ("8", "1"),
+    ("9", "x"),
+    ("8", "2"),
+    ("z", "3"),
+    ("", "x"),
+    ("", "5"),
+]
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson"])
+@pytest.mark.parametrize("dtype", ["BIGINT", "TEXT"])
+def test_bad_lines_whose_key_is_readable_fail_their_groups(
+    tmp_path: Path, kind: str, dtype: str
+) -> None:
+    if kind == "csv":
+        lines = ["k,n", *(f"{k},{n}" for k, n in GROUPED), "8,1,1"]
+    else:
+        as_text = str if dtype == "BIGINT" else json.dumps
+        keys = [
+            as_text(k.lstrip("0")) if k.isdigit() else json.dumps(k or None) for k, _ in GROUPED
+        ]
+        values = [n if n.isdigit() else '"x"' for _, n in GROUPED]
+        lines = [f'{{"k": {k}, "n": {n}}}' for k, n in zip(keys, values, strict=True)]
+        lines.append('{"k": 8, "n"')
+    (tmp_path / f"a.{kind}").write_text("\n".join(lines) + "\n")
+    more = {"fields": {"k": dtype, "n": "INT"}, "correlation_key": "k"}
+    rows, letters = bad_in(tmp_path / f"a.{kind}", **more)
+    # 007 is 7 where keys are numbers, and in NDJSON, which has no such number.
+    good = {
+        "csvTEXT": [1, 1, 2, 3, 5],
+        "csvBIGINT": [1, 2, 5],
+        "ndjsonTEXT": [1, 2, 3, 5],
+        "ndjsonBIGINT": [1, 2, 5],
+    }
+    assert [row["n"] for row in rows] == good[kind + dtype]
+    assert len(letters) == 9 - len(rows)
+
+
+def test_the_key_of_a_row_that_is_not_utf8_fails_its_group(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"k,s\n1,x\n1,\xff\n2,y\n\xff,z\n")
+    rows, letters = bad_in(tmp_path / "a.csv", correlation_key="k")
+    assert [row["s"] for row in rows] == ["y"]
+    assert sorted(letter["row"] for letter in letters) == [1, 2, 4]
+
+
+def test_a_key_that_has_no_text_is_named(tmp_path: Path) -> None:
+    table = pa.table({"at": pa.array([1 << 55], pa.timestamp("ms"))})
+    nodes = {
+        "a": {"source": {"path": "a", "correlation_key": "at"}},
+        "o": {"output": {"input": "a", "path": str(tmp_path / "o.ndjson")}},
+    }
+    with pytest.raises(
+        InputError, match="node 'a': correlation_key 'at': a date is outside the years"
+    ):
+        run_of(nodes, {"a": table}).run()
+
+
 def test_without_bad_records_all_groups_are_written_in_order(tmp_path: Path) -> None:
     table = pa.table({"order": [1, 2, 1, None], "n": [1, 2, 3, 4]})
     nodes = {
