@@ -62,13 +62,13 @@ from compactor.pipeline.nodes import (
     window,
 )
 from compactor.pipeline.nodes.output import TableRows, written_schema
-from compactor.pipeline.parts import BatchSink, writing_part
 from compactor.pipeline.pieces import Piece
 from compactor.pipeline.provenance import ROW, Batches, full_schema
 from compactor.pipeline.report import RunReport
 from compactor.pipeline.stages import Feed, Path, Stage
 from compactor.pipeline.work import Work
 from compactor.stores.open import open_store
+from compactor.stores.parts import BatchSink, writing_part
 from format.errors import FormatError
 from format.schema import SortSchema
 
