@@ -1,20 +1,28 @@
-"""Connected components of a graph too large for one process: randomised contraction on DataFrames.
+"""Connected components of a graph too large for one process: large-star and small-star on DataFrames.
 
-Each round, every node takes as its representative the first of itself and its neighbours, by an order
-drawn anew for the round. Edges then join representatives instead of nodes; those within one vanish, and
-so does a component once it has a single representative. At most 3/4 of the nodes are expected to be left
-after a round, whatever the graph is like, so there are O(log nodes) rounds. What is left is small after a
-few, and one task finishes it by scipy. At the end the rounds are undone, last to first, and every component
-is named after its smallest node.
+An edge is kept as a node and its parent, a smaller node. Each round has three steps:
 
-Bögeholz, Brand, Todor: In-database connected component analysis, ICDE 2020 (arXiv:1802.09478). GraphFrames
-has it as `randomized_contraction`; why not GraphFrames itself: docs/decisions/0024.
+- large-star: each parent is replaced by its own smallest parent, where it has one;
+- small-star: of each node's parents the others, and the node, get the smallest as their parent;
+- leaves are set aside: nodes with one parent that are nobody's parent. Neither star has any use for them:
+  nothing ever gets a leaf as its parent, so the rest does round by round what it would do beside them.
+  Nodes that got another parent from small-star stay for one more round, without a look at how many they have.
+
+In the end every node but the smallest of a component has that as its only parent: all are leaves and no
+edge is left, which is how convergence is seen. 100,000 links in a chain take 16 rounds. What is left is small
+after a few, and one task finishes it by scipy. Then the leaves, last to first, get the component of their
+parent.
+
+Kiveris, Lattanzi, Mirrokni, Rastogi, Vassilvitskii: Connected components in MapReduce and beyond, SoCC
+2014. Leaves set aside: Lulli et al., Fast connected components computation in large graphs by vertex
+pruning, TPDS 2017; GraphFrames does so too. Why not GraphFrames itself: docs/decisions/0024.
 
 No step brings the neighbours of a node together. A minimum is taken on the mappers first, and joins are
-against tables with one row a node, so a node with millions of edges is rows that stream through a task.
-Rounds are Parquet under a URL of the caller's: no lineage grows, a lost executor loses none of them, and
-Spark plans the next round by real sizes (a checkpoint keeps the estimates of the plan it cuts off,
-SPARK-39834, which multiply with every join until planning takes minutes).
+against tables with one row a node, so a node with millions of edges is rows that stream through a task, and
+through several if Spark's adaptive execution finds them too many. Rounds are Parquet under a URL of the
+caller's: no lineage grows, a lost executor loses none of them, and Spark plans the next step by real sizes
+(a checkpoint keeps the estimates of the plan it cuts off, SPARK-39834, which multiply with every join until
+planning takes minutes).
 """
 
 from __future__ import annotations
@@ -33,10 +41,12 @@ from compactor.errors import InputError, UsageError
 from compactor.spark.session import as_job_error
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 EDGES_IN_ONE_TASK: Final = 1_000_000
 """One task takes 0.6 s and 120 MB for as many: less than the rounds it saves."""
+
+_LABEL: Final = "node bigint, component bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,7 @@ class Round:
     number: int
     """From 1; the task that finishes the rest is the last."""
     edges: int
-    """Into the round."""
+    """Into the round, without loops."""
     edges_left: int
     in_one_task: bool
     seconds: float
@@ -57,7 +67,6 @@ def connected_components(
     scratch_url: str,
     *,
     edges_in_one_task: int = EDGES_IN_ONE_TASK,
-    seed: int = 0,
     on_round: Callable[[Round], None] = lambda _: None,
 ) -> DataFrame:
     """Rows `node bigint, component bigint`: each node of the edges once, the smallest of its component.
@@ -65,20 +74,18 @@ def connected_components(
     edges: rows `left bigint, right bigint` in either direction; repeated ones and loops do no harm, and
         other columns are not read. It is evaluated once.
     scratch_url: a folder for the rounds and the result, which driver and executors reach (`s3a://`,
-        `hdfs://`; a path with a local master). About four times the size of the edges as Parquet. What is
-        returned is read from there, so remove it after that.
+        `hdfs://`; a path with a local master). What is returned is read from there, so remove it after that.
     edges_in_one_task: at most as many are finished by one task, at 200 bytes each. 0: none are.
-    seed: of the orders drawn. It decides how many rounds there are, never the result.
     on_round: called on the driver after each round.
 
     Raises `UsageError` for edges of other columns, `InputError` for null in them, `JobError` if Spark fails.
     """
     _check(edges, edges_in_one_task)
-    work = _Rounds(edges, scratch_url, seed, on_round)
+    work = _Rounds(edges, scratch_url, on_round)
     with as_job_error("connected components"):
         work.read()
-        while work.edge_count > max(edges_in_one_task, 0):
-            work.contract()
+        while work.edge_count > edges_in_one_task:
+            work.run()
         return work.labelled()
 
 
@@ -95,114 +102,141 @@ def _check(edges: DataFrame, edges_in_one_task: int) -> None:
 
 
 class _Rounds:
-    """The graph as contracted so far, and how each round mapped its nodes to the next one's."""
+    """The edges that are left, and the leaves each round set aside."""
 
     def __init__(
-        self, edges: DataFrame, scratch_url: str, seed: int, on_round: Callable[[Round], None]
+        self, edges: DataFrame, scratch_url: str, on_round: Callable[[Round], None]
     ) -> None:
         self.edge_count = 0
         self._edges = edges
+        self._loops = edges.limit(0)
         self._folder = f"{scratch_url.rstrip('/')}/components-{uuid.uuid4().hex}"
-        self._seed = seed
         self._on_round = on_round
-        self._representatives: list[DataFrame] = []
+        self._leaves: list[DataFrame] = []
 
     def read(self) -> None:
-        """Raises `InputError` for nulls. A loop is kept as the only sign of a node without other edges."""
+        """Raises `InputError` for nulls. Loops are kept: they may be the only sign of a node."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as fn
 
         nulls = fn.col("left").isNull() | fn.col("right").isNull()
         seen = Observation()
-        read = self._edges.select("left", "right").observe(seen, fn.count_if(nulls).alias("nulls"))
-        self._edges = self._kept(read, "edges-0")
+        read = self._edges.observe(seen, fn.count_if(nulls).alias("nulls")).select(
+            fn.greatest("left", "right").alias("node"), fn.least("left", "right").alias("parent")
+        )
+        rows = self._kept(read, "edges-0")
         if seen.get["nulls"]:
             raise InputError(
                 f"edges: null in left or right in {seen.get['nulls']:,} rows; leave such rows out"
             )
+        self._edges = rows.where("node <> parent")
+        self._loops = rows.where("node = parent")
         self.edge_count = self._edges.count()
 
-    def contract(self) -> None:
-        """One round. The last node of a component by the round's order is nobody's representative, so
-        there are fewer nodes after every round, whatever is drawn."""
-        from pyspark.sql import functions as fn
-
+    def run(self) -> None:
+        """One round."""
         started = time.perf_counter()
-        number = len(self._representatives) + 1
-        first = self._kept(self._firsts(number), f"representatives-{number}")
-        left = first.select(fn.col("node").alias("left"), fn.col("first").alias("l"))
-        right = first.select(fn.col("node").alias("right"), fn.col("first").alias("r"))
-        joined = self._edges.join(left, "left").join(right, "right").where("l <> r")
-        ends = joined.select(fn.least("l", "r").alias("left"), fn.greatest("l", "r").alias("right"))
-        self._representatives.append(first)
-        self._edges = self._kept(ends.distinct(), f"edges-{number}")
+        number = len(self._leaves) + 1
+        large = self._kept(_large_star(self._edges), f"large-star-{number}")
+        small = self._kept(_small_star(large), f"small-star-{number}")
+        parted = self._kept(_leaves_told(small), f"edges-{number}", "leaf")
+        self._leaves.append(parted.where("leaf").drop("leaf"))
+        self._edges = parted.where("not leaf").drop("leaf")
         self._done(number, self._edges.count(), False, started)
 
     def labelled(self) -> DataFrame:
-        """The rest finished in one task, the rounds undone, components named by their smallest nodes."""
+        """The rest finished in one task, then leaves last to first, then the smallest of components."""
         from pyspark.sql import functions as fn
 
-        labels = self._finished()
-        for mapping in reversed(self._representatives):
-            later = labels.select(fn.col("node").alias("first"), fn.col("first").alias("last"))
-            joined = mapping.join(later, "first", "left")
-            labels = joined.select("node", fn.coalesce("last", "first").alias("first"))
-        if not self._representatives:
-            return labels.withColumnRenamed("first", "component")
-        labels = self._kept(labels, "labels")
-        smallest = labels.groupBy("first").agg(fn.min("node").alias("component"))
-        return self._kept(labels.join(smallest, "first").select("node", "component"), "components")
+        folders = self._finished()
+        for number in range(len(self._leaves), 0, -1):
+            later = self._labels(folders).toDF("parent", "component")
+            found = self._leaves[number - 1].join(later, "parent", "left")
+            named = found.select("node", fn.coalesce("component", "parent").alias("component"))
+            self._kept(named, f"labels-{number}")
+            folders.append(f"labels-{number}")
+        labels = self._labels(folders)
+        lone = self._loops.select("node").join(labels, "node", "left_anti")
+        smallest = labels.select("component").union(lone).distinct()
+        self._kept(smallest.selectExpr("component as node", "component"), "smallest")
+        return self._labels([*folders, "smallest"])
 
-    def _firsts(self, number: int) -> DataFrame:
-        """Each node of the edges once, and the first of itself and its neighbours by the round's order.
-
-        xxhash64 of a bigint is a permutation of all bigints, another after each salt: a strict order. A
-        salt that is text is no part of the code Spark generates, so later rounds find it compiled.
-        """
-        from pyspark.sql import functions as fn
-
-        salt = fn.lit(f"{self._seed}.{number}")
-
-        def place(node: str) -> Column:
-            return fn.xxhash64(salt, node)
-
-        both = fn.expr("stack(2, left, right, right, left) as (node, other)")
-        directed = self._edges.select(both)
-        least = directed.groupBy("node").agg(
-            fn.min_by("other", place("other")).alias("other"), fn.min(place("other")).alias("place")
-        )
-        itself = place("node") <= fn.col("place")
-        return least.select(
-            "node", fn.when(itself, fn.col("node")).otherwise(fn.col("other")).alias("first")
-        )
-
-    def _finished(self) -> DataFrame:
+    def _finished(self) -> list[str]:
+        if not self.edge_count:
+            return []
         started = time.perf_counter()
-        rest = self._edges.coalesce(1).mapInArrow(_components_of, "node bigint, first bigint")
-        number = len(self._representatives) + 1
-        kept = self._kept(rest, f"representatives-{number}")
-        if self.edge_count:
-            self._done(number, 0, True, started)
-        return kept
+        number = len(self._leaves) + 1
+        rest = self._edges.coalesce(1).mapInArrow(_components_of, _LABEL)
+        self._kept(rest, f"labels-{number}")
+        self._done(number, 0, True, started)
+        return [f"labels-{number}"]
 
     def _done(self, number: int, edges_left: int, in_one_task: bool, started: float) -> None:
         seconds = time.perf_counter() - started
         before, self.edge_count = self.edge_count, edges_left
         self._on_round(Round(number, before, edges_left, in_one_task, seconds))
 
-    def _kept(self, frame: DataFrame, name: str) -> DataFrame:
-        """The same rows, read from a file."""
+    def _labels(self, folders: list[str]) -> DataFrame:
+        """Each node of the folders once, and its component. The smallest of components are left out."""
+        session = self._edges.sparkSession
+        if not folders:
+            return session.createDataFrame([], _LABEL)
+        return session.read.schema(_LABEL).parquet(*(f"{self._folder}/{each}" for each in folders))
+
+    def _kept(self, frame: DataFrame, name: str, parted_by: str | None = None) -> DataFrame:
+        """The same rows, read from files; those with the same `parted_by` lie together."""
         url = f"{self._folder}/{name}"
-        frame.write.parquet(url)
+        frame.write.parquet(url, partitionBy=parted_by)
         return frame.sparkSession.read.schema(frame.schema).parquet(url)
 
 
-def _components_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Of all edges of the task: each node, and the smallest of its component."""
-    table = pa.Table.from_batches(
-        list(batches), pa.schema([("left", pa.int64()), ("right", pa.int64())])
+def _least_parents(edges: DataFrame) -> DataFrame:
+    """Rows `node, least`: each node that has a parent once, and its smallest."""
+    from pyspark.sql import functions as fn
+
+    return edges.groupBy("node").agg(fn.min("parent").alias("least"))
+
+
+def _large_star(edges: DataFrame) -> DataFrame:
+    """A node's smallest neighbour is its smallest parent, if it has one: so one direction will do."""
+    from pyspark.sql import functions as fn
+
+    of_parents = _least_parents(edges).withColumnRenamed("node", "parent")
+    joined = edges.join(of_parents, "parent", "left")
+    return joined.select("node", fn.coalesce("least", "parent").alias("parent")).distinct()
+
+
+def _small_star(edges: DataFrame) -> DataFrame:
+    """As many rows as the edges, which are distinct: `least` in one of each node, the others anew."""
+    from pyspark.sql import functions as fn
+
+    is_least = fn.col("parent") == fn.col("least")
+    node = fn.when(is_least, fn.col("node")).otherwise(fn.col("parent"))
+    return edges.join(_least_parents(edges), "node").select(
+        node.alias("node"), fn.col("least").alias("parent"), is_least.alias("least")
     )
-    ends = np.concatenate([table["left"].to_numpy(), table["right"].to_numpy()])
+
+
+def _leaves_told(edges: DataFrame) -> DataFrame:
+    """Edges after `_small_star`, distinct, and whether the node is a leaf that may be set aside. Of rows that
+    are `least` each node has one; what other rows have as nodes stays."""
+    from pyspark.sql import functions as fn
+
+    least = edges.where("least").select("node", "parent")
+    others = edges.where("not least").select("node", "parent").distinct()
+    inner = least.select(fn.col("parent").alias("node")).union(others.select("node")).distinct()
+    told = least.join(inner.withColumn("inner", fn.lit(True)), "node", "left")
+    return told.select("node", "parent", fn.isnull("inner").alias("leaf")).union(
+        others.withColumn("leaf", fn.lit(False))
+    )
+
+
+def _components_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Of all edges of the task, at least one: each node but the smallest of its component, and that."""
+    table = pa.Table.from_batches(batches)
+    ends = np.concatenate([table["node"].to_numpy(), table["parent"].to_numpy()])
     nodes, numbers = np.unique(ends, return_inverse=True)
     smallest = components(len(nodes), numbers[: len(table)], numbers[len(table) :])
-    yield from pa.table({"node": nodes, "first": nodes[smallest]}).to_batches(1 << 16)
+    others = np.flatnonzero(smallest != np.arange(len(nodes)))
+    labels = {"node": nodes[others], "component": nodes[smallest[others]]}
+    yield from pa.table(labels).to_batches(1 << 16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,19 +94,34 @@ def test_components_are_those_of_union_find_however_much_is_left_to_one_task(
         assert [r.in_one_task for r in rounds if r.in_one_task] == [True] * (edges_in_one_task > 0)
         assert (len(rounds) == 1) == (edges_in_one_task == 1_000_000)
         assert [r.number for r in rounds] == list(range(1, len(rounds) + 1))
-        assert [r.edges for r in rounds] == [len(edges[0]), *(r.edges_left for r in rounds[:-1])]
+        links = np.count_nonzero(edges[0] != edges[1])
+        assert [r.edges for r in rounds] == [links, *(r.edges_left for r in rounds[:-1])]
         assert rounds[-1].edges_left == 0
 
 
 def test_a_chain_of_100_000_links_converges_in_logarithmic_rounds(spark, tmp_path: Path) -> None:
-    """In the order of its numbers, the worst for algorithms that go by them."""
-    edges = chain(100_001)
-    found, rounds = run(spark, edges, tmp_path, edges_in_one_task=0)
+    """In the order of its numbers: a parent is twice as far away after each round, and nodes become leaves
+    only as it reaches the smallest."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "true")  # As many rows in every round.
+    try:
+        found, rounds = run(spark, chain(100_001), tmp_path, edges_in_one_task=0)
+    finally:
+        spark.conf.set("spark.sql.codegen.wholeStage", "false")
     assert set(found.values()) == {0}
     assert len(found) == 100_001
-    assert len(rounds) <= 2 * math.ceil(math.log2(100_001))
-    for before, after in zip(rounds, rounds[5:], strict=False):
-        assert after.edges <= before.edges * 0.75**5 + 20
+    assert rounds[-1].edges_left == 0
+    assert len(rounds) <= math.ceil(math.log2(100_001))
+    assert all(r.edges_left < r.edges for r in rounds)
+
+
+def test_of_a_chain_in_random_order_at_most_half_is_left_after_a_round(
+    spark, tmp_path: Path
+) -> None:
+    order = np.random.default_rng(3).permutation(5_000)
+    found, rounds = run(spark, (order[:-1], order[1:]), tmp_path, edges_in_one_task=100)
+    assert set(found.values()) == {0}
+    assert len(rounds) > 3
+    assert all(r.edges_left <= r.edges / 2 for r in rounds)
 
 
 def test_a_hub_of_a_million_beside_two_nodes(spark, tmp_path: Path) -> None:
@@ -122,21 +138,51 @@ def test_a_hub_of_a_million_beside_two_nodes(spark, tmp_path: Path) -> None:
     assert len(rounds) > 1
 
 
+@pytest.mark.parametrize(("hub", "rounds_needed"), [(0, 1), (9_999, 2)])
+def test_a_hub_is_done_in_one_round_or_two(
+    spark, tmp_path: Path, hub: int, rounds_needed: int
+) -> None:
+    """With the smallest number it is everyone's parent; with the greatest all others are its parents, and
+    get the smallest as theirs in the first round."""
+    leaves = np.delete(np.arange(10_000), hub)
+    found, rounds = run(spark, (np.full(len(leaves), hub), leaves), tmp_path, edges_in_one_task=0)
+    assert (len(found), set(found.values())) == (10_000, {0})
+    assert len(rounds) == rounds_needed
+
+
+def test_a_leaf_of_a_leaf_finds_the_smallest(spark, tmp_path: Path) -> None:
+    """Labels are passed on through every round: trees deeper than any round goes."""
+    random = np.random.default_rng(11)
+    name = random.permutation(500)
+    child = np.arange(1, 500)
+    edges = name[child], name[child - 1 - random.integers(0, np.minimum(child, 4))]
+    found, rounds = run(spark, edges, tmp_path, edges_in_one_task=0)
+    assert len(rounds) > 2
+    assert found == smallest_by_union_find(*edges)
+
+
+def test_a_loop_of_a_node_with_other_edges_adds_no_row(spark, tmp_path: Path) -> None:
+    edges = np.array([1, 2, 2, 9, 1]), np.array([2, 2, 3, 9, 1])
+    for edges_in_one_task in (0, 10):
+        found, _ = run(spark, edges, tmp_path, edges_in_one_task=edges_in_one_task)
+        assert found == {1: 1, 2: 1, 3: 1, 9: 9}
+
+
 def test_neighbours_of_a_node_are_never_brought_together(spark, tmp_path: Path) -> None:
     """No window, list or plain group in any plan of a round: minima begin on the mappers."""
     plans: list[str] = []
     frame = frame_of(spark, chain(8))
     kept = components._Rounds._kept
 
-    def noted(self, result, name):
+    def noted(self, result, name, *parted_by):
         plans.append(result._jdf.queryExecution().executedPlan().toString())
-        return kept(self, result, name)
+        return kept(self, result, name, *parted_by)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(components._Rounds, "_kept", noted)
         connected_components(frame, str(tmp_path), edges_in_one_task=0)
     text = "\n".join(plans)
-    assert "partial_min_by" in text
+    assert "partial_min" in text
     assert not any(word in text for word in ("Window", "collect_", "ObjectHashAggregate"))
 
 
@@ -155,11 +201,12 @@ def test_loops_alone_are_components_of_one(spark, tmp_path: Path) -> None:
 
 
 def test_plans_and_inputs_of_earlier_rounds_are_not_needed_later(spark, tmp_path: Path) -> None:
-    """What is returned reads one file, and reads it again as often as asked."""
+    """What is returned reads labels that are files, and reads them again as often as asked."""
     frame = frame_of(spark, chain(30))
     found = connected_components(frame, str(tmp_path), edges_in_one_task=0)
     folders = {Path(name.removeprefix("file:")).parent.name for name in found.inputFiles()}
-    assert folders == {"components"}
+    assert folders
+    assert all(re.fullmatch(r"labels-\d+|smallest", folder) for folder in folders)
     assert found.count() == found.count() == 30
 
 
