@@ -145,7 +145,10 @@ class Grouper:
                 yield from self._united_part(each, depth + 1)
         elif part.rows:
             with self._budget.holding(self._stage, size - part.held_bytes):
-                yield self._united([pa.Table.from_batches(list(part.drain()))])
+                united = self._united([pa.Table.from_batches(list(part.drain()))])
+            # The rest of the room is for whoever takes them.
+            with self._budget.holding(self._stage, united.nbytes):
+                yield united
 
     def _new_parts(self) -> list[BatchBuffer]:
         return [
