@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, Final
 
 import click
 import pyarrow as pa
 
-from compactor.cli.options import size_bytes
+from compactor.cli.options import IN_PROCESS, check_engine, size_bytes
 from compactor.cli.output import echo_json, stderr
 from compactor.entity.lines import entity_lines
 from compactor.entity.output import changes_since
-from compactor.entity.run import EntityMerge, EntityMergeReport
-from compactor.entity.spec import load_spec
+from compactor.entity.report import EntityMergeReport
+from compactor.entity.run import EntityMerge
+from compactor.entity.spec import EntityMergeSpec, load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
+from compactor.spark.session import is_submitted, open_session
+from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 
+_MEMORY_LIMIT_BYTES: Final = 4 << 30
 _EPILOG = """\b
 Examples:
   compactor entity-merge customers.yaml --output ./customers
   compactor entity-merge customers.yaml --output ./customers --dry-run
   compactor entity-merge customers.yaml --output ./customers --ndjson all.ndjson
   compactor entity-merge customers.yaml --output ./customers --ndjson - --since 41
+  compactor entity-merge customers.yaml --output ./customers --master 'local[2]'    on Spark
 
 \b
 customers.yaml:
@@ -47,8 +53,29 @@ what `sources` in the spec says."""
               "be written.")  # fmt: skip
 @click.option("--since", type=click.IntRange(min=-1), metavar="N",
               help="With --ndjson: only those whose _updated is greater, oldest first.")  # fmt: skip
-@click.option("--memory-limit", "memory_limit_bytes", type=size_bytes, metavar="SIZE", default="4GiB",
-              show_default=True, help="What would need more is refused while it is read.")  # fmt: skip
+@click.option(
+    "--memory-limit",
+    "memory_limit_bytes",
+    type=size_bytes,
+    metavar="SIZE",
+    help="What would need more is refused; on Spark, of each task.  [default: 4 GiB, on Spark 1 GiB]",
+)
+@click.option(
+    "--master",
+    help="Spark master such as local[2]: in many tasks, for what is too much for one process. "
+    f"{IN_PROCESS}: no Spark.  [default: {IN_PROCESS}, or that of spark-submit]",
+)
+@click.option(
+    "--staging",
+    metavar="URL",
+    help="With a cluster: s3://bucket/prefix, or a folder that all tasks share, where entities wait to be "
+    "merged.  [default for local masters: a temporary folder]",
+)
+@click.option(
+    "--shuffle-partitions",
+    type=click.IntRange(1, 10_000),
+    help="Spark tasks after a shuffle.  [default: by the size of what is shuffled]",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def entity_merge_command(
     spec: str,
@@ -58,7 +85,10 @@ def entity_merge_command(
     dry_run: bool,
     lines: str | None,
     since: int | None,
-    memory_limit_bytes: int,
+    memory_limit_bytes: int | None,
+    master: str | None,
+    staging: str | None,
+    shuffle_partitions: int | None,
     as_json: bool,
 ) -> None:
     """Find entities of several datasets that are the same, and merge them into TABLE.
@@ -66,24 +96,48 @@ def entity_merge_command(
     Only what changed since the last run is written, in one commit; nothing, if nothing changed.
     """
     _check_options(table, lines, since, dry_run=dry_run, as_json=as_json)
+    check_engine(master)
+    on_spark = master != IN_PROCESS and (master is not None or is_submitted())
+    if not on_spark and (staging, shuffle_partitions) != (None, None):
+        raise UsageError("--staging and --shuffle-partitions go with --master")
+    if on_spark and dry_run and lines is not None:
+        raise UsageError("--ndjson: not with --dry-run and --master")
     loaded = load_spec(spec)
     for warning in loaded.warnings:
         click.echo(f"compactor: warning: {spec}: {warning}", err=True)
     store = None if table is None else open_store(table)
+    rows: Iterable[pa.RecordBatch] | None = None
     with stderr.status("entity-merge") as status:
-        merge = EntityMerge(
-            loaded,
-            store,
-            folder=folder,
-            full=full,
-            memory_limit_bytes=memory_limit_bytes,
-            on_progress=lambda what: status.update(f"entity-merge: {what}"),
-        )
-        rows: Iterable[pa.RecordBatch] | None = None
-        if dry_run:
-            report, rows = merge.look()
+
+        def show(what: str) -> None:
+            status.update(f"entity-merge: {what}")
+
+        if on_spark:
+            report = _run_on_spark(
+                loaded,
+                store,
+                master,
+                staging,
+                shuffle_partitions,
+                dry_run=dry_run,
+                folder=folder,
+                full=full,
+                memory_limit_bytes=memory_limit_bytes,
+                on_progress=show,
+            )
         else:
-            report = merge.run()
+            merge = EntityMerge(
+                loaded,
+                store,
+                folder=folder,
+                full=full,
+                memory_limit_bytes=memory_limit_bytes or _MEMORY_LIMIT_BYTES,
+                on_progress=show,
+            )
+            if dry_run:
+                report, rows = merge.look()
+            else:
+                report = merge.run()
     if as_json:
         echo_json({**report.to_json(), "dry_run": dry_run})
     else:
@@ -93,6 +147,28 @@ def entity_merge_command(
     if not dry_run and store is not None and report.version:
         rows = changes_since(store, CommitLog(store).current(), since)
     _write_lines(lines, rows or ())
+
+
+def _run_on_spark(
+    spec: EntityMergeSpec,
+    store: Store | None,
+    master: str | None,
+    staging: str | None,
+    shuffle_partitions: int | None,
+    *,
+    dry_run: bool,
+    **settings: Any,
+) -> EntityMergeReport:
+    # Imported late: who merges in this process needs none of it.
+    from compactor.spark.entity import SparkEntityMerge
+    from compactor.spark.pipeline import SparkOptions
+
+    # What the user has to correct is said before Spark takes its seconds to start.
+    merge = SparkEntityMerge(spec, store, **settings)
+    if merge.report.waiting_for:
+        return merge.report
+    run = merge.look if dry_run else merge.run
+    return run(open_session(master), SparkOptions(staging, shuffle_partitions))
 
 
 def _check_options(

@@ -82,11 +82,7 @@ def _check_size(
     starts = starts_of(datasets)
     dataset = int(np.searchsorted(starts, number, "right")) - 1
     entity = datasets[dataset].ids[number - int(starts[dataset])]
-    raise JobError(
-        f"{most:,} entities would become one (the first is {entity} of dataset "
-        f"{spec.datasets[dataset].name}), max_merged is {spec.max_merged:,}: nothing was written; look for a "
-        "rule that holds of too many, or raise max_merged"
-    )
+    raise too_many(spec, most, dataset, str(entity))
 
 
 def _composite(
@@ -123,6 +119,26 @@ def _kept_by_first(ids: pa.Array, deleted: Mask) -> Mask:
     first[codes[order][::-1]] = order[::-1]
     kept: Mask = first[codes] == np.arange(len(codes))
     return kept
+
+
+def kept_of(spec: EntityMergeSpec, ids: pa.Array, deleted: Mask) -> Mask:
+    """Which of all clusters that have these ids come out, where they were made apart from each other.
+
+    ids, deleted: by the dataset of their first entities. Raises `ConfigError` if two get one id.
+    """
+    if spec.identity is Identity.FIRST:
+        return _kept_by_first(ids, deleted)
+    _check_composite(ids)
+    return np.ones(len(ids), np.bool_)
+
+
+def too_many(spec: EntityMergeSpec, count: int, dataset: int, entity: str) -> JobError:
+    """dataset, entity: the first of `count`."""
+    return JobError(
+        f"{count:,} entities would become one (the first is {entity} of dataset "
+        f"{spec.datasets[dataset].name}), max_merged is {spec.max_merged:,}: nothing was written; look for a "
+        "rule that holds of too many, or raise max_merged"
+    )
 
 
 def _first_twice(ids: pa.Array) -> str | None:

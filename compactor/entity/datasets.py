@@ -24,6 +24,7 @@ from compactor.files.read import open_table_file
 from compactor.scan import scan
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
 
 _BLOCK_BYTES: Final = 8 << 20
 _rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -37,6 +38,11 @@ class Located:
     place: str
     """A file, or the address of a table."""
     is_file: bool
+
+    @property
+    def shown(self) -> str:
+        """For errors."""
+        return f"{self.name} ({self.place if self.is_file else open_store(self.place).url})"
 
 
 def locate(spec: EntityMergeSpec, folder: str) -> list[Located | None]:
@@ -112,21 +118,7 @@ def read_dataset(located: Located | None, name: str, charge: Charge = unlimited)
     `charge` raises."""
     if located is None:
         return entities_of([], [], name)
-    if not located.is_file:
-        store = open_store(located.place)
-        rows = scan(store, CommitLog(store).current())
-        return read_batches(rows, f"{name} ({store.url})", charge)
-    kind = kind_of(located.place)
-    if kind is not None and kind.format is FileFormat.NDJSON:
-        batches = []
-        for batch in _ndjson(located.place, kind):
-            charge(_bytes_of(batch))
-            batches.append(batch)
-        return entities_of(
-            batches, [_count(batch) for batch in batches], f"{name} ({located.place})"
-        )
-    with open_table_file(located.place) as file:
-        return read_batches(file, f"{name} ({located.place})", charge)
+    return _read(columns_in(located), located.shown, charge)
 
 
 def read_batches(
@@ -136,13 +128,37 @@ def read_batches(
 
     name: of the dataset, for errors. Raises `InputError`, and what `charge` raises.
     """
+    return _read(_in_texts(batches, name), name, charge)
+
+
+def columns_in(located: Located, snapshot: Snapshot | None = None) -> Iterator[tuple[Columns, int]]:
+    """The rows of a dataset as they come: `_id` and all, and how many. snapshot: of a table, or of a part of
+    it; None: the newest. Raises `InputError` naming the place."""
+    if not located.is_file:
+        store = open_store(located.place)
+        yield from _in_texts(scan(store, snapshot or CommitLog(store).current()), located.shown)
+        return
+    kind = kind_of(located.place)
+    if kind is not None and kind.format is FileFormat.NDJSON:
+        for columns in _ndjson(located.place, kind):
+            yield columns, len(columns[ID])
+        return
+    with open_table_file(located.place) as file:
+        yield from _in_texts(file, located.shown)
+
+
+def _in_texts(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[tuple[Columns, int]]:
+    for batch in batches:
+        yield _texts_of_batch(batch, name), batch.num_rows
+
+
+def _read(found: Iterable[tuple[Columns, int]], name: str, charge: Charge) -> Entities:
     columns = []
     rows = []
-    for batch in batches:
-        texts = _texts_of_batch(batch, name)
-        charge(_bytes_of(texts))
-        columns.append(texts)
-        rows.append(batch.num_rows)
+    for some, count in found:
+        charge(_bytes_of(some))
+        columns.append(some)
+        rows.append(count)
     return entities_of(columns, rows, name)
 
 
@@ -210,7 +226,3 @@ def _located(path: str, block: Block) -> InputError:
     if isinstance(error, UnicodeDecodeError):
         return InputError(f"{line}: is not valid UTF-8: save the file as UTF-8")
     return InputError(f"{line}: is no JSON object that can be read ({one_line(error)}): correct it")
-
-
-def _count(batch: Columns) -> int:
-    return len(batch[ID])

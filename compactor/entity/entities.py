@@ -141,13 +141,25 @@ def _last_of_each(ids: pa.Array) -> I64:
     return last
 
 
+def first_without_id(texts: pa.Array) -> int | None:
+    """The first row whose `_id` is none. texts: of `_id`."""
+    is_empty = np.asarray(pc.fill_null(pc.equal(texts, '""'), False))
+    bad = np.flatnonzero(~is_string(texts) | is_empty)
+    return int(bad[0]) if len(bad) else None
+
+
+def no_id(text: pa.Scalar, name: str, row: int) -> InputError:
+    """Of row `row` of dataset `name`, whose `_id` is `text`."""
+    return InputError(
+        f"dataset {name}, entity {row + 1:,}: `_id` is {_said(text)}: every entity needs an `_id`, a text "
+        "that is not empty"
+    )
+
+
 def _ids(texts: pa.Array, name: str) -> pa.Array:
-    bad = np.flatnonzero(~is_string(texts) | np.asarray(pc.fill_null(pc.equal(texts, '""'), False)))
-    if len(bad):
-        raise InputError(
-            f"dataset {name}, entity {int(bad[0]) + 1:,}: `_id` is {_said(texts[int(bad[0])])}: every entity "
-            "needs an `_id`, a text that is not empty"
-        )
+    bad = first_without_id(texts)
+    if bad is not None:
+        raise no_id(texts[bad], name, bad)
     return unquoted(texts)
 
 

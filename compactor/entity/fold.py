@@ -31,10 +31,10 @@ def taken(datasets: Sequence[Entities], members: I64) -> Entities:
         rows = members[of == number] - starts[number]
         if len(rows):
             parts.append(dataset.take(rows))
-    return _end_to_end(parts).take(back)
+    return end_to_end(parts).take(back)
 
 
-def _end_to_end(parts: Sequence[Entities]) -> Entities:
+def end_to_end(parts: Sequence[Entities]) -> Entities:
     def column(arrays: Sequence[pa.Array | None]) -> pa.Array:
         pairs = zip(parts, arrays, strict=True)
         return pa.concat_arrays(

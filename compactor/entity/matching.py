@@ -7,10 +7,11 @@ as many edges as values, however many entities share one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.entity.entities import Entities
@@ -33,6 +34,13 @@ def starts_of(datasets: Sequence[Entities]) -> I64:
 
 def edges(spec: EntityMergeSpec, datasets: Sequence[Entities]) -> Edges:
     """All edges of all rules. Deleted entities have none."""
+    return _all_of([edges_of_rule(*sides) for sides in values_of_rules(spec, datasets)])
+
+
+def values_of_rules(
+    spec: EntityMergeSpec, datasets: Sequence[Entities]
+) -> Iterator[tuple[Values, Values]]:
+    """Rule by rule the values of its left and right side, of entities by their numbers."""
     starts = starts_of(datasets)
     by_alias = {d.alias: n for n, d in enumerate(spec.datasets)}
     known: dict[Operand, Values] = {}
@@ -45,13 +53,11 @@ def edges(spec: EntityMergeSpec, datasets: Sequence[Entities]) -> Edges:
         return known[operand]
 
     last_use = {operand: n for n, rule in enumerate(spec.rules) for operand in rule}
-    found = []
     for number, rule in enumerate(spec.rules):
-        found.append(edges_of_rule(*map(values, rule)))
+        yield values(rule.left), values(rule.right)
         for operand in rule:
             if last_use[operand] == number:
                 known.pop(operand, None)
-    return _all_of(found)
 
 
 def values_of(expression: Expression, entities: Entities) -> Values:
@@ -63,25 +69,41 @@ def values_of(expression: Expression, entities: Entities) -> Values:
 
 def edges_of_rule(left: Values, right: Values) -> Edges:
     """Of a rule whose sides have these values, of entities by their numbers."""
+    groups = groups_of_rule(left, right)
+    matches = (groups.on_left & groups.on_right)[groups.of]
+    centers, nodes = groups.firsts[groups.of[matches]], groups.nodes[matches]
+    is_edge = centers != nodes
+    return Edges(centers[is_edge], nodes[is_edge])
+
+
+class Groups(NamedTuple):
+    """Entities by a value that they share."""
+
+    texts: pa.Array
+    """The value of each group, large strings; shape (groups,), as the next three."""
+    on_left: npt.NDArray[np.bool_]
+    """Whether the rule's left side has it, of any entity."""
+    on_right: npt.NDArray[np.bool_]
+    firsts: I64
+    """An entity that stands for all."""
+    nodes: I64
+    """Entities; shape (values,)."""
+    of: I64
+    """The group of each; shape as `nodes`."""
+
+
+def groups_of_rule(left: Values, right: Values) -> Groups:
     nodes = np.concatenate([left.rows, right.rows])
-    codes = _codes(left.texts, right.texts)
-    count = int(codes.max()) + 1 if len(codes) else 0
+    coded = pa.chunked_array([left.texts, right.texts]).combine_chunks().dictionary_encode()
+    codes = np.asarray(coded.indices).astype(np.int64)
+    count = len(coded.dictionary)
     on_left = np.zeros(count, np.bool_)
     on_right = np.zeros(count, np.bool_)
     on_left[codes[: len(left.rows)]] = True
     on_right[codes[len(left.rows) :]] = True
-    matches = (on_left & on_right)[codes]
-    nodes, codes = nodes[matches], codes[matches]
-    center = np.full(count, -1, np.int64)
-    center[codes[::-1]] = nodes[::-1]  # of several, the first stays
-    is_edge = center[codes] != nodes
-    return Edges(center[codes][is_edge], nodes[is_edge])
-
-
-def _codes(left: pa.Array, right: pa.Array) -> I64:
-    """Equal texts of the two have equal numbers, from 0."""
-    coded = pa.chunked_array([left, right]).combine_chunks().dictionary_encode()
-    return np.asarray(coded.indices).astype(np.int64)
+    firsts = np.full(count, -1, np.int64)
+    firsts[codes[::-1]] = nodes[::-1]  # of several, the first stays
+    return Groups(coded.dictionary, on_left, on_right, firsts, nodes, codes)
 
 
 def _living(values: Values, entities: Entities) -> Values:

@@ -36,6 +36,21 @@ class EntityMemory:
 
         return charge
 
+    def charging_part(self) -> Charge:
+        """Of entities of one task of many."""
+
+        def charge(size: int) -> None:
+            self.held_bytes += size
+            need = self.held_bytes * COPIES
+            if self._limit_bytes is not None and need > self._limit_bytes:
+                raise MemoryLimitError(
+                    f"the entities of one task take {self.held_bytes:,} bytes, and merging them about "
+                    f"{COPIES} times as much, the limit is {self._limit_bytes:,} bytes: nothing was written; "
+                    "raise --memory-limit or --shuffle-partitions"
+                )
+
+        return charge
+
 
 def unlimited(_size: int) -> None:
     """A `Charge` that lets everything through."""

@@ -59,7 +59,16 @@ NOTHING_WRITTEN: Final = Written(
 
 def read_written(store: Store, snapshot: Snapshot) -> Written:
     """Raises `FormatError` for damaged fragments."""
-    batches = list(scan(store, snapshot, [ID, DELETED, SIGNATURE]))
+    return written_of(written_batches(store, snapshot))
+
+
+def written_batches(store: Store, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+    """What `written_of` takes."""
+    return scan(store, snapshot, [ID, DELETED, SIGNATURE])
+
+
+def written_of(batches: Iterable[pa.RecordBatch]) -> Written:
+    batches = list(batches)
     if not batches:
         return NOTHING_WRITTEN
     ids, deleted, signatures = pa.Table.from_batches(batches).columns
@@ -98,16 +107,23 @@ class Difference:
         return len(self.clusters) + len(self.gone)
 
 
-def difference(clusters: Clusters, written: Written, *, everything: bool = False) -> Difference:
-    """everything: clusters are written whether they changed or not."""
-    at = pc.index_in(clusters.ids, value_set=written.ids)
+def difference(
+    ids: pa.Array, signatures: I64, written: Written, *, everything: bool = False
+) -> Difference:
+    """ids, signatures: of clusters. everything: they are written whether they changed or not."""
+    at = pc.index_in(ids, value_set=written.ids)
     before = written.signatures.take(at)
-    same = np.asarray(pc.fill_null(pc.equal(before, pa.array(clusters.signatures)), False))
+    same = np.asarray(pc.fill_null(pc.equal(before, pa.array(signatures)), False))
     changed = np.flatnonzero(~same | everything)
     was_living = np.asarray(pc.fill_null(pc.invert(written.deleted.take(at)), False))
-    stays = pc.is_in(written.ids, value_set=clusters.ids)
+    stays = pc.is_in(written.ids, value_set=ids)
     gone = written.ids.filter(pc.invert(pc.or_(stays, written.deleted)))
     return Difference(changed, int(np.count_nonzero(~was_living[changed])), gone)
+
+
+def written_schema(names: Sequence[str]) -> pa.Schema:
+    """Of rows with these properties."""
+    return pa.schema([*_INTERNAL, *(pa.field(name, pa.json_()) for name in names)])
 
 
 class EntityBatches(FileBatches):
@@ -120,14 +136,17 @@ class EntityBatches(FileBatches):
         clusters: Clusters,
         changes: Difference,
         first_updated: int,
+        properties: Sequence[str] | None = None,
     ) -> None:
+        """properties: those that get a column; None: those that the entities of the difference have."""
         self.path = "merged entities"
         self.bytes_total = 0
         self._batch_bytes = 64 << 20
         self._spec, self._datasets = spec, datasets
         self._clusters, self._changes = clusters, changes
         self._first_updated = first_updated
-        self.schema = pa.schema([*_INTERNAL, *self._properties()])
+        names = self._properties() if properties is None else properties
+        self.schema = written_schema(names)
 
     @property
     def bytes_consumed(self) -> int:
@@ -136,10 +155,10 @@ class EntityBatches(FileBatches):
     def close(self) -> None:
         return
 
-    def _properties(self) -> Iterable[pa.Field]:
+    def _properties(self) -> Sequence[str]:
         """Of the entities that are folded; a property that they have not is no column."""
         if self._spec.strategy is Strategy.LIST:
-            return [pa.field(MERGED, pa.json_())] if len(self._changes.clusters) else []
+            return [MERGED] if len(self._changes.clusters) else []
         members = self._clusters.members_of(self._changes.clusters)[0]
         present = np.zeros(sum(d.rows for d in self._datasets), np.bool_)
         present[members] = True
@@ -151,7 +170,7 @@ class EntityBatches(FileBatches):
             for name, column in dataset.properties.items():
                 if name not in names and (here & np.asarray(column.is_valid())).any():
                     names.add(name)
-        return [pa.field(name, pa.json_()) for name in sorted(names)]
+        return sorted(names)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         clusters, gone = self._clusters, self._changes.gone
@@ -170,7 +189,7 @@ class EntityBatches(FileBatches):
     def _entities_at_a_time(self) -> int:
         rows = sum(dataset.rows for dataset in self._datasets)
         held = sum(dataset.nbytes for dataset in self._datasets)
-        return max(1, min(_BATCH_ENTITIES, _BATCH_BYTES * rows // max(1, held)))
+        return max(1, min(_BATCH_ENTITIES, _BATCH_BYTES * max(1, rows) // max(1, held)))
 
     def _batch(self, ids: pa.Array, rows: I64, first_updated: int) -> pa.RecordBatch:
         """rows: places in `ids`, of the changed clusters first and then of what is gone."""

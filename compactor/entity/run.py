@@ -7,17 +7,15 @@ Each stage is a function of its own on columns, so that one of them can be done 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from compactor.clock import Ids, random_id
 from compactor.entity.clusters import Clusters, clusters_of
 from compactor.entity.components import Components, components
-from compactor.entity.datasets import Located, locate, read_batches, read_dataset
-from compactor.entity.entities import UPDATED, Entities
-from compactor.entity.expressions import ID
+from compactor.entity.datasets import Located, read_batches, read_dataset
+from compactor.entity.entities import Entities
 from compactor.entity.matching import edges, starts_of
 from compactor.entity.memory import Charge, EntityMemory, unlimited
 from compactor.entity.output import (
@@ -27,48 +25,15 @@ from compactor.entity.output import (
     difference,
     read_written,
 )
+from compactor.entity.report import EntityMergeReport
 from compactor.entity.spec import EntityMergeSpec
-from compactor.entity.state import State, check_datasets
-from compactor.errors import CommitConflictError
+from compactor.entity.state import State
+from compactor.entity.target import ROW_POLICY, SORT, Target
 from compactor.ingest import IngestOptions, ingest_batches
-from compactor.rows.policy import Kind, RowPolicy
 from compactor.stores.base import Store
-from compactor.table.commit_log import CommitLog
-from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes, Operation
-from format.schema import SortColumn
-
-ROW_POLICY: Final = RowPolicy(Kind.LAST, sequence=UPDATED)
-"""The newest row of each id stays, and all of them are rows to be seen: also what was deleted or replaced."""
-_SORT: Final = (SortColumn(ID),)
 
 Progress = Callable[[str], None]
 """Called with what is being done."""
-
-
-@dataclass(slots=True)
-class EntityMergeReport:
-    """What a run did, or would do."""
-
-    version: int = 0
-    """Of the table after it; 0 if there is none."""
-    entities_read: int = 0
-    clusters: int = 0
-    """Entities that come out in all, changed or not."""
-    new: int = 0
-    changed: int = 0
-    replaced: int = 0
-    """Ids that stand for nothing any more."""
-    unchanged: int = 0
-    next_updated: int = 0
-    """The `_updated` of the next entity that will be written."""
-    missing_datasets: tuple[str, ...] = ()
-    """That are not there, and count as empty."""
-    waiting_for: tuple[str, ...] = ()
-    """Initial datasets that are not there yet: nothing was done."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +73,8 @@ def merged_batches(
     pairs = zip(spec.datasets, inputs, strict=True)
     datasets = [read_batches(batches, dataset.name, charge) for dataset, batches in pairs]
     merged = merge_entities(spec, datasets, connect)
-    return merged.batches(difference(merged.clusters, NOTHING_WRITTEN), 0)
+    clusters = merged.clusters
+    return merged.batches(difference(clusters.ids, clusters.signatures, NOTHING_WRITTEN), 0)
 
 
 class EntityMerge:
@@ -136,25 +102,32 @@ class EntityMerge:
         while they are read.
         """
         self._memory_limit_bytes = memory_limit_bytes
-        self._spec, self._store, self._folder, self._full = spec, store, folder, full
+        self._spec, self._folder, self._full = spec, folder, full
         self._connect, self._ids, self._on_progress = connect, ids, on_progress
-        self._log = None if store is None else CommitLog(store)
-        self._snapshot = Snapshot.empty() if self._log is None else self._log.refresh()
-        self._url = "the table" if store is None else store.url
-        self._before = State.of(self._snapshot.metadata, self._url)
+        self._target = Target(store)
 
     def run(self) -> EntityMergeReport:
         """Writes what changed. Raises `CommitConflictError` if another run wrote meanwhile, and what `look`
         raises; nothing is written then."""
         report, batches = self.look()
-        if self._store is None or self._log is None or report.waiting_for:
+        target = self._target
+        if target.store is None or target.log is None or report.waiting_for:
             return report
         after = State(self._spec.datasets, report.next_updated)
-        if batches is not None:
-            self._on_progress("writing")
-            report.version = self._write(self._store, self._log, batches, after)
-        elif self._before is not None and self._before.datasets != after.datasets:
-            report.version = self._log.commit(lambda s: self._remembering(s, after)).version
+        if batches is None:
+            report.version = target.remember(after) or report.version
+            return report
+        self._on_progress("writing")
+        report.version = ingest_batches(
+            target.store,
+            target.log,
+            target.snapshot,
+            batches,
+            SORT,
+            IngestOptions(rows=ROW_POLICY),
+            ids=self._ids,
+            amend=target.amending(after),
+        ).version
         return report
 
     def look(self) -> tuple[EntityMergeReport, EntityBatches | None]:
@@ -163,29 +136,22 @@ class EntityMerge:
         Raises `InputError` for datasets that cannot be read, `UsageError` for those that need a full run,
         `JobError` for too many that would be one, or too much memory.
         """
-        located = locate(self._spec, self._folder)
-        report = EntityMergeReport(self._snapshot.version)
-        absent = [d.name for d, at in zip(self._spec.datasets, located, strict=True) if at is None]
-        report.missing_datasets = tuple(absent)
-        if self._before is None:
-            report.waiting_for = tuple(n for n in self._spec.initial_datasets if n in absent)
+        located, report = self._target.begin(self._spec, self._folder, full=self._full)
         if report.waiting_for:
             return report, None
-        before = self._before or State()
-        if not self._full:
-            check_datasets(before.datasets, self._spec.datasets, self._url)
         datasets = self._read(located)
         self._on_progress("comparing")
         merged = merge_entities(self._spec, datasets, self._connect)
-        changes = self._changes(merged)
+        changes = self._changes(merged.clusters)
         report.entities_read = sum(d.rows for d in datasets)
         report.clusters = len(merged.clusters.ids)
         report.new = changes.new
         report.changed = len(changes.clusters) - changes.new
         report.replaced = len(changes.gone)
         report.unchanged = report.clusters - len(changes.clusters)
-        report.next_updated = before.next_updated + changes.rows
-        return report, merged.batches(changes, before.next_updated) if changes.rows else None
+        first = self._target.first_updated
+        report.next_updated = first + changes.rows
+        return report, merged.batches(changes, first) if changes.rows else None
 
     def _read(self, located: Sequence[Located | None]) -> list[Entities]:
         memory = EntityMemory(self._memory_limit_bytes)
@@ -195,38 +161,9 @@ class EntityMerge:
             found.append(read_dataset(at, name, memory.charging(name)))
         return found
 
-    def _changes(self, merged: Merged) -> Difference:
-        if self._store is None or self._before is None:
-            return difference(merged.clusters, NOTHING_WRITTEN)
-        written = read_written(self._store, self._snapshot)
-        return difference(merged.clusters, written, everything=self._full)
-
-    def _write(self, store: Store, log: CommitLog, batches: EntityBatches, after: State) -> int:
-        def amend(latest: Snapshot, changes: Changes) -> Changes:
-            self._check_unchanged(latest)
-            metadata = after.put_into(changes.metadata or latest.table)
-            return Changes(changes.operation, changes.adds, metadata=metadata)
-
-        report = ingest_batches(
-            store,
-            log,
-            self._snapshot,
-            batches,
-            _SORT,
-            IngestOptions(rows=ROW_POLICY),
-            ids=self._ids,
-            amend=amend,
-        )
-        return report.version
-
-    def _remembering(self, latest: Snapshot, after: State) -> Changes:
-        self._check_unchanged(latest)
-        return Changes(Operation.ALTER, metadata=after.put_into(latest.table))
-
-    def _check_unchanged(self, latest: Snapshot) -> None:
-        """Compactions may have come, another run may not."""
-        if State.of(latest.metadata, self._url) != self._before:
-            raise CommitConflictError(
-                f"{self._url}: another entity merge wrote to it meanwhile; this one wrote nothing: run it "
-                "again"
-            )
+    def _changes(self, clusters: Clusters) -> Difference:
+        target = self._target
+        written = NOTHING_WRITTEN
+        if target.store is not None and target.before is not None:
+            written = read_written(target.store, target.snapshot)
+        return difference(clusters.ids, clusters.signatures, written, everything=self._full)

@@ -32,12 +32,20 @@ def packet_bytes(limit_bytes: int) -> int:
 
 
 def to_bytes(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
-    """As an Arrow IPC stream with its schema, in one batch."""
-    [batch] = batches if len(batches) == 1 else [pa.concat_batches(batches)]
+    """As an Arrow IPC stream with its schema, in one batch. A column that some have not is null there."""
+    batch = batches[0] if len(batches) == 1 else _end_to_end(batches)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
+
+
+def _end_to_end(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if all(batch.schema.equals(batches[0].schema) for batch in batches):
+        return pa.concat_batches(batches)
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    [batch] = pa.concat_tables(tables, promote_options="default").combine_chunks().to_batches()
+    return batch
 
 
 def from_bytes(data: pa.Buffer) -> pa.RecordBatch:

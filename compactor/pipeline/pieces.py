@@ -3,10 +3,8 @@ with others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 
@@ -18,16 +16,11 @@ from compactor.pipeline.nodes.source import (
     open_source,
 )
 from compactor.predicate import condition_on
-from compactor.scan import overlapping_groups, scan
+from compactor.scan import scan
+from compactor.scan_pieces import pieces_of
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from compactor.table.entry import FragmentEntry
-from compactor.table.entry_table import EntryTable
-from compactor.table.fragments import FragmentMap
 from compactor.table.snapshot import Snapshot
-
-_PIECE_BYTES: Final = 128 << 20
-"""Of a table, decoded: what a task gets to read, if its fragments can be divided so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +72,4 @@ class Pieces:
         snapshot = CommitLog(store).current()
         # It may have got columns since it was looked at.
         source = source.model_copy(update={"columns": tuple(self.schemas[name].names)})
-        return [
-            Piece(name, source, store.url, _of_fragments(snapshot, entries))
-            for entries in _runs(snapshot)
-        ]
-
-
-def _runs(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
-    """Groups of fragments next to each other, of about as much data each."""
-    entries: list[FragmentEntry] = []
-    size = 0
-    for group in overlapping_groups(snapshot):
-        entries += group
-        size += sum(entry.raw_bytes for entry in group)
-        if size >= _PIECE_BYTES:
-            yield entries
-            entries, size = [], 0
-    if entries:
-        yield entries
-
-
-def _of_fragments(snapshot: Snapshot, entries: Sequence[FragmentEntry]) -> Snapshot:
-    return replace(
-        snapshot, fragments=FragmentMap(EntryTable.of(list(entries))), claims={}, quarantine={}
-    )
+        return [Piece(name, source, store.url, piece) for piece in pieces_of(snapshot)]

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from compactor.errors import JobError
 from compactor.job import Compaction, Outcome, failed, run_compaction
-from compactor.spark.session import spark_failures
+from compactor.spark.session import as_job_error
 from compactor.stores.open import open_store
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class SparkEngine:
                     yield pa.RecordBatch.from_pydict({"outcome": [outcome.to_json()]})
 
         task = self._spark.range(0, 1, 1, 1)
-        with spark_failures():
+        with as_job_error("the task"):
             rows = task.mapInArrow(run_task, "outcome string").collect()
         return [Outcome.from_json(row["outcome"]) for row in rows]
 

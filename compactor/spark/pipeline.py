@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,17 +28,8 @@ from compactor.flow.errors import MemoryLimitError
 from compactor.ingest import IngestOptions, IngestPlan, commit_fragments, plan_ingest
 from compactor.pipeline import letters
 from compactor.pipeline.binding import sort_schema
-from compactor.pipeline.combining import part_by_keys
 from compactor.pipeline.config import Aggregate, Merge, Output, Pipeline, Route, Source, Transform
-from compactor.pipeline.exchange import (
-    PartOf,
-    divided,
-    from_bytes,
-    packet_bytes,
-    part_by_range,
-    splitters,
-    to_bytes,
-)
+from compactor.pipeline.exchange import from_bytes, splitters
 from compactor.pipeline.letters import BadRecordError
 from compactor.pipeline.nodes.aggregate import needed_columns
 from compactor.pipeline.nodes.output import may_repeat, open_sink, written_schema
@@ -52,7 +43,6 @@ from compactor.pipeline.task import (
     REPORT,
     ROWS,
     SAMPLE,
-    Packet,
     StageSpec,
     TaskReport,
     distinct_rows,
@@ -60,7 +50,21 @@ from compactor.pipeline.task import (
     run_piece,
     task_and_row,
 )
-from compactor.spark.session import spark_failures, task_slots
+from compactor.spark.packets import (
+    PACKET_SCHEMA,
+    PACKETS,
+    SENT,
+    SMALL_BATCHES,
+    Batches,
+    Divider,
+    as_rows,
+    chained,
+    configured,
+    received,
+    send,
+    values_of,
+)
+from compactor.spark.session import as_job_error, task_slots
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -71,18 +75,6 @@ from format.schema import SortSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PACKETS: Final = "kind int, feed int, place bigint, batch binary"
-_SENT: Final = "feed int, place bigint, part int, batch binary"
-_PACKET_SCHEMA: Final = pa.schema(
-    [("kind", pa.int32()), ("feed", pa.int32()), ("place", pa.int64()), ("batch", pa.binary())]
-)
-_SENT_SCHEMA: Final = pa.schema(
-    [("feed", pa.int32()), ("place", pa.int64()), ("part", pa.int32()), ("batch", pa.binary())]
-)
-_PACKETS_AT_A_TIME: Final = "16"
-"""That Spark hands to Python: 16 MiB or so."""
-_PENDING_SHARE: Final = 16
-"""Of the memory limit: rows that wait to be sent to their tasks, so that what is sent is not too small."""
 _PART_SHARE: Final = 8
 """Tasks get so much of the memory limit as rows, where keys can be divided: they sort without spilling."""
 _WORTH_A_TASK_BYTES: Final = 4 << 20
@@ -91,8 +83,6 @@ _ERRORS: Final = {
     error.__name__: error
     for error in (UsageError, ConfigError, InputError, DataError, MemoryLimitError)
 }
-
-Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +146,7 @@ class SparkRun:
         started = time.perf_counter()
         with ExitStack() as stack:
             staging = self._staging(spark, options, stack)
-            stack.enter_context(_small_batches(spark))
+            stack.enter_context(configured(spark, SMALL_BATCHES))
             for stage in self._stages:
                 done = self._run_stage(spark, options, stage, staging)
                 if done.packets is not None:
@@ -224,7 +214,7 @@ class SparkRun:
             staging=staging,
             run_id=self._run_id,
         )
-        with spark_failures():
+        with as_job_error("the task"):
             packets = (
                 self._from_sources(spark, spec)
                 if stage.shuffle is None
@@ -254,9 +244,9 @@ class SparkRun:
         def read(batches: Batches) -> Batches:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from _as_rows(run_piece(spec, number, pieces[number]))
+                    yield from as_rows(run_piece(spec, number, pieces[number]))
 
-        return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(read, _PACKETS)
+        return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(read, PACKETS)
 
     def _shuffled(
         self, spark: SparkSession, options: SparkOptions, spec: StageSpec
@@ -268,14 +258,14 @@ class SparkRun:
             return None
 
         def run(batches: Batches) -> Batches:
-            found = _received(batches)
+            found = received(batches)
             first = next(found, None)
             if first is not None:
                 part, feed, batch = first
                 given = ((number, more) for _, number, more in found)
-                yield from _as_rows(run_part(spec, part, _chained((feed, batch), given)))
+                yield from as_rows(run_part(spec, part, chained((feed, batch), given)))
 
-        return sent.mapInArrow(run, _PACKETS)
+        return sent.mapInArrow(run, PACKETS)
 
     def _parts(self, spark: SparkSession, options: SparkOptions, stage: Stage) -> int:
         """Tasks for a stage."""
@@ -297,13 +287,13 @@ class SparkRun:
         ]
         return sum(each.rows for each in found), sum(each.bytes for each in found)
 
-    def _parts_of(self, stage: Stage, parts: int) -> Sequence[_Divider | None]:
+    def _parts_of(self, stage: Stage, parts: int) -> Sequence[Divider | None]:
         """How the rows of each feed are divided; None: they all go to the first task."""
         assert stage.shuffle is not None
         if parts == 1:
             return [None] * len(stage.takes)
         if stage.shuffle.kind is Kind.HASH:
-            return [_Divider(parts, keys=stage.shuffle.keys[feed.input]) for feed in stage.takes]
+            return [Divider(parts, keys=stage.shuffle.keys[feed.input]) for feed in stage.takes]
         sort = self._sorts[stage.takes[0].number]
         samples = [
             sample
@@ -311,10 +301,10 @@ class SparkRun:
             for sample in self._done[feed.number].samples.get(feed.number, ())
         ]
         bounds = splitters(samples, sort, parts)
-        return [None if bounds is None else _Divider(parts, bounds, sort)] * len(stage.takes)
+        return [None if bounds is None else Divider(parts, bounds, sort)] * len(stage.takes)
 
     def _sent(
-        self, feeds: Sequence[Feed], dividers: Sequence[_Divider | None], parts: int
+        self, feeds: Sequence[Feed], dividers: Sequence[Divider | None], parts: int
     ) -> DataFrame | None:
         """Rows of feeds, each where its task is, in the order of the feeds; None if there are none."""
         frames: dict[int, DataFrame] = {}
@@ -329,8 +319,8 @@ class SparkRun:
         rank_of = {feed.number: rank for rank, feed in enumerate(feeds)}
         limit = self._pipeline.memory.limit
 
-        def send(batches: Batches) -> Batches:
-            yield from _send(batches, rank_of, dividers, limit)
+        def divide(batches: Batches) -> Batches:
+            yield from send(batches, rank_of, dividers, limit)
 
         united: DataFrame | None = None
         for key, frame in frames.items():
@@ -338,7 +328,7 @@ class SparkRun:
             some = frame.where(f"kind = {ROWS} AND feed IN ({wanted})")
             united = some if united is None else united.unionAll(some)
         assert united is not None
-        sent = united.mapInArrow(send, _SENT)
+        sent = united.mapInArrow(divide, SENT)
         return sent.repartitionById(parts, "part").sortWithinPartitions("feed", "place")
 
     # --- after ---
@@ -390,15 +380,15 @@ class SparkRun:
         different = rows
         if output in self._counted:
             parts = options.shuffle_partitions or task_slots(spark)
-            sent = self._sent(feeds, [_Divider(parts, keys=(SOURCE, ROW))] * len(feeds), parts)
+            sent = self._sent(feeds, [Divider(parts, keys=(SOURCE, ROW))] * len(feeds), parts)
             limit = self._pipeline.memory.limit
 
             def count(batches: Batches) -> Batches:
-                found = (batch for _, _, batch in _received(batches))
+                found = (batch for _, _, batch in received(batches))
                 yield pa.RecordBatch.from_pydict({"rows": [distinct_rows(found, limit)]})
 
             if sent is not None:
-                with spark_failures():
+                with as_job_error("the task"):
                     counts = sent.mapInArrow(count, "rows bigint").toArrow()
                 different = sum(counts.column("rows").to_pylist())
         documents = self._documents(self._outputs[output].input)
@@ -480,137 +470,7 @@ def _done(packets: DataFrame | None, found: pa.Table) -> _Done:
     reports.sort(key=lambda report: report.task)
     by_task = {report.task: report for report in reports}
     samples: dict[int, list[tuple[pa.RecordBatch, int]]] = {}
-    for _, feed, place, data in _columns(of_kind[SAMPLE].to_batches(), _PACKET_SCHEMA.names):
+    for _, feed, place, data in values_of(of_kind[SAMPLE].to_batches(), PACKET_SCHEMA.names):
         rows = by_task[task_and_row(place.as_py())[0]].feeds[str(feed.as_py())].rows
         samples.setdefault(feed.as_py(), []).append((from_bytes(data.as_buffer()), rows))
     return _Done(packets, reports, samples)
-
-
-@dataclass(frozen=True, slots=True)
-class _Divider:
-    """Which task each row goes to: by bounds of ranges, or by the hash of its keys."""
-
-    parts: int
-    bounds: pa.RecordBatch | None = None
-    sort: SortSchema | None = None
-    keys: tuple[str, ...] = ()
-
-    def part_of(self) -> PartOf:
-        if self.bounds is not None and self.sort is not None:
-            return part_by_range(self.bounds, self.sort)
-        return lambda batch: part_by_keys(batch, self.keys, self.parts)
-
-
-def _send(
-    batches: Batches,
-    rank_of: Mapping[int, int],
-    dividers: Sequence[_Divider | None],
-    limit_bytes: int,
-) -> Batches:
-    """Packets divided by the tasks that they go to, and what goes to one of them put together."""
-    part_of = {n: None if (d := dividers[r]) is None else d.part_of() for n, r in rank_of.items()}
-    waiting = _Waiting(packet_bytes(limit_bytes))
-    for feed, place, data in _packets(batches):
-        divide, rank = part_of[feed], rank_of[feed]
-        if divide is None:
-            yield _sent_row(rank, place, 0, data)
-            continue
-        if rank != waiting.rank:
-            yield from waiting.leave()
-        waiting.rank = rank
-        batch = from_bytes(data)
-        waiting.put(place, divided(batch, divide(batch)))
-        if waiting.bytes >= limit_bytes // _PENDING_SHARE:
-            yield from waiting.leave()
-    yield from waiting.leave()
-
-
-class _Waiting:
-    """Rows of one feed, by the task that they go to."""
-
-    def __init__(self, packet_bytes: int) -> None:
-        self._packet_bytes = packet_bytes
-        self._parts: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
-        self.rank = -1
-        """Of the feed."""
-        self.bytes = 0
-
-    def put(self, place: int, rows: Iterator[tuple[int, pa.RecordBatch]]) -> None:
-        for part, some in rows:
-            self._parts.setdefault(part, []).append((place, some))
-            self.bytes += some.nbytes
-
-    def leave(self) -> Batches:
-        """In packets that have the places of their first rows: so none have the same, and order is kept."""
-        for part, waiting in self._parts.items():
-            together: list[pa.RecordBatch] = []
-            size = first = 0
-            for place, some in waiting:
-                if together and size + some.nbytes > self._packet_bytes:
-                    yield _sent_row(self.rank, first, part, to_bytes(together))
-                    together, size = [], 0
-                if not together:
-                    first = place
-                together.append(some)
-                size += some.nbytes
-            yield _sent_row(self.rank, first, part, to_bytes(together))
-        self._parts, self.bytes = {}, 0
-
-
-def _packets(batches: Batches) -> Iterator[tuple[int, int, pa.Buffer]]:
-    """Feed, place and data."""
-    for feed, place, data in _columns(batches, ["feed", "place", "batch"]):
-        yield feed.as_py(), place.as_py(), data.as_buffer()
-
-
-def _received(batches: Batches) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Part, rank of the feed, and rows."""
-    for part, feed, data in _columns(batches, ["part", "feed", "batch"]):
-        yield part.as_py(), feed.as_py(), from_bytes(data.as_buffer())
-
-
-def _columns(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Scalars of these columns, packet by packet."""
-    for batch in batches:
-        yield from zip(*(batch.column(name) for name in names), strict=True)
-
-
-def _sent_row(rank: int, place: int, part: int, data: pa.Buffer) -> pa.RecordBatch:
-    values = [[rank], [place], [part]]
-    arrays = [pa.array(v, f.type) for v, f in zip(values, _SENT_SCHEMA, strict=False)]
-    return pa.RecordBatch.from_arrays([*arrays, _binary(data)], schema=_SENT_SCHEMA)
-
-
-def _as_rows(packets: Iterator[Packet]) -> Batches:
-    for packet in packets:
-        values = [[packet.kind], [packet.feed], [packet.place]]
-        arrays = [pa.array(v, f.type) for v, f in zip(values, _PACKET_SCHEMA, strict=False)]
-        yield pa.RecordBatch.from_arrays([*arrays, _binary(packet.data)], schema=_PACKET_SCHEMA)
-
-
-def _binary(data: pa.Buffer) -> pa.Array:
-    """One value, not copied."""
-    offsets = pa.py_buffer(np.array([0, data.size], dtype=np.int32))
-    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, data])
-
-
-def _chained(
-    first: tuple[int, pa.RecordBatch], rest: Iterator[tuple[int, pa.RecordBatch]]
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    yield first
-    yield from rest
-
-
-@contextmanager
-def _small_batches(spark: SparkSession) -> Iterator[None]:
-    """Packets are large, and Spark counts rows."""
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(name, None)
-    spark.conf.set(name, _PACKETS_AT_A_TIME)
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, before)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -86,18 +86,18 @@ def task_slots(spark: SparkSession) -> int:
         return _CONNECT_SLOTS
 
 
-@contextmanager
-def spark_failures() -> Iterator[None]:
-    """Whatever Spark gives up with, as `JobError` in one line."""
+@contextlib.contextmanager
+def as_job_error(work: str) -> Iterator[None]:
+    """Raises `JobError` in one line where Spark fails. work: what it was at, as in "the task"."""
     from pyspark.errors import PySparkException
 
     try:
         yield
     except PySparkException as error:
-        raise JobError(f"Spark gave up on the task: {first_cause(error)}") from error
+        raise JobError(f"Spark gave up on {work}: {first_cause(error)}") from error
     except Exception as error:
         if type(error).__module__.startswith("py4j"):
-            raise JobError(f"Spark stopped during the task: {first_cause(error)}") from error
+            raise JobError(f"Spark stopped during {work}: {first_cause(error)}") from error
         raise
 
 

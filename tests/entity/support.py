@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from compactor.entity.lines import entity_lines
 from compactor.entity.output import changes_since
-from compactor.entity.run import EntityMerge, EntityMergeReport
+from compactor.entity.report import EntityMergeReport
+from compactor.entity.run import EntityMerge
 from compactor.entity.spec import EntityMergeSpec, parse_spec
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog

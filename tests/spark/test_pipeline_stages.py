@@ -21,7 +21,7 @@ from compactor.pipeline.config import Pipeline, parse_pipeline
 from compactor.pipeline.exchange import from_bytes, to_bytes
 from compactor.pipeline.report import RunReport
 from compactor.pipeline.run import Run
-from compactor.spark import pipeline as module
+from compactor.spark import packets
 from compactor.spark.pipeline import SparkOptions, SparkRun
 from compactor.stores.local import LocalStore
 from compactor.verify import verify
@@ -378,7 +378,7 @@ def test_tasks_after_a_shuffle_are_as_many_as_its_bytes_need(folder: Path, tmp_p
 def test_rows_sent_to_many_tasks_leave_when_enough_wait(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PENDING_SHARE", 1 << 15)
+    monkeypatch.setattr(packets, "_PENDING_SHARE", 1 << 15)
     monkeypatch.setattr("compactor.pipeline.exchange._PACKET_BYTES", 3_000)
     both({**ORDERED["sort of a concat"], **OUT}, folder, tmp_path, 7)
     assert (tmp_path / "many/out.ndjson").read_bytes() == (tmp_path / "one/out.ndjson").read_bytes()
@@ -387,15 +387,15 @@ def test_rows_sent_to_many_tasks_leave_when_enough_wait(
 def test_what_goes_to_one_task_goes_in_small_packets_each_with_a_place_of_its_own() -> None:
     """At a limit of 16 MiB: packets of 256 KiB, and a MiB of rows that wait."""
     rows = [pa.RecordBatch.from_pydict({"k": [n % 2 for n in range(8000)]}) for _ in range(40)]
-    packets = [
+    given = [
         pa.RecordBatch.from_arrays(
-            [pa.array([7]), pa.array([place]), module._binary(to_bytes([batch]))],
+            [pa.array([7]), pa.array([place]), packets._binary(to_bytes([batch]))],
             names=["feed", "place", "batch"],
         )
         for place, batch in enumerate(rows)
     ]
-    divider = module._Divider(2, keys=("k",))
-    sent = pa.Table.from_batches(module._send(iter(packets), {7: 0}, [divider], 16 << 20))
+    divider = packets.Divider(2, keys=("k",))
+    sent = pa.Table.from_batches(packets.send(iter(given), {7: 0}, [divider], 16 << 20))
     sizes = [len(data) for data in sent.column("batch").to_pylist()]
     assert max(sizes) <= (256 << 10) + 1000
     assert len(sizes) < 20

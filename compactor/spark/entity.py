@@ -1,0 +1,705 @@
+"""An entity merge on Spark: the tasks of `entity/tasks.py`, and between them rows on their way as packets.
+
+    read      a file or some fragments a task                        by the hash of _id ->
+    settle    entities numbered and kept at home; values             by the hash of rule and value ->
+    match     values that both sides of a rule have                  back home ->
+    connect   edges; connected components                            back home ->
+    label     a line for each entity                                 by the hash of the label ->
+    cluster   ids and signatures                                     by the hash of the cluster's _id ->
+    differ    against what the table has; what changed               back home ->
+    take      whole entities, only of what changed                   by ranges of the cluster's _id ->
+    fold      fragments; the driver commits them at once
+
+Whole entities travel twice at most, and the second time only those of clusters that changed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.clock import random_id
+from compactor.entity import tasks
+from compactor.entity.clusters import too_many
+from compactor.entity.datasets import Located
+from compactor.entity.entities import no_id
+from compactor.entity.expressions import ID
+from compactor.entity.memory import COPIES
+from compactor.entity.output import written_schema
+from compactor.entity.report import EntityMergeReport
+from compactor.entity.spec import EntityMergeSpec
+from compactor.entity.state import State
+from compactor.entity.target import ROW_POLICY, SORT, Target
+from compactor.entity.tasks import Context, Home, Made, Piece, Rows, Said, Sample
+from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError
+from compactor.files.source import sliced
+from compactor.flow.errors import MemoryLimitError
+from compactor.ingest import IngestOptions, commit_fragments, plan_ingest
+from compactor.pipeline.exchange import (
+    KeySample,
+    PartOf,
+    from_bytes,
+    packet_bytes,
+    splitters,
+    to_bytes,
+)
+from compactor.pipeline.parts import remove_parts
+from compactor.pipeline.task import REPORT, ROWS, SAMPLE, Packet
+from compactor.scan_pieces import pieces_of
+from compactor.spark.components import Round, connected_components
+from compactor.spark.packets import (
+    PACKETS,
+    SENT,
+    Batches,
+    Divider,
+    Dividing,
+    as_rows,
+    configured,
+    received,
+    send,
+    values_of,
+)
+from compactor.spark.pipeline import SparkOptions
+from compactor.spark.session import as_job_error, task_slots
+from compactor.stores.base import Store
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from format.errors import FormatError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MEMORY_LIMIT_BYTES: Final = 1 << 30
+"""Of one task, if nobody says otherwise."""
+_SETTINGS: Final = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+}
+"""Of what Spark hands to Python at a time: packets are large, edges are not."""
+_DEFAULTS: Final = SparkOptions()
+_PART_SHARE: Final = 2
+"""Tasks get so much of the memory limit to work on: parts are not of the same size."""
+_WORTH_A_TASK_BYTES: Final = 4 << 20
+_MOST_PARTS: Final = 10_000
+_CORRECTED_BY_USERS: Final = {
+    error.__name__: error
+    for error in (
+        UsageError,
+        ConfigError,
+        InputError,
+        DataError,
+        JobError,
+        MemoryLimitError,
+        FormatError,
+    )
+}
+
+Task = Callable[[int, tasks.Given], Made]
+"""Called with the number of a part and its rows."""
+
+
+class Connector(Protocol):
+    """Connected components of DataFrames."""
+
+    def components(
+        self, edges: DataFrame, scratch_url: str, on_round: Callable[[Round], None]
+    ) -> DataFrame:
+        """edges: left, right. Rows node, component: the same component for all that are connected."""
+
+    def larger_than(self, labels: DataFrame, most: int) -> tuple[int, DataFrame] | None:
+        """If components have more nodes than `most`: how many the largest has, and the labels of all that
+        have as many."""
+
+
+class SparkConnector:
+    def components(
+        self, edges: DataFrame, scratch_url: str, on_round: Callable[[Round], None]
+    ) -> DataFrame:
+        return connected_components(edges, scratch_url, on_round=on_round)
+
+    def larger_than(self, labels: DataFrame, most: int) -> tuple[int, DataFrame] | None:
+        from pyspark.sql import functions as fn
+
+        sizes = labels.groupBy("component").count()
+        [(found,)] = sizes.agg(fn.max("count")).collect()
+        if found is None or found <= most:
+            return None
+        largest = labels.join(sizes.where(fn.col("count") == found), "component")
+        return found, largest.select("node", "component")
+
+
+_CONNECTOR: Final = SparkConnector()
+
+
+class SparkEntityMerge:
+    """One run of an entity merge into a table: the same rows and commit as `entity.run.EntityMerge`'s."""
+
+    def __init__(
+        self,
+        spec: EntityMergeSpec,
+        store: Store | None,
+        *,
+        folder: str = ".",
+        full: bool = False,
+        memory_limit_bytes: int | None = None,
+        on_progress: Callable[[str], None] = lambda _what: None,
+        connector: Connector = _CONNECTOR,
+    ) -> None:
+        """As `EntityMerge`; memory_limit_bytes: of one task, None: 1 GiB. Raises `CompactorError` for what
+        can be known without Spark."""
+        self._spec, self._folder, self._full = spec, folder, full
+        self._limit = memory_limit_bytes or _MEMORY_LIMIT_BYTES
+        self._on_progress, self._connector = on_progress, connector
+        self._target = Target(store)
+        self._located, self.report = self._target.begin(spec, folder, full=full)
+
+    def run(self, spark: SparkSession, options: SparkOptions = _DEFAULTS) -> EntityMergeReport:
+        """Writes what changed. Raises `CompactorError`; nothing is written then."""
+        return self._run(spark, options, writes=True)
+
+    def look(self, spark: SparkSession, options: SparkOptions = _DEFAULTS) -> EntityMergeReport:
+        """What a run would do. Raises as `run`."""
+        return self._run(spark, options, writes=False)
+
+    def _run(
+        self, spark: SparkSession, options: SparkOptions, *, writes: bool
+    ) -> EntityMergeReport:
+        if self.report.waiting_for:
+            return self.report
+        if not hasattr(spark.range(1), "repartitionById"):
+            raise UsageError(
+                "entity merges on Spark need PySpark 4.1 or newer: pip install 'pyspark>=4.1'"
+            )
+        run_id = f"entity-merge-{random_id()}"
+        with ExitStack() as stack:
+            staging = _staging(spark, options, run_id, stack)
+            stack.enter_context(configured(spark, _SETTINGS))
+            names = [
+                dataset.name if at is None else at.shown
+                for dataset, at in zip(self._spec.datasets, self._located, strict=True)
+            ]
+            context = Context(self._spec, tuple(names), staging, run_id, self._limit)
+            jobs = _Jobs(spark, options, self._limit, stack)
+            found = self._find(jobs, context)
+            if not writes or self._target.store is None:
+                return self.report
+            after = State(self._spec.datasets, self.report.next_updated)
+            if found is None or not found.rows:
+                self.report.version = self._target.remember(after) or self.report.version
+            else:
+                self.report.version = self._write(jobs, context, found, after)
+        return self.report
+
+    # --- what changed ---
+
+    def _find(self, jobs: _Jobs, context: Context) -> _Found | None:
+        """None: there are no entities, and never were."""
+        values = self._settled(jobs, context)
+        homes = _homes(values)
+        self.report.entities_read = sum(sum(home.rows) for home in homes.values())
+        clusters = None if values is None else self._clusters(jobs, context, homes, values)
+        written = self._written(jobs)
+        flows = [
+            _Flow(done.packets, rank, keys=(ID,))
+            for rank, done in ((tasks.CLUSTERS, clusters), (tasks.WRITTEN, written))
+            if done is not None and done.rows
+        ]
+        self.report.next_updated = self._target.first_updated
+        if not flows:
+            return None
+        self._on_progress("comparing with the table")
+        size = sum(done.bytes for done in (clusters, written) if done is not None)
+        everything = self._full
+
+        def differ(_part: int, given: tasks.Given) -> Made:
+            return tasks.differ(context, given, everything=everything)
+
+        done = jobs.run(flows, size, differ, samples=True)
+        for before in (clusters, written):
+            if before is not None:
+                before.packets.unpersist()
+        report = self.report
+        report.clusters = done.total("clusters")
+        report.new, report.changed = done.total("new"), done.total("changed")
+        report.replaced = done.total("gone")
+        report.unchanged = report.clusters - report.new - report.changed
+        rows = report.new + report.changed + report.replaced
+        report.next_updated += rows
+        return _Found(homes, done, rows)
+
+    def _settled(self, jobs: _Jobs, context: Context) -> _Done | None:
+        """Entities at home, and their values; None: there are no entities."""
+        self._on_progress("reading")
+        pieces = [piece for n, at in enumerate(self._located) for piece in _pieces(n, at)]
+        if not pieces:
+            return None
+        read = jobs.run_pieces(len(pieces), lambda number: tasks.read_piece(pieces[number]))
+        before = [0] * len(context.names)
+        for number, said in sorted(read.said.items()):
+            dataset = pieces[number].dataset
+            if "bad_row" in said:
+                row = before[dataset] + said["bad_row"]
+                raise no_id(pa.scalar(said["bad_id"]), context.names[dataset], row)
+            before[dataset] += said["rows"]
+        if not read.rows:
+            return None
+        self._on_progress("finding values")
+
+        def settle(part: int, given: tasks.Given) -> Made:
+            return tasks.settle(context, part, given)
+
+        flows = [_Flow(read.packets, n, n, keys=(ID,)) for n in range(len(context.names))]
+        values = jobs.run(flows, read.bytes, settle)
+        read.packets.unpersist()
+        return values
+
+    def _clusters(
+        self, jobs: _Jobs, context: Context, homes: Mapping[int, Home], values: _Done
+    ) -> _Done:
+        labels = self._labels(jobs, context, homes, values)
+        self._on_progress("finding clusters")
+        parts = max(homes) + 1
+
+        def first_nodes(batches: Batches) -> Iterator[Packet]:
+            for batch in batches:
+                numbers = np.asarray(batch.column(0))
+                nodes = numbers[np.isin(numbers, list(homes))] << tasks.PLACE_BITS
+                yield from _one_packet({tasks.NODE: nodes, tasks.LABEL: nodes})
+
+        # Every home has a row of its own, or it would not be asked.
+        each = jobs.spark.range(0, parts, 1, 1)
+        flows = [_plain(each, 0, first_nodes)]
+        if labels is not None:
+            flows.append(_plain(labels, 1, _labels_as_packets))
+
+        def label(part: int, given: tasks.Given) -> Made:
+            return tasks.label(context, part, homes[part], given)
+
+        labelled = jobs.run(flows, 0, label, parts=parts)
+        clusters = jobs.run(
+            [_Flow(labelled.packets, 0, keys=(tasks.LABEL,))],
+            labelled.bytes,
+            lambda _part, given: tasks.cluster(context, given),
+        )
+        labelled.packets.unpersist()
+        return clusters
+
+    def _labels(
+        self, jobs: _Jobs, context: Context, homes: Mapping[int, Home], values: _Done
+    ) -> DataFrame | None:
+        """Rows node, component; None: nothing is equal to anything. Raises `JobError` for too many."""
+        if not values.rows:
+            return None
+        self._on_progress("matching")
+        matched = jobs.run(
+            [_Flow(values.packets, 0, keys=(tasks.RULE, tasks.TEXT_OF_VALUE))],
+            values.bytes,
+            lambda _part, given: tasks.match(context, given),
+        )
+        values.packets.unpersist()
+        if not matched.rows:
+            return None
+        parts = max(homes) + 1
+
+        def edges(batches: Batches) -> Batches:
+            for part, given in _of_part(batches):
+                yield from tasks.edges_at_home(context, homes[part], given)
+
+        sent = jobs.sent([_Flow(matched.packets, 0, owner=tasks.GROUP)], parts)
+        self._on_progress("connecting")
+        with as_job_error("connected components"):
+            labels = self._connector.components(
+                sent.mapInArrow(edges, "left bigint, right bigint"),
+                f"{_spark_url(context.staging)}/{context.run_id}",
+                self._show_round,
+            )
+            matched.packets.unpersist()
+            self._check_sizes(jobs, context, homes, labels)
+        return labels
+
+    def _show_round(self, round_: Round) -> None:
+        self._on_progress(
+            f"connecting, round {round_.number}: {round_.edges_left:,} of {round_.edges:,} edges left"
+        )
+
+    def _check_sizes(
+        self, jobs: _Jobs, context: Context, homes: Mapping[int, Home], labels: DataFrame
+    ) -> None:
+        """Before anything of an entity is sent after its label."""
+        found = self._connector.larger_than(labels, self._spec.max_merged)
+        if found is None:
+            return
+        most, largest = found
+
+        def first(part: int, given: tasks.Given) -> Made:
+            yield tasks.first_of_largest(context, homes[part], given)
+
+        flow = _plain(largest, 0, _labels_as_packets)
+        done = jobs.run([flow], 0, first, parts=max(homes) + 1)
+        dataset, entity = min((said["dataset"], said["id"]) for said in done.said.values())
+        raise too_many(self._spec, most, dataset, entity)
+
+    def _written(self, jobs: _Jobs) -> _Done | None:
+        """Ids, signatures and whether they are deleted, as the table has them; None: there is no table."""
+        target = self._target
+        if target.store is None or target.before is None:
+            return None
+        url, pieces = target.store.url, list(pieces_of(target.snapshot))
+        if not pieces:
+            return None
+        return jobs.run_pieces(len(pieces), lambda number: tasks.written_rows(url, pieces[number]))
+
+    # --- what is written ---
+
+    def _write(self, jobs: _Jobs, context: Context, found: _Found, after: State) -> int:
+        target = self._target
+        assert target.store is not None
+        assert target.log is not None
+        self._on_progress("taking what changed")
+        homes, changes, members = found.homes, found.changes, found.changes.total("members")
+        rows_at_home = sum(sum(home.rows) for home in homes.values())
+        bytes_at_home = sum(home.bytes for home in homes.values())
+        size = changes.bytes + bytes_at_home * members // max(1, rows_at_home)
+        parts = jobs.parts(size)
+        bounds = splitters(changes.samples, SORT, parts)
+        ranges = None if bounds is None else Divider(parts, bounds, SORT)
+        heads = partial(_heads, ranges)
+        flows = [_Flow(changes.packets, tasks.HEADS, column=tasks.TARGET, prepare=heads)]
+        counts = jobs.counted(flows[0], parts)
+        names: list[str] = []
+        if members:
+            taken = jobs.run(
+                [_Flow(changes.packets, 0, owner=tasks.NODE, prepare=partial(_members, ranges))],
+                0,
+                lambda part, given: tasks.take(context, homes[part], given),
+                parts=max(homes) + 1,
+            )
+            found_names = {name for said in taken.said.values() for name in said["names"]}
+            names = tasks.property_columns(self._spec, found_names)
+            flows.append(_Flow(taken.packets, tasks.MEMBERS, column=tasks.TARGET))
+        self._on_progress("writing")
+        options = IngestOptions(rows=ROW_POLICY)
+        schema = written_schema(names)
+        plan = plan_ingest(target.store, target.snapshot, schema, "merged entities", SORT, options)
+        firsts = (target.first_updated + np.cumsum(counts) - counts).tolist()
+        url = target.store.url
+
+        def fold(part: int, given: tasks.Given) -> Made:
+            return tasks.fold(
+                context, given, table=url, plan=plan, names=names, first_updated=firsts[part]
+            )
+
+        folded = jobs.run(flows, 0, fold, parts=parts)
+        entries = [
+            FragmentEntry.from_json(entry)
+            for _, said in sorted(folded.said.items())
+            for entry in said["entries"]
+        ]
+        return commit_fragments(
+            target.log, target.snapshot, plan, entries, amend=target.amending(after)
+        ).version
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    homes: Mapping[int, Home]
+    changes: _Done
+    rows: int
+
+
+def _homes(values: _Done | None) -> dict[int, Home]:
+    """By their parts; those without entities are left out."""
+    if values is None:
+        return {}
+    return {part: Home.from_json(said["home"]) for part, said in values.said.items()}
+
+
+# --- jobs ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """Rows on their way to the tasks of a job, and by what they go: one of keys, owner and column."""
+
+    frame: DataFrame
+    rank: int
+    """Which of the task's inputs they are."""
+    input: int = 0
+    """Of the packets, which ones."""
+    keys: tuple[str, ...] = ()
+    """By the hash of these columns."""
+    owner: str | None = None
+    """To the part that gave the numbers in this column."""
+    column: str | None = None
+    """To the part in this column."""
+    prepare: Callable[[Batches], Iterator[Packet]] | None = None
+    """Makes other packets of those, numbered `input` too; None: they stay."""
+    is_plain: bool = False
+    """Whether the frame has rows of another kind, of which `prepare` makes packets."""
+
+    def divider(self, parts: int) -> Dividing:
+        if self.keys:
+            return Divider(parts, keys=self.keys)
+        if self.owner is not None:
+            return _ByNumber(self.owner, tasks.PLACE_BITS)
+        assert self.column is not None
+        return _ByNumber(self.column, 0)
+
+
+def _plain(frame: DataFrame, rank: int, prepare: Callable[[Batches], Iterator[Packet]]) -> _Flow:
+    """Nodes and their labels, to their homes."""
+    return _Flow(frame, rank, owner=tasks.NODE, prepare=prepare, is_plain=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByNumber:
+    """A divider: the upper bits of a column are the part."""
+
+    column: str
+    lower_bits: int
+
+    def part_of(self) -> PartOf:
+        return lambda batch: np.asarray(batch.column(self.column)) >> self.lower_bits
+
+
+@dataclass(slots=True)
+class _Done:
+    """A job that has run."""
+
+    packets: DataFrame
+    said: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """By task."""
+    rows: int = 0
+    bytes: int = 0
+    samples: list[tuple[pa.RecordBatch, int]] = field(default_factory=list)
+
+    def total(self, name: str) -> int:
+        return sum(said[name] for said in self.said.values())
+
+
+class _Jobs:
+    def __init__(
+        self, spark: SparkSession, options: SparkOptions, limit_bytes: int, stack: ExitStack
+    ) -> None:
+        self.spark = spark
+        self._options, self._limit, self._stack = options, limit_bytes, stack
+
+    def run_pieces(self, count: int, task: Callable[[int], Made]) -> _Done:
+        """A task for each of so many numbers."""
+        limit = self._limit
+
+        def run(batches: Batches) -> Batches:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from as_rows(_packets(number, task(number), limit, samples=False))
+
+        return self._done(self.spark.range(0, count, 1, count).mapInArrow(run, PACKETS))
+
+    def run(
+        self,
+        flows: Sequence[_Flow],
+        size_bytes: int,
+        task: Task,
+        *,
+        parts: int | None = None,
+        samples: bool = False,
+    ) -> _Done:
+        """A task for each part that rows go to. size_bytes: of them; parts: at most, if that is known."""
+        limit = self._limit
+        sent = self.sent(flows, self.parts(size_bytes) if parts is None else parts)
+
+        def run(batches: Batches) -> Batches:
+            for part, given in _of_part(batches):
+                yield from as_rows(_packets(part, task(part, given), limit, samples=samples))
+
+        return self._done(sent.mapInArrow(run, PACKETS))
+
+    def parts(self, size_bytes: int) -> int:
+        if self._options.shuffle_partitions is not None:
+            return self._options.shuffle_partitions
+        by_memory = math.ceil(size_bytes * COPIES * _PART_SHARE / self._limit)
+        by_slots = min(task_slots(self.spark), size_bytes // _WORTH_A_TASK_BYTES)
+        return max(1, min(_MOST_PARTS, max(by_memory, by_slots)))
+
+    def sent(self, flows: Sequence[_Flow], parts: int) -> DataFrame:
+        """Rows where their tasks are, by the ranks of flows and in order."""
+        united: DataFrame | None = None
+        for flow in flows:
+            some = self._sent(flow, parts)
+            united = some if united is None else united.unionAll(some)
+        assert united is not None
+        return united.repartitionById(parts, "part").sortWithinPartitions("feed", "place")
+
+    def counted(self, flow: _Flow, parts: int) -> Any:
+        """How many rows go to each part. Shape (parts,)."""
+
+        def count(batches: Batches) -> Batches:
+            for part, _, batch in received(batches):
+                yield pa.RecordBatch.from_pydict({"part": [part], "rows": [batch.num_rows]})
+
+        with as_job_error("the task"):
+            found = self._sent(flow, parts).mapInArrow(count, "part bigint, rows bigint").toArrow()
+        return np.bincount(
+            np.asarray(found.column("part")), np.asarray(found.column("rows")), parts
+        ).astype(np.int64)
+
+    def _sent(self, flow: _Flow, parts: int) -> DataFrame:
+        limit, number, rank = self._limit, flow.input, flow.rank
+        divider, prepare = flow.divider(parts), flow.prepare
+
+        def divide(batches: Batches) -> Batches:
+            packets = batches if prepare is None else as_rows(prepare(batches))
+            # The place of a divider in the list is the rank that its rows get.
+            yield from send(packets, {number: rank}, [divider] * (rank + 1), limit)
+
+        frame = flow.frame
+        if not flow.is_plain:
+            frame = frame.where(f"kind = {ROWS} AND feed = {number}")
+        return frame.mapInArrow(divide, SENT)
+
+    def _done(self, packets: DataFrame) -> _Done:
+        """Raises what the first task that failed has said."""
+        with as_job_error("the task"):
+            packets = packets.persist()
+            self._stack.callback(packets.unpersist)
+            found = packets.where(f"kind <> {ROWS}").toArrow()
+        done = _Done(packets)
+        reports = {
+            place.as_py() >> tasks.PLACE_BITS: json.loads(data.as_py())
+            for kind, place, data in values_of(found.to_batches(), ["kind", "place", "batch"])
+            if kind.as_py() == REPORT
+        }
+        for number, report in sorted(reports.items()):
+            if "error" in report:
+                raise _CORRECTED_BY_USERS[report["error"]](report["message"])
+            done.said[number] = report["said"]
+            done.rows += report["rows"]
+            done.bytes += report["bytes"]
+        for kind, place, data in values_of(found.to_batches(), ["kind", "place", "batch"]):
+            if kind.as_py() == SAMPLE:
+                weight = reports[place.as_py() >> tasks.PLACE_BITS]["sampled"]
+                done.samples.append((from_bytes(data.as_buffer()), weight))
+        return done
+
+
+def _packets(number: int, made: Made, limit_bytes: int, *, samples: bool) -> Iterator[Packet]:
+    """What a task gives, and at last what it said, or the mistake of the user's that ended it: Spark would
+    try again what it takes for a failure."""
+    most = packet_bytes(limit_bytes)
+    place = number << tasks.PLACE_BITS
+    report: dict[str, Any] = {"said": {}, "rows": 0, "bytes": 0, "sampled": 0}
+    sample = KeySample(SORT) if samples else None
+    try:
+        for each in made:
+            match each:
+                case Rows(batch, to) if batch.num_rows:
+                    for some in sliced(batch, most):
+                        data = to_bytes([some])
+                        report["rows"] += some.num_rows
+                        report["bytes"] += some.nbytes
+                        yield Packet(ROWS, to, place, data)
+                        place += 1
+                case Sample(keys) if sample is not None:
+                    sample.add(keys)
+                    report["sampled"] += keys.num_rows
+                case Said(values):
+                    report["said"] = dict(values)
+    except tuple(_CORRECTED_BY_USERS.values()) as error:
+        kind = next(e.__name__ for e in type(error).__mro__ if e.__name__ in _CORRECTED_BY_USERS)
+        report |= {"error": kind, "message": str(error)}
+    if sample is not None and (keys := sample.keys()) is not None:
+        yield Packet(SAMPLE, -1, place, to_bytes([keys]))
+    yield Packet(REPORT, -1, place, pa.py_buffer(json.dumps(report).encode()))
+
+
+def _of_part(batches: Batches) -> Iterator[tuple[int, tasks.Given]]:
+    """The part of a task and its rows; nothing if there are none."""
+    found = received(batches)
+    first = next(found, None)
+    if first is not None:
+        part, rank, batch = first
+
+        def given() -> Iterator[tuple[int, pa.RecordBatch]]:
+            yield rank, batch
+            for _, number, more in found:
+                yield number, more
+
+        yield part, given()
+
+
+def _one_packet(columns: Mapping[str, Any]) -> Iterator[Packet]:
+    batch = pa.RecordBatch.from_pydict(dict(columns))
+    if batch.num_rows:
+        yield Packet(ROWS, 0, 0, to_bytes([batch]))
+
+
+def _labels_as_packets(batches: Batches) -> Iterator[Packet]:
+    """Of rows node, component."""
+    for batch in batches:
+        yield from _one_packet({tasks.NODE: batch.column(0), tasks.LABEL: batch.column(1)})
+
+
+def _changes(ranges: Divider | None, batches: Batches) -> Iterator[tuple[int, pa.RecordBatch, Any]]:
+    """Changes, and the parts that write them."""
+    part_of = None if ranges is None else ranges.part_of()
+    for place, data in values_of(batches, ["place", "batch"]):
+        batch = from_bytes(data.as_buffer())
+        targets = np.zeros(batch.num_rows, np.int64) if part_of is None else part_of(batch)
+        yield place.as_py(), batch, targets
+
+
+def _heads(ranges: Divider | None, batches: Batches) -> Iterator[Packet]:
+    for place, batch, targets in _changes(ranges, batches):
+        heads = batch.drop_columns([tasks.NODE]).append_column(tasks.TARGET, pa.array(targets))
+        yield Packet(ROWS, 0, place, to_bytes([heads]))
+
+
+def _members(ranges: Divider | None, batches: Batches) -> Iterator[Packet]:
+    for place, batch, targets in _changes(ranges, batches):
+        members = tasks.members_of(batch, targets)
+        if members.num_rows:
+            yield Packet(ROWS, 0, place, to_bytes([members]))
+
+
+# --- places ---
+
+
+def _pieces(dataset: int, located: Located | None) -> Iterator[Piece]:
+    if located is None:
+        return
+    if located.is_file:
+        place = str(Path(located.place).absolute())
+        yield Piece(dataset, replace(located, place=place))
+        return
+    store = open_store(located.place)
+    for piece in pieces_of(CommitLog(store).current()):
+        yield Piece(dataset, replace(located, place=store.url), piece)
+
+
+def _staging(spark: SparkSession, options: SparkOptions, run_id: str, stack: ExitStack) -> str:
+    if options.staging is not None:
+        store = open_store(options.staging)
+        stack.callback(remove_parts, store, f"{run_id}/")
+        return store.url
+    if not str(spark.conf.get("spark.master", "")).startswith("local"):
+        raise UsageError(
+            "--staging is missing: an s3://bucket/prefix, or a folder that tasks and this process share, "
+            "where entities wait to be merged"
+        )
+    return stack.enter_context(tempfile.TemporaryDirectory(prefix="compactor-"))
+
+
+def _spark_url(url: str) -> str:
+    """As Spark's own file systems call it."""
+    return f"s3a://{url.removeprefix('s3://')}" if url.startswith("s3://") else url

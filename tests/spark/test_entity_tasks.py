@@ -1,0 +1,321 @@
+"""Entity merges whose entities are in many tasks, held against those in one process. On a stand-in for Spark
+that runs every task twice and sends rows in another order; on Spark itself: test_entity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from compactor.entity import tasks
+from compactor.entity.components import components
+from compactor.entity.report import EntityMergeReport
+from compactor.entity.run import EntityMerge
+from compactor.entity.spec import EntityMergeSpec
+from compactor.errors import (
+    CommitConflictError,
+    CompactorError,
+    InputError,
+    JobError,
+    UsageError,
+)
+from compactor.flow.errors import MemoryLimitError
+from compactor.scan import scan
+from compactor.spark.entity import SparkEntityMerge
+from compactor.spark.pipeline import SparkOptions
+from compactor.stores.base import Store
+from compactor.stores.local import LocalStore
+from compactor.table.commit_log import CommitLog
+from tests.entity.support import rows, spec, write
+from tests.spark.stand_in import FakeFrame, FakeSpark, as_session
+
+ON_K = [["eq", "a.k", "b.k"]]
+
+
+class FakeConnector:
+    """Connected components by scipy; not named after their smallest nodes, which nobody may count on."""
+
+    def components(self, edges: Any, _url: str, _on_round: Any) -> Any:
+        table = edges.toArrow()
+        left, right = (np.asarray(table.column(name)) for name in ("left", "right"))
+        nodes, numbers = np.unique(np.concatenate([left, right]), return_inverse=True)
+        labels = components(len(nodes), numbers[: len(left)], numbers[len(left) :])
+        largest_of = np.zeros(len(nodes), np.int64)
+        np.maximum.at(largest_of, labels, nodes)
+        found = pa.RecordBatch.from_pydict({"node": nodes, "component": largest_of[labels]})
+        return FakeFrame(edges._spark, [[found.slice(n, 2)] for n in range(0, len(nodes), 2)])
+
+    def larger_than(self, labels: Any, most: int) -> Any:
+        table = labels.toArrow()
+        of = np.asarray(table.column("component"))
+        _, inverse, counts = np.unique(of, return_inverse=True, return_counts=True)
+        if counts.max() <= most:
+            return None
+        largest = table.filter(pa.array(counts[inverse] == counts.max()))
+        return int(counts.max()), FakeFrame(labels._spark, [largest.to_batches()])
+
+
+def run_in_tasks(
+    chosen: EntityMergeSpec,
+    store: Store | None,
+    folder: Path,
+    *,
+    full: bool = False,
+    parts: int | None = 3,
+    looks: bool = False,
+    **settings: Any,
+) -> EntityMergeReport:
+    merge = SparkEntityMerge(
+        chosen, store, folder=str(folder), full=full, connector=FakeConnector(), **settings
+    )
+    spark = FakeSpark()
+    run = merge.look if looks else merge.run
+    report = run(as_session(spark), SparkOptions(None, parts))
+    assert not any(name.startswith("spark.sql") for name in spark.conf)
+    return report
+
+
+class Both:
+    """A table that is merged in one process, and one in tasks."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.one, self.many = LocalStore(str(folder / "one")), LocalStore(str(folder / "many"))
+
+    def run(self, chosen: EntityMergeSpec, *, full: bool = False, parts: int = 3) -> str:
+        """What both have come to."""
+        outcomes = []
+        for store in (self.one, self.many):
+            try:
+                if store is self.one:
+                    folder = str(self._folder)
+                    report = EntityMerge(chosen, store, folder=folder, full=full).run()
+                else:
+                    report = run_in_tasks(chosen, store, self._folder, full=full, parts=parts)
+                outcomes.append(str(report))
+            except CompactorError as error:
+                outcomes.append(f"{type(error).__name__}: {error}")
+        assert outcomes[0].replace(self.one.url, self.many.url) == outcomes[1]
+        assert rows(self.one) == rows(self.many)
+        assert stored(self.one) == stored(self.many)
+        return outcomes[0]
+
+
+def stored(store: Store) -> Any:
+    """All columns of all rows, signatures too, and what the table remembers."""
+    log = CommitLog(store)
+    if log.refresh().version == 0:
+        return None
+    snapshot = log.current()
+    found = pa.Table.from_batches(scan(store, snapshot), snapshot.table.shown_schema)
+    return found.to_pydict(), snapshot.metadata
+
+
+IDS = st.sampled_from(["1", "2", "a|1", "é", "x" * 200])
+VALUES = st.sampled_from([1, 2, 3, "1", "x", "X", None, [], [1, 2], [2, "x", None], {"k": 1}, 1.5])
+ENTITIES = st.lists(
+    st.fixed_dictionaries(
+        {"_id": IDS},
+        optional={
+            "k": VALUES,
+            "m": VALUES,
+            "_deleted": st.booleans(),
+            "$ids": st.lists(IDS, max_size=2),
+        },
+    ),
+    max_size=5,
+)
+RUNS = st.lists(st.tuples(ENTITIES, ENTITIES, ENTITIES), min_size=1, max_size=3)
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    runs=RUNS,
+    identity=st.sampled_from(["composite", "first"]),
+    strategy=st.sampled_from(["default", "compact", "list"]),
+    most=st.sampled_from([3, 50]),
+    parts=st.sampled_from([1, 2, 5]),
+)
+def test_runs_in_tasks_come_to_what_runs_in_one_process_do(
+    tmp_path_factory: pytest.TempPathFactory,
+    runs: Any,
+    identity: str,
+    strategy: str,
+    most: int,
+    parts: int,
+) -> None:
+    """Rows, `_updated`, signatures, reports, what is refused, and what the table remembers."""
+    folder = tmp_path_factory.mktemp("both")
+    both = Both(folder)
+    chosen = spec(
+        "A a",
+        "B b",
+        "C c",
+        equality=[*ON_K, ["eq", "b.m", ["lower", "c.k"]], ["eq", "a._id", "c.$ids"]],
+        identity=identity,
+        strategy=strategy,
+        max_merged=most,
+    )
+    for a, b, c in runs:
+        write(folder, {"A": a, "B": b, "C": c})
+        both.run(chosen, parts=parts)
+    both.run(chosen, full=True, parts=parts)
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Both:
+    return Both(tmp_path)
+
+
+class TestRuns:
+    def test_an_unchanged_rerun_and_a_dry_run_commit_nothing(
+        self, both: Both, tmp_path: Path
+    ) -> None:
+        write(tmp_path, {"A": [{"_id": "1", "k": 1}], "B": [{"_id": "2", "k": 1}]})
+        chosen = spec("A a", "B b", equality=ON_K)
+        look = run_in_tasks(chosen, both.many, tmp_path, looks=True)
+        assert (look.new, look.next_updated, CommitLog(both.many).refresh().version) == (1, 1, 0)
+        assert run_in_tasks(chosen, None, tmp_path, looks=True).new == 1
+        both.run(chosen)
+        assert "version=1" in both.run(chosen)
+        both.run(spec("A z", "B b", equality=[["eq", "z.k", "b.k"]]))
+        assert CommitLog(both.many).refresh().version == 2
+
+    def test_all_entities_gone_leave_tombstones(self, both: Both, tmp_path: Path) -> None:
+        write(tmp_path, {"A": [{"_id": str(n), "k": n} for n in range(9)], "B": []})
+        chosen = spec("A a", "B b", equality=ON_K)
+        both.run(chosen)
+        write(tmp_path, {"A": []})
+        assert "replaced=9" in both.run(chosen)
+        (tmp_path / "A.ndjson").unlink()
+        (tmp_path / "B.ndjson").unlink()
+        assert "missing_datasets=('A', 'B')" in both.run(chosen)
+
+    def test_an_initial_dataset_is_waited_for(self, both: Both, tmp_path: Path) -> None:
+        write(tmp_path, {"A": [{"_id": "1"}]})
+        assert "waiting_for=('B',)" in both.run(spec("A a", "B b", initial_datasets=["B"]))
+
+    def test_tables_are_datasets_too(self, both: Both, tmp_path: Path) -> None:
+        write(tmp_path, {"A": [{"_id": "1", "k": [1, 2]}], "B": [{"_id": "2", "k": 2}]})
+        both.run(spec("A a", "B b", equality=ON_K))
+        write(tmp_path, {"C": [{"_id": "c", "k": 1}]})
+        again = Both(tmp_path / "again")
+        again._folder = tmp_path
+        sources = {"M": str(tmp_path / "one")}
+        again.run(spec("M m", "C c", equality=[["eq", "m.k", "c.k"]], sources=sources))
+        assert [row["$ids"] for row in rows(again.many)] == [["1", "2", "c"]]
+
+    def test_a_value_of_many_entities_is_a_row_for_each_home(
+        self, both: Both, tmp_path: Path
+    ) -> None:
+        many = [{"_id": f"a{n}", "k": "same"} for n in range(300)]
+        write(tmp_path, {"A": many, "B": [{"_id": "b", "k": "same"}]})
+        both.run(spec("A a", "B b", equality=ON_K))
+        assert len(rows(both.many)[0]["$ids"]) == 301
+        context = tasks.Context(
+            spec("A a", "B b", equality=ON_K), ("A", "B"), str(tmp_path / "x"), "r", 1 << 30
+        )
+        lines = pa.RecordBatch.from_pydict(
+            {
+                "_id": pa.array([f'"a{n}"' for n in range(300)], pa.large_string()),
+                "k": pa.array(['"same"'] * 300, pa.large_string()),
+            }
+        )
+        sent = [m for m in tasks.settle(context, 7, [(0, lines)]) if isinstance(m, tasks.Rows)]
+        assert [each.batch.num_rows for each in sent] == [1]
+
+
+class TestRefused:
+    def test_too_many_that_would_be_one_before_anything_is_folded(
+        self, both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        a = [{"_id": f"a{n}", "k": n // 4} for n in range(12)]
+        write(tmp_path, {"A": a, "B": [{"_id": f"b{n}", "k": n} for n in range(3)]})
+        chosen = spec("A a", "B b", equality=ON_K, max_merged=4)
+        said = both.run(chosen)
+        assert said.startswith(
+            "JobError: 5 entities would become one (the first is a0 of dataset A)"
+        )
+        assert CommitLog(both.many).refresh().version == 0
+        monkeypatch.setattr(tasks, "label", None)
+        with pytest.raises(JobError, match="5 entities would become one"):
+            run_in_tasks(chosen, both.many, tmp_path)
+
+    @pytest.mark.parametrize("parts", [1, 7])
+    def test_ids_that_collide_across_tasks(self, both: Both, tmp_path: Path, parts: int) -> None:
+        write(tmp_path, {"A": [{"_id": "x"}, {"_id": "y"}], "B": [{"_id": "x"}]})
+        assert "id 'x'" in both.run(spec("A a", "B b", identity="first"), parts=parts)
+        write(
+            tmp_path,
+            {
+                "A": [{"_id": "1", "k": 1}, {"_id": "1|1|2"}],
+                "B": [{"_id": "2", "k": 1}],
+            },
+        )
+        chosen = spec("A a", "B b", equality=ON_K)
+        assert "id '0|1|1|2'" in both.run(chosen, parts=parts)
+        assert CommitLog(both.many).refresh().version == 0
+
+    def test_a_deleted_entity_whose_id_is_anothers_does_not_come_out(
+        self, both: Both, tmp_path: Path
+    ) -> None:
+        write(
+            tmp_path,
+            {
+                "A": [{"_id": "x", "_deleted": True}, {"_id": "y", "_deleted": True, "n": 1}],
+                "B": [{"_id": "x", "n": 2}, {"_id": "y", "_deleted": True, "n": 3}],
+            },
+        )
+        assert "clusters=2" in both.run(spec("A a", "B b", identity="first"), parts=7)
+
+    def test_an_entity_without_an_id_is_counted_in_the_whole_dataset(
+        self, both: Both, tmp_path: Path
+    ) -> None:
+        (tmp_path / "A.ndjson").write_text('{"_id":"1"}\n{"_id":"1"}\n{"k":1}\n')
+        assert "entity 3: `_id` is missing" in both.run(spec("A a"))
+        (tmp_path / "A.ndjson").write_text('{"_id":"1","$ids":[1]}\n')
+        assert "`$ids` is [1]" in both.run(spec("A a"))
+        (tmp_path / "A.ndjson").write_text('{"_id":"1"}\n{"_id":"1"\n')
+        with pytest.raises(InputError, match="line 2"):
+            run_in_tasks(spec("A a"), both.many, tmp_path)
+
+    def test_another_run_meanwhile(
+        self, both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write(tmp_path, {"A": [{"_id": "1"}]})
+        both.run(spec("A a"))
+        write(tmp_path, {"A": [{"_id": "2"}]})
+
+        merge = SparkEntityMerge(
+            spec("A a"), both.one, folder=str(tmp_path), connector=FakeConnector()
+        )
+        EntityMerge(spec("A a"), both.one, folder=str(tmp_path)).run()
+        before = rows(both.one)
+        with pytest.raises(CommitConflictError, match="run it again"):
+            merge.run(as_session(FakeSpark()))
+        assert rows(both.one) == before
+
+    def test_entities_that_one_task_cannot_hold(self, both: Both, tmp_path: Path) -> None:
+        write(tmp_path, {"A": [{"_id": str(n), "t": "x" * 1000} for n in range(200)]})
+        with pytest.raises(MemoryLimitError, match="--shuffle-partitions"):
+            run_in_tasks(spec("A a"), both.many, tmp_path, memory_limit_bytes=100_000)
+        run_in_tasks(spec("A a"), both.many, tmp_path, memory_limit_bytes=400_000, parts=None)
+        assert len(rows(both.many)) == 200
+
+    def test_a_cluster_of_machines_needs_a_staging_place(self, both: Both, tmp_path: Path) -> None:
+        write(tmp_path, {"A": [{"_id": "1"}]})
+        merge = SparkEntityMerge(
+            spec("A a"), both.many, folder=str(tmp_path), connector=FakeConnector()
+        )
+        spark = FakeSpark(master="yarn")
+        with pytest.raises(UsageError, match="--staging is missing"):
+            merge.run(as_session(spark))
+        staging = tmp_path / "staging"
+        merge.run(as_session(spark), SparkOptions(str(staging), 2))
+        assert len(rows(both.many)) == 1
+        assert not [path for path in staging.rglob("*") if path.is_file()]
