@@ -7,7 +7,7 @@ as many edges as values, however many entities share one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.entity.entities import Entities
-from compactor.entity.expressions import Call, Expression, Literal, Operand, Path, Values, evaluate
+from compactor.entity.expressions import Expression, Operand, Values, evaluate, first_steps
 from compactor.entity.spec import EntityMergeSpec
 from compactor.entity.texts import I64
 
@@ -62,7 +62,7 @@ def values_of_rules(
 
 def values_of(expression: Expression, entities: Entities) -> Values:
     """What an expression is of living entities."""
-    columns = {name: entities.as_texts(name) for name in _first_steps(expression)}
+    columns = {name: entities.as_texts(name) for name in first_steps(expression)}
     there = {name: column for name, column in columns.items() if column is not None}
     return _living(evaluate(expression, there, entities.rows), entities)
 
@@ -108,17 +108,6 @@ def groups_of_rule(left: Values, right: Values) -> Groups:
 
 def _living(values: Values, entities: Entities) -> Values:
     return values.kept(~entities.deleted[values.rows]) if len(values.rows) else values
-
-
-def _first_steps(expression: Expression) -> Iterable[str]:
-    match expression:
-        case Path(steps):
-            yield steps[0]
-        case Call(_, arguments):
-            for argument in arguments:
-                yield from _first_steps(argument)
-        case Literal():
-            return
 
 
 def _all_of(found: Sequence[Edges]) -> Edges:
