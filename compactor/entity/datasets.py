@@ -129,7 +129,7 @@ def _remote(name: str, address: str) -> Located | None:
 def _given(name: str, place: str) -> Located | None:
     if _is_remote(place):
         return _remote(name, place)
-    path = _local(place)
+    path = _local(place).rstrip("/") or "/"
     if not os.path.lexists(path):
         # What the shell makes of it is not what is looked for here.
         if path.startswith("~"):

@@ -62,7 +62,7 @@ def test_what_is_there_and_can_be_no_dataset_is_named(
         ("/dev/null", "is neither a file nor a table"),
         ("~/orders.ndjson", "nothing makes a home folder of ~"),
         ("x" * 300, "file name too long"),
-        ("A.ndjson/", "not a directory"),
+        ("A.ndjson/b", "not a directory"),
     ],
 )
 def test_other_places_that_can_be_none_are_named(

@@ -110,7 +110,7 @@ class TestDatasets:
         write(tmp_path, {"A": A})
         store = MemoryStore()
         waiting = spec("A a", "B b", equality=ON_K, initial_datasets=["A", "B"])
-        strict = {"initial_datasets": ["B"], "ignore_non_existent_datasets": False}
+        strict: dict[str, Any] = {"initial_datasets": ["B"], "ignore_non_existent_datasets": False}
         assert run(spec("A a", "B b", **strict), store, tmp_path).waiting_for == ("B",)
         assert run(waiting, store, tmp_path).waiting_for == ("B",)
         assert not store.objects
