@@ -29,6 +29,8 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 
 _BLOCK_BYTES: Final = 8 << 20
+_OFFSET_BYTES: Final = 8
+"""Of an Arrow large string, also of none."""
 _SPECS: Final = (".yaml", ".yml")
 """Endings of files that may have the name of a dataset beside it, and are none."""
 _rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -274,9 +276,15 @@ def _in_texts(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[tuple[Co
 
 def _read(found: Iterable[tuple[Columns, int]], name: str, charge: Charge) -> Entities:
     columns = []
-    rows = []
+    rows: list[int] = []
+    names: set[str] = set()
+    cells, empty = 0, 0
     for some, count in found:
-        charge(_bytes_of(some))
+        names.update(some)
+        cells += len(some) * count
+        # Every name will have a column of all rows, also where rows have it not.
+        before, empty = empty, len(names) * (sum(rows) + count) - cells
+        charge(_bytes_of(some) + (empty - before) * _OFFSET_BYTES)
         columns.append(some)
         rows.append(count)
     return entities_of(columns, rows, name)

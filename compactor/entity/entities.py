@@ -60,7 +60,11 @@ class Entities:
     @property
     def nbytes(self) -> int:
         """Of its columns, about."""
-        return int(self.ids.nbytes + sum(column.nbytes for column in self.properties.values()))
+        return int(
+            self.ids.nbytes
+            + (0 if self.carried is None else self.carried.nbytes)
+            + sum(column.nbytes for column in self.properties.values())
+        )
 
     def take(self, rows: I64) -> Entities:
         indices = pa.array(rows)

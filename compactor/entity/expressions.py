@@ -32,10 +32,19 @@ from compactor.files.plain_text import joined, text_scalar
 
 ID: Final = "_id"
 IDS: Final = "$ids"
+MOST_COMBINATIONS: Final = 1_000_000
+"""That `concat` makes of one entity."""
 
 
 class ExpressionError(ValueError):
     """What is wrong with an expression, in words for the author of a spec."""
+
+
+class TooManyCombinationsError(ValueError):
+    """Of values of one entity, by `concat`."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count:,} combinations of one entity's values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +185,9 @@ def _concat(left: Values, right: Values, rows: int) -> Values:
     per_row = np.bincount(right.rows, minlength=rows)
     starts = np.cumsum(per_row) - per_row
     repeats = per_row[left.rows]
+    of_each = np.bincount(left.rows, minlength=rows) * per_row
+    if len(of_each) and (most := int(of_each.max())) > MOST_COMBINATIONS:
+        raise TooManyCombinationsError(most)
     ends = np.cumsum(repeats)
     within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)
     from_left = np.repeat(np.arange(len(left.rows)), repeats)

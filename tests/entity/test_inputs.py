@@ -229,6 +229,7 @@ def test_elements_are_those_of_lists_and_other_values_themselves(values: list[An
 
 def test_long_columns_are_decoded_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compactor.entity.texts._PART_TEXTS", 3)
+    monkeypatch.setattr("compactor.entity.texts._PART_BYTES", 20)
     values = [[n, [str(n) + "\n"], {"n": n}][: n % 4] for n in range(20)]
     texts = canonical(pa.array([json.dumps(v, indent=1) for v in values], pa.large_string()))
     assert [json.loads(t) for t in texts.to_pylist()] == values
