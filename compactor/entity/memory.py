@@ -7,7 +7,7 @@ from typing import Final
 
 from compactor.flow.errors import MemoryLimitError
 
-COPIES: Final = 5
+COPIES: Final = 7
 """Of the entities' columns: themselves, those being sorted or taken, values of rules, rows being written.
 Measured; docs/entity-merge.md."""
 
