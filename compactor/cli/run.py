@@ -14,7 +14,7 @@ from compactor.cli.options import IN_PROCESS, check_engine
 from compactor.cli.output import echo_json, print_table
 from compactor.errors import UsageError
 from compactor.pipeline import explain
-from compactor.pipeline.config import Pipeline, load_pipeline
+from compactor.pipeline.config import Merge, Pipeline, load_pipeline
 from compactor.spark.session import is_submitted, open_session
 
 if TYPE_CHECKING:
@@ -68,6 +68,11 @@ def run_command(
     """Run the pipeline of a YAML file, in bounded memory: in this process, or as Spark stages."""
     check_engine(master)
     loaded = load_pipeline(pipeline)
+    for name, node in loaded.nodes.items():
+        for warning in node.entity.warnings if isinstance(node, Merge) and node.entity else ():
+            click.echo(
+                f"compactor: warning: {pipeline}: node {name!r}: entity: {warning}", err=True
+            )
     on_spark = master != IN_PROCESS and (master is not None or is_submitted())
     if not on_spark and (staging, shuffle_partitions) != (None, None):
         raise UsageError("--staging and --shuffle-partitions go with --master")
