@@ -74,6 +74,8 @@ class IngestOptions:
     """What is done with a column whose values have no place in the table's type."""
     promotes: tuple[str, ...] = ()
     """Map or struct columns of files that become a column for each of their keys."""
+    buffer_bytes: int = BUFFER_BYTES
+    """Of Arrow data that is sorted into one fragment at most; sorting takes some three times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,7 +487,7 @@ class _FragmentsOfFile:
                 pending.append(head)
                 rows += head.num_rows
                 size += head.nbytes
-                if rows >= self._options.rows_per_fragment or size >= BUFFER_BYTES:
+                if rows >= self._options.rows_per_fragment or size >= self._options.buffer_bytes:
                     yield from self._write_windows(pending)
                     pending, rows, size = [], 0, 0
             on_progress(file.bytes_consumed, file.bytes_total)

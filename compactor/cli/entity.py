@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from compactor.cli.options import IN_PROCESS, check_engine, size_bytes
 from compactor.cli.output import echo_json, stderr
+from compactor.entity.datasets import check_not_over, locate
 from compactor.entity.lines import entity_lines
 from compactor.entity.output import changes_since
 from compactor.entity.report import EntityMergeReport
@@ -51,7 +53,7 @@ what `sources` in the spec says."""
 @click.option("--ndjson", "lines", metavar="FILE",
               help="Then write the table's entities as NDJSON (- is stdout); with --dry-run those that would "
               "be written.")  # fmt: skip
-@click.option("--since", type=click.IntRange(min=-1), metavar="N",
+@click.option("--since", type=click.IntRange(-1, (1 << 63) - 1), metavar="N",
               help="With --ndjson: only those whose _updated is greater, oldest first.")  # fmt: skip
 @click.option(
     "--memory-limit",
@@ -106,6 +108,10 @@ def entity_merge_command(
     for warning in loaded.warnings:
         click.echo(f"compactor: warning: {spec}: {warning}", err=True)
     store = None if table is None else open_store(table)
+    if lines is not None and lines != "-":
+        if Path(lines).resolve() == Path(spec).resolve():
+            raise UsageError(f"--ndjson: {lines} is the spec: name another file")
+        check_not_over(locate(loaded, folder), lines)
     rows: Iterable[pa.RecordBatch] | None = None
     with stderr.status("entity-merge") as status:
 

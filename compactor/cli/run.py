@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +14,7 @@ from compactor.cli.options import IN_PROCESS, check_engine
 from compactor.cli.output import echo_json, print_table
 from compactor.errors import UsageError
 from compactor.pipeline import explain
-from compactor.pipeline.config import Pipeline, load_pipeline
+from compactor.pipeline.config import Merge, Pipeline, load_pipeline
 from compactor.spark.session import is_submitted, open_session
 
 if TYPE_CHECKING:
@@ -64,6 +68,11 @@ def run_command(
     """Run the pipeline of a YAML file, in bounded memory: in this process, or as Spark stages."""
     check_engine(master)
     loaded = load_pipeline(pipeline)
+    for name, node in loaded.nodes.items():
+        for warning in node.entity.warnings if isinstance(node, Merge) and node.entity else ():
+            click.echo(
+                f"compactor: warning: {pipeline}: node {name!r}: entity: {warning}", err=True
+            )
     on_spark = master != IN_PROCESS and (master is not None or is_submitted())
     if not on_spark and (staging, shuffle_partitions) != (None, None):
         raise UsageError("--staging and --shuffle-partitions go with --master")
@@ -82,10 +91,24 @@ def run_command(
     else:
         from compactor.pipeline.phases import run_pipeline
 
-        report = run_pipeline(loaded)
+        with _terminated_as_interrupted():
+            report = run_pipeline(loaded)
     _print_report(report, as_json=as_json)
     if report.dlq_count:
         click.get_current_context().exit(2)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM is Ctrl-C: what is unfinished goes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _explain(pipeline: Pipeline, shape: str, *, on_spark: bool) -> None:

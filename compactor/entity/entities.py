@@ -60,7 +60,11 @@ class Entities:
     @property
     def nbytes(self) -> int:
         """Of its columns, about."""
-        return int(self.ids.nbytes + sum(column.nbytes for column in self.properties.values()))
+        return int(
+            self.ids.nbytes
+            + (0 if self.carried is None else self.carried.nbytes)
+            + sum(column.nbytes for column in self.properties.values())
+        )
 
     def take(self, rows: I64) -> Entities:
         indices = pa.array(rows)
@@ -104,7 +108,8 @@ class Entities:
 
 
 def entities_of(batches: Sequence[Columns], rows: Sequence[int], name: str) -> Entities:
-    """Of batches of columns, `_id` and all, of so many rows each. Of rows with one id the last counts.
+    """Of batches of columns, `_id` and all, of so many rows each. Of rows with one id the last counts; if it
+    is one that a merge has replaced there is no entity.
 
     name: of the dataset, for errors. Raises `InputError` for an `_id` or `$ids` that is none.
     """
@@ -120,7 +125,11 @@ def entities_of(batches: Sequence[Columns], rows: Sequence[int], name: str) -> E
     )
     carried = _carried(columns.pop(IDS, None), ids, name)
     properties = {n: column for n, column in columns.items() if n not in RESERVED}
-    return Entities(ids, is_deleted, carried, properties).take(_last_of_each(ids))
+    last = _last_of_each(ids)
+    if REPLACED in columns:
+        is_replaced = np.asarray(pc.fill_null(pc.equal(columns[REPLACED], "true"), False))
+        last = last[~is_replaced[last]]
+    return Entities(ids, is_deleted, carried, properties).take(last)
 
 
 def _end_to_end(parts: Sequence[pa.Array | None], rows: Sequence[int]) -> pa.Array:

@@ -7,7 +7,7 @@ elements, and null, the empty list and what a function is not defined of are non
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -28,14 +28,23 @@ from compactor.entity.texts import (
     texts_of,
     unquoted,
 )
-from compactor.files.plain_text import joined
+from compactor.files.plain_text import joined, text_scalar
 
 ID: Final = "_id"
 IDS: Final = "$ids"
+MOST_COMBINATIONS: Final = 1_000_000
+"""That `concat` makes of one entity."""
 
 
 class ExpressionError(ValueError):
     """What is wrong with an expression, in words for the author of a spec."""
+
+
+class TooManyCombinationsError(ValueError):
+    """Of values of one entity, by `concat`."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count:,} combinations of one entity's values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +128,16 @@ def _parse(value: Any, aliases: set[str]) -> Expression:
     return Call(name, tuple(_parse(argument, aliases) for argument in arguments))
 
 
+def first_steps(expression: Expression) -> Iterator[str]:
+    """The properties that it needs."""
+    match expression:
+        case Path(steps):
+            yield steps[0]
+        case Call(_, arguments):
+            for argument in arguments:
+                yield from first_steps(argument)
+
+
 def evaluate(expression: Expression, columns: Mapping[str, pa.Array], rows: int) -> Values:
     """The values of each of `rows` entities, of properties as canonical texts with nulls."""
     match expression:
@@ -147,11 +166,13 @@ _NO_VALUES: Final = Values(np.zeros(0, np.int64), pa.array([], TEXT))
 
 
 def _settled(values: Values) -> Values:
-    """Elements for lists, and nothing for what is missing or null."""
+    """Elements for lists, and nothing for what is missing, null or an empty list, also within a list.
+    There is one zero only."""
     values = values.kept(values.texts.is_valid())
     counts, texts = elements(values.texts)
+    texts = pc.if_else(pc.equal(texts, "-0.0"), text_scalar("0.0"), texts)
     values = Values(np.repeat(values.rows, counts), texts)
-    return values.kept(~is_null(texts))
+    return values.kept(~is_null(texts) & np.asarray(pc.not_equal(texts, "[]")))
 
 
 def _inside(values: Values, name: str) -> Values:
@@ -164,6 +185,9 @@ def _concat(left: Values, right: Values, rows: int) -> Values:
     per_row = np.bincount(right.rows, minlength=rows)
     starts = np.cumsum(per_row) - per_row
     repeats = per_row[left.rows]
+    of_each = np.bincount(left.rows, minlength=rows) * per_row
+    if len(of_each) and (most := int(of_each.max())) > MOST_COMBINATIONS:
+        raise TooManyCombinationsError(most)
     ends = np.cumsum(repeats)
     within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)
     from_left = np.repeat(np.arange(len(left.rows)), repeats)
@@ -226,7 +250,7 @@ def _is_whole(numbers: pa.Array) -> pa.Array:
 def _float(texts: pa.Array) -> pa.Array:
     """Numbers, and texts of numbers, as doubles; none of what is beyond them."""
     numbers = _without_zeros(_numerals(texts, _NUMBER)).cast(pa.float64())
-    numbers = pc.if_else(pc.is_finite(numbers), numbers, None)
+    numbers = pc.add(pc.if_else(pc.is_finite(numbers), numbers, None), 0.0)  # one zero only
     found = texts_of(_raws.decode(msgspec.json.encode(numbers.to_pylist())))
     return pc.if_else(numbers.is_valid(), found, pa.scalar(None, TEXT))
 

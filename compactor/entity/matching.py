@@ -7,7 +7,7 @@ as many edges as values, however many entities share one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +15,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.entity.entities import Entities
-from compactor.entity.expressions import Call, Expression, Literal, Operand, Path, Values, evaluate
+from compactor.entity.expressions import (
+    MOST_COMBINATIONS,
+    Expression,
+    Operand,
+    TooManyCombinationsError,
+    Values,
+    evaluate,
+    first_steps,
+)
+from compactor.entity.memory import Charge, unlimited
 from compactor.entity.spec import EntityMergeSpec
 from compactor.entity.texts import I64
+from compactor.errors import JobError
 
 
 class Edges(NamedTuple):
@@ -32,15 +42,19 @@ def starts_of(datasets: Sequence[Entities]) -> I64:
     return np.concatenate([[0], np.cumsum([d.rows for d in datasets])]).astype(np.int64)
 
 
-def edges(spec: EntityMergeSpec, datasets: Sequence[Entities]) -> Edges:
+def edges(spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited) -> Edges:
     """All edges of all rules. Deleted entities have none."""
-    return _all_of([edges_of_rule(*sides) for sides in values_of_rules(spec, datasets)])
+    return _all_of([edges_of_rule(*sides) for sides in values_of_rules(spec, datasets, charge)])
 
 
 def values_of_rules(
-    spec: EntityMergeSpec, datasets: Sequence[Entities]
+    spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited
 ) -> Iterator[tuple[Values, Values]]:
-    """Rule by rule the values of its left and right side, of entities by their numbers."""
+    """Rule by rule the values of its left and right side, of entities by their numbers.
+
+    charge: called with the bytes of what is held till the last rule that needs it, and below zero then.
+    Raises `JobError` for too many combinations of `concat`.
+    """
     starts = starts_of(datasets)
     by_alias = {d.alias: n for n, d in enumerate(spec.datasets)}
     known: dict[Operand, Values] = {}
@@ -48,7 +62,14 @@ def values_of_rules(
     def values(operand: Operand) -> Values:
         if operand not in known:
             number = by_alias[operand.alias]
-            found = values_of(operand.expression, datasets[number])
+            try:
+                found = values_of(operand.expression, datasets[number])
+            except TooManyCombinationsError as error:
+                raise JobError(
+                    f"a rule: concat of {', '.join(_paths(operand))} has {error}, at most "
+                    f"{MOST_COMBINATIONS:,} are allowed: nothing was written; compare shorter lists"
+                ) from None
+            charge(found.rows.nbytes + found.texts.nbytes)
             known[operand] = Values(found.rows + starts[number], found.texts)
         return known[operand]
 
@@ -57,12 +78,18 @@ def values_of_rules(
         yield values(rule.left), values(rule.right)
         for operand in rule:
             if last_use[operand] == number:
-                known.pop(operand, None)
+                gone = known.pop(operand, None)
+                if gone is not None:
+                    charge(-gone.rows.nbytes - gone.texts.nbytes)
+
+
+def _paths(operand: Operand) -> list[str]:
+    return list(dict.fromkeys(f"{operand.alias}.{s}" for s in first_steps(operand.expression)))
 
 
 def values_of(expression: Expression, entities: Entities) -> Values:
     """What an expression is of living entities."""
-    columns = {name: entities.as_texts(name) for name in _first_steps(expression)}
+    columns = {name: entities.as_texts(name) for name in first_steps(expression)}
     there = {name: column for name, column in columns.items() if column is not None}
     return _living(evaluate(expression, there, entities.rows), entities)
 
@@ -108,17 +135,6 @@ def groups_of_rule(left: Values, right: Values) -> Groups:
 
 def _living(values: Values, entities: Entities) -> Values:
     return values.kept(~entities.deleted[values.rows]) if len(values.rows) else values
-
-
-def _first_steps(expression: Expression) -> Iterable[str]:
-    match expression:
-        case Path(steps):
-            yield steps[0]
-        case Call(_, arguments):
-            for argument in arguments:
-                yield from _first_steps(argument)
-        case Literal():
-            return
 
 
 def _all_of(found: Sequence[Edges]) -> Edges:

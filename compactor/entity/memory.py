@@ -7,7 +7,7 @@ from typing import Final
 
 from compactor.flow.errors import MemoryLimitError
 
-COPIES: Final = 5
+COPIES: Final = 7
 """Of the entities' columns: themselves, those being sorted or taken, values of rules, rows being written.
 Measured; docs/entity-merge.md."""
 
@@ -23,13 +23,13 @@ class EntityMemory:
         self._limit_bytes = limit_bytes
         self.held_bytes = 0
 
-    def charging(self, dataset: str) -> Charge:
+    def charging(self, what: str) -> Charge:
         def charge(size: int) -> None:
             self.held_bytes += size
             need = self.held_bytes * COPIES
             if self._limit_bytes is not None and need > self._limit_bytes:
                 raise MemoryLimitError(
-                    f"dataset {dataset}: entities read so far take {self.held_bytes:,} bytes, and merging "
+                    f"{what}: entities read so far take {self.held_bytes:,} bytes, and merging "
                     f"them about {COPIES} times as much, the limit is {self._limit_bytes:,} bytes: nothing "
                     "was written; raise the memory limit, or leave out columns that nobody needs"
                 )

@@ -23,6 +23,7 @@ from compactor.entity.expressions import ID, IDS
 from compactor.entity.fold import MERGED, folded, ids_of, taken
 from compactor.entity.spec import EntityMergeSpec, Strategy
 from compactor.entity.texts import I64, TEXT
+from compactor.errors import DataError
 from compactor.files.source import FileBatches
 from compactor.scan import scan
 from compactor.stores.base import Store
@@ -63,8 +64,16 @@ def read_written(store: Store, snapshot: Snapshot) -> Written:
 
 
 def written_batches(store: Store, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
-    """What `written_of` takes."""
-    return scan(store, snapshot, [ID, DELETED, SIGNATURE])
+    """What `written_of` takes. Raises `DataError` for rows that no entity merge wrote."""
+    for batch in scan(store, snapshot, [ID, DELETED, SIGNATURE, REPLACED]):
+        replaced = pc.fill_null(batch.column(REPLACED), False)
+        foreign = np.flatnonzero(pc.and_not(batch.column(SIGNATURE).is_null(), replaced))
+        if len(foreign):
+            raise DataError(
+                f"{store.url}: the row with `_id` {batch.column(ID)[foreign[0]].as_py()!r} was not "
+                "written by an entity merge: delete such rows (`compactor delete`), or name another --output"
+            )
+        yield batch.drop_columns([REPLACED])
 
 
 def written_of(batches: Iterable[pa.RecordBatch]) -> Written:

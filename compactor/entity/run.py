@@ -49,10 +49,13 @@ class Merged:
 
 
 def merge_entities(
-    spec: EntityMergeSpec, datasets: Sequence[Entities], connect: Components = components
+    spec: EntityMergeSpec,
+    datasets: Sequence[Entities],
+    connect: Components = components,
+    charge: Charge = unlimited,
 ) -> Merged:
     """Raises `JobError` if more than `max_merged` would become one, `ConfigError` for ids that collide."""
-    left, right = edges(spec, datasets)
+    left, right = edges(spec, datasets, charge)
     labels = connect(int(starts_of(datasets)[-1]), left, right)
     return Merged(spec, datasets, clusters_of(spec, datasets, labels))
 
@@ -101,7 +104,7 @@ class EntityMerge:
         takes the datasets as they are now. memory_limit_bytes: entities that would take more are refused
         while they are read.
         """
-        self._memory_limit_bytes = memory_limit_bytes
+        self._memory = EntityMemory(memory_limit_bytes)
         self._spec, self._folder, self._full = spec, folder, full
         self._connect, self._ids, self._on_progress = connect, ids, on_progress
         self._target = Target(store)
@@ -141,7 +144,9 @@ class EntityMerge:
             return report, None
         datasets = self._read(located)
         self._on_progress("comparing")
-        merged = merge_entities(self._spec, datasets, self._connect)
+        merged = merge_entities(
+            self._spec, datasets, self._connect, self._memory.charging("values of rules")
+        )
         changes = self._changes(merged.clusters)
         report.entities_read = sum(d.rows for d in datasets)
         report.clusters = len(merged.clusters.ids)
@@ -154,11 +159,11 @@ class EntityMerge:
         return report, merged.batches(changes, first) if changes.rows else None
 
     def _read(self, located: Sequence[Located | None]) -> list[Entities]:
-        memory = EntityMemory(self._memory_limit_bytes)
+        memory = self._memory
         found = []
         for (name, _alias), at in zip(self._spec.datasets, located, strict=True):
             self._on_progress(f"reading {name}")
-            found.append(read_dataset(at, name, memory.charging(name)))
+            found.append(read_dataset(at, name, memory.charging(f"dataset {name}")))
         return found
 
     def _changes(self, clusters: Clusters) -> Difference:

@@ -12,11 +12,21 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from compactor.entity.expressions import ExpressionError, Operand, parse_operand
+from compactor.entity.entities import RESERVED
+from compactor.entity.expressions import (
+    ID,
+    IDS,
+    ExpressionError,
+    Operand,
+    first_steps,
+    parse_operand,
+)
 from compactor.yaml_document import Document
 
 DEFAULT_MAX_MERGED: Final = 50_000
 _ALIAS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NO_NAME: Final = re.compile(r"[/*?\[\]\x00-\x1f\x7f]|^\.{1,2}$")
+_LONGEST_NAME: Final = 200
 _DEPRECATED: Final = "version 1 is deprecated and will go: write `version: 2`, which means the same"
 
 
@@ -109,6 +119,10 @@ def spec_of(document: Document) -> EntityMergeSpec:
     for name in settings.sources:
         if name not in names:
             raise document.fail(("sources", name), f"sources.{name}: {_unknown(name, names)}")
+        if not settings.sources[name] or "\0" in settings.sources[name]:
+            raise document.fail(
+                ("sources", name), f"sources.{name}: write a file, a folder or s3://bucket/prefix"
+            )
     aliases = {dataset.alias for dataset in datasets}
     return EntityMergeSpec(
         datasets,
@@ -127,6 +141,10 @@ def _unknown(name: str, names: set[str]) -> str:
     return f"{name!r} is none of the datasets: {', '.join(sorted(names))}"
 
 
+def _short(name: str) -> str:
+    return repr(name if len(name) <= 40 else f"{name[:40]}...")
+
+
 def _datasets(document: Document, settings: _Settings) -> Iterator[Dataset]:
     seen: set[str] = set()
     for index, text in enumerate(settings.datasets):
@@ -137,6 +155,12 @@ def _datasets(document: Document, settings: _Settings) -> Iterator[Dataset]:
                 ("datasets", index), f"{field}: {text!r}: write the dataset's name and an alias"
             )
         dataset = Dataset(*parts)
+        if _NO_NAME.search(dataset.name) or len(dataset.name) > _LONGEST_NAME:
+            raise document.fail(
+                ("datasets", index),
+                f"{field}: name {_short(dataset.name)}: {_LONGEST_NAME} characters at most, no / * ? [ ] "
+                "and no control characters; where a dataset is says `sources`",
+            )
         if not _ALIAS.fullmatch(dataset.alias):
             raise document.fail(
                 ("datasets", index),
@@ -162,6 +186,13 @@ def _rules(document: Document, settings: _Settings, aliases: set[str]) -> Iterat
             raise document.fail(
                 place, f"{field}: no dataset has the alias {parsed.alias!r}; there are: {there}"
             )
+        for name in first_steps(parsed.expression):
+            if name in RESERVED and name not in (ID, IDS):
+                raise document.fail(
+                    place,
+                    f"{field}: {parsed.alias}.{name} is no property: an entity merge writes it; rules "
+                    "compare properties, `_id` and `$ids`",
+                )
         return parsed
 
     for index, value in enumerate(settings.equality):
@@ -178,11 +209,12 @@ def _rules(document: Document, settings: _Settings, aliases: set[str]) -> Iterat
         field = f"equality_sets[{index}]"
         if not isinstance(value, list) or len(value) < 2:
             raise document.fail(
-                ("equality_sets", index), f"{field}: a list of two expressions at least"
+                ("equality_sets", index), f"{field}: a list of at least two expressions"
             )
         operands = [operand(v, ("equality_sets", index, n), field) for n, v in enumerate(value)]
+        is_of_one = len({operand.alias for operand in operands}) == 1
         for one, other in pairwise(operands):
-            if one.alias == other.alias:
+            if one.alias == other.alias and (is_of_one or not settings.all_pairs):
                 raise document.fail(("equality_sets", index), f"{field}: {_one_dataset(one.alias)}")
         pairs = combinations(operands, 2) if settings.all_pairs else pairwise(operands)
         for one, other in pairs:

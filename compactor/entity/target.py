@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from compactor.entity.datasets import Located, locate
+from compactor.entity.datasets import Located, check_not_read, check_there, locate
 from compactor.entity.entities import UPDATED
 from compactor.entity.expressions import ID
 from compactor.entity.report import EntityMergeReport
@@ -47,6 +47,8 @@ class Target:
 
         Raises `InputError` for a dataset that has to be there, `UsageError` for those that need a full run.
         """
+        if self.store is not None:
+            check_not_read(spec, folder, self.store.url)
         located = locate(spec, folder)
         report = EntityMergeReport(self.snapshot.version)
         absent = [d.name for d, at in zip(spec.datasets, located, strict=True) if at is None]
@@ -55,6 +57,8 @@ class Target:
             report.waiting_for = tuple(n for n in spec.initial_datasets if n in absent)
         elif not full:
             check_datasets(self.before.datasets, spec.datasets, self.url)
+        if not report.waiting_for:
+            check_there(spec, located, folder)
         return located, report
 
     def amending(self, after: State) -> Amend:

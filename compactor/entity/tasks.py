@@ -62,7 +62,7 @@ _PLACE: Final = (1 << PLACE_BITS) - 1
 _STAGED_ROWS: Final = 1 << 16
 _SAMPLED_CHARACTERS: Final = 128
 """Of an id: the beginning of one is as good a bound between ranges."""
-_NOT_READ: Final = (REPLACED, UPDATED, SIGNATURE)
+_NOT_READ: Final = (UPDATED, SIGNATURE)
 
 # Columns that travel beside those of entities, whose properties begin with a dot.
 NODE: Final = "node"

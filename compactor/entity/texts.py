@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +31,8 @@ TEXT: Final = pa.large_string()
 _CANONICAL: Final = r'^(?:"[^"\\\x00-\x1f]*"|-?[1-9][0-9]{0,17}|0|true|false|null)$'
 _NULL: Final = "null"
 _PART_TEXTS: Final = 65_536
-"""Decoded at a time."""
+_PART_BYTES: Final = 8 << 20
+"""Decoded at a time, about; one text at least."""
 
 _raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _lists: Final = msgspec.json.Decoder(list[list[msgspec.Raw]])
@@ -166,6 +168,10 @@ def list_texts(counts: I64, items: pa.Array) -> pa.Array:
 
 def _parts(texts: pa.Array) -> Iterator[bytes]:
     """Lists of all, each of some of them: what is decoded at a time does not grow with the column."""
-    for start in range(0, len(texts), _PART_TEXTS):
-        part = texts.slice(start, _PART_TEXTS)
+    sizes = np.asarray(pc.binary_length(texts)).astype(np.int64)
+    number = (np.cumsum(sizes) - sizes) // _PART_BYTES
+    ends = np.append(np.flatnonzero(np.diff(number)) + 1, len(texts))
+    cuts = np.union1d(np.arange(0, len(texts), _PART_TEXTS), ends).tolist()
+    for start, end in pairwise(cuts):
+        part = texts.slice(start, end - start)
         yield text_bytes(list_texts(np.array([len(part)]), part))

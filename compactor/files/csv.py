@@ -8,6 +8,7 @@ Blank lines are skipped, except in a file of one column, where a blank line is a
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -16,23 +17,25 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from compactor.errors import InputError
 from compactor.files.byte_source import ByteSource
 from compactor.files.names import Compression
-from compactor.files.problems import PROBLEMS, first_failing, one_line
+from compactor.files.problems import PROBLEMS, failing_rows, first_failing, one_line
 from compactor.files.readings import ALL_READINGS, Readings
-from compactor.files.source import BadRow, FileBatches, ordinals_of
+from compactor.files.source import BadRow, FileBatches, Ordinals, Places
 from compactor.files.text_values import UnreadableTypeError, from_cells, wire_type
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
 _FIRST_ROW: Final = 2
 """The header is row 1."""
-Ordinals = npt.NDArray[np.int64]
+_STRAY: Final = "\x1a"
+"""SUBSTITUTE, in place of a byte that is not UTF-8: as long as that."""
+_ESCAPED: Final = re.compile("[\udc80-\udcff]")
 _ROW_NUMBER: Final = re.compile(r"^CSV parse error: Row #(\d+): ")
 
 
@@ -48,14 +51,17 @@ class CsvBatches(FileBatches):
         on_scan: Callable[[int], None],
         *,
         leaves_out_bad_rows: bool = False,
+        kept_column: str | None = None,
     ) -> None:
         super().__init__(path, batch_bytes)
         self._compression = compression
         self._leaves_out = leaves_out_bad_rows
+        self._kept_column = kept_column
         self._unreadable: dict[int, str] = {}
         """Rows that are none, by their place: what Arrow skips, in either pass."""
         self._unfit: dict[int, str] = {}
-        """Rows with a value that is not of its column's type."""
+        """Rows with a value that is not of its column's type, or not UTF-8."""
+        self._last_unreadable = ""
         self._source = ByteSource(path, compression)
         try:
             self._header = _read_header(path, self._source, known_schema)
@@ -82,15 +88,35 @@ class CsvBatches(FileBatches):
             raise InputError(
                 f"{self.path}: has no rows, so the types of its columns are unknown: name another file"
             )
+        rows = 0
         for ordinals, cells in self._cell_batches():
+            rows += len(ordinals)
             for name, column in zip(self._header.names, cells, strict=True):
                 if name in given:
                     self._check(column, given[name], ordinals)
                 else:
                     readings[name].narrow(column)
+            self._keep(ordinals, cells)
             on_scan(self._source.bytes_consumed)
-        found = {name: pa.field(name, column.outcome) for name, column in readings.items()}
+        found = {
+            # Of columns that no row is left of, the cells that were there were texts.
+            name: pa.field(name, column.outcome if rows or not self._leaves_out else pa.string())
+            for name, column in readings.items()
+        }
         return pa.schema([(given | found)[name] for name in self._header.names])
+
+    def _keep(self, ordinals: Ordinals, cells: list[pa.Array]) -> None:
+        """Cells of the column to keep, of rows that were found unfit."""
+        if self._kept_column not in self._header.names or not self._unfit:
+            return
+        column = cells[self._header.names.index(self._kept_column)]
+        unfit = np.fromiter(self._unfit, dtype=np.int64)
+        rows = np.flatnonzero(np.isin(ordinals, unfit))
+        found = zip(ordinals[rows].tolist(), column.take(pa.array(rows)).to_pylist(), strict=True)
+        self._kept.update((place, text) for place, text in found if text is not None)
+
+    def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+        return from_cells(texts, dtype)
 
     def _check_types(self, given: dict[str, pa.Field]) -> None:
         try:
@@ -103,8 +129,9 @@ class CsvBatches(FileBatches):
     def _batches(self) -> Iterator[pa.RecordBatch]:
         unfit = np.array(sorted(self._unfit), dtype=np.int64)
         for ordinals, cells in self._cell_batches():
-            if len(unfit):
-                is_fit = ~np.isin(ordinals, unfit)
+            near = unfit[slice(*np.searchsorted(unfit, [ordinals[0], ordinals[-1] + 1]))]
+            if len(near):
+                is_fit = ~np.isin(ordinals, near)
                 ordinals = ordinals[is_fit]
                 cells = [column.filter(pa.array(is_fit)) for column in cells]
             pairs = zip(cells, self.schema, strict=True)
@@ -118,14 +145,12 @@ class CsvBatches(FileBatches):
             return
         try:
             _checked(cells, field)
-        except PROBLEMS as error:
-            if len(cells) > 1:
-                half = len(cells) // 2
-                self._check(cells[:half], field, ordinals[:half])
-                self._check(cells[half:], field, ordinals[half:])
-            else:
-                reason = self._unfit_cell(cells[0], field, int(ordinals[0]), error)
-                self._unfit.setdefault(int(ordinals[0]), reason)
+        except PROBLEMS:
+            for n, error in failing_rows(
+                len(cells), lambda start, stop: _checked(cells[start:stop], field)
+            ):
+                place = int(ordinals[n])
+                self._unfit.setdefault(place, self._unfit_cell(cells[n], field, place, error))
 
     def _fitted(self, cells: pa.Array, field: pa.Field, ordinals: Ordinals) -> pa.Array:
         try:
@@ -144,45 +169,90 @@ class CsvBatches(FileBatches):
         )
 
     def _cell_batches(self) -> Iterator[tuple[Ordinals, list[pa.Array]]]:
-        """The rows' places among all, and their columns, as strings."""
+        """The rows' places among all, and their columns, as strings; a row at least."""
         if not self._header.has_rows:
             return
         self._source.close()
         self._source = ByteSource(self.path, self._compression)
-        row, rows = _FIRST_ROW, 0
-        tail = _Tail(self._source)
+        rows, last_place, last_cell = 0, -1, None
+        places = Places(list(self._unreadable))
+        source = _Utf8(self._source) if self._leaves_out else self._source
+        tail = _Tail(source)
         handler = self._skip if self._leaves_out else None
         try:
             for batch in _open(tail, self._header.names, handler):
-                names = zip(batch.columns, self._header.names, strict=True)
-                cells = [self._decoded(column, name, row) for column, name in names]
-                yield ordinals_of(rows, batch.num_rows, sorted(self._unreadable)), cells
-                row += batch.num_rows
+                if not batch.num_rows:
+                    continue
+                if len(self._unreadable) != places.left_out:
+                    places = Places(list(self._unreadable))
+                ordinals = places.of(rows, batch.num_rows)
                 rows += batch.num_rows
+                last_place, last_cell = int(ordinals[-1]), batch.columns[-1][-1]
+                columns = batch.columns
+                if isinstance(source, _Utf8) and source.has_strays:
+                    ordinals, columns = self._without_strays(ordinals, columns)
+                if len(ordinals):
+                    named = zip(columns, self._header.names, strict=True)
+                    yield ordinals, [self._decoded(c, name, ordinals) for c, name in named]
         except pa.ArrowInvalid as error:
+            row = last_place + 1 + _FIRST_ROW
             raise InputError(f"{self.path}{_explained(one_line(error), row)}") from None
-        if tail.ends_inside_quotes(cells[-1]):
+        last_bad = next(reversed(self._unreadable), -1)
+        if last_bad > last_place:
+            last_place, is_open = last_bad, _is_open(self._last_unreadable)
+        else:
+            is_open = tail.ends_inside_quotes(last_cell)
+        if is_open:
             raise InputError(
-                f"{self.path}, row {row - 1:,}: its quoted last cell never ends: close the quotes, or "
-                "fetch the file again if it is cut off"
+                f"{self.path}, row {last_place + _FIRST_ROW:,}: its quoted last cell never ends: close the "
+                "quotes, or fetch the file again if it is cut off"
             )
 
     def _skip(self, row: pcsv.InvalidRow) -> str:
-        self._unreadable[row.number - _FIRST_ROW] = (
-            f"{self.path}, row {row.number:,}: expected {row.expected_columns} columns, got "
-            f"{row.actual_columns}: {row.text[:60]!r}: give every row one cell per column"
-        )
+        place = row.number - _FIRST_ROW
+        self._last_unreadable = row.text
+        if place not in self._unreadable:
+            shown = row.text[:60].replace(_STRAY, "\N{REPLACEMENT CHARACTER}")
+            self._unreadable[place] = (
+                f"{self.path}, row {row.number:,}: expected {row.expected_columns} columns, got "
+                f"{row.actual_columns}: {shown!r}: give every row one cell per column"
+            )
         return "skip"
 
-    def _decoded(self, column: pa.Array, name: str, row: int) -> pa.Array:
+    def _without_strays(
+        self, ordinals: Ordinals, columns: list[pa.Array]
+    ) -> tuple[Ordinals, list[pa.Array]]:
+        """Rows that are UTF-8; the others are noted."""
+        is_known = np.ones(len(ordinals), dtype=np.bool_)
+        is_sound = np.ones(len(ordinals), dtype=np.bool_)
+        for column, name in zip(columns, self._header.names, strict=True):
+            found = pc.match_substring(column, _STRAY).fill_null(False)
+            is_stray = found.to_numpy(zero_copy_only=False)
+            for place in ordinals[is_stray].tolist():
+                self._unfit.setdefault(place, self._not_utf8(place, name))
+            is_sound &= ~is_stray
+            if name == self._kept_column:
+                is_known = ~is_stray
+        known = pa.array(is_known & ~is_sound)
+        self._keep(
+            ordinals[is_known & ~is_sound],
+            [column.filter(known).cast(pa.string()) for column in columns],
+        )
+        kept = pa.array(is_sound)
+        return ordinals[is_sound], [column.filter(kept) for column in columns]
+
+    def _decoded(self, column: pa.Array, name: str, ordinals: Ordinals) -> pa.Array:
         try:
             return column.cast(pa.string())
         except pa.ArrowInvalid:
             bad, _ = first_failing(len(column), lambda n: column.slice(0, n).cast(pa.string()))
-            raise InputError(
-                f"{self.path}, row {row + bad - 1:,}: column {name!r} is not valid UTF-8: save the file "
-                "as UTF-8"
-            ) from None
+            raise InputError(self._not_utf8(int(ordinals[bad - 1]), name)) from None
+
+    def _not_utf8(self, ordinal: int, name: str) -> str:
+        return (
+            f"{self.path}, row {ordinal + _FIRST_ROW:,}: column {name!r} is not valid UTF-8: save the "
+            "file as UTF-8"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +261,34 @@ class _Header:
     has_rows: bool
 
 
+class _Utf8:
+    """A source with `_STRAY` for the bytes that are not UTF-8: Arrow can't hand on a bad row of such."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self.has_strays = False
+
+    def read(self, size: int) -> bytes:
+        while True:
+            # The start of a character may have been left over from before.
+            data = self._source.read(max(1, size - 3))
+            text = self._decoder.decode(data, final=not data)
+            if text or not data:
+                break
+        try:
+            return text.encode()
+        except UnicodeEncodeError:
+            self.has_strays = True
+            return _ESCAPED.sub(_STRAY, text).encode()
+
+
 class _Tail:
     """A source that remembers its end: Arrow takes the end of the file for a missing end quote."""
 
     closed = False
 
-    def __init__(self, source: ByteSource) -> None:
+    def __init__(self, source: ByteSource | _Utf8) -> None:
         self._source = source
         self._tail = b""
 
@@ -208,13 +300,23 @@ class _Tail:
     def close(self) -> None:
         self.closed = True
 
-    def ends_inside_quotes(self, last_column: pa.Array) -> bool:
-        """Whether the last cell, the last of `last_column`, is opened by a quote and not closed."""
-        value = last_column[-1].as_py()
+    def ends_inside_quotes(self, last_cell: pa.BinaryScalar | None) -> bool:
+        """Whether the last cell is opened by a quote and not closed."""
+        value = None if last_cell is None else last_cell.as_py()
         if not value:
             return False
-        opened = b'"' + value.encode().replace(b'"', b'""')
+        opened = b'"' + value.replace(b'"', b'""')
         return self._tail.endswith(opened) or opened.endswith(self._tail)
+
+
+def _is_open(row: str) -> bool:
+    """Whether the text of a row ends inside quotes."""
+    try:
+        list(csv.reader(io.StringIO(row, newline=""), strict=True))
+    except csv.Error as error:
+        # Or a cell is longer than that reader takes: such is the rest of a file.
+        return "unexpected end" in str(error) or "field larger" in str(error)
+    return False
 
 
 def _open(tail: _Tail, names: list[str], on_invalid_row: Callable[[Any], str] | None) -> Any:

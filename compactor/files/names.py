@@ -48,6 +48,7 @@ class FileKind:
     compression: Compression
 
 
+PARQUET: Final = FileKind(FileFormat.PARQUET, Compression.NONE)
 FRAGMENT: Final = FileKind(FileFormat.FRAGMENT, Compression.NONE)
 
 

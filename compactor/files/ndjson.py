@@ -26,8 +26,10 @@ from compactor.files.json_mistakes import explained
 from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, first_failing
 from compactor.files.source import BadRow, FileBatches
+from compactor.files.text_values import from_json_texts
 
 MAX_LINE_BYTES: Final = 16 << 20
+_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -73,10 +75,12 @@ class NdjsonBatches(FileBatches):
         on_scan: Callable[[int], None],
         *,
         leaves_out_bad_rows: bool = False,
+        kept_column: str | None = None,
     ) -> None:
         super().__init__(path, batch_bytes)
         self._compression = compression
         self._leaves_out = leaves_out_bad_rows
+        self._kept_column = kept_column
         self._source = ByteSource(path, compression)
         try:
             self._learn(JsonColumns(path, known_schema), on_scan)
@@ -127,9 +131,24 @@ class NdjsonBatches(FileBatches):
                 cause = explained(error, line.text, columns.known)
                 reason = f"{self.path}, line {line.number:,}: {cause}"
                 self.bad_rows.append(BadRow(line.ordinal, reason))
+                self._keep(line)
                 return columns
         half = len(lines) // 2
         return self._absorb_good(self._absorb_good(columns, lines[:half]), lines[half:])
+
+    def _keep(self, line: _Line) -> None:
+        """The value of the column to keep, if the line is an object that has it."""
+        if self._kept_column is None:
+            return
+        try:
+            value = _fields.decode(line.text).get(self._kept_column)
+            if value is not None:
+                self._kept[line.ordinal] = bytes(value).decode()
+        except (ValueError, RecursionError):
+            return
+
+    def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+        return from_json_texts(texts, dtype)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for block in self._good_blocks():

@@ -6,7 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compactor.errors import InputError
 from format.errors import FormatError
@@ -45,6 +47,48 @@ def first_failing(count: int, attempt: Callable[[int], object]) -> tuple[int, Ex
         except PROBLEMS as error:
             high, found = middle, error
     return high, found
+
+
+def failing_rows(
+    count: int,
+    attempt: Callable[[int, int], object],
+    problems: type[Exception] | tuple[type[Exception], ...] = PROBLEMS,
+) -> Iterator[tuple[int, Exception]]:
+    """Each n, ascending, for which `attempt(n, n + 1)` raises one of `problems`, and what it raises.
+
+    If `attempt` raises for some rows, so must it for more with those among them. Rows are tried in
+    runs that are a 16th as long each time: of many rows that fail, most tries are of one row.
+    """
+    yield from _failing_within(0, count, attempt, problems)
+
+
+def null_where_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """`convert(values)`, with nulls instead of those for which it raises one of `PROBLEMS`."""
+    try:
+        return convert(values)
+    except PROBLEMS:
+        is_bad = np.zeros(len(values), dtype=np.bool_)
+        failing = failing_rows(len(values), lambda start, stop: convert(values[start:stop]))
+        is_bad[[row for row, _ in failing]] = True
+        return convert(pc.if_else(pa.array(is_bad), None, values))
+
+
+def _failing_within(
+    start: int,
+    stop: int,
+    attempt: Callable[[int, int], object],
+    problems: type[Exception] | tuple[type[Exception], ...],
+) -> Iterator[tuple[int, Exception]]:
+    size = max(1, -(-(stop - start) // 16))
+    for first in range(start, stop, size):
+        last = min(first + size, stop)
+        try:
+            attempt(first, last)
+        except problems as error:
+            if size == 1:
+                yield first, error
+            else:
+                yield from _failing_within(first, last, attempt, problems)
 
 
 @contextlib.contextmanager

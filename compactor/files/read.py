@@ -28,6 +28,7 @@ def open_table_file(
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     on_scan: Callable[[int], None] | None = None,
     leaves_out_bad_rows: bool = False,
+    kept_column: str | None = None,
 ) -> FileBatches:
     """Opens a file of the format its name says; a text file is read through once for its types.
 
@@ -38,6 +39,7 @@ def open_table_file(
     on_scan: called while a text file is read for its types, with the bytes of it read so far.
     leaves_out_bad_rows: rows of text files that can't be read are left out, and listed in `bad_rows`,
         which is complete before the first batch.
+    kept_column: whose values of bad rows are kept for `kept_of_bad_rows`.
     Raises `InputError`, here and while iterating.
     """
     with reading(path):
@@ -66,6 +68,7 @@ def open_table_file(
         known_schema,
         on_scan or _unheard,
         leaves_out_bad_rows=leaves_out_bad_rows,
+        kept_column=kept_column,
     )
 
 

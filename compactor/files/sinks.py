@@ -105,12 +105,17 @@ class ArrowSink(TableSink):
 
 
 class ParquetSink(TableSink):
-    """Row groups of up to 64 MiB of Arrow data or 1,048,576 rows, however small the batches are."""
+    """Row groups of up to so many bytes of Arrow data or 1,048,576 rows, however small the batches are."""
 
     def __init__(
-        self, output: Output, schema: pa.Schema, sorting: Sequence[pq.SortingColumn] | None
+        self,
+        output: Output,
+        schema: pa.Schema,
+        sorting: Sequence[pq.SortingColumn] | None,
+        row_group_bytes: int = ROW_GROUP_BYTES,
     ) -> None:
         self._schema = schema
+        self._row_group_bytes = row_group_bytes
         self._writer = pq.ParquetWriter(output, schema, compression="zstd", sorting_columns=sorting)
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._held_bytes = 0
@@ -122,7 +127,7 @@ class ParquetSink(TableSink):
             self._held.append(piece)
             self._held_rows += piece.num_rows
             self._held_bytes += piece.nbytes
-            if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= ROW_GROUP_BYTES:
+            if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= self._row_group_bytes:
                 self._end_row_group()
 
     def finish(self) -> None:
@@ -133,7 +138,7 @@ class ParquetSink(TableSink):
         self._writer.close()
 
     def _room_rows(self, batch: pa.RecordBatch) -> int:
-        bytes_left = ROW_GROUP_BYTES - self._held_bytes
+        bytes_left = self._row_group_bytes - self._held_bytes
         by_bytes = max(1, batch.num_rows * bytes_left // max(1, batch.nbytes))
         return int(min(by_bytes, ROW_GROUP_ROWS - self._held_rows, batch.num_rows))
 

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.files.problems import reading
+from compactor.files.problems import null_where_failing, reading
+
+Ordinals = npt.NDArray[np.int64]
 
 
 class BadRow(NamedTuple):
@@ -38,9 +40,20 @@ class FileBatches(ABC):
         self._batch_bytes = batch_bytes
         self.bad_rows: list[BadRow] = []
         """Of a text file that was opened to leave them out: by their place among all rows."""
+        self._kept: dict[int, str] = {}
+        """Text of the column asked for, by the place of a bad row, where it can be told."""
         with reading(path):
             self.bytes_total = Path(path).stat().st_size
             """Size of the file as stored."""
+
+    def kept_of_bad_rows(self, dtype: pa.DataType) -> pa.Array:
+        """Of `bad_rows`, the values of the column that was asked for, null where unknown."""
+        texts = pa.array([self._kept.get(row.ordinal) for row in self.bad_rows], pa.string())
+        return null_where_failing(texts, lambda some: self._values_of(some, dtype))
+
+    def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+        """Texts as a file of this format has them, as values. Raises one of `PROBLEMS`."""
+        return texts.cast(dtype)
 
     @property
     @abstractmethod
@@ -67,14 +80,18 @@ class FileBatches(ABC):
         self.close()
 
 
-def ordinals_of(start: int, count: int, bad: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Places among all rows of `count` rows, from the good row number `start` on. Shape (count,).
+class Places:
+    """Of the rows that are left, among all."""
 
-    bad: places of those left out, ascending.
-    """
-    rows = np.arange(start, start + count)
-    before = np.array(bad, dtype=np.int64) - np.arange(len(bad))
-    return rows + np.searchsorted(before, rows, side="right")
+    def __init__(self, bad: Sequence[int] | Ordinals = ()) -> None:
+        """bad: places of those left out, ascending."""
+        self.left_out = len(bad)
+        self._good_before = np.asarray(bad, dtype=np.int64) - np.arange(len(bad))
+
+    def of(self, start: int, count: int) -> Ordinals:
+        """Of `count` rows from the good row number `start` on. Shape (count,)."""
+        rows = np.arange(start, start + count)
+        return rows + np.searchsorted(self._good_before, rows, side="right")
 
 
 def sliced(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:

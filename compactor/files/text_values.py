@@ -67,6 +67,11 @@ def from_cells(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
     return from_wire(cells, dtype)
 
 
+def from_json_texts(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """JSON values (strings) as `dtype`. Raises one of `PROBLEMS` if one does not fit."""
+    return from_wire(_parse_cells(texts, wire_type(dtype)), dtype)
+
+
 def _parse_cells(cells: pa.Array, wire: pa.DataType) -> pa.Array:
     rows = pc.binary_join_element_wise('{"v":', cells.fill_null("null"), "}\n", "")
     offsets, data = binary_parts(rows)

@@ -23,6 +23,7 @@ from compactor.files.jsontext import json_lines
 from compactor.files.names import KNOWN_ENDINGS, Compression, FileFormat, FileKind, kind_of
 from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.sinks import (
+    ROW_GROUP_BYTES,
     ArrowSink,
     FragmentSink,
     Output,
@@ -47,6 +48,8 @@ class SinkOptions:
 
     sorting_columns: Sequence[pq.SortingColumn] | None = None
     """Noted in the metadata of Parquet files."""
+    row_group_bytes: int = ROW_GROUP_BYTES
+    """Of Arrow data in a row group of Parquet: so much is held until it is complete."""
     sort: SortSchema | None = None
     """Of the rows: fragments need it."""
     map_objects: bool = False
@@ -140,7 +143,7 @@ class StagedSink(TableSink):
 
 def _sink(output: Output, schema: pa.Schema, kind: FileKind, options: SinkOptions) -> TableSink:
     if kind.format is FileFormat.PARQUET:
-        return ParquetSink(output, schema, options.sorting_columns)
+        return ParquetSink(output, schema, options.sorting_columns, options.row_group_bytes)
     if kind.format is FileFormat.FRAGMENT:
         assert options.sort is not None
         return FragmentSink(output, schema, options.sort)

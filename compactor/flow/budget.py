@@ -135,6 +135,13 @@ class MemoryBudget:
         """Whether so much would stay below the soft threshold, and leave the reserve below the limit."""
         return self.used_bytes + size <= min(self.soft_bytes, self.limit_bytes - reserve)
 
+    def make_room(self, size: int) -> bool:
+        """Waits and spills as a charge does; whether so much would then stay below the soft threshold."""
+        if size <= self.soft_bytes and not self.has_room(size):
+            self._finish()
+            self._spill(self.used_bytes + size - self.soft_bytes)
+        return self.has_room(size)
+
     def _spill(self, excess: int) -> None:
         for stage in sorted(self._spillers, key=lambda name: (self._priorities[name] or 0, name)):
             if excess <= 0:

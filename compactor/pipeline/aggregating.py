@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from compactor.errors import ConfigError, DataError
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.pipeline.buffer import BatchBuffer
+from compactor.pipeline.dividing import Divider, gathered_bytes
 from format.hashing import column_contributions
 from format.types import to_storage
 
@@ -88,8 +89,8 @@ class Grouper:
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._charged = 0
-        self._sum_types = {
-            m.name: _sum_type(schema.field(m.column).type) for m in measures if m.column is not None
+        self._types = {
+            m.name: schema.field(m.column).type for m in measures if m.column is not None
         }
         self._state = self._first_state(pa.Table.from_batches([], schema))
         self.schema = self._result(self._state).schema
@@ -121,7 +122,10 @@ class Grouper:
         """Of each part of the groups."""
         self._settle()
         if not self._parts:
-            yield self._result(self._state)
+            result = self._result(self._state)
+            self._state = self._no_state
+            self._recharge(result.nbytes)
+            yield result
             self._recharge(0)
             return
         self.spill(0)
@@ -132,15 +136,19 @@ class Grouper:
     def _united_part(self, part: BatchBuffer, depth: int) -> Iterator[pa.Table]:
         """The groups of a part; by smaller parts, if there are too many to be held at once."""
         size = _WORK_COPIES * part.bytes
-        if not self._budget.has_room(size) and depth < _MOST_DEPTH:
+        if depth < _MOST_DEPTH and not self._budget.make_room(size):
             smaller = self._new_parts()
-            for batch in part.drain():
-                self._divide(pa.Table.from_batches([batch]), smaller, depth)
+            most_bytes = gathered_bytes(self._budget, _PARTS)
+            with self._budget.holding(self._stage, most_bytes):
+                self._divide(part.drain(), smaller, depth, most_bytes)
             for each in smaller:
                 yield from self._united_part(each, depth + 1)
         elif part.rows:
             with self._budget.holding(self._stage, size - part.held_bytes):
-                yield self._united([pa.Table.from_batches(list(part.drain()))])
+                united = self._united([pa.Table.from_batches(list(part.drain()))])
+            # The rest of the room is for whoever takes them.
+            with self._budget.holding(self._stage, united.nbytes):
+                yield united
 
     def _new_parts(self) -> list[BatchBuffer]:
         return [
@@ -148,30 +156,43 @@ class Grouper:
             for _ in range(_PARTS)
         ]
 
-    def _divide(self, state: pa.Table, parts: Sequence[BatchBuffer], depth: int) -> None:
-        """Groups to disk, by so many bits of their hashes, others at each depth."""
-        number = np.zeros(state.num_rows, dtype=np.uint64)
-        for index in range(len(self._keys)):
-            column = state.column(index).combine_chunks()
-            number += column_contributions(str(index), to_storage(column))
-        part_of = (number >> np.uint64(_FIRST_BIT - _BITS * depth)) % np.uint64(_PARTS)
-        for index, part in enumerate(parts):
-            rows = state.filter(pa.array(part_of == index)).combine_chunks()
-            for batch in rows.to_batches():
-                part.append(batch)
-                part.spill(batch.nbytes)
+    def _divide(
+        self,
+        states: Iterable[pa.RecordBatch],
+        parts: Sequence[BatchBuffer],
+        depth: int,
+        most_bytes: int,
+    ) -> None:
+        """Groups to disk, by so many bits of their hashes, others at each depth.
+
+        most_bytes: as of `Divider`.
+        """
+        divider = Divider(parts, most_bytes)
+        for state in states:
+            number = np.zeros(state.num_rows, dtype=np.uint64)
+            for index in range(len(self._keys)):
+                number += column_contributions(str(index), to_storage(state.column(index)))
+            part_of = (number >> np.uint64(_FIRST_BIT - _BITS * depth)) % np.uint64(_PARTS)
+            divider.put(state, part_of)
+        divider.finish()
 
     def spill(self, _size: int) -> int:
         """Moves all groups to disk, divided by their keys."""
         before = self._charged
         self._settle()
+        if not self._state.num_rows:
+            return 0
         self._parts = self._parts or self._new_parts()
-        state, self._state = self._state, self._state.slice(0, 0)
-        if state.num_rows:
-            self._divide(state, self._parts, depth=0)
-            self.spills += 1
+        state, self._state = self._state, self._no_state
+        # One piece a part, which the charge of the state covers.
+        self._divide(state.combine_chunks().to_batches(), self._parts, 0, most_bytes=0)
+        self.spills += 1
         self._recharge(0)
         return before
+
+    @property
+    def _no_state(self) -> pa.Table:
+        return self._state.schema.empty_table()
 
     def close(self) -> None:
         self._recharge(0)
@@ -202,7 +223,7 @@ class Grouper:
                 columns[name] = (
                     self._numbers(rows.num_rows)
                     if self._is_order(measure)
-                    else _summable(rows.column(measure.column), state)
+                    else _combinable(rows.column(measure.column), state)
                 )
                 mode = pc.CountOptions(mode="only_valid") if state == "count" else None
                 wanted.append((name, state, mode))
@@ -240,13 +261,15 @@ class Grouper:
                 columns.append(pc.divide(pc.cast(found[0], pa.float64(), safe=False), count))
             elif measure.function == "sum":
                 columns.append(self._sum(found[0], measure))
+            elif measure.function in ("min", "max"):
+                columns.append(found[0].cast(self._types[measure.name]))
             else:
                 columns.append(found[0])
         return pa.table(columns, names=names)
 
     def _sum(self, total: pa.ChunkedArray, measure: Measure) -> pa.ChunkedArray:
         """In the type that sums of the column have. Raises `DataError` where one does not fit."""
-        dtype = self._sum_types[measure.name]
+        dtype = _sum_type(self._types[measure.name])
         if not pt.is_decimal(total.type):
             return total
         try:
@@ -261,12 +284,17 @@ def _as_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """-0.0 is 0.0, and one NaN another, as in every order."""
     if not pt.is_floating(column.type):
         return column
-    nan = pa.scalar(float("nan"), column.type)
-    return pc.if_else(pc.is_nan(column), nan, pc.add(column, pa.scalar(0.0, column.type)))
+    # Arrow does not add halves.
+    wide = column.cast(pa.float32()) if pt.is_float16(column.type) else column
+    one_zero = pc.add(wide, pa.scalar(0.0, wide.type)).cast(column.type)
+    return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), one_zero)
 
 
-def _summable(column: pa.ChunkedArray, state: str) -> pa.ChunkedArray:
-    """Integers and decimals with room, since Arrow's own sums of them wrap."""
+def _combinable(column: pa.ChunkedArray, state: str) -> pa.ChunkedArray:
+    """Integers and decimals with room for sums, since Arrow's own wrap; durations, whose extremes Arrow does
+    not find, as the numbers they are."""
+    if state in ("min", "max") and pt.is_duration(column.type):
+        return column.cast(pa.int64())
     if state != "sum":
         return column
     if pt.is_integer(column.type):

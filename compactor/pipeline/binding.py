@@ -15,6 +15,7 @@ from compactor.predicate import parse_where
 from compactor.predicate.tree import Predicate
 from format.errors import SchemaError
 from format.schema import SortSchema, check_sort_schema, parse_sort_schema
+from format.types import storage_type
 
 WIDENED: Final = "$widened"
 """Map of the fields that a source's columns do not know, from their names to their values as JSON texts."""
@@ -39,13 +40,24 @@ class UnserializableMapValue(InputError):  # noqa: N818 - the name that pipeline
 
 
 def plain_schema(schema: pa.Schema, what: str) -> pa.Schema:
-    """Without dictionaries, and with room for nulls: what merges, joins and spills make of it has either."""
+    """Without dictionaries and views, and with room for nulls: merges, joins and spills make either of it."""
     for name in schema.names:
         if name in HIDDEN_NAMES:
             raise ConfigError(
                 f"{what}: a column is called {name!r}, which is ours: choose other `columns`"
             )
-    return pa.schema([pa.field(f.name, without_dictionaries(f.type)) for f in schema])
+    return pa.schema([pa.field(f.name, _plain(f.type)) for f in schema])
+
+
+def _plain(dtype: pa.DataType) -> pa.DataType:
+    return storage_type(dtype) if _has_view(dtype) else without_dictionaries(dtype)
+
+
+def _has_view(dtype: pa.DataType) -> bool:
+    is_view = pt.is_string_view(dtype) or pt.is_binary_view(dtype) or pt.is_list_view(dtype)
+    if is_view or pt.is_large_list_view(dtype):
+        return True
+    return any(_has_view(dtype.field(n).type) for n in range(dtype.num_fields))
 
 
 def condition(text: str, schema: pa.Schema, what: str) -> Predicate:
@@ -58,13 +70,26 @@ def condition(text: str, schema: pa.Schema, what: str) -> Predicate:
 def sort_schema(text: str, schema: pa.Schema, what: str) -> SortSchema:
     try:
         sort = parse_sort_schema(text)
-        check_sort_schema(schema, sort)
     except SchemaError as error:
         raise ConfigError(f"{what}: {error}") from None
-    return sort
+    return checked_order(sort, schema, what)
 
 
-def alike(inputs: Sequence[str], schemas: Sequence[pa.Schema], what: str) -> pa.Schema:
+def checked_order(order: SortSchema, schema: pa.Schema, what: str) -> SortSchema:
+    """The order, if the columns have it. Raises `ConfigError`."""
+    try:
+        check_sort_schema(schema, order)
+    except SchemaError as error:
+        raise ConfigError(f"{what}: {error}") from None
+    return order
+
+
+def alike(
+    inputs: Sequence[str],
+    schemas: Sequence[pa.Schema],
+    what: str,
+    cure: str = "a transform can make them alike",
+) -> pa.Schema:
     """The one schema of all; a column without values is of any type. Raises `ConfigError`."""
     first = schemas[0]
     if any(WIDENED in schema.names for schema in schemas):
@@ -79,7 +104,7 @@ def alike(inputs: Sequence[str], schemas: Sequence[pa.Schema], what: str) -> pa.
             elif types[0] != types[1] and (types[1] != pa.null() or types[0] is None):
                 raise ConfigError(
                     f"{what}: its inputs do not agree: column {column!r} is {types[0] or 'not there'} in "
-                    f"{inputs[0]!r}, {types[1] or 'not there'} in {name!r}; a transform can make them alike"
+                    f"{inputs[0]!r}, {types[1] or 'not there'} in {name!r}; {cure}"
                 )
     return first
 

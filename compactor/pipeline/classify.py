@@ -255,7 +255,7 @@ def is_live(output: str, nodes: Mapping[str, Node], init: Collection[str] = ()) 
         return False, "others take rows of its merge"
     if node.table is not None:
         return False, "a table is written in one commit, not row by row"
-    if output in ancestors(init, nodes):
+    if output in init:
         return False, "it is part of the init phase"
     if node.split is not None and node.split.documents:
         return False, "it writes a file for each source document"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +11,12 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
+from compactor.pipeline.pairing import Pairing
+from compactor.pipeline.sorted_rows import I64, Room
 from format.hashing import column_contributions
 from format.types import plain, storage_type, to_storage
 
 U64 = npt.NDArray[np.uint64]
-_MATCHES: Final = 65_536
 
 
 def joined_schema(
@@ -71,53 +71,65 @@ class BuildTable:
         self._hashes = hashes[order]
         self._positions = known[order]
         self._columns = columns
+        self._row_bytes = self._rows.nbytes / max(1, self._rows.num_rows)
 
     def probe(
-        self, batch: pa.RecordBatch, keys: Sequence[str], *, keeps_all: bool
+        self, batch: pa.RecordBatch, keys: Sequence[str], room: Room, *, keeps_all: bool
     ) -> Iterator[pa.RecordBatch]:
-        """As `_probe`, of so many rows at a time that what matches them is not too much."""
-        columns = [to_storage(batch.column(name)) for name in keys]
-        hashes = _hashes(columns)
-        matches = np.searchsorted(self._hashes, hashes, "right") - np.searchsorted(
-            self._hashes, hashes
-        )
-        running = np.cumsum(matches + 1)
-        start = 0
-        while start < batch.num_rows:
-            before = int(running[start - 1]) if start else 0
-            stop = max(start + 1, int(np.searchsorted(running, before + _MATCHES, "right")))
-            yield self._probe(batch.slice(start, stop - start), keys, keeps_all=keeps_all)
-            start = stop
+        """The batch's rows with those that match, once for each; or with nulls, if all are to be kept.
 
-    def _probe(
-        self, batch: pa.RecordBatch, keys: Sequence[str], *, keeps_all: bool
-    ) -> pa.RecordBatch:
-        """The batch's rows with those that match, once for each; or with nulls, if all are to be kept."""
+        So many at a time as are a chunk of the room."""
+        if not batch.num_rows:
+            return
         columns = [to_storage(batch.column(name)) for name in keys]
         hashes = _hashes(columns)
         first = np.searchsorted(self._hashes, hashes, "left")
         counts = np.searchsorted(self._hashes, hashes, "right") - first
         counts[~_all_valid(columns)] = 0
-        left = np.repeat(np.arange(batch.num_rows), counts)
-        starts = np.repeat(first - (np.cumsum(counts) - counts), counts)
-        right = self._positions[np.arange(len(left)) + starts]
+        most = room.rows_of(batch.nbytes / batch.num_rows + self._row_bytes)
+        running = np.cumsum(counts + int(keeps_all))
+        start = 0
+        while start < batch.num_rows:
+            before = int(running[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(running, before + most, "right")))
+            rows = np.arange(start, stop)
+            rows = rows[counts[rows] > 0]
+            alone = np.arange(start, stop) if keeps_all else rows[:0]
+            # More than one slice only of a row that matches more than a chunk.
+            for left, place in Pairing(rows, first[rows], counts[rows]).slices(most):
+                left, right = self._equal(columns, left, self._positions[place])
+                alone = np.setdiff1d(alone, left)
+                if stop - start > 1:
+                    left, right = _with_alone(left, right, alone)
+                    alone = alone[:0]
+                yield self._joined(batch, left, right)
+            if len(alone):
+                yield self._joined(batch, alone, np.full(len(alone), -1))
+            start = stop
+
+    def _equal(self, columns: Sequence[pa.Array], left: I64, right: I64) -> tuple[I64, I64]:
+        """Of rows whose hashes are equal, those whose keys are."""
         same = np.ones(len(left), dtype=np.bool_)
         for ours, theirs in zip(columns, self._columns, strict=True):
             equal = pc.equal(plain(ours).take(pa.array(left)), plain(theirs).take(pa.array(right)))
             same &= equal.to_numpy(zero_copy_only=False).astype(np.bool_)
-        left, right = left[same], right[same]
-        mask = np.zeros(len(left), dtype=np.bool_)
-        if keeps_all:
-            lonely = np.setdiff1d(np.arange(batch.num_rows), left)
-            order = np.argsort(np.concatenate([left, lonely]), kind="stable")
-            mask = np.concatenate([mask, np.ones(len(lonely), dtype=np.bool_)])[order]
-            right = np.concatenate([right, np.zeros(len(lonely), dtype=right.dtype)])[order]
-            left = np.concatenate([left, lonely])[order]
+        return left[same], right[same]
+
+    def _joined(self, batch: pa.RecordBatch, left: I64, right: I64) -> pa.RecordBatch:
+        """right: -1 for nulls."""
         others = [name for name in self._rows.column_names if name not in self._keys]
-        found = self._rows.select(others).take(pa.array(right, mask=mask)).combine_chunks()
+        positions = pa.array(right, mask=right < 0)
+        found = self._rows.select(others).take(positions).combine_chunks()
         taken = batch.take(pa.array(left))
         arrays = [*taken.columns, *(found.column(name).combine_chunks() for name in others)]
         return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *others])
+
+
+def _with_alone(left: I64, right: I64, alone: I64) -> tuple[I64, I64]:
+    """With the rows that nothing matches, in their places."""
+    every = np.concatenate([left, alone])
+    order = np.argsort(every, kind="stable")
+    return every[order], np.concatenate([right, np.full(len(alone), -1)])[order]
 
 
 def part_by_keys(batch: pa.RecordBatch, keys: Sequence[str], parts: int) -> npt.NDArray[np.uint64]:

@@ -353,7 +353,8 @@ def _check_node(key: str, node: Node, fail: Any) -> None:
     if isinstance(node, Route) and node.otherwise in node.branches:
         raise fail("otherwise", f"node {key!r}: {node.otherwise!r} is a branch already")
     for setting in ("path", "table"):
-        if "\0" in (getattr(node, setting, None) or ""):
+        place = getattr(node, setting, None)
+        if place is not None and (not place or "\0" in place):
             raise fail(setting, f"node {key!r}: {setting}: no name of a place")
     if isinstance(node, Combine):
         _check_combine(key, node, fail)
@@ -428,6 +429,10 @@ def _check_output(key: str, node: Output, fail: Any) -> None:
         return
     if node.path is None:
         raise fail("split", f"node {key!r}: `split` is for files; a table has windows")
+    if is_fragment and node.split.documents:
+        raise fail(
+            "split", f"node {key!r}: split: a fragment is sorted: split by a column, or by rows"
+        )
     if (node.split.by is not None) + (node.split.rows is not None) + node.split.documents != 1:
         raise fail("split", f"node {key!r}: split: one of `by`, `rows` and `documents`")
     if node.path.count("{}") != 1 or "{}" not in Path(node.path).name:

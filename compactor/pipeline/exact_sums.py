@@ -31,7 +31,7 @@ def sum_type(dtype: pa.DataType) -> pa.DataType:
 def digits_of(values: pa.Array) -> I64:
     """Little-endian digits, the highest of them with the sign; null is 0. Shape (rows, digits)."""
     wide = values.cast(sum_type(values.type))
-    wide = pc.fill_null(wide, pa.scalar(0).cast(wide.type))
+    wide = pc.fill_null(wide, pa.scalar(0, wide.type))
     if pt.is_decimal(wide.type):
         count = wide.type.bit_width // 32
         words = fixed_width_view(wide, np.dtype((np.uint32, count))).reshape(-1, count)

@@ -191,6 +191,11 @@ class Expression:
         return choose
 
 
+def quoted(name: str) -> str:
+    """A column's name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _number(text: str) -> int | float:
     try:
         return int(text)

@@ -4,14 +4,17 @@ that belongs to their groups."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.errors import DataError
+from compactor.files.problems import failing_rows
 from compactor.pipeline.provenance import GROUP, ROW, SOURCE, Batches
 from compactor.pipeline.report import RunReport, SeenRows
 
@@ -35,13 +38,21 @@ class BadRecordError(DataError):
 class Letters:
     """sink: where they go; None if the first of them is an error. Several threads may put records aside."""
 
-    def __init__(self, names: Sequence[str], report: RunReport, sink: Any | None) -> None:
-        """names: of the nodes, by their numbers."""
+    def __init__(
+        self,
+        names: Sequence[str],
+        report: RunReport,
+        sink: Any | None,
+        told: Collection[str] = (),
+    ) -> None:
+        """names: of the nodes, by their numbers. told: nodes that ran before, whose bad records are known."""
+        self._told = frozenset(told)
         self._names = names
         self._report = report
         self._sink = sink
         self._lock = threading.Lock()
         self._failed: dict[str, str] = {}
+        self._failed_arrays: tuple[pa.Array, ...] = (pa.nulls(0, pa.string()),) * 2
         self._seen = SeenRows()
 
     def made(
@@ -53,26 +64,56 @@ class Letters:
         """
         try:
             yield make(batch)
-        except pa.ArrowException as error:
-            if batch.num_rows > 1:
-                half = batch.num_rows // 2
-                yield from self.made(make, batch.slice(0, half), node)
-                yield from self.made(make, batch.slice(half), node)
-                return
-            self.put_aside(batch, node, str(error).splitlines()[0])
+        except pa.ArrowException:
+            failing = failing_rows(
+                batch.num_rows,
+                lambda start, stop: make(batch.slice(start, stop - start)),
+                pa.ArrowException,
+            )
+            if self._sink is None:
+                failing = islice(failing, 1)
+            bad = [(row, str(error).splitlines()[0]) for row, error in failing]
+            is_good = np.ones(batch.num_rows, dtype=np.bool_)
+            is_good[[row for row, _ in bad]] = False
+            if bad:
+                reasons = [reason for _, reason in bad]
+                self._put_aside(batch.filter(pa.array(~is_good)), node, reasons)
+            if is_good.any():
+                yield from _in_parts(make, batch.filter(pa.array(is_good)))
 
-    def put_aside(self, batch: pa.RecordBatch, node: str, reason: str) -> None:
-        """One row, with its hidden columns. Raises `DataError` if bad records are errors."""
-        source = self._names[batch.column(SOURCE)[0].as_py()]
-        if GROUP in batch.schema.names and (group := batch.column(GROUP)[0].as_py()) is not None:
-            self._failed.setdefault(group, f"another record of its group {group!r} is bad")
-        self.put_bad(source, batch.column(ROW)[0].as_py(), node, reason)
-
-    def put_bad(self, source: str, row: int, node: str, reason: str) -> None:
-        """row: from 0. Raises `DataError` if bad records are errors."""
+    def _put_aside(self, batch: pa.RecordBatch, node: str, reasons: Sequence[str]) -> None:
+        """Rows with their hidden columns, at least one. Raises `DataError` if bad records are errors."""
         if self._sink is None:
-            raise BadRecordError(source, row + 1, node, reason)
-        self._write([source], [row + 1], node, [reason])
+            source, row = self._names[batch.column(SOURCE)[0].as_py()], batch.column(ROW)[0].as_py()
+            raise BadRecordError(source, row + 1, node, reasons[0])
+        if GROUP in batch.schema.names:
+            self._fail_groups_of_bad(batch.column(GROUP))
+        self._write(self._sources(batch), pc.add(batch.column(ROW), 1), node, reasons)
+
+    def put_bad(
+        self,
+        source: str,
+        rows: npt.NDArray[np.int64],
+        node: str,
+        reasons: Sequence[str],
+        groups: pa.Array | None = None,
+    ) -> None:
+        """Rows that are in no batch, at least one; from 0, ascending. groups: null where unknown.
+
+        Raises `DataError` if bad records are errors.
+        """
+        if self._sink is None:
+            raise BadRecordError(source, int(rows[0]) + 1, node, reasons[0])
+        if groups is not None:
+            self._fail_groups_of_bad(groups)
+        self._write(np.repeat(source, len(rows)), rows + 1, node, reasons)
+
+    def _fail_groups_of_bad(self, groups: pa.Array) -> None:
+        for group in groups.drop_null().unique().to_pylist():
+            self._failed.setdefault(group, f"another record of its group {group!r} is bad")
+
+    def _sources(self, batch: pa.RecordBatch) -> pa.Array:
+        return pa.array(self._names, pa.string()).take(batch.column(SOURCE))
 
     def fail_group(self, group: str, reason: str) -> None:
         """All of it will be put aside. Raises `DataError` if bad records are errors."""
@@ -84,22 +125,41 @@ class Letters:
         """The rows whose groups are well, or that have none; the others are put aside, each once."""
         if not self._failed:
             return batch
-        failed = pa.array(list(self._failed), pa.string())
-        place = pc.index_in(batch.column(GROUP), value_set=failed)
+        groups, reasons = self._failed_groups()
+        place = pc.index_in(batch.column(GROUP), value_set=groups)
         bad = batch.filter(place.is_valid())
         if bad.num_rows:
-            reasons = pa.array(list(self._failed.values()), pa.string())
-            new = self._seen.new(bad)
-            bad, place = bad.filter(pa.array(new)), place.drop_null().filter(pa.array(new))
-            names = pa.array(self._names, pa.string()).take(bad.column(SOURCE))
+            new = pa.array(self._seen.new(bad))
+            bad, why = bad.filter(new), place.drop_null().filter(new)
             rows = pc.add(bad.column(ROW), 1)
-            self._write(names, rows, node, reasons.take(place))
-        return batch.filter(pc.index_in(batch.column(GROUP), value_set=failed).is_null())
+            self._write(self._sources(bad), rows, node, reasons.take(why))
+        return batch.filter(place.is_null())
+
+    def _failed_groups(self) -> tuple[pa.Array, ...]:
+        """With the reasons; made once while no other fails."""
+        if len(self._failed_arrays[0]) != len(self._failed):
+            columns = (list(self._failed), list(self._failed.values()))
+            self._failed_arrays = tuple(pa.array(column, pa.string()) for column in columns)
+        return self._failed_arrays
 
     def _write(self, sources: Any, rows: Any, node: str, reasons: Any) -> None:
         assert self._sink is not None
+        if node in self._told:
+            return
         columns = [sources, rows, np.repeat(node, len(rows)), reasons]
         arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
         with self._lock:
             self._sink.write(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
             self._report.dlq_count += len(rows)
+
+
+def _in_parts(make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch) -> Batches:
+    """Of rows that are good each: together they may be too long for one array."""
+    try:
+        yield make(batch)
+    except pa.ArrowException:
+        if batch.num_rows == 1:
+            raise
+        half = batch.num_rows // 2
+        yield from _in_parts(make, batch.slice(0, half))
+        yield from _in_parts(make, batch.slice(half))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from typing import Any
 
 from compactor.files.write import open_table_sink
@@ -25,10 +26,11 @@ def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunRep
     with _letters(pipeline) as sink:
         before = Run(first, opener, sink)
         # What can be checked before anything runs is checked.
-        after = None if _reads_outputs(rest, first) else Run(rest, opener, sink)
+        told = tuple(first.nodes)
+        after = None if _reads_outputs(rest, first) else Run(rest, opener, sink, told)
         report = before.run()
         if rest.nodes:
-            report.add((after or Run(rest, opener, sink)).run())
+            report.add((after or Run(rest, opener, sink, told)).run())
     return report
 
 
@@ -51,27 +53,26 @@ def _only(pipeline: Pipeline, outputs: Collection[str]) -> Pipeline:
 def _reads_outputs(rest: Pipeline, first: Pipeline) -> bool:
     """Whether a source is, or may be, what the first phase writes."""
     written = [node for node in first.nodes.values() if isinstance(node, Output)]
-    for node in rest.nodes.values():
-        if isinstance(node, Source):
-            for output in written:
-                if output.table is not None and output.table == node.table:
-                    return True
-                if (
-                    output.path is not None
-                    and node.path is not None
-                    and _folder(output.path) == _folder(node.path)
-                ):
-                    return True
-    return False
+    sources = [node for node in rest.nodes.values() if isinstance(node, Source)]
+    return any(_may_read(source, output) for source in sources for output in written)
 
 
-def _folder(path: str) -> str:
-    return os.path.dirname(os.path.realpath(path))  # noqa: PTH120 - patterns are no paths
+def _may_read(source: Source, output: Output) -> bool:
+    if output.table is not None:
+        return source.table is not None and _place(source.table) == _place(output.table)
+    if source.path is None or output.path is None:
+        return False
+    written, read = (os.path.dirname(_place(path)) for path in (output.path, source.path))  # noqa: PTH120
+    return written == read or fnmatch(written, read)
+
+
+def _place(path: str) -> str:
+    return path.rstrip("/") if "://" in path else os.path.realpath(path)
 
 
 @contextmanager
 def _letters(pipeline: Pipeline) -> Iterator[Any | None]:
-    if pipeline.dead_letter is None:
+    if pipeline.dead_letter is None or pipeline.on_error != "continue":
         yield None
         return
     with open_table_sink(pipeline.dead_letter, letters.SCHEMA) as sink:

@@ -61,6 +61,7 @@ class RunReport:
         self.stage_seconds = _summed(self.stage_seconds, later.stage_seconds)
         self.peak_waiting |= later.peak_waiting
         self.dlq_count += later.dlq_count
+        self.records_without_time = _summed(self.records_without_time, later.records_without_time)
         self.spills += later.spills
         self.peak_bytes = max(self.peak_bytes, later.peak_bytes)
         self.seconds += later.seconds

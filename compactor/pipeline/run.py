@@ -3,8 +3,9 @@ threads of their own."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
@@ -14,7 +15,7 @@ from compactor.errors import ConfigError
 from compactor.files.write import open_table_sink
 from compactor.flow.errors import MemoryLimitError
 from compactor.pipeline import letters
-from compactor.pipeline.binding import plain_schema
+from compactor.pipeline.binding import WIDENED, WIDENED_TYPE, plain_schema
 from compactor.pipeline.buffer import BatchBuffer
 from compactor.pipeline.classify import Classified, Form, correlated_source
 from compactor.pipeline.config import (
@@ -43,7 +44,7 @@ from compactor.pipeline.nodes import (
     window,
 )
 from compactor.pipeline.nodes.source import OpenSource, SourceReader, open_source
-from compactor.pipeline.provenance import Batches, one_document
+from compactor.pipeline.provenance import HIDDEN_NAMES, Batches, one_document
 from compactor.pipeline.report import RunReport
 from compactor.pipeline.work import Work
 
@@ -52,13 +53,19 @@ class Run:
     """One execution of a pipeline."""
 
     def __init__(
-        self, pipeline: Pipeline, opener: OpenSource = open_source, letters_sink: Any | None = None
+        self,
+        pipeline: Pipeline,
+        opener: OpenSource = open_source,
+        letters_sink: Any | None = None,
+        told: Collection[str] = (),
     ) -> None:
         """Opens sources for their schemas, and binds everything to them. Raises `CompactorError`.
 
         letters_sink: where bad records go, if the run is not to open its `dead_letter` file itself.
+        told: nodes that ran before: their bad records are known.
         """
         self._letters_sink = letters_sink
+        self._told = told
         try:
             self._work = Work(pipeline, self._stream)
         except RecursionError:
@@ -71,9 +78,11 @@ class Run:
         for name in self._work.order:
             try:
                 self._bind(name, self._nodes[name])
+                self._check_names(name)
             except ConfigError as error:
                 raise pipeline.located(name, error) from None
         self._check_keys()
+        self._claim_places()
         self._results: dict[str, BatchBuffer] = {}
         self._left: dict[str, int] = {}
 
@@ -117,6 +126,26 @@ class Run:
             case Output():
                 output.check(node, given[0], what)
 
+    def _check_names(self, name: str) -> None:
+        for field in self.schemas.get(name, ()):
+            if field.name in HIDDEN_NAMES or (field.name == WIDENED and field.type != WIDENED_TYPE):
+                raise ConfigError(
+                    f"node {name!r}: a column cannot be called {field.name!r}: the name is ours"
+                )
+
+    def _claim_places(self) -> None:
+        """Nothing is written over what is read, or over another's rows."""
+        work = self._work
+        for name, node in self._nodes.items():
+            if isinstance(node, Source):
+                for path in self._readers[name].paths:
+                    work.places[os.path.realpath(path)] = f"the rows of {name!r}"
+        if work.pipeline.dead_letter is not None:
+            work.claim(work.pipeline.dead_letter, "dead_letter")
+        for name, node in self._nodes.items():
+            if isinstance(node, Output) and node.path is not None and node.split is None:
+                work.claim(node.path, f"node {name!r}")
+
     def _check_keys(self) -> None:
         types: dict[pa.DataType, str] = {}
         for name, node in self._nodes.items():
@@ -154,14 +183,14 @@ class Run:
                 for each in outputs:
                     if each.holds:
                         each.hold()
-                # Tables last: what is committed stays, files take their places when all is written.
-                for each in sorted(outputs, key=lambda each: each.is_table):
+                for each in outputs:
                     each.write()
             except MemoryLimitError as error:
                 raise MemoryLimitError(
                     str(error).replace("--memory-limit", "memory.limit")
                 ) from error
-            for each in outputs:
+            # Tables first: who commits at the same time can refuse, which a file's place does not.
+            for each in sorted(outputs, key=lambda each: not each.is_table):
                 each.publish()
         work.report.stage_seconds = dict(work.clock.seconds)
         work.report.peak_bytes = work.budget.peak_bytes
@@ -172,7 +201,7 @@ class Run:
     def _letters(self) -> Iterator[letters.Letters]:
         pipeline, names = self._work.pipeline, list(self._nodes)
         if self._letters_sink is not None or pipeline.on_error != "continue":
-            yield letters.Letters(names, self.report, self._letters_sink)
+            yield letters.Letters(names, self.report, self._letters_sink, self._told)
             return
         assert pipeline.dead_letter is not None
         with open_table_sink(pipeline.dead_letter, letters.SCHEMA) as sink:

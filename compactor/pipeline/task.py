@@ -320,8 +320,16 @@ class _TaskLetters(Letters):
         super().__init__(names, report, sink)
         self._first = task << _ROW_BITS
 
-    def put_bad(self, source: str, row: int, node: str, reason: str) -> None:
-        super().put_bad(source, row + self._first if node == source else row, node, reason)
+    def put_bad(
+        self,
+        source: str,
+        rows: npt.NDArray[np.int64],
+        node: str,
+        reasons: Sequence[str],
+        groups: pa.Array | None = None,
+    ) -> None:
+        rows = rows + self._first if node == source else rows
+        super().put_bad(source, rows, node, reasons, groups)
 
 
 class _LettersPart:

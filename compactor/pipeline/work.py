@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -10,6 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from compactor.errors import ConfigError
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.flow.stage import Buffer, Stage, StagePlan
@@ -50,11 +52,21 @@ class Work:
         self.report = RunReport()
         self.clock = Clock()
         self.budget = MemoryBudget(self.stage_plan())
+        self.places: dict[str, str] = {}
+        """Files that are read or written, and what for."""
         self.disk: LocalDisk
         self.letters: Letters
         self._threads: list[threading.Thread] = []
         self._channels: list[Channel] = []
         self._buffers: dict[str, list[BatchBuffer]] = {}
+
+    def claim(self, path: str, what: str) -> None:
+        """Raises `ConfigError` if something else is read from that place, or written there."""
+        place = os.path.realpath(path)
+        if self.places.setdefault(place, what) != what:
+            raise ConfigError(
+                f"{what}: {path} is the place of {self.places[place]} too: choose another name"
+            )
 
     def full(self, schema: pa.Schema) -> pa.Schema:
         """With the hidden columns."""

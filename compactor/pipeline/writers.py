@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import chain, count
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -75,7 +76,7 @@ class _Files:
         self._open_sink = open_sink
         self._open: StagedSink | None = None
         self._sinks: list[StagedSink] = []
-        self._names: dict[str, int] = {}
+        self._names: set[str] = set()
 
     def boundary(self, _boundary: Boundary, /) -> None:
         return
@@ -88,9 +89,10 @@ class _Files:
                 f"{self._path}: more than {MOST_FILES:,} files; split by something else"
             )
         name = _file_name(name, self._path)
-        self._names[name] = count = self._names.get(name, 0) + 1
-        name = name if count == 1 else f"{name}-{count}"
-        self._open = self._open_sink(self._path.replace("{}", name))
+        tries = (f"{name}-{number}" for number in count(2))
+        free = next(name for name in chain([name], tries) if name not in self._names)
+        self._names.add(free)
+        self._open = self._open_sink(self._path.replace("{}", free))
         self._sinks.append(self._open)
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -23,6 +23,10 @@ def open_store(url: str) -> Store:
     """
     if not url:
         raise UsageError("an empty address; use a folder or s3://bucket/prefix")
+    if "\0" in url:
+        raise UsageError(
+            f"{url!r}: no address has a NUL character; use a folder or s3://bucket/prefix"
+        )
     match = _SCHEME.match(url)
     if match is None:
         return LocalStore(url)

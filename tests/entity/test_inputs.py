@@ -168,6 +168,34 @@ def test_an_arrow_json_column_with_no_json_is_refused(tmp_path: Path) -> None:
         read(spec("A a"), tmp_path)
 
 
+def test_deep_json_of_a_column_is_refused(tmp_path: Path) -> None:
+    column = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["[" * 9_999 + "]" * 9_999]))
+    pq.write_table(pa.table({"_id": ["a"], "x": column}), tmp_path / "A.parquet")
+    with pytest.raises(InputError, match=r"dataset A .*column 'x': nested too deep: leave"):
+        read(spec("A a"), tmp_path)
+
+
+def test_what_a_merge_replaced_is_no_entity(tmp_path: Path) -> None:
+    gone = {"_id": "a", "_deleted": True, "$replaced": True}
+    write(tmp_path, {"A": [{"_id": "a", "x": 1}, gone, {"_id": "b", "_deleted": True}]})
+    [entities] = read(spec("A a"), tmp_path)
+    assert entities.ids.to_pylist() == ["b"]
+    assert entities.deleted.tolist() == [True]
+
+
+def test_two_objects_on_a_line_are_refused_whatever_else_is_there(tmp_path: Path) -> None:
+    for text in (
+        '{"_id": "a"} {"_id": "b"}\n\n',
+        '{"_id": "a"}{"_id": "b"}\n{"_id":\n"c"}\n',
+        '{"_id": "a"}{"_id": "b"}\n{"_id": "c", "x": {\n}}\n',
+    ):
+        (tmp_path / "A.ndjson").write_text(text)
+        with pytest.raises(InputError, match=r"A.ndjson, line 1: .*not one JSON object per line"):
+            read(spec("A a"), tmp_path)
+    (tmp_path / "A.ndjson").write_text('\n {"_id": "a"}\r\n\n{"_id": "b"} \n')
+    assert read(spec("A a"), tmp_path)[0].rows == 2
+
+
 def test_a_text_is_canonical_in_one_way_only() -> None:
     written = ["-0", "1.00", "1e2", "-0.50", '"\\u0041\\/"', '{"b":1, "a" : 2}', "[ 1 ]", "1e-7"]
     texts = canonical(pa.array(written, pa.large_string())).to_pylist()
@@ -201,6 +229,7 @@ def test_elements_are_those_of_lists_and_other_values_themselves(values: list[An
 
 def test_long_columns_are_decoded_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compactor.entity.texts._PART_TEXTS", 3)
+    monkeypatch.setattr("compactor.entity.texts._PART_BYTES", 20)
     values = [[n, [str(n) + "\n"], {"n": n}][: n % 4] for n in range(20)]
     texts = canonical(pa.array([json.dumps(v, indent=1) for v in values], pa.large_string()))
     assert [json.loads(t) for t in texts.to_pylist()] == values

@@ -56,6 +56,21 @@ def test_functions_leave_out_what_they_are_not_defined_of(
     assert values_of([function, "a.x"], {"y": 1}, {"x": None}) == [[], []]
 
 
+def test_there_is_one_zero_and_no_empty_list() -> None:
+    entity = {"x": [-0.0, 0.0, [], [[]], None], "y": -0.0, "z": []}
+    assert [str(v) for v in values_of("a.x", entity)[0]] == ["0.0", "0.0", "[[]]"]
+    assert [str(v) for v in values_of(["float", "a.y"], entity)[0]] == ["0.0"]
+    assert values_of("a.z", entity) == [[]]
+
+
+def test_concat_of_too_many_combinations_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    entity = {"x": ["a", "b", "c"], "y": ["d", "e", "f"]}
+    assert len(values_of(["concat", "a.x", "a.y"], entity)[0]) == 9
+    monkeypatch.setattr("compactor.entity.expressions.MOST_COMBINATIONS", 8)
+    with pytest.raises(ValueError, match="9 combinations of one entity's values"):
+        values_of(["concat", "a.x", "a.y"], entity)
+
+
 def test_paths_go_into_objects_and_lists_of_them() -> None:
     entity = {"x": [{"y": 1}, {"y": [2, None]}, {"z": 3}, 4, None], "w": {"y": {"y": "in"}}}
     assert values_of("a.x.y", entity, {}, {"x": {"y": []}}) == [[1, 2], [], []]

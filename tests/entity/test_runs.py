@@ -12,7 +12,15 @@ import pytest
 from compactor.alter import Alteration, alter_table
 from compactor.cli.main import run as command
 from compactor.entity.run import EntityMerge
-from compactor.errors import CommitConflictError, ConfigError, InputError, JobError, UsageError
+from compactor.errors import (
+    CommitConflictError,
+    ConfigError,
+    DataError,
+    InputError,
+    JobError,
+    UsageError,
+)
+from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from tests.entity.support import by_id, rows, run, spec, write
 from tests.support.memory_store import MemoryStore
@@ -102,6 +110,8 @@ class TestDatasets:
         write(tmp_path, {"A": A})
         store = MemoryStore()
         waiting = spec("A a", "B b", equality=ON_K, initial_datasets=["A", "B"])
+        strict: dict[str, Any] = {"initial_datasets": ["B"], "ignore_non_existent_datasets": False}
+        assert run(spec("A a", "B b", **strict), store, tmp_path).waiting_for == ("B",)
         assert run(waiting, store, tmp_path).waiting_for == ("B",)
         assert not store.objects
         write(tmp_path, {"B": B})
@@ -231,8 +241,39 @@ class TestProperties:
             "_id": "0|0|a1|1|b1|1|b1", "$ids": ["a1", "b1"], "k": 1, "color": "red",
         }  # fmt: skip
 
+    def test_a_merge_of_a_merge_replaces_what_the_first_one_replaced(self, tmp_path: Path) -> None:
+        first, again = open_store(str(tmp_path / "first")), MemoryStore()
+        for k in (1, 9):
+            write(tmp_path, {"A": A, "B": [{"_id": "b1", "k": k}]})
+            run(spec("A a", "B b", equality=ON_K), first, tmp_path)
+            run(spec("first f"), again, tmp_path)
+        found = by_id(rows(again))
+        assert found["0|0|a1|1|b1"] == {
+            "_id": "0|0|a1|1|b1", "_deleted": True, "$replaced": True,
+        }  # fmt: skip
+        assert {i for i, e in found.items() if "_deleted" not in e} == {
+            "0|0|a1",
+            "0|0|a2",
+            "0|1|b1",
+        }
+
 
 class TestTables:
+    def test_rows_of_others_in_the_table_are_refused_until_they_are_deleted(
+        self, tmp_path: Path
+    ) -> None:
+        write(tmp_path, {"A": A})
+        table = str(tmp_path / "t")
+        run(spec("A a"), open_store(table), tmp_path)
+        foreign = tmp_path / "foreign.ndjson"
+        foreign.write_text('{"_id": "x", "_updated": 99}\n')
+        assert command(["ingest", table, str(foreign)]) == 0
+        for full in (False, True):
+            with pytest.raises(DataError, match="row with `_id` 'x' was not written by an entity"):
+                run(spec("A a"), open_store(table), tmp_path, full=full)
+        assert command(["delete", table, "--where", "_id = 'x'"]) == 0
+        assert run(spec("A a"), open_store(table), tmp_path).unchanged == 2
+
     def test_a_table_of_others_is_left_alone(self, tmp_path: Path) -> None:
         write(tmp_path, {"A": A})
         (tmp_path / "s.json").write_text('{"datasets": ["A a"]}')
@@ -371,6 +412,11 @@ class TestCommand:
             assert error.count("\n") == 1
             assert message in error
         assert not (tmp_path / "t").exists()
+
+    def test_a_number_beyond_the_sequence_is_refused(self, call: list[str], tmp_path: Path) -> None:
+        since = ["--output", str(tmp_path / "t"), "--ndjson", "-", "--since"]
+        assert command([*call, *since, str(1 << 63)]) == 2
+        assert command([*call, *since, str((1 << 63) - 1)]) == 0
 
     def test_version_1_is_said_to_be_deprecated(
         self, call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -11,6 +11,7 @@ from compactor.entity.expressions import Call, Operand
 from compactor.entity.expressions import Path as PathOf
 from compactor.entity.spec import Dataset, Identity, Rule, Strategy, load_spec, parse_spec
 from compactor.errors import ConfigError
+from tests.entity.support import spec
 
 GOOD = """\
 version: 2
@@ -114,8 +115,8 @@ def test_all_pairs_compares_also_those_that_are_no_neighbours() -> None:
          r"line 9: equality_sets\[0\]: there is no function 'lover'; there are: concat, digits, float, "),
         ("[lower, s.mail]", "[lower, s.mail, s.x]", r"equality_sets\[0\]: lower takes one argument, here"),
         ("[lower, s.mail]", "c.mail", r"line 9: equality_sets\[0\]: both sides are of 'c'"),
-        ("[c.email, [lower, s.mail], o.email]", "[c.email]", r"equality_sets\[0\]: a list of two"),
-        ("[c.email, [lower, s.mail], o.email]", "c.email", r"equality_sets\[0\]: a list of two"),
+        ("[c.email, [lower, s.mail], o.email]", "[c.email]", r"equality_sets\[0\]: a list of at least two"),
+        ("[c.email, [lower, s.mail], o.email]", "c.email", r"equality_sets\[0\]: a list of at least two"),
         ("identity: first", "identity: last", "line 10: identity: .*'composite' or 'first'"),
         ("strategy: compact", "strategy: union", "line 11: strategy: .*'default', 'compact' or 'list'"),
         ("max_merged: 7", "max_merged: 0", "line 12: max_merged: .*greater than or equal to 1"),
@@ -123,6 +124,8 @@ def test_all_pairs_compares_also_those_that_are_no_neighbours() -> None:
         ("max_merged: 7", "max_merge: 7", "line 12: there is no setting 'max_merge'; there are: version"),
         ("[orders]", "[offers]", r"line 13: initial_datasets\[0\]: 'offers' is none of the datasets: cust"),
         ("{orders: ", "{offers: ", "line 15: sources.offers: 'offers' is none of the datasets"),
+        ("c.email, [lower", "c._deleted, [lower", r"equality_sets\[0\]: c._deleted is no property"),
+        ("c.email, [lower", "c.$replaced, [lower", r"equality_sets\[0\]: c.\$replaced is no property"),
         ("version: 2", "version: 3", "line 1: version: .*less than or equal to 2"),
         ("version: 2", "identity: first", "line 10: 'identity' comes twice"),
         ("version: 2", "- a", "line 2: not YAML"),
@@ -146,3 +149,23 @@ def test_mistakes_in_json_have_lines_too() -> None:
 def test_a_spec_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"gone.yaml: No such file"):
         load_spec(str(tmp_path / "gone.yaml"))
+
+
+def test_neighbours_may_be_of_one_dataset_where_all_pairs_are_meant() -> None:
+    found = spec("A a", "B b", equality_sets=[["a.x", "a.y", "b.y"]], all_pairs=True)
+    assert len(found.rules) == 2
+    for sets, all_pairs in (([["a.x", "a.y"]], True), ([["a.x", "a.y", "b.y"]], False)):
+        with pytest.raises(ConfigError, match="both sides are of 'a'"):
+            spec("A a", "B b", equality_sets=sets, all_pairs=all_pairs)
+
+
+@pytest.mark.parametrize("name", ["/tmp/x", "x*", "x[0]", "x" * 300, "..", "x\0"])
+def test_a_name_that_no_file_has_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"datasets\[0\]: name '.*control characters"):
+        spec(f"{name} a")
+
+
+@pytest.mark.parametrize("place", ["", "a\0"])
+def test_a_source_that_is_no_place_is_refused(place: str) -> None:
+    with pytest.raises(ConfigError, match=r"sources.A: write a file"):
+        spec("A a", sources={"A": place})

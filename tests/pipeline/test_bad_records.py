@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.errors import ConfigError, DataError, InputError
+from compactor.files.read import open_table_file
 from compactor.pipeline.binding import UnserializableMapValue
+from compactor.pipeline.letters import Letters
+from compactor.pipeline.provenance import numbered as with_origin
+from compactor.pipeline.report import RunReport
 from tests.pipeline.support import lines_of, numbered, run_of, sources
 from tests.pipeline.test_documents import run_files
 
@@ -97,6 +102,107 @@ def test_rows_of_csv_that_do_not_fit_are_put_aside(tmp_path: Path) -> None:
     assert report.dlq_count == len(letters)
 
 
+def bad_in(path: Path, **more: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of a file that a pipeline writes, and the dead letters."""
+    nodes = {**source_of(path, **more), **output_of(path.parent / "o.ndjson")}
+    run_files(nodes, **tolerant(path.parent)).run()
+    return lines_of(path.parent / "o.ndjson"), lines_of(path.parent / "bad.ndjson")
+
+
+def test_of_a_csv_whose_rows_are_all_bad_the_columns_are_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n1,2,3\n4\n")
+    with open_table_file(str(tmp_path / "a.csv"), leaves_out_bad_rows=True) as file:
+        assert list(file) == []
+        assert file.schema == pa.schema([("a", pa.string()), ("b", pa.string())])
+        assert [row.ordinal for row in file.bad_rows] == [0, 1]
+    rows, letters = bad_in(tmp_path / "a.csv")
+    assert (rows, [letter["row"] for letter in letters]) == ([], [1, 2])
+
+
+@given(st.lists(st.sampled_from([b"1,\xff", b"\xe2\x82,x,y", b"1", b"7,\xc3\xa9", b"8,\x1a"])))
+@settings(max_examples=25)
+def test_rows_of_csv_that_are_not_utf8_are_put_aside(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
+    folder = tmp_path_factory.mktemp("utf8")
+    lines = [b"0,first", *lines]
+    (folder / "a.csv").write_bytes(b"n,s\n" + b"\n".join(lines))
+    rows, letters = bad_in(folder / "a.csv", fields={"n": "bigint", "s": "text"})
+    has_strays = any(line[:2] in (b"1,", b"\xe2\x82") for line in lines)
+    good = [line for line in lines if line[:2] in (b"0,", b"7,")]
+    if not has_strays:
+        good = [line for line in lines if line != b"1"]
+    assert [f"{row['n']},{row['s']}".encode() for row in rows] == good
+    assert [n - 1 for n in (letter["row"] for letter in letters)] == [
+        n for n, line in enumerate(lines) if line not in good
+    ]
+    for letter in letters:
+        cause = (
+            "column 's' is not valid UTF-8"
+            if lines[letter["row"] - 1][1:2] == b","
+            else "expected 2"
+        )
+        assert f"row {letter['row'] + 1}: {cause}" in letter["reason"]
+
+
+@pytest.mark.parametrize("last", [b'2,"open\n3,4\n', b'2,3,"open\n3,4\n', b'"' + b"x\n" * 90_000])
+def test_a_quote_that_is_never_closed_is_an_error_among_bad_rows_too(
+    tmp_path: Path, last: bytes
+) -> None:
+    (tmp_path / "a.csv").write_bytes(b"n,s\n1,2,3\n1,2\n" + last)
+    with pytest.raises(InputError, match="row 4: its quoted last cell never ends"):
+        bad_in(tmp_path / "a.csv")
+    assert not (tmp_path / "o.ndjson").exists()
+
+
+@given(st.lists(st.sampled_from([0, 0, 1, 2, 5]), min_size=1, max_size=400), st.integers(1, 300))
+@settings(max_examples=25)
+def test_letters_of_a_batch_are_written_together_in_the_order_of_rows(
+    divisors: list[int], batch_rows: int
+) -> None:
+    written: list[pa.RecordBatch] = []
+
+    class Sink:
+        write = staticmethod(written.append)
+
+    letters = Letters(["a", "t"], report := RunReport(), Sink())
+    batch = full_rows(pa.RecordBatch.from_pydict({"d": divisors}))
+
+    def make(rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.set_column(0, "d", pc.divide_checked(10, rows.column("d")))
+
+    made: list[int] = []
+    for start in range(0, len(divisors), batch_rows):
+        before = len(written)
+        for rows in letters.made(make, batch.slice(start, batch_rows), "t"):
+            made += rows.column("d").to_pylist()
+        assert len(written) <= before + 1
+    assert made == [10 // d for d in divisors if d]
+    bad = [row for found in written for row in found.to_pylist()]
+    assert [row["row"] for row in bad] == [n for n, d in enumerate(divisors, 1) if d == 0]
+    assert {(row["source"], row["node"], row["reason"]) for row in bad} <= {
+        ("a", "t", "divide by zero")
+    }
+    assert report.dlq_count == len(bad)
+
+
+def full_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return with_origin(batch, 0, 0, None)
+
+
+def test_good_rows_that_do_not_fit_into_one_batch_come_in_several() -> None:
+    letters = Letters(["a", "t"], RunReport(), None)
+
+    def make(rows: pa.RecordBatch) -> pa.RecordBatch:
+        if rows.num_rows > 10:
+            raise pa.ArrowCapacityError("too long")
+        return rows
+
+    batch = full_rows(pa.RecordBatch.from_pydict({"n": range(100)}))
+    made = list(letters.made(make, batch, "t"))
+    assert pa.Table.from_batches(made).column("n").to_pylist() == list(range(100))
+
+
 def test_without_continue_the_first_bad_line_ends_the_run(tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_text('{"n": 1}\n{"n": \n')
     nodes = {**source_of(tmp_path / "a.ndjson"), **output_of(tmp_path / "o.ndjson")}
@@ -167,6 +273,66 @@ def test_a_group_with_a_bad_record_is_put_aside_whole(tmp_path: Path, limit: str
     reasons = {letter["reason"] for letter in found}
     assert "divide by zero" in reasons
     assert any(text.startswith("another record of its group 'o") for text in reasons)
+
+
+GROUPED = [
+    ("007", "1"),
+    ("7", "x"),
+    ("8", "1"),
+    ("9", "x"),
+    ("8", "2"),
+    ("z", "3"),
+    ("", "x"),
+    ("", "5"),
+]
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson"])
+@pytest.mark.parametrize("dtype", ["BIGINT", "TEXT"])
+def test_bad_lines_whose_key_is_readable_fail_their_groups(
+    tmp_path: Path, kind: str, dtype: str
+) -> None:
+    if kind == "csv":
+        lines = ["k,n", *(f"{k},{n}" for k, n in GROUPED), "8,1,1"]
+    else:
+        as_text = str if dtype == "BIGINT" else json.dumps
+        keys = [
+            as_text(k.lstrip("0")) if k.isdigit() else json.dumps(k or None) for k, _ in GROUPED
+        ]
+        values = [n if n.isdigit() else '"x"' for _, n in GROUPED]
+        lines = [f'{{"k": {k}, "n": {n}}}' for k, n in zip(keys, values, strict=True)]
+        lines.append('{"k": 8, "n"')
+    (tmp_path / f"a.{kind}").write_text("\n".join(lines) + "\n")
+    more = {"fields": {"k": dtype, "n": "INT"}, "correlation_key": "k"}
+    rows, letters = bad_in(tmp_path / f"a.{kind}", **more)
+    # 007 is 7 where keys are numbers, and in NDJSON, which has no such number.
+    good = {
+        "csvTEXT": [1, 1, 2, 3, 5],
+        "csvBIGINT": [1, 2, 5],
+        "ndjsonTEXT": [1, 2, 3, 5],
+        "ndjsonBIGINT": [1, 2, 5],
+    }
+    assert [row["n"] for row in rows] == good[kind + dtype]
+    assert len(letters) == 9 - len(rows)
+
+
+def test_the_key_of_a_row_that_is_not_utf8_fails_its_group(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"k,s\n1,x\n1,\xff\n2,y\n\xff,z\n")
+    rows, letters = bad_in(tmp_path / "a.csv", correlation_key="k")
+    assert [row["s"] for row in rows] == ["y"]
+    assert sorted(letter["row"] for letter in letters) == [1, 2, 4]
+
+
+def test_a_key_that_has_no_text_is_named(tmp_path: Path) -> None:
+    table = pa.table({"at": pa.array([1 << 55], pa.timestamp("ms"))})
+    nodes = {
+        "a": {"source": {"path": "a", "correlation_key": "at"}},
+        "o": {"output": {"input": "a", "path": str(tmp_path / "o.ndjson")}},
+    }
+    with pytest.raises(
+        InputError, match="node 'a': correlation_key 'at': a date is outside the years"
+    ):
+        run_of(nodes, {"a": table}).run()
 
 
 def test_without_bad_records_all_groups_are_written_in_order(tmp_path: Path) -> None:

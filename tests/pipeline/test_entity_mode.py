@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import ConfigError
+from compactor.cli.main import run as command
+from compactor.errors import CompactorError, ConfigError
 from compactor.flow.errors import MemoryLimitError
 from tests.pipeline.support import lines_of, run_of, sources
 
@@ -123,3 +124,38 @@ def test_aliases_of_ones_own_may_be_given(tmp_path: Path) -> None:
     run_of(nodes_of(tmp_path, rules), EXAMPLE).run()
     assert len(lines_of(tmp_path / "o.ndjson")) == 6
     assert json.loads((tmp_path / "o.ndjson").read_text().splitlines()[0])["_id"] == "0|a1|1|b1"
+
+
+@pytest.mark.parametrize(
+    ("a", "rules", "error"),
+    [
+        ({"_id": ["a", None]}, {}, "node 'm': dataset A, entity 2: `_id` is missing"),
+        ({"_id": ["b1"]}, {"identity": "first"}, "node 'm': identity: first: "),
+        (
+            {"_id": ["a", "b"], "f1": [1, 1]},
+            {**RULES, "max_merged": 2},
+            "node 'm': 4 entities would",
+        ),
+    ],
+)
+def test_what_goes_wrong_in_a_merge_names_its_node(
+    tmp_path: Path, a: dict[str, Any], rules: dict[str, Any], error: str
+) -> None:
+    run = run_of(nodes_of(tmp_path, {"equality": [], **rules}), {**EXAMPLE, "A": pa.table(a)})
+    with pytest.raises(CompactorError) as caught:
+        run.run()
+    assert str(caught.value).startswith(error)
+
+
+def test_version_1_is_said_to_be_deprecated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = {
+        "A": {"source": {"path": str(tmp_path / "A.ndjson")}},
+        "m": {"merge": {"inputs": ["A"], "mode": "entity", "entity": {"version": 1}}},
+        "o": {"output": {"input": "m", "path": str(tmp_path / "o.ndjson")}},
+    }
+    (tmp_path / "A.ndjson").write_text('{"_id": "a"}\n')
+    (tmp_path / "p.yaml").write_text(json.dumps({"nodes": nodes}))
+    command(["run", str(tmp_path / "p.yaml"), "--explain"])
+    assert "node 'm': entity: version 1 is deprecated" in capsys.readouterr().err

@@ -520,6 +520,55 @@ def test_zeros_and_nans_are_one_group_and_zeros_are_joined(tmp_path: Path) -> No
     assert report.outputs["out"].records_written == 2
 
 
+def test_halves_are_grouped_as_other_floats_are(tmp_path: Path) -> None:
+    keys = pa.array([0.0, -0.0, float("nan"), -float("nan"), 1.5, None, None]).cast(pa.float16())
+    nodes = {
+        **sources("a"),
+        "g": {"aggregate": {"input": "a", "group_by": ["k"], "columns": {"n": "count"}}},
+        **out(tmp_path, "g", "o.arrow"),
+    }
+    run_of(nodes, {"a": pa.table({"k": keys})}).run()
+    with pa.ipc.open_file(tmp_path / "o.arrow") as file:
+        found = file.read_all()
+    assert found.schema.field("k").type == pa.float16()
+    assert [str(key) for key in found["k"].to_pylist()] == ["0.0", "1.5", "nan", "None"]
+    assert found["n"].to_pylist() == [2, 1, 2, 2]
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_durations_have_a_least_and_a_greatest(unit: str, tmp_path: Path) -> None:
+    dtype = pa.duration(unit)
+    values = pa.array([3, -7, None, 5, None], pa.int64()).cast(dtype)
+    columns = {"low": "min(d)", "high": "max(d)", "n": "count(d)"}
+    nodes = {
+        **sources("a"),
+        "g": {"aggregate": {"input": "a", "group_by": ["k"], "columns": columns}},
+        **out(tmp_path, "g", "o.arrow"),
+    }
+    run_of(nodes, {"a": pa.table({"k": [1, 1, 1, 1, 2], "d": values})}).run()
+    with pa.ipc.open_file(tmp_path / "o.arrow") as file:
+        found = file.read_all()
+    assert found.schema.field("low").type == found.schema.field("high").type == dtype
+    assert found["low"].cast(pa.int64()).to_pylist() == [-7, None]
+    assert found["high"].cast(pa.int64()).to_pylist() == [5, None]
+    assert found["n"].to_pylist() == [3, 0]
+
+
+def test_groups_are_by_columns_whatever_their_names(tmp_path: Path) -> None:
+    """Also such as a sort schema could not name."""
+    names = ["a:desc", "a", "b,c"]
+    rows = [[2, 1, 1], [1, 2, 1], [1, 1, 2], [1, 1, 1], [2, 1, 1]]
+    nodes = {
+        **sources("a"),
+        "g": {"aggregate": {"input": "a", "group_by": names, "columns": {"n": "count"}}},
+        **out(tmp_path, "g"),
+    }
+    table = pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
+    run_of(nodes, {"a": table}).run()
+    found = [list(row.values()) for row in lines_of(tmp_path / "out.ndjson")]
+    assert found == [[1, 1, 1, 1], [1, 1, 2, 1], [1, 2, 1, 1], [2, 1, 1, 2]]
+
+
 @pytest.mark.parametrize("limit", ["512M", "2M"])
 def test_dictionaries_and_columns_without_nulls_go_anywhere(limit: str, tmp_path: Path) -> None:
     schema = pa.schema(
@@ -603,6 +652,51 @@ def test_many_matches_come_some_at_a_time(tmp_path: Path) -> None:
     nodes = {**sources("a", "b"), "c": {"combine": {"probe": "a", "build": "b", "on": ["k"]}}}
     run = run_of({**nodes, **out(tmp_path, "c", "o.arrow")}, tables, memory={"limit": "8M"})
     assert run.run().outputs["o"].records_written == 1_000_000
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_matches_of_wide_rows_leave_by_their_bytes(how: str, tmp_path: Path) -> None:
+    """100 MB of them; of one row more than leave at a time."""
+    texts = [f"{number:04d}" + "x" * 1000 for number in range(1000)]
+    tables = {
+        "a": pa.table({"k": [2, *[1] * 100], "a": [texts[0], *texts[:100]]}),
+        "b": pa.table({"k": [1] * 1000, "b": texts}),
+    }
+    nodes = {
+        **sources("a", "b"),
+        "j": {"combine": {"probe": "a", "build": "b", "on": ["k"], "how": how}},
+        **out(tmp_path, "j", "o.arrow"),
+    }
+    report = run_of(nodes, tables, memory={"limit": "16M"}, batch_size=50).run()
+    assert report.peak_bytes <= 16 * MIB
+    with pa.ipc.open_file(tmp_path / "o.arrow") as file:
+        found = file.read_all()
+    rows = found["b"].to_pylist()
+    if how == "left":
+        assert rows.pop(0) is None
+    assert rows == texts * 100
+
+
+def test_a_hash_join_on_disk_takes_columns_of_any_name(tmp_path: Path) -> None:
+    """In few writes, and in the probe side's order."""
+    rows = 60_000
+    tables = {
+        "a": pa.table({"k": range(rows), "$sequence": range(rows, 0, -1)}),
+        "b": pa.table({"k": range(rows - 1, -1, -1), "$$sequence": range(rows)}),
+    }
+    nodes = {
+        **sources("a", "b"),
+        "j": {"combine": {"probe": "a", "build": "b", "on": ["k"]}},
+        **out(tmp_path, "j", "o.arrow"),
+    }
+    report = run_of(nodes, tables, memory={"limit": "4M"}).run()
+    # A batch of 2048 rows in 32 parts, for each side, would be 1,900.
+    assert 0 < report.spills < 600
+    with pa.ipc.open_file(tmp_path / "o.arrow") as file:
+        found = file.read_all().to_pydict()
+    assert found["k"] == list(range(rows))
+    assert found["$sequence"] == list(range(rows, 0, -1))
+    assert found["$$sequence"] == list(range(rows - 1, -1, -1))
 
 
 def test_more_groups_than_a_part_can_hold_are_divided_again(tmp_path: Path) -> None:

@@ -192,6 +192,19 @@ floats = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "dtype", [pa.decimal128(38, 25), pa.decimal128(38, 38), pa.decimal256(76, 60)]
+)
+def test_sums_of_decimals_are_of_any_scale(dtype: pa.DataType) -> None:
+    ones = [1, None, -3, 7]
+    values = [None if n is None else Decimal(n).scaleb(-dtype.scale) for n in ones]
+    table = pa.table({"p": [1] * 4, "x": pa.array(values, dtype)})
+    found = windowed(table, {"s": "sum(x)", "a": "avg(x)"}, frame=2)
+    assert [row["s"] for row in found] == [Decimal(n).scaleb(-dtype.scale) for n in (1, 1, -3, 4)]
+    means = [n * 10.0**-dtype.scale for n in (1, 1, -3, 2)]
+    assert [row["a"] for row in found] == pytest.approx(means, rel=1e-12, abs=0)
+
+
 @settings(max_examples=60, deadline=None)
 @given(floats)
 def test_running_sums_of_floats_go_from_left_to_right_whatever_the_batches(

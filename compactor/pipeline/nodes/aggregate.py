@@ -13,13 +13,14 @@ from compactor.errors import ConfigError
 from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk
 from compactor.pipeline.aggregating import Grouper, parse_measures
-from compactor.pipeline.binding import sort_schema
+from compactor.pipeline.binding import checked_order
 from compactor.pipeline.classify import is_sorted_by
 from compactor.pipeline.config import Aggregate, TimeWindow
 from compactor.pipeline.provenance import HIDDEN_NAMES, Batches
 from compactor.pipeline.sorting import Sorter
 from compactor.pipeline.time_windows import END, START, TimeWindows, window_sizes
 from compactor.pipeline.work import Work
+from format.schema import SortColumn
 
 _WINDOW: Final = "$window"
 """The start of a row's window, beside the columns of the input."""
@@ -111,14 +112,17 @@ def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
     result = work.schemas[name]
     # Groups come out by their keys: so the result is the same whether any were on disk or not.
     keys = node.group_by if windows is None else (START, *node.group_by)
-    sort = sort_schema(",".join(keys), work.schemas[name], f"node {name!r}")
+    sort = checked_order(tuple(map(SortColumn, keys)), result, f"node {name!r}")
     with (
         closing(grouper),
         closing(Sorter(result, sort, work.batch_rows, work.budget, name, work.disk)) as sorter,
     ):
-        work.budget.spill_by(
-            name, lambda size: grouper.spill(size) or work.spill_buffers(name, size)
-        )
+
+        def spill(size: int) -> int:
+            # Results first: for want of their room groups would be divided further.
+            return sorter.spill(size) or grouper.spill(size) or work.spill_buffers(name, size)
+
+        work.budget.spill_by(name, spill)
         batches = work.rows(node.input)
         if windows is not None:
             batches = _in_windows(work, name, windows, schema.names[:-1], batches)

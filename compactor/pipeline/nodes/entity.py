@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 from pyarrow import types as pt
@@ -13,7 +14,8 @@ from compactor.entity.fold import MERGED
 from compactor.entity.memory import COPIES
 from compactor.entity.run import merged_batches
 from compactor.entity.spec import EntityMergeSpec, Strategy
-from compactor.errors import ConfigError
+from compactor.errors import CompactorError, ConfigError
+from compactor.flow.errors import MemoryLimitError
 from compactor.pipeline.binding import fitted
 from compactor.pipeline.config import Merge
 from compactor.pipeline.provenance import Batches, without_hidden
@@ -51,10 +53,13 @@ def rows(work: Work, name: str, node: Merge) -> Batches:
         held += COPIES * size
 
     assert isinstance(node.entity, EntityMergeSpec)
-    inputs = [map(without_hidden, work.rows(edge)) for edge in node.inputs]
+    others = _ErrorsOfOthers()
+    inputs = [map(without_hidden, others.seen(work.rows(edge))) for edge in node.inputs]
     schema, row = work.schemas[name], 0
     try:
-        for batch in merged_batches(node.entity, inputs, charge=charge):
+        with others.left_alone(name):
+            merged = merged_batches(node.entity, inputs, charge=charge)
+        for batch in merged:
             whole = fitted(batch, schema)
             for start in range(0, whole.num_rows, work.batch_rows):
                 piece = work.made(name, whole.slice(start, work.batch_rows), row)
@@ -62,3 +67,27 @@ def rows(work: Work, name: str, node: Merge) -> Batches:
                 yield piece
     finally:
         work.budget.discharge(name, held)
+
+
+class _ErrorsOfOthers:
+    """Tells errors of the merge, which does not know its node, from those of nodes before it."""
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+
+    def seen(self, batches: Batches) -> Batches:
+        try:
+            yield from batches
+        except CompactorError as error:
+            self._error = error
+            raise
+
+    @contextmanager
+    def left_alone(self, name: str) -> Iterator[None]:
+        """Names the node in all other errors, but for those of its memory, which name it."""
+        try:
+            yield
+        except CompactorError as error:
+            if error is self._error or isinstance(error, MemoryLimitError):
+                raise
+            raise type(error)(f"node {name!r}: {error}") from error

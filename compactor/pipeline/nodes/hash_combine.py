@@ -3,7 +3,7 @@ up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -13,12 +13,13 @@ import pyarrow as pa
 from compactor.pipeline.buffer import BatchBuffer
 from compactor.pipeline.combining import BuildTable, joined_schema, part_by_keys
 from compactor.pipeline.config import Combine, keys_of
+from compactor.pipeline.dividing import Divider, gathered_bytes
 from compactor.pipeline.provenance import Batches
+from compactor.pipeline.sorted_rows import Room
 from compactor.pipeline.sorting import Sorter
 from compactor.pipeline.work import Work
-from format.schema import parse_sort_schema
+from format.schema import SortColumn
 
-_SEQUENCE: Final = "$sequence"
 _PARTS: Final = 32
 _BUILD_COPIES: Final = 3
 """Of a build side, while its table is made: rows, rows end to end, hashes and positions."""
@@ -46,34 +47,42 @@ def rows(work: Work, name: str, node: Combine) -> Batches:
 
 def _joined(work: Work, name: str, node: Combine, held: BatchBuffer, size: int) -> Batches:
     """The build side at once; then the probe side, in a thread of its own."""
-    with work.budget.holding(name, _BUILD_COPIES * size):
+    room = _room(work, name)
+    with work.budget.holding(name, _BUILD_COPIES * size), room.working():
         table = _build_table(work, node, held)
         held.close()
         columns, keys = work.schemas[node.probe].names, [left for left, _ in keys_of(node)]
         for batch in work.taken_ahead(name, node.probe):
-            yield from table.probe(batch.select(columns), keys, keeps_all=node.how == "left")
+            yield from table.probe(batch.select(columns), keys, room, keeps_all=node.how == "left")
 
 
 def _joined_in_parts(work: Work, name: str, node: Combine, held: BatchBuffer) -> Batches:
     """Both sides on local disk, divided by the hash of their keys; rows in the probe side's order."""
-    on, probe = keys_of(node), work.schemas[node.probe]
-    sequenced = pa.schema([*probe, (_SEQUENCE, pa.int64())])
+    on, probe, build = keys_of(node), work.schemas[node.probe], work.schemas[node.build]
+    sequence = _free_name("$sequence", {*probe.names, *build.names})
+    sequenced = pa.schema([*probe, (sequence, pa.int64())])
     lefts = [BatchBuffer(sequenced, work.budget, name, work.disk) for _ in range(_PARTS)]
     rights = [BatchBuffer(held.schema, work.budget, name, work.disk) for _ in range(_PARTS)]
     work.keep(name, *lefts, *rights)
-    _divide(held.drain(), [right for _, right in on], rights)
-    _divide(_sequenced(work.rows(node.probe), probe.names), [left for left, _ in on], lefts)
-    full = joined_schema(sequenced, work.schemas[node.build], on, f"node {name!r}")
-    order = parse_sort_schema(_SEQUENCE)
+    most_bytes = gathered_bytes(work.budget, _PARTS)
+    with work.budget.holding(name, most_bytes):
+        _divide(held.drain(), [right for _, right in on], Divider(rights, most_bytes))
+        rows = _sequenced(work.rows(node.probe), probe.names, sequence)
+        _divide(rows, [left for left, _ in on], Divider(lefts, most_bytes))
+    full = joined_schema(sequenced, build, on, f"node {name!r}")
+    order, room = (SortColumn(sequence),), _room(work, name)
     with closing(Sorter(full, order, work.batch_rows, work.budget, name, work.disk)) as sorter:
+        work.budget.spill_by(
+            name, lambda size: sorter.spill(size) or work.spill_buffers(name, size)
+        )
         for left, right in zip(lefts, rights, strict=True):
             size = sum(batch.nbytes for batch in right)
-            with work.budget.holding(name, _BUILD_COPIES * size):
+            with work.budget.holding(name, _BUILD_COPIES * size), room.working():
                 table = _build_table(work, node, right)
                 right.close()
                 for batch in left.drain():
                     keys = [key for key, _ in on]
-                    for found in table.probe(batch, keys, keeps_all=node.how == "left"):
+                    for found in table.probe(batch, keys, room, keeps_all=node.how == "left"):
                         sorter.append(found.select(full.names))
         work.report.spills += sorter.spills
         yield from sorter.sorted()
@@ -85,20 +94,28 @@ def _build_table(work: Work, node: Combine, held: BatchBuffer) -> BuildTable:
     return BuildTable(table, [right for _, right in keys_of(node)])
 
 
-def _sequenced(batches: Batches, names: Sequence[str]) -> Batches:
+def _room(work: Work, name: str) -> Room:
+    return Room(work.budget, name, lambda schema: work.buffer(name, schema))
+
+
+def _free_name(wanted: str, taken: Container[str]) -> str:
+    """A name that no column has."""
+    while wanted in taken:
+        wanted = f"${wanted}"
+    return wanted
+
+
+def _sequenced(batches: Batches, names: Sequence[str], sequence: str) -> Batches:
     """These columns, and the number of each row."""
     row = 0
     for batch in batches:
         numbers = pa.array(np.arange(row, row + batch.num_rows))
         row += batch.num_rows
-        yield batch.select(names).append_column(_SEQUENCE, numbers)
+        yield batch.select(names).append_column(sequence, numbers)
 
 
-def _divide(batches: Batches, keys: Sequence[str], parts: Sequence[BatchBuffer]) -> None:
+def _divide(batches: Batches, keys: Sequence[str], divider: Divider) -> None:
     """Rows of equal keys into the same part, on disk."""
     for batch in batches:
-        part_of = part_by_keys(batch, keys, len(parts))
-        for number, part in enumerate(parts):
-            some = batch.filter(pa.array(part_of == number))
-            part.append(some)
-            part.spill(some.nbytes)
+        divider.put(batch, part_by_keys(batch, keys, _PARTS))
+    divider.finish()

@@ -10,11 +10,20 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.clock import random_id
 from compactor.errors import ConfigError
-from compactor.files.names import FileFormat, kind_of
+from compactor.files.names import PARQUET, FileFormat, kind_of
+from compactor.files.sinks import ROW_GROUP_BYTES
 from compactor.files.source import FileBatches
 from compactor.files.write import SinkOptions, StagedSink, check_sink_path
-from compactor.ingest import IngestOptions, ingest_batches
+from compactor.ingest import (
+    BUFFER_BYTES,
+    IngestOptions,
+    IngestPlan,
+    commit_fragments,
+    plan_ingest,
+    write_fragments,
+)
 from compactor.pipeline.aggregating import Grouper, Measure
 from compactor.pipeline.binding import WIDENED, UnserializableMapValue, has_map, sort_schema
 from compactor.pipeline.buffer import BatchBuffer
@@ -28,10 +37,15 @@ from compactor.pipeline.work import Work
 from compactor.pipeline.writers import Writer, writer_of
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
 from format.schema import SortSchema, parse_sort_schema
 
 HANDOFF_RECORDS: Final = 256
 """That wait between a merge and the writer of a live output."""
+_SHARES: Final = 8
+_SORT_COPIES: Final = 3
+"""Of rows that are sorted into a fragment: as they came, end to end, in order."""
 
 
 def check(node: Output, schema: pa.Schema, what: str) -> None:
@@ -66,9 +80,17 @@ def written_schema(node: Output, schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name != WIDENED])
 
 
-def open_sink(path: str, schema: pa.Schema, sort: SortSchema | None = None) -> StagedSink:
-    """As pipelines write files. sort: of a fragment."""
-    return StagedSink(path, schema, SinkOptions(sort=sort, map_objects=True, expanded=WIDENED))
+def open_sink(
+    path: str,
+    schema: pa.Schema,
+    sort: SortSchema | None = None,
+    row_group_bytes: int = ROW_GROUP_BYTES,
+) -> StagedSink:
+    """As pipelines write files. sort: of a fragment. row_group_bytes: of Parquet."""
+    options = SinkOptions(
+        sort=sort, map_objects=True, expanded=WIDENED, row_group_bytes=row_group_bytes
+    )
+    return StagedSink(path, schema, options)
 
 
 class Writing:
@@ -85,6 +107,7 @@ class Writing:
         self._counted = Counted(self._report, self._schema.names, may_repeat=repeats)
         self._held: BatchBuffer | None = None
         self._writer: Writer | None = None
+        self._staged: tuple[CommitLog, Snapshot, IngestPlan, list[FragmentEntry]] | None = None
 
     @property
     def holds(self) -> bool:
@@ -118,9 +141,16 @@ class Writing:
         work.budget.spill_by(name, lambda size: work.spill_buffers(name, size))
 
     def write(self) -> None:
-        if self._node.table is not None:
-            self._ingest(self._node.table)
-            return
+        held = self._share_bytes * (
+            _SORT_COPIES if self.is_table else 1 if kind_of(self._node.path or "") == PARQUET else 0
+        )
+        with self._work.budget.holding(self._name, held):
+            if self._node.table is not None:
+                self._write_fragments(self._node.table)
+            else:
+                self._write_files()
+
+    def _write_files(self) -> None:
         assert self._node.path is not None
         self._writer = writer_of(self._node.path, self._node.split, self._open_sink)
         if self._report.live:
@@ -143,6 +173,10 @@ class Writing:
         return (*parse_sort_schema(by), *(column for column in inside if column.column != by))
 
     def publish(self) -> None:
+        """Rows are there for others. Raises `CommitConflictError` as every commit does."""
+        if self._staged is not None:
+            log, snapshot, plan, entries = self._staged
+            commit_fragments(log, snapshot, plan, entries)
         if self._writer is not None:
             self._writer.publish()
 
@@ -170,16 +204,27 @@ class Writing:
                 yield self._work.letters.without_failed(batch, self._name)
 
     def _open_sink(self, path: str) -> StagedSink:
+        if self._node.split is not None:
+            self._work.claim(path, f"node {self._name!r}")
         sort = None if self._node.sort_by is None else parse_sort_schema(self._node.sort_by)
-        return open_sink(path, self._schema, sort)
+        return open_sink(path, self._schema, sort, min(ROW_GROUP_BYTES, self._share_bytes))
 
-    def _ingest(self, table: str) -> None:
+    def _write_fragments(self, table: str) -> None:
         store = open_store(table)
         log = CommitLog(store)
         sort = None if self._node.sort_by is None else parse_sort_schema(self._node.sort_by)
         rows = TableRows(self._name, self._schema, self._rows(None))
+        snapshot = log.refresh()
+        options = IngestOptions(buffer_bytes=self._share_bytes)
+        plan = plan_ingest(store, snapshot, self._schema, rows.path, sort, options)
         with self._work.clock.on(self._name):
-            ingest_batches(store, log, log.refresh(), rows, sort, IngestOptions())
+            written = write_fragments(store, plan, rows, random_id())
+        self._staged = log, snapshot, plan, written.entries
+
+    @property
+    def _share_bytes(self) -> int:
+        """Of rows that are sorted into one fragment, or make a row group of Parquet."""
+        return min(BUFFER_BYTES, self._work.pipeline.memory.limit // _SHARES)
 
     def _write_sorted(self, writer: Writer, sort: SortSchema) -> None:
         work = self._work

@@ -15,9 +15,9 @@ from pyarrow import types as pt
 
 from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.jsontext import json_values
-from compactor.files.plain_text import plain_text
+from compactor.files.plain_text import UnwritableError, plain_text
 from compactor.files.read import open_table_file
-from compactor.files.source import BadRow, FileBatches, ordinals_of
+from compactor.files.source import BadRow, FileBatches, Places
 from compactor.pipeline.binding import WIDENED, WIDENED_TYPE, alike
 from compactor.pipeline.config import Source
 from compactor.pipeline.provenance import (
@@ -43,8 +43,12 @@ class SourceReader:
     def __init__(self, schema: pa.Schema, batches: Callable[[], Batches]) -> None:
         self.schema = schema
         self.batches = batches
+        self.paths: Sequence[str] = ()
+        """Of the files."""
         self.bad_rows: list[BadRow] = []
         """Left out so far, and in the document that was opened last: by their places among all rows."""
+        self.bad_keys: list[pa.Array] = []
+        """Of `bad_rows`, an array a document; none if there is no correlation key."""
 
 
 class OpenSource(Protocol):
@@ -66,13 +70,19 @@ def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> Sour
         # Text is read through for its types here, and for its rows later.
         files = [
             opened.enter_context(
-                open_table_file(path, known, leaves_out_bad_rows=leaves_out_bad_rows)
+                open_table_file(
+                    path,
+                    known,
+                    leaves_out_bad_rows=leaves_out_bad_rows,
+                    kept_column=source.correlation_key,
+                )
             )
             for path in paths
         ]
         schema = _schema_of(files, known, source, f"node {name!r}")
         opened.pop_all()
-    reader = SourceReader(schema, lambda: _rows_of(files, reader))
+    reader = SourceReader(schema, lambda: _rows_of(files, reader, source.correlation_key))
+    reader.paths = paths
     return reader
 
 
@@ -81,8 +91,10 @@ def open_one_file(
 ) -> SourceReader:
     """One of the files of a source whose columns are known already."""
     known = None if source.fields is None else _declared(source.fields)
-    file = open_table_file(path, known, leaves_out_bad_rows=leaves_out_bad_rows)
-    reader = SourceReader(schema, lambda: _rows_of([file], reader))
+    file = open_table_file(
+        path, known, leaves_out_bad_rows=leaves_out_bad_rows, kept_column=source.correlation_key
+    )
+    reader = SourceReader(schema, lambda: _rows_of([file], reader, source.correlation_key))
     return reader
 
 
@@ -126,6 +138,7 @@ def _schema_of(
             [file.path for file in files],
             [_only(file.schema, wanted) for file in files],
             what,
+            "declare its type in `fields`",
         )
     if source.columns is None and not set(everything) <= set(first.names):
         wanted = wanted.append(pa.field(WIDENED, WIDENED_TYPE))
@@ -144,11 +157,13 @@ def _only(schema: pa.Schema, wanted: pa.Schema) -> pa.Schema:
     return pa.schema([schema.field(f.name) if f.name in schema.names else f for f in wanted])
 
 
-def _rows_of(files: Sequence[FileBatches], reader: SourceReader) -> Batches:
-    """Each file as a document."""
+def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None) -> Batches:
+    """Each file as a document. key: the column whose values of bad rows are wanted."""
     rows = 0
     for file in files:
         reader.bad_rows += [BadRow(rows + ordinal, reason) for ordinal, reason in file.bad_rows]
+        if key is not None and file.bad_rows:
+            reader.bad_keys.append(_bad_keys(file, reader.schema.field(key)))
         rows += len(file.bad_rows)
         name = Path(file.path).name
         yield boundary_batch(Boundary(True, name), reader.schema)
@@ -157,6 +172,13 @@ def _rows_of(files: Sequence[FileBatches], reader: SourceReader) -> Batches:
                 rows += batch.num_rows
                 yield _as_declared(_widened(batch, reader.schema), reader.schema, file.path)
         yield boundary_batch(Boundary(False, name), reader.schema)
+
+
+def _bad_keys(file: FileBatches, field: pa.Field) -> pa.Array:
+    """As good rows of the file have them."""
+    own = file.schema.field(field.name) if field.name in file.schema.names else field
+    keys = pa.RecordBatch.from_arrays([file.kept_of_bad_rows(own.type)], names=[field.name])
+    return _column_as(keys, field, file.path)
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -169,7 +191,9 @@ def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for place, column in enumerate(columns):
         has[:, place] = np.asarray(column.is_valid())
     rows, places = np.nonzero(has)
-    texts = pa.chunked_array([json_values(column) for column in columns], pa.large_string())
+    texts = pa.chunked_array(
+        [json_values(column, map_objects=True) for column in columns], pa.large_string()
+    )
     values = texts.take(pa.array(places * batch.num_rows + rows)).combine_chunks().cast(pa.string())
     keys = pa.array(names, pa.string()).take(pa.array(places))
     offsets = np.concatenate([[0], np.cumsum(has.sum(axis=1))]).astype(np.int32)
@@ -204,31 +228,54 @@ def rows(work: Work, name: str, reader: SourceReader) -> Batches:
     node = work.nodes[name]
     assert isinstance(node, Source)
     number, row = work.numbers[name], 0
-    bad_places: list[int] = []
+    places = Places()
     for given in reader.batches():
-        for bad in reader.bad_rows[len(bad_places) :]:
-            work.letters.put_bad(name, bad.ordinal, name, bad.reason)
-            bad_places.append(bad.ordinal)
-        work.report.records_read[name] = row + len(bad_places)
+        if new := reader.bad_rows[places.left_out :]:
+            bad = np.array([left_out.ordinal for left_out in new])
+            groups = None
+            if node.correlation_key is not None:
+                keys = [
+                    _decoded_column(k, schema.field(node.correlation_key)) for k in reader.bad_keys
+                ]
+                reader.bad_keys.clear()
+                groups = pa.concat_arrays(
+                    [_group_texts(name, node.correlation_key, k) for k in keys]
+                )
+            reasons = [left_out.reason for left_out in new]
+            work.letters.put_bad(name, bad, name, reasons, groups)
+            places = Places([left_out.ordinal for left_out in reader.bad_rows])
+        work.report.records_read[name] = row + places.left_out
         if (boundary := boundary_of(given)) is not None:
             yield boundary_batch(boundary, full)
             continue
         whole = _decoded(given, schema)
         for start in range(0, whole.num_rows, work.batch_rows):
             piece = whole.slice(start, work.batch_rows)
-            places = ordinals_of(row, piece.num_rows, bad_places)
+            numbers = pa.array(places.of(row, piece.num_rows))
             row += piece.num_rows
-            work.report.records_read[name] = row + len(bad_places)
-            yield placed(piece, number, pa.array(places), _groups(work, node, piece))
+            work.report.records_read[name] = row + places.left_out
+            yield placed(piece, number, numbers, _groups(work, name, node, piece))
 
 
-def _groups(work: Work, node: Source, batch: pa.RecordBatch) -> pa.Array | None:
+def _groups(work: Work, name: str, node: Source, batch: pa.RecordBatch) -> pa.Array | None:
     if not work.has_groups:
         return None
     if node.correlation_key is None:
         return pa.nulls(batch.num_rows, pa.string())
-    key = to_storage(batch.column(node.correlation_key))
-    return pa.array(plain_text(key).cast(pa.string()))
+    return _group_texts(name, node.correlation_key, batch.column(node.correlation_key))
+
+
+def _group_texts(name: str, column: str, keys: pa.Array) -> pa.Array:
+    """Raises `InputError` for a value that has no text."""
+    plain_keys = to_storage(keys)
+    if pt.is_floating(plain_keys.type):
+        plain_keys = pc.add(plain_keys, pa.scalar(0.0, plain_keys.type))  # -0.0 is 0.0
+    try:
+        return pa.array(plain_text(plain_keys).cast(pa.string()))
+    except UnwritableError as error:
+        raise InputError(
+            f"node {name!r}: correlation_key {column!r}: {error}: correct the value, or take another column"
+        ) from None
 
 
 def check_key(node: Source, schema: pa.Schema, what: str) -> pa.DataType | None:
@@ -249,11 +296,14 @@ def check_key(node: Source, schema: pa.Schema, what: str) -> pa.DataType | None:
 
 
 def _decoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [
-        c if c.type == f.type else to_logical(plain(to_storage(c)), f.type)
-        for c, f in zip(batch.columns, schema, strict=True)
-    ]
+    columns = [_decoded_column(c, f) for c, f in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _decoded_column(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type == field.type:
+        return column
+    return to_logical(plain(to_storage(column)), field.type)
 
 
 def matching_paths(pattern: str) -> list[str]:

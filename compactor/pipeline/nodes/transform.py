@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from compactor.errors import ConfigError
 from compactor.pipeline.binding import condition
 from compactor.pipeline.config import Transform
-from compactor.pipeline.expressions import Expression
+from compactor.pipeline.expressions import Expression, quoted
 from compactor.pipeline.provenance import (
     HIDDEN_NAMES,
     Batches,
@@ -24,7 +24,7 @@ from format.types import to_storage
 def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, str]:
     """Expressions by the name of their result. Raises `ConfigError`."""
     chosen = node.columns if node.columns is not None else tuple(schema.names)
-    texts = chosen if isinstance(chosen, dict) else {name: f'"{name}"' for name in chosen}
+    texts = chosen if isinstance(chosen, dict) else {name: quoted(name) for name in chosen}
     if not texts:
         raise ConfigError(f"{what}: `columns` names none")
     for name in texts:

@@ -1,0 +1,137 @@
+"""Where datasets are looked for: what is there and can be none is named, and never taken for nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from compactor.cli.main import run as command
+from compactor.entity.datasets import locate
+from compactor.errors import InputError, UsageError
+from compactor.stores.open import open_store
+from tests.entity.support import spec, write
+from tests.support.tables import append_table
+
+A = [{"_id": "a"}]
+
+
+def make(folder: Path, what: str) -> Path:
+    """Something named `what` that can be no dataset."""
+    place = folder / what
+    if what == "fifo.ndjson":
+        os.mkfifo(place)
+    elif what == "link.ndjson":
+        place.symlink_to(folder / "nowhere")
+    elif "." in what:
+        place.write_text("_id\na\n")
+    else:
+        place.mkdir()
+        write(place, {"part-0": A})
+    return place
+
+
+@pytest.mark.parametrize(
+    ("what", "cause"),
+    [
+        ("loose", "is a folder, but no table"),
+        ("fifo.ndjson", "is neither a file nor a table"),
+        ("link.ndjson", "is a link to what is not there"),
+        ("x.xml", "unknown kind of file; known endings are"),
+        ("x.txt", "unknown kind of file"),
+    ],
+)
+def test_what_is_there_and_can_be_no_dataset_is_named(
+    tmp_path: Path, what: str, cause: str
+) -> None:
+    place = make(tmp_path, what)
+    with pytest.raises(InputError, match=rf"^dataset A: .*{what}: {cause}"):
+        locate(spec("A a", sources={"A": str(place)}), str(tmp_path))
+    name = place.name.split(".")[0]
+    with pytest.raises(InputError, match=rf"^dataset {name}: .*{what}: {cause}"):
+        locate(spec(f"{name} a"), str(tmp_path))
+    write(tmp_path, {f"{name}-b": A})
+    assert locate(spec(f"{name}-b b"), str(tmp_path)) != [None]
+
+
+@pytest.mark.parametrize(
+    ("place", "cause"),
+    [
+        ("/dev/null", "is neither a file nor a table"),
+        ("~/orders.ndjson", "nothing makes a home folder of ~"),
+        ("x" * 300, "file name too long"),
+        ("A.ndjson/b", "not a directory"),
+    ],
+)
+def test_other_places_that_can_be_none_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, cause: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {"A": A})
+    with pytest.raises(InputError, match=f"^dataset A: .*{cause}"):
+        locate(spec("A a", sources={"A": place}), ".")
+
+
+def test_nothing_at_its_place_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "A.yaml").write_text("datasets: [A a]\n")
+    (tmp_path / "A.part").mkdir()
+    places = {"B": str(tmp_path / "b.ndjson"), "C": str(tmp_path / "c" / "d")}
+    names = "A a", "B b", "C c", f"{'x' * 200} d"
+    assert locate(spec(*names, sources=places), str(tmp_path)) == [None] * 4
+
+
+def test_a_folder_of_datasets_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--datasets: .*nowhere: no such file or directory"):
+        locate(spec("A a"), str(tmp_path / "nowhere"))
+
+
+def test_file_addresses_are_paths(tmp_path: Path) -> None:
+    write(tmp_path, {"A": A})
+    [found] = locate(spec("A a", sources={"A": f"file://{tmp_path}/A.ndjson"}), ".")
+    assert found is not None
+    assert found.is_file
+
+
+class TestWhatIsWritten:
+    @pytest.fixture
+    def call(self, tmp_path: Path) -> list[str]:
+        write(tmp_path, {"A": A})
+        (tmp_path / "s.json").write_text('{"datasets": ["A a", "T t"]}')
+        return ["entity-merge", str(tmp_path / "s.json"), "--datasets", str(tmp_path)]
+
+    @pytest.mark.parametrize("path", ["A.ndjson", "x/../A.ndjson", "link.ndjson", "s.json"])
+    def test_lines_do_not_go_over_what_is_read(
+        self, call: list[str], tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "x").mkdir()
+        (tmp_path / "link.ndjson").symlink_to(tmp_path / "A.ndjson")
+        before = (tmp_path / "A.ndjson").read_text()
+        out = ["--output", str(tmp_path / "out"), "--ndjson", str(tmp_path / path)]
+        assert command([*call, *out]) == 2
+        assert "--ndjson: " in capsys.readouterr().err
+        assert (tmp_path / "A.ndjson").read_text() == before
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_a_dataset_is_not_the_output(
+        self,
+        call: list[str],
+        tmp_path: Path,
+        is_there: bool,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        if is_there:
+            append_table(open_store(str(tmp_path / "T")), pa.Table.from_pylist(A), "_id")
+        assert command([*call, "--output", f"{tmp_path}/x/../T/"]) == 2
+        assert "is dataset T as well" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("name", ["a\0b", "x" * 300])
+    def test_an_output_that_cannot_be_is_one_line(
+        self, call: list[str], tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert command([*call, "--output", f"{tmp_path}/{name}"]) in (2, 4)
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "internal" not in error

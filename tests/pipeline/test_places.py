@@ -1,0 +1,237 @@
+"""Where outputs go: never over what is read, or over another's rows; nothing before everything."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from compactor import Table
+from compactor.errors import CompactorError, ConfigError, DataError, TableNotFoundError
+from compactor.pipeline.config import parse_pipeline
+from compactor.pipeline.phases import run_pipeline
+from tests.pipeline.support import MIB, lines_of, numbered, run_of, sources
+from tests.pipeline.test_documents import run_files, write_lines
+
+
+def split_by(tmp_path: Path, name: str, node: str = "a", **split: Any) -> dict[str, Any]:
+    return {"output": {"input": node, "path": str(tmp_path / name), "split": split}}
+
+
+def test_numbered_names_of_documents_are_not_those_of_others(tmp_path: Path) -> None:
+    for place, rows in (("0/a-2", 1), ("x/a", 2), ("y/a", 3)):
+        (tmp_path / place).parent.mkdir()
+        write_lines(tmp_path / f"{place}.ndjson", rows)
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "?/a*.ndjson")}},
+        "o": split_by(tmp_path, "out-{}.ndjson", documents=True),
+    }
+    run_files(nodes).run()
+    found = {p.name: len(lines_of(p)) for p in tmp_path.glob("out-*")}
+    assert found == {"out-a-2.ndjson": 1, "out-a.ndjson": 2, "out-a-3.ndjson": 3}
+
+
+@pytest.mark.parametrize("value", ["x", "in", "bad"])
+def test_a_file_of_a_split_is_not_written_over_another_place(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "in.ndjson"
+    path.write_text(json.dumps({"k": value}) + "\n")
+    nodes = {
+        "a": {"source": {"path": str(path)}},
+        "o": split_by(tmp_path, "{}.ndjson", by="k"),
+        "p": {"output": {"input": "a", "path": str(tmp_path / "x.ndjson")}},
+    }
+    settings = {"on_error": "continue", "dead_letter": str(tmp_path / "bad.ndjson")}
+    with pytest.raises(ConfigError, match=rf"node 'o': .*{value}\.ndjson is the place of"):
+        run_files(nodes, **settings).run()
+    assert [p.name for p in tmp_path.iterdir()] == ["in.ndjson"]
+    assert lines_of(path) == [{"k": value}]
+
+
+@pytest.mark.parametrize("over", ["dead_letter", "output"])
+def test_nothing_is_written_over_a_source(tmp_path: Path, over: str) -> None:
+    write_lines(tmp_path / "in.ndjson", 3)
+    place = str(tmp_path / "in.ndjson")
+    output = place if over == "output" else str(tmp_path / "o.csv")
+    letters = place if over == "dead_letter" else str(tmp_path / "bad.ndjson")
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "*.ndjson")}},
+        "o": {"output": {"input": "a", "path": output}},
+    }
+    with pytest.raises(ConfigError, match="is the place of the rows of 'a' too"):
+        run_files(nodes, on_error="continue", dead_letter=letters)
+
+
+def test_no_table_is_committed_before_the_rows_of_all_are_written(tmp_path: Path) -> None:
+    nodes = {
+        **sources("a"),
+        "t": {"transform": {"input": "a", "columns": {"n": "1 / (n - 5)"}}},
+        "good": {"output": {"input": "a", "table": str(tmp_path / "good"), "sort_by": "n"}},
+        "bad": {"output": {"input": "t", "table": str(tmp_path / "bad"), "sort_by": "n"}},
+    }
+    with pytest.raises(DataError):
+        run_of(nodes, {"a": numbered("a", 10)}).run()
+    for name in ("good", "bad"):
+        with pytest.raises(TableNotFoundError):
+            Table.open(str(tmp_path / name))
+
+
+def test_a_table_is_written_in_fragments_that_memory_holds(tmp_path: Path) -> None:
+    table = numbered("a", 60_000).append_column("x", pa.array(["x" * 60] * 60_000))
+    nodes = {
+        **sources("a"),
+        "o": {"output": {"input": "a", "table": str(tmp_path / "t"), "sort_by": "n"}},
+        "p": {"output": {"input": "a", "path": str(tmp_path / "p.parquet")}},
+    }
+    report = run_of(nodes, {"a": table}, memory={"limit": "8M"}).run()
+    assert report.peak_bytes <= 8 * MIB
+    found = Table.open(str(tmp_path / "t"))
+    # Of 5 MB, 1 MiB at a time.
+    assert len(found) == 60_000 and 5 <= len(list((tmp_path / "t").rglob("*.frag"))) <= 8
+    assert pq.ParquetFile(tmp_path / "p.parquet").num_row_groups in range(5, 9)
+
+
+def phases(tmp_path: Path, nodes: dict[str, Any], **more: Any) -> Any:
+    text = json.dumps({"nodes": nodes, "init": ["first"], **more})
+    return run_pipeline(parse_pipeline(text, "t.yaml"))
+
+
+def test_without_continue_both_phases_end_at_the_first_bad_record(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.ndjson", 3)
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "a.ndjson")}},
+        "first": {"output": {"input": "a", "path": str(tmp_path / "1.csv")}},
+        "t": {"transform": {"input": "a", "columns": {"n": "1 / n"}}},
+        "then": {"output": {"input": "t", "path": str(tmp_path / "2.csv")}},
+    }
+    with pytest.raises(DataError, match="row 1 of 'a'"):
+        phases(tmp_path, nodes, dead_letter=str(tmp_path / "bad.ndjson"))
+    assert not (tmp_path / "2.csv").exists() and not (tmp_path / "bad.ndjson").exists()
+
+
+def test_a_record_that_is_bad_in_both_phases_is_put_aside_once(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.ndjson", 3)
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "a.ndjson")}},
+        "t": {"transform": {"input": "a", "columns": {"n": "1 / n"}}},
+        "first": {"output": {"input": "t", "path": str(tmp_path / "1.csv")}},
+        "then": {"output": {"input": "t", "path": str(tmp_path / "2.csv")}},
+    }
+    more = {"on_error": "continue", "dead_letter": str(tmp_path / "bad.ndjson")}
+    assert phases(tmp_path, nodes, **more).dlq_count == 1
+    assert len(lines_of(tmp_path / "bad.ndjson")) == 1
+
+
+@pytest.mark.parametrize("pattern", ["*/x.ndjson", "new/?.ndjson", "new/../new/x.ndjson"])
+def test_later_sources_find_what_the_init_phase_wrote_by_patterns(
+    tmp_path: Path, pattern: str
+) -> None:
+    for folder in ("in", "new"):
+        (tmp_path / folder).mkdir()
+    write_lines(tmp_path / "in/a.ndjson", 3)
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "in/a.ndjson")}},
+        "first": {"output": {"input": "a", "path": str(tmp_path / "new/x.ndjson")}},
+        "b": {"source": {"path": str(tmp_path / pattern)}},
+        "then": {"output": {"input": "b", "path": str(tmp_path / "2.ndjson")}},
+    }
+    phases(tmp_path, nodes)
+    assert lines_of(tmp_path / "2.ndjson") == [{"n": n} for n in range(3)]
+
+
+def test_later_sources_find_a_table_of_the_init_phase_and_may_be_live(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.ndjson", 3)
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "a.ndjson")}},
+        "first": {"output": {"input": "a", "table": str(tmp_path / "t"), "sort_by": "n"}},
+        "b": {"source": {"table": f"{tmp_path}/t/"}},
+        "c": {"source": {"path": str(tmp_path / "a.ndjson")}},
+        "m": {"merge": {"inputs": ["b", "c"], "mode": "interleave"}},
+        "then": {"output": {"input": "m", "path": str(tmp_path / "2.ndjson")}},
+    }
+    report = phases(tmp_path, nodes)
+    assert report.outputs["then"].live and report.outputs["then"].records_written == 6
+
+
+def test_names_with_quotes_are_names_and_no_expressions(tmp_path: Path) -> None:
+    table = pa.table({'x" || "y': ["v"], "x": ["a"], "y": ["b"], 'size 5"': [1]})
+    nodes = {
+        **sources("a"),
+        "t": {"transform": {"input": "a", "filter": "x = 'a'"}},
+        "o": {"output": {"input": "t", "path": str(tmp_path / "o.ndjson")}},
+    }
+    run_of(nodes, {"a": table}).run()
+    assert lines_of(tmp_path / "o.ndjson") == table.to_pylist()
+
+
+@pytest.mark.parametrize("name", ["$row", "$source", "$group", "$widened"])
+def test_no_node_may_call_a_column_by_a_name_of_ours(tmp_path: Path, name: str) -> None:
+    for node in (
+        {"aggregate": {"input": "a", "group_by": ["n"], "columns": {name: "count"}}},
+        {"transform": {"input": "a", "columns": {name: "n"}}},
+    ):
+        nodes = {**sources("a"), "x": node, "o": {"output": {"input": "x", "path": "o.csv"}}}
+        with pytest.raises(ConfigError, match=rf"node 'x': a column cannot be called '\{name}'"):
+            run_of(nodes, {"a": numbered("a", 3)})
+
+
+def test_views_are_read_as_plain_values(tmp_path: Path) -> None:
+    table = pa.table({"v": pa.array(["a", "b", "a"], pa.string_view()), "n": [1, 2, 3]})
+    nodes = {
+        **sources("a"),
+        "t": {"transform": {"input": "a", "filter": "v = 'a'"}},
+        "g": {"aggregate": {"input": "t", "group_by": ["v"], "columns": {"s": "sum(n)"}}},
+        "o": {"output": {"input": "g", "path": str(tmp_path / "o.ndjson")}},
+    }
+    run_of(nodes, {"a": table}).run()
+    assert lines_of(tmp_path / "o.ndjson") == [{"v": "a", "s": 4}]
+
+
+def test_a_fragment_a_document_is_refused(tmp_path: Path) -> None:
+    output = {"input": "a", "path": "{}.frag", "sort_by": "n", "split": {"documents": True}}
+    with pytest.raises(ConfigError, match="a fragment is sorted: split by a column, or by rows"):
+        run_of({**sources("a"), "o": {"output": output}}, {"a": numbered("a", 3)})
+
+
+def test_files_of_one_source_with_other_types_ask_for_fields(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("n\n1\n")
+    (tmp_path / "2.csv").write_text("n\nx\n")
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "*.csv")}},
+        "o": {"output": {"input": "a", "path": str(tmp_path / "o.ndjson")}},
+    }
+    with pytest.raises(ConfigError, match="declare its type in `fields`"):
+        run_files(nodes)
+
+
+def test_sigterm_leaves_nothing_behind(tmp_path: Path) -> None:
+    rows = "".join(f'{{"n": {n}, "t": "{"x" * 50}"}}\n' for n in range(400_000))
+    (tmp_path / "in.ndjson").write_text(rows)
+    spec = tmp_path / "p.json"
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "in.ndjson")}},
+        "o": {"output": {"input": "a", "path": str(tmp_path / "o.xml")}},
+    }
+    spec.write_text(json.dumps({"nodes": nodes}))
+    command = [sys.executable, "-m", "compactor.cli.main", "run", str(spec)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and not list(tmp_path.glob(".o.xml.*")):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "nothing unfinished is visible" in said
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.ndjson", "p.json"]
+
+
+def test_an_empty_path_is_no_place() -> None:
+    with pytest.raises(CompactorError, match="path: no name of a place"):
+        run_of(
+            {**sources("a"), "o": {"output": {"input": "a", "path": ""}}}, {"a": numbered("a", 1)}
+        )
