@@ -184,13 +184,16 @@ def settle(context: Context, part: int, given: Given) -> Made:
         for some, name in zip(columns, context.names, strict=True)
     ]
     columns.clear()
+    if not any(d.rows for d in datasets):
+        yield Said({})
+        return
     stage = _Staging(context, part)
     members = stage.put(_pieces_of(_lines(datasets)))
     entities = tuple(stage.put(_pieces_of(_as_batch(d))) if d.rows else None for d in datasets)
     with ExitStack() as stack:
         groups: tuple[str, BatchSink] | None = None
         count = 0
-        for rule, sides in enumerate(values_of_rules(context.spec, datasets)):
+        for rule, sides in enumerate(values_of_rules(context.spec, datasets, charge)):
             found = groups_of_rule(*sides)
             if not len(found.firsts):
                 continue

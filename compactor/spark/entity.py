@@ -172,7 +172,7 @@ class SparkEntityMerge:
         values = self._settled(jobs, context)
         homes = _homes(values)
         self.report.entities_read = sum(sum(home.rows) for home in homes.values())
-        clusters = None if values is None else self._clusters(jobs, context, homes, values)
+        clusters = self._clusters(jobs, context, homes, values) if values and homes else None
         written = self._written(jobs)
         flows = [
             Flow(done.packets, rank, keys=(ID,))
@@ -386,7 +386,9 @@ def _homes(values: Done | None) -> dict[int, Home]:
     """By their parts; those without entities are left out."""
     if values is None:
         return {}
-    return {part: Home.from_json(said["home"]) for part, said in values.said.items()}
+    return {
+        part: Home.from_json(said["home"]) for part, said in values.said.items() if "home" in said
+    }
 
 
 # --- rows on their way ---

@@ -125,6 +125,7 @@ ENTITIES = st.lists(
             "k": VALUES,
             "m": VALUES,
             "_deleted": st.booleans(),
+            "$replaced": st.booleans(),
             "$ids": st.lists(IDS, max_size=2),
         },
     ),
@@ -133,7 +134,7 @@ ENTITIES = st.lists(
 RUNS = st.lists(st.tuples(ENTITIES, ENTITIES, ENTITIES), min_size=1, max_size=3)
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     runs=RUNS,
     identity=st.sampled_from(["composite", "first"]),
@@ -195,6 +196,12 @@ class TestRuns:
         (tmp_path / "A.ndjson").unlink()
         (tmp_path / "B.ndjson").unlink()
         assert "missing_datasets=('A', 'B')" in both.run(chosen)
+
+    def test_what_an_earlier_merge_replaced_is_no_entity(self, both: Both, tmp_path: Path) -> None:
+        write(tmp_path, {"A": [{"_id": str(n), "_deleted": True, "$replaced": True} for n in "12"]})
+        assert "entities_read=0" in both.run(spec("A a"), parts=1)
+        write(tmp_path, {"A": [{"_id": "1", "_deleted": True, "$replaced": True}, {"_id": "2"}]})
+        assert "entities_read=1" in both.run(spec("A a"), parts=7)
 
     def test_an_initial_dataset_is_waited_for(self, both: Both, tmp_path: Path) -> None:
         write(tmp_path, {"A": [{"_id": "1"}]})
