@@ -136,8 +136,9 @@ def test_small_batches_share_a_row_group_and_large_ones_are_cut(
         groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         assert groups == [1000, 1000, 500]
         assert pq.read_table(path)["a"].to_pylist() == list(range(2500))
-    monkeypatch.setattr(sinks, "ROW_GROUP_BYTES", 800)
-    write(path, one(pa.int64(), *range(250)), 250)
+    table = one(pa.int64(), *range(250))
+    with open_table_sink(str(path), table.schema, SinkOptions(row_group_bytes=800)) as sink:
+        sink.write(table.to_batches()[0])
     assert pq.read_metadata(path).num_row_groups == 3
 
 
