@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 import pyarrow as pa
 
-from compactor.cli.options import IN_PROCESS, check_engine, size_bytes
+from compactor.cli.options import IN_PROCESS, is_on_spark, shuffle_options, size_bytes
 from compactor.cli.output import echo_json, stderr
 from compactor.entity.datasets import check_not_over, locate
 from compactor.entity.lines import entity_lines
@@ -20,7 +20,7 @@ from compactor.entity.spec import EntityMergeSpec, load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
-from compactor.spark.session import is_submitted, open_session
+from compactor.spark.session import open_session
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -67,17 +67,7 @@ what `sources` in the spec says."""
     help="Spark master such as local[2]: in many tasks, for what is too much for one process. "
     f"{IN_PROCESS}: no Spark.  [default: {IN_PROCESS}, or that of spark-submit]",
 )
-@click.option(
-    "--staging",
-    metavar="URL",
-    help="With a cluster: s3://bucket/prefix, or a folder that all tasks share, where entities wait to be "
-    "merged.  [default for local masters: a temporary folder]",
-)
-@click.option(
-    "--shuffle-partitions",
-    type=click.IntRange(1, 10_000),
-    help="Spark tasks after a shuffle.  [default: by the size of what is shuffled]",
-)
+@shuffle_options("entities wait to be merged")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def entity_merge_command(
     spec: str,
@@ -98,10 +88,7 @@ def entity_merge_command(
     Only what changed since the last run is written, in one commit; nothing, if nothing changed.
     """
     _check_options(table, lines, since, dry_run=dry_run, as_json=as_json)
-    check_engine(master)
-    on_spark = master != IN_PROCESS and (master is not None or is_submitted())
-    if not on_spark and (staging, shuffle_partitions) != (None, None):
-        raise UsageError("--staging and --shuffle-partitions go with --master")
+    on_spark = is_on_spark(master, staging, shuffle_partitions)
     if on_spark and dry_run and lines is not None:
         raise UsageError("--ndjson: not with --dry-run and --master")
     loaded = load_spec(spec)

@@ -72,6 +72,34 @@ def snapshot_options(command: _Command) -> _Command:
     )(command)
 
 
+def shuffle_options(waiting: str) -> Callable[[_Command], _Command]:
+    """--staging and --shuffle-partitions. waiting: what the staging place is for."""
+
+    def add(command: _Command) -> _Command:
+        command = click.option(
+            "--shuffle-partitions",
+            type=click.IntRange(1, 10_000),
+            help="Spark tasks after a shuffle.  [default: by the size of what is shuffled]",
+        )(command)
+        return click.option(
+            "--staging",
+            metavar="URL",
+            help="With a cluster: s3://bucket/prefix, or a folder that all tasks share, where "
+            f"{waiting}.  [default for local masters: a temporary folder]",
+        )(command)
+
+    return add
+
+
+def is_on_spark(master: str | None, staging: str | None, shuffle_partitions: int | None) -> bool:
+    """Where a command that runs in this process by default is to run. Raises `UsageError`."""
+    check_engine(master)
+    on_spark = master != IN_PROCESS and (master is not None or is_submitted())
+    if not on_spark and (staging, shuffle_partitions) != (None, None):
+        raise UsageError("--staging and --shuffle-partitions go with --master")
+    return on_spark
+
+
 def open_snapshot(table: str, version: int | None, as_of: int | None) -> tuple[Store, Snapshot]:
     """A table's newest snapshot, or the one asked for.
 

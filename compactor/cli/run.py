@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.options import IN_PROCESS, check_engine
+from compactor.cli.options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.output import echo_json, print_table
 from compactor.errors import UsageError
 from compactor.pipeline import explain
 from compactor.pipeline.config import Merge, Pipeline, load_pipeline
-from compactor.spark.session import is_submitted, open_session
+from compactor.spark.session import open_session
 
 if TYPE_CHECKING:
     from compactor.pipeline.report import RunReport
@@ -44,17 +44,7 @@ output. docs/pipelines.md has all settings. Exit code 2 if bad records were put 
     help="Spark master such as local[2]: what needs rows of all tasks begins a stage of its own. "
     f"{IN_PROCESS}: no Spark.  [default: {IN_PROCESS}, or that of spark-submit]",
 )
-@click.option(
-    "--staging",
-    metavar="URL",
-    help="With a cluster: s3://bucket/prefix, or a folder that all tasks share, where rows of files wait to "
-    "be written.  [default for local masters: a temporary folder]",
-)
-@click.option(
-    "--shuffle-partitions",
-    type=click.IntRange(1, 10_000),
-    help="Spark tasks after a shuffle.  [default: by the size of what is shuffled]",
-)
+@shuffle_options("rows of files wait to be written")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, after the run.")
 def run_command(
     pipeline: str,
@@ -66,16 +56,13 @@ def run_command(
     as_json: bool,
 ) -> None:
     """Run the pipeline of a YAML file, in bounded memory: in this process, or as Spark stages."""
-    check_engine(master)
+    on_spark = is_on_spark(master, staging, shuffle_partitions)
     loaded = load_pipeline(pipeline)
     for name, node in loaded.nodes.items():
         for warning in node.entity.warnings if isinstance(node, Merge) and node.entity else ():
             click.echo(
                 f"compactor: warning: {pipeline}: node {name!r}: entity: {warning}", err=True
             )
-    on_spark = master != IN_PROCESS and (master is not None or is_submitted())
-    if not on_spark and (staging, shuffle_partitions) != (None, None):
-        raise UsageError("--staging and --shuffle-partitions go with --master")
     if explains:
         _explain(loaded, shape, on_spark=on_spark)
         return

@@ -24,29 +24,25 @@ class EntityMemory:
         self.held_bytes = 0
 
     def charging(self, what: str) -> Charge:
-        def charge(size: int) -> None:
-            self.held_bytes += size
-            need = self.held_bytes * COPIES
-            if self._limit_bytes is not None and need > self._limit_bytes:
-                raise MemoryLimitError(
-                    f"{what}: entities read so far take {self.held_bytes:,} bytes, and merging "
-                    f"them about {COPIES} times as much, the limit is {self._limit_bytes:,} bytes: nothing "
-                    "was written; raise the memory limit, or leave out columns that nobody needs"
-                )
-
-        return charge
+        return self._charging(
+            f"{what}: entities read so far take",
+            "raise the memory limit, or leave out columns that nobody needs",
+        )
 
     def charging_part(self) -> Charge:
         """Of entities of one task of many."""
+        return self._charging(
+            "the entities of one task take", "raise --memory-limit or --shuffle-partitions"
+        )
 
+    def _charging(self, what: str, cure: str) -> Charge:
         def charge(size: int) -> None:
             self.held_bytes += size
             need = self.held_bytes * COPIES
             if self._limit_bytes is not None and need > self._limit_bytes:
                 raise MemoryLimitError(
-                    f"the entities of one task take {self.held_bytes:,} bytes, and merging them about "
-                    f"{COPIES} times as much, the limit is {self._limit_bytes:,} bytes: nothing was written; "
-                    "raise --memory-limit or --shuffle-partitions"
+                    f"{what} {self.held_bytes:,} bytes, and merging them about {COPIES} times as much, the "
+                    f"limit is {self._limit_bytes:,} bytes: nothing was written; {cure}"
                 )
 
         return charge

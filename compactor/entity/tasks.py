@@ -580,10 +580,6 @@ def _number(part: int, places: I64) -> I64:
     return places + (part << PLACE_BITS)
 
 
-def home_of(numbers: I64) -> I64:
-    return numbers >> PLACE_BITS
-
-
 def _all_rows(context: Context, given: Given) -> pa.Table:
     charge = context.memory()
     batches = []

@@ -13,8 +13,6 @@ from sqlglot import expressions as exp
 from compactor.errors import ConfigError
 from compactor.pipeline.types import TYPES
 
-Evaluate = Callable[[pa.RecordBatch], pa.Array]
-
 _BINARY: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {
     exp.Add: pc.add_checked,
     exp.Sub: pc.subtract_checked,

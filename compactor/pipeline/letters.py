@@ -4,7 +4,8 @@ that belongs to their groups."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ import pyarrow.compute as pc
 
 from compactor.errors import DataError
 from compactor.files.problems import failing_rows
+from compactor.files.write import open_table_sink
+from compactor.pipeline.config import Pipeline
 from compactor.pipeline.provenance import GROUP, ROW, SOURCE, Batches
 from compactor.pipeline.report import RunReport, SeenRows
 
@@ -35,6 +38,17 @@ class BadRecordError(DataError):
         )
 
 
+@contextmanager
+def opened_letters(pipeline: Pipeline) -> Iterator[Any | None]:
+    """The file of the dead letters; None if bad records are errors."""
+    if pipeline.on_error != "continue":
+        yield None
+        return
+    assert pipeline.dead_letter is not None
+    with open_table_sink(pipeline.dead_letter, SCHEMA) as sink:
+        yield sink
+
+
 class Letters:
     """sink: where they go; None if the first of them is an error. Several threads may put records aside."""
 
@@ -44,8 +58,12 @@ class Letters:
         report: RunReport,
         sink: Any | None,
         told: Collection[str] = (),
+        *,
+        first_row: int = 0,
     ) -> None:
-        """names: of the nodes, by their numbers. told: nodes that ran before, whose bad records are known."""
+        """names: of the nodes, by their numbers. told: nodes that ran before, whose bad records are known.
+        first_row: the number that row 0 has in batches."""
+        self._first_row = first_row
         self._told = frozenset(told)
         self._names = names
         self._report = report
@@ -94,19 +112,18 @@ class Letters:
         self,
         source: str,
         rows: npt.NDArray[np.int64],
-        node: str,
         reasons: Sequence[str],
         groups: pa.Array | None = None,
     ) -> None:
-        """Rows that are in no batch, at least one; from 0, ascending. groups: null where unknown.
+        """Rows that a source left out, at least one; from 0, ascending. groups: null where unknown.
 
         Raises `DataError` if bad records are errors.
         """
         if self._sink is None:
-            raise BadRecordError(source, int(rows[0]) + 1, node, reasons[0])
+            raise BadRecordError(source, self._first_row + int(rows[0]) + 1, source, reasons[0])
         if groups is not None:
             self._fail_groups_of_bad(groups)
-        self._write(np.repeat(source, len(rows)), rows + 1, node, reasons)
+        self._write(np.repeat(source, len(rows)), self._first_row + rows + 1, source, reasons)
 
     def _fail_groups_of_bad(self, groups: pa.Array) -> None:
         for group in groups.drop_null().unique().to_pylist():

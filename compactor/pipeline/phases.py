@@ -4,15 +4,12 @@ opened, which may read them."""
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from fnmatch import fnmatch
-from typing import Any
 
-from compactor.files.write import open_table_sink
-from compactor.pipeline import letters
 from compactor.pipeline.classify import ancestors
 from compactor.pipeline.config import Output, Pipeline, Source
+from compactor.pipeline.letters import opened_letters
 from compactor.pipeline.nodes.source import OpenSource, open_source
 from compactor.pipeline.report import RunReport
 from compactor.pipeline.run import Run
@@ -23,7 +20,7 @@ def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunRep
     if not pipeline.init:
         return Run(pipeline, opener).run()
     first, rest = phases_of(pipeline)
-    with _letters(pipeline) as sink:
+    with opened_letters(pipeline) as sink:
         before = Run(first, opener, sink)
         # What can be checked before anything runs is checked.
         told = tuple(first.nodes)
@@ -68,12 +65,3 @@ def _may_read(source: Source, output: Output) -> bool:
 
 def _place(path: str) -> str:
     return path.rstrip("/") if "://" in path else os.path.realpath(path)
-
-
-@contextmanager
-def _letters(pipeline: Pipeline) -> Iterator[Any | None]:
-    if pipeline.dead_letter is None or pipeline.on_error != "continue":
-        yield None
-        return
-    with open_table_sink(pipeline.dead_letter, letters.SCHEMA) as sink:
-        yield sink

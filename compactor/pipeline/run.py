@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pyarrow as pa
 
 from compactor.errors import ConfigError
-from compactor.files.write import open_table_sink
 from compactor.flow.errors import MemoryLimitError
-from compactor.pipeline import letters
 from compactor.pipeline.binding import WIDENED, WIDENED_TYPE, plain_schema
 from compactor.pipeline.buffer import BatchBuffer
 from compactor.pipeline.classify import Classified, Form, correlated_source
@@ -32,6 +30,7 @@ from compactor.pipeline.config import (
     Window,
     inputs_of,
 )
+from compactor.pipeline.letters import Letters, opened_letters
 from compactor.pipeline.nodes import (
     aggregate,
     combine,
@@ -43,6 +42,7 @@ from compactor.pipeline.nodes import (
     transform,
     window,
 )
+from compactor.pipeline.nodes.rows import rows_of
 from compactor.pipeline.nodes.source import OpenSource, SourceReader, open_source
 from compactor.pipeline.provenance import HIDDEN_NAMES, Batches, one_document
 from compactor.pipeline.report import RunReport
@@ -173,7 +173,8 @@ class Run:
         work = self._work
         with ExitStack() as stack:
             stack.enter_context(work.begun())
-            work.letters = stack.enter_context(self._letters())
+            sink = self._letters_sink or stack.enter_context(opened_letters(work.pipeline))
+            work.letters = Letters(list(self._nodes), work.report, sink, self._told)
             outputs = [
                 stack.enter_context(closing(output.Writing(work, name, node)))
                 for name, node in self._nodes.items()
@@ -197,16 +198,6 @@ class Run:
         work.report.seconds = time.perf_counter() - started
         return work.report
 
-    @contextmanager
-    def _letters(self) -> Iterator[letters.Letters]:
-        pipeline, names = self._work.pipeline, list(self._nodes)
-        if self._letters_sink is not None or pipeline.on_error != "continue":
-            yield letters.Letters(names, self.report, self._letters_sink, self._told)
-            return
-        assert pipeline.dead_letter is not None
-        with open_table_sink(pipeline.dead_letter, letters.SCHEMA) as sink:
-            yield letters.Letters(names, self.report, sink)
-
     # --- how rows get from node to node ---
 
     def _stream(self, edge: str) -> Batches:
@@ -225,22 +216,9 @@ class Run:
         return self._materialized(name, rows)
 
     def _rows(self, name: str, node: Node) -> Batches:
-        match node:
-            case Source():
-                return source.rows(self._work, name, self._readers[name])
-            case Transform(window=None):
-                return transform.rows(self._work, name, node)
-            case Transform(window=Window() as of):
-                return window.rows(self._work, name, node, of)
-            case Merge():
-                return merge.rows(self._work, name, node)
-            case Sort():
-                return sort.rows(self._work, name, node)
-            case Aggregate():
-                return aggregate.rows(self._work, name, node)
-            case Combine():
-                return combine.rows(self._work, name, node)
-        raise AssertionError(node)
+        if isinstance(node, Source):
+            return source.rows(self._work, name, self._readers[name])
+        return rows_of(self._work, name, node)
 
     def _built(self, name: str, rows: Batches) -> Batches:
         buffer = self._work.buffer(name, self.schemas[name])

@@ -42,29 +42,18 @@ from compactor.pipeline.config import (
     Output,
     Pipeline,
     Route,
-    Sort,
     Source,
     Transform,
-    Window,
     inputs_of,
 )
 from compactor.pipeline.exchange import KeySample, packet_bytes, to_bytes
 from compactor.pipeline.letters import SCHEMA as LETTERS
 from compactor.pipeline.letters import BadRecordError, Letters
-from compactor.pipeline.nodes import (
-    aggregate,
-    combine,
-    merge,
-    route,
-    sort,
-    source,
-    transform,
-    window,
-)
+from compactor.pipeline.nodes import aggregate, route, source
 from compactor.pipeline.nodes.output import TableRows, written_schema
+from compactor.pipeline.nodes.rows import rows_of
 from compactor.pipeline.pieces import Piece
 from compactor.pipeline.provenance import ROW, Batches, full_schema
-from compactor.pipeline.report import RunReport
 from compactor.pipeline.stages import Feed, Path, Stage
 from compactor.pipeline.work import Work
 from compactor.stores.open import open_store
@@ -184,7 +173,9 @@ class _Task:
         self._report = TaskReport(
             task, root, feeds={str(f.number): FeedReport() for f in self._feeds}
         )
-        self._place = task << _ROW_BITS
+        self._first_row = task << _ROW_BITS
+        """The number of its row 0 among those of all tasks."""
+        self._place = self._first_row
 
     def packets(self, root_rows: Callable[[Work], Batches]) -> Iterator[Packet]:
         work = Work(self._spec.pipeline, _nothing_given)
@@ -218,7 +209,7 @@ class _Task:
     def _letters(self, work: Work, stack: ExitStack) -> Letters:
         puts_aside = self._spec.pipeline.on_error == "continue"
         sink = _LettersPart(self, stack) if puts_aside else None
-        return _TaskLetters(list(work.nodes), work.report, sink, self._report.task)
+        return Letters(list(work.nodes), work.report, sink, first_row=self._first_row)
 
     def new_part(self, stack: ExitStack, schema: pa.Schema) -> tuple[str, BatchSink]:
         """Its key, and where to put its rows."""
@@ -241,7 +232,7 @@ class _Task:
             self._report.root_rows += batch.num_rows
             if counts:
                 place = batch.schema.get_field_index(ROW)
-                numbers = pc.add(batch.column(place), self._report.task << _ROW_BITS)
+                numbers = pc.add(batch.column(place), self._first_row)
                 batch = batch.set_column(place, _ORIGIN.field(ROW), numbers)
             yield batch
 
@@ -313,25 +304,6 @@ class _Task:
         return [key]
 
 
-class _TaskLetters(Letters):
-    """Rows that sources left out have numbers as the others get them."""
-
-    def __init__(self, names: Sequence[str], report: RunReport, sink: Any, task: int) -> None:
-        super().__init__(names, report, sink)
-        self._first = task << _ROW_BITS
-
-    def put_bad(
-        self,
-        source: str,
-        rows: npt.NDArray[np.int64],
-        node: str,
-        reasons: Sequence[str],
-        groups: pa.Array | None = None,
-    ) -> None:
-        rows = rows + self._first if node == source else rows
-        super().put_bad(source, rows, node, reasons, groups)
-
-
 class _LettersPart:
     """Begun with the first dead letter."""
 
@@ -388,7 +360,7 @@ def _through(work: Work, edge: str, given: Batches) -> Batches:
     fed = _fed_by(work, lambda _edge: given)
     match node:
         case Transform():
-            return work.clock.timed(name, transform.rows(fed, name, node))
+            return work.clock.timed(name, rows_of(fed, name, node))
         case Merge():
             return (fitted(batch, work.full(work.schemas[name])) for batch in given)
         case Route() if edge == name:
@@ -405,18 +377,7 @@ def _root_rows(work: Work, name: str, stage: Stage, given: Given) -> Batches:
         fed = _fed_by(work, _held_apart(work, name, node, inputs))
     else:
         fed = _fed_by(work, inputs.stream)
-    match node:
-        case Sort():
-            return sort.rows(fed, name, node)
-        case Aggregate():
-            return aggregate.rows(fed, name, node)
-        case Combine():
-            return combine.rows(fed, name, node)
-        case Merge():
-            return merge.rows(fed, name, node)
-        case Transform(window=Window() as of):
-            return window.rows(fed, name, node, of)
-    raise AssertionError(node)
+    return rows_of(fed, name, node)
 
 
 class _Inputs:

@@ -31,6 +31,8 @@ from compactor.pipeline.config import Merge, Node, Output, Pipeline, Source, Tra
 from compactor.pipeline.letters import Letters
 from compactor.pipeline.provenance import Batches, full_schema, numbered
 from compactor.pipeline.report import Clock, RunReport
+from compactor.pipeline.sorting import Sorter
+from format.schema import SortSchema
 
 CHANNEL_RECORDS: Final = 1024
 """That wait between a source and the merge that takes its rows."""
@@ -137,9 +139,25 @@ class Work:
         """They spill when the node is asked to, and are closed in the end."""
         self._buffers.setdefault(name, []).extend(buffers)
 
+    @contextmanager
+    def sorter(
+        self, name: str, schema: pa.Schema, sort: SortSchema, batch_rows: int | None = None
+    ) -> Iterator[Sorter]:
+        """Of the node of that name: it spills, and then the node's buffers, when the node is asked to."""
+        rows = batch_rows or self.batch_rows
+        with closing(Sorter(schema, sort, rows, self.budget, name, self.disk)) as sorter:
+            self.budget.spill_by(
+                name, lambda size: sorter.spill(size) or self.spill_buffers(name, size)
+            )
+            try:
+                yield sorter
+            finally:
+                self.report.spills += sorter.spills
+
     def spill_buffers(self, name: str, size: int) -> int:
+        form = self.forms.get(name)
         # A streaming edge gives up as much as is asked for, a blocking stage all it holds.
-        wanted = size if self.forms[name].form is Form.BUILT else 1 << 62
+        wanted = size if form is not None and form.form is Form.BUILT else 1 << 62
         freed = 0
         for buffer in self._buffers.get(name, ()):
             if freed < wanted:

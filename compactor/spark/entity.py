@@ -15,7 +15,6 @@ Whole entities travel twice at most, and the second time only those of clusters 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -38,7 +37,6 @@ from compactor.entity.spec import EntityMergeSpec
 from compactor.entity.state import State
 from compactor.entity.target import ROW_POLICY, SORT, Target
 from compactor.entity.tasks import Context, Home, Made, Piece
-from compactor.errors import UsageError
 from compactor.ingest import IngestOptions, commit_fragments, plan_ingest
 from compactor.pipeline.exchange import (
     from_bytes,
@@ -56,10 +54,9 @@ from compactor.spark.packets import (
     values_of,
 )
 from compactor.spark.pipeline import SparkOptions
-from compactor.spark.session import as_job_error
+from compactor.spark.session import as_job_error, check_shuffles, staging_place
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
-from compactor.stores.parts import remove_parts
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 
@@ -141,13 +138,11 @@ class SparkEntityMerge:
     ) -> EntityMergeReport:
         if self.report.waiting_for:
             return self.report
-        if not hasattr(spark.range(1), "repartitionById"):
-            raise UsageError(
-                "entity merges on Spark need PySpark 4.1 or newer: pip install 'pyspark>=4.1'"
-            )
+        check_shuffles(spark, "entity merges on Spark")
         run_id = f"entity-merge-{random_id()}"
         with ExitStack() as stack:
-            staging = _staging(spark, options, run_id, stack)
+            what = "entities wait to be merged"
+            staging = staging_place(spark, options.staging, run_id, what, stack)
             stack.enter_context(configured(spark, ARROW_BATCHES))
             names = [
                 dataset.name if at is None else at.shown
@@ -446,19 +441,6 @@ def _pieces(dataset: int, located: Located | None) -> Iterator[Piece]:
     store = open_store(located.place)
     for piece in pieces_of(CommitLog(store).current()):
         yield Piece(dataset, replace(located, place=store.url), piece)
-
-
-def _staging(spark: SparkSession, options: SparkOptions, run_id: str, stack: ExitStack) -> str:
-    if options.staging is not None:
-        store = open_store(options.staging)
-        stack.callback(remove_parts, store, f"{run_id}/")
-        return store.url
-    if not str(spark.conf.get("spark.master", "")).startswith("local"):
-        raise UsageError(
-            "--staging is missing: an s3://bucket/prefix, or a folder that tasks and this process share, "
-            "where entities wait to be merged"
-        )
-    return stack.enter_context(tempfile.TemporaryDirectory(prefix="compactor-"))
 
 
 def _spark_url(url: str) -> str:

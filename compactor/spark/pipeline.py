@@ -9,7 +9,6 @@ a file is written in one place. Works on Spark Connect too, since it uses no RDD
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -23,7 +22,7 @@ import pyarrow.compute as pc
 
 from compactor.clock import random_id
 from compactor.errors import ConfigError, DataError, InputError, UsageError
-from compactor.files.write import StagedSink, open_table_sink
+from compactor.files.write import StagedSink
 from compactor.flow.errors import MemoryLimitError
 from compactor.ingest import IngestOptions, IngestPlan, commit_fragments, plan_ingest
 from compactor.pipeline import letters
@@ -63,10 +62,10 @@ from compactor.spark.packets import (
     send,
     values_of,
 )
-from compactor.spark.session import as_job_error, task_slots
+from compactor.spark.session import as_job_error, check_shuffles, staging_place, task_slots
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
-from compactor.stores.parts import part_rows, remove_parts
+from compactor.stores.parts import part_rows
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
@@ -141,8 +140,7 @@ class SparkRun:
 
     def run(self, spark: SparkSession, options: SparkOptions = SparkOptions()) -> RunReport:
         """Raises `CompactorError`; then no output has anything of this run."""
-        if not hasattr(spark.range(1), "repartitionById"):
-            raise UsageError("pipelines need PySpark 4.1 or newer: pip install 'pyspark>=4.1'")
+        check_shuffles(spark, "pipelines")
         started = time.perf_counter()
         with ExitStack() as stack:
             staging = self._staging(spark, options, stack)
@@ -187,16 +185,8 @@ class SparkRun:
     def _staging(self, spark: SparkSession, options: SparkOptions, stack: ExitStack) -> str | None:
         if self._pipeline.on_error != "continue" and len(self._tables) == len(self._outputs):
             return None
-        if options.staging is not None:
-            store = open_store(options.staging)
-            stack.callback(remove_parts, store, f"{self._run_id}/")
-            return store.url
-        if not str(spark.conf.get("spark.master", "")).startswith("local"):
-            raise UsageError(
-                "--staging is missing: an s3://bucket/prefix, or a folder that tasks and this process share, "
-                "where rows of files wait to be written"
-            )
-        return stack.enter_context(tempfile.TemporaryDirectory(prefix="compactor-"))
+        what = "rows of files wait to be written"
+        return staging_place(spark, options.staging, self._run_id, what, stack)
 
     # --- stages ---
 
@@ -407,31 +397,26 @@ class SparkRun:
         """Files take their places when all is written and committed."""
         written: list[StagedSink] = []
         with ExitStack() as files:
-            if self._pipeline.on_error == "continue":
-                assert self._pipeline.dead_letter is not None
-                self._write_letters(
-                    files.enter_context(
-                        open_table_sink(self._pipeline.dead_letter, letters.SCHEMA)
-                    ),
-                    staging,
-                )
+            sink = files.enter_context(letters.opened_letters(self._pipeline))
+            if sink is not None:
+                self._write_letters(sink, staging)
             for name, node in self._outputs.items():
                 if node.path is not None:
                     schema = written_schema(node, self._schemas[node.input])
-                    sink = files.enter_context(closing(open_sink(node.path, schema)))
+                    file = files.enter_context(closing(open_sink(node.path, schema)))
                     for key in self._left_by(name, "parts"):
                         assert staging is not None
                         for batch in part_rows(staging, key):
-                            sink.write(batch)
-                    sink.finish()
-                    written.append(sink)
+                            file.write(batch)
+                    file.finish()
+                    written.append(file)
             for name, table in self._tables.items():
                 entries = [
                     FragmentEntry.from_json(entry) for entry in self._left_by(name, "entries")
                 ]
                 commit_fragments(table.log, table.snapshot, table.plan, entries)
-            for sink in written:
-                sink.publish()
+            for file in written:
+                file.publish()
 
     def _left_by(self, output: str, what: str) -> Iterator[Any]:
         """Parts or fragments of an output, in the order of its rows."""

@@ -6,11 +6,14 @@ import contextlib
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from compactor.errors import JobError, UsageError
+from compactor.stores.open import open_store
+from compactor.stores.parts import remove_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +79,31 @@ def open_session(master: str | None) -> SparkSession:
                 f"Spark did not start on master {master!r}: {first_cause(error)}"
             ) from error
         raise
+
+
+def check_shuffles(spark: SparkSession, what: str) -> None:
+    """Raises `UsageError` if Spark cannot send rows to the task that we say."""
+    if not hasattr(spark.range(1), "repartitionById"):
+        raise UsageError(f"{what} need PySpark 4.1 or newer: pip install 'pyspark>=4.1'")
+
+
+def staging_place(
+    spark: SparkSession, staging: str | None, run_id: str, waiting: str, stack: contextlib.ExitStack
+) -> str:
+    """Address of a store for parts of a run, which are gone when `stack` is closed.
+
+    staging: what the user said. waiting: what it is for. Raises `UsageError` if it is missing.
+    """
+    if staging is not None:
+        store = open_store(staging)
+        stack.callback(remove_parts, store, f"{run_id}/")
+        return store.url
+    if not str(spark.conf.get("spark.master", "")).startswith("local"):
+        raise UsageError(
+            "--staging is missing: an s3://bucket/prefix, or a folder that tasks and this process share, "
+            f"where {waiting}"
+        )
+    return stack.enter_context(tempfile.TemporaryDirectory(prefix="compactor-"))
 
 
 def task_slots(spark: SparkSession) -> int:

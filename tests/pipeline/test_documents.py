@@ -16,6 +16,7 @@ from compactor.errors import ConfigError, DataError
 from compactor.files.read import open_table_file
 from compactor.pipeline import writers
 from compactor.pipeline.config import parse_pipeline
+from compactor.pipeline.letters import Letters
 from compactor.pipeline.provenance import boundary_of
 from compactor.pipeline.run import Run
 from compactor.pipeline.writers import _quoted
@@ -34,7 +35,8 @@ def events_of(run: Run, node: str) -> list[Any]:
     """Rows of each batch that a node gives, and boundaries: as (is open, name)."""
     found: list[Any] = []
     work = run._work
-    with work.begun(), run._letters() as work.letters:
+    work.letters = Letters(list(work.nodes), work.report, None)
+    with work.begun():
         for batch in work.stream(node):
             boundary = boundary_of(batch)
             found.append(tuple(boundary) if boundary else batch.column("n").to_pylist())

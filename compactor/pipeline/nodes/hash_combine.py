@@ -4,7 +4,6 @@ up."""
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from contextlib import closing
 from typing import Final
 
 import numpy as np
@@ -16,7 +15,6 @@ from compactor.pipeline.config import Combine, keys_of
 from compactor.pipeline.dividing import Divider, gathered_bytes
 from compactor.pipeline.provenance import Batches
 from compactor.pipeline.sorted_rows import Room
-from compactor.pipeline.sorting import Sorter
 from compactor.pipeline.work import Work
 from format.schema import SortColumn
 
@@ -32,23 +30,21 @@ def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Sc
 def rows(work: Work, name: str, node: Combine) -> Batches:
     build, names = work.schemas[node.build], work.schemas[name].names
     held = work.buffer(name, build)
-    size = 0
     for batch in work.rows(node.build):
-        size += batch.nbytes
         held.append(batch)
     joined = (
-        _joined(work, name, node, held, size)
-        if work.budget.has_room(_BUILD_COPIES * size)
+        _joined(work, name, node, held)
+        if work.budget.has_room(_BUILD_COPIES * held.bytes)
         else _joined_in_parts(work, name, node, held)
     )
     for found in joined:
         yield found.select(names)
 
 
-def _joined(work: Work, name: str, node: Combine, held: BatchBuffer, size: int) -> Batches:
+def _joined(work: Work, name: str, node: Combine, held: BatchBuffer) -> Batches:
     """The build side at once; then the probe side, in a thread of its own."""
     room = _room(work, name)
-    with work.budget.holding(name, _BUILD_COPIES * size), room.working():
+    with work.budget.holding(name, _BUILD_COPIES * held.bytes), room.working():
         table = _build_table(work, node, held)
         held.close()
         columns, keys = work.schemas[node.probe].names, [left for left, _ in keys_of(node)]
@@ -71,20 +67,15 @@ def _joined_in_parts(work: Work, name: str, node: Combine, held: BatchBuffer) ->
         _divide(rows, [left for left, _ in on], Divider(lefts, most_bytes))
     full = joined_schema(sequenced, build, on, f"node {name!r}")
     order, room = (SortColumn(sequence),), _room(work, name)
-    with closing(Sorter(full, order, work.batch_rows, work.budget, name, work.disk)) as sorter:
-        work.budget.spill_by(
-            name, lambda size: sorter.spill(size) or work.spill_buffers(name, size)
-        )
+    with work.sorter(name, full, order) as sorter:
         for left, right in zip(lefts, rights, strict=True):
-            size = sum(batch.nbytes for batch in right)
-            with work.budget.holding(name, _BUILD_COPIES * size), room.working():
+            with work.budget.holding(name, _BUILD_COPIES * right.bytes), room.working():
                 table = _build_table(work, node, right)
                 right.close()
                 for batch in left.drain():
                     keys = [key for key, _ in on]
                     for found in table.probe(batch, keys, room, keeps_all=node.how == "left"):
                         sorter.append(found.select(full.names))
-        work.report.spills += sorter.spills
         yield from sorter.sorted()
 
 

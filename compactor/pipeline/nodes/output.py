@@ -32,7 +32,6 @@ from compactor.pipeline.classify import is_live
 from compactor.pipeline.config import Aggregate, Combine, Node, Output, Source, inputs_of
 from compactor.pipeline.provenance import GROUP, Batches, boundary_of
 from compactor.pipeline.report import Counted, OutputReport
-from compactor.pipeline.sorting import Sorter
 from compactor.pipeline.work import Work
 from compactor.pipeline.writers import Writer, writer_of
 from compactor.stores.open import open_store
@@ -101,6 +100,7 @@ class Writing:
         self._name = name
         self._node = node
         self._schema = written_schema(node, work.schemas[node.input])
+        self._sort = None if node.sort_by is None else parse_sort_schema(node.sort_by)
         self._report = OutputReport(live=is_live(name, work.nodes, work.pipeline.init)[0])
         work.report.outputs[name] = self._report
         repeats = may_repeat(name, work.nodes)
@@ -167,7 +167,7 @@ class Writing:
     def _order(self) -> SortSchema:
         """That rows are written in, if not as they come: by the file, then as a fragment is sorted."""
         by = self._node.split and self._node.split.by
-        inside = parse_sort_schema(self._node.sort_by) if self._node.sort_by else ()
+        inside = self._sort or ()
         if not by:
             return inside
         return (*parse_sort_schema(by), *(column for column in inside if column.column != by))
@@ -206,17 +206,15 @@ class Writing:
     def _open_sink(self, path: str) -> StagedSink:
         if self._node.split is not None:
             self._work.claim(path, f"node {self._name!r}")
-        sort = None if self._node.sort_by is None else parse_sort_schema(self._node.sort_by)
-        return open_sink(path, self._schema, sort, min(ROW_GROUP_BYTES, self._share_bytes))
+        return open_sink(path, self._schema, self._sort, min(ROW_GROUP_BYTES, self._share_bytes))
 
     def _write_fragments(self, table: str) -> None:
         store = open_store(table)
         log = CommitLog(store)
-        sort = None if self._node.sort_by is None else parse_sort_schema(self._node.sort_by)
         rows = TableRows(self._name, self._schema, self._rows(None))
         snapshot = log.refresh()
         options = IngestOptions(buffer_bytes=self._share_bytes)
-        plan = plan_ingest(store, snapshot, self._schema, rows.path, sort, options)
+        plan = plan_ingest(store, snapshot, self._schema, rows.path, self._sort, options)
         with self._work.clock.on(self._name):
             written = write_fragments(store, plan, rows, random_id())
         self._staged = log, snapshot, plan, written.entries
@@ -228,13 +226,9 @@ class Writing:
 
     def _write_sorted(self, writer: Writer, sort: SortSchema) -> None:
         work = self._work
-        with closing(
-            Sorter(self._schema, sort, work.batch_rows, work.budget, self._name, work.disk)
-        ) as sorter:
-            work.budget.spill_by(self._name, sorter.spill)
+        with work.sorter(self._name, self._schema, sort) as sorter:
             for batch in self._rows(writer):
                 sorter.append(batch)
-            work.report.spills += sorter.spills
             for batch in sorter.sorted():
                 with work.clock.on(self._name):
                     writer.write(batch)

@@ -242,7 +242,7 @@ def rows(work: Work, name: str, reader: SourceReader) -> Batches:
                     [_group_texts(name, node.correlation_key, k) for k in keys]
                 )
             reasons = [left_out.reason for left_out in new]
-            work.letters.put_bad(name, bad, name, reasons, groups)
+            work.letters.put_bad(name, bad, reasons, groups)
             places = Places([left_out.ordinal for left_out in reader.bad_rows])
         work.report.records_read[name] = row + places.left_out
         if (boundary := boundary_of(given)) is not None:

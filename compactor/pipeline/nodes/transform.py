@@ -10,7 +10,6 @@ from compactor.pipeline.binding import condition
 from compactor.pipeline.config import Transform
 from compactor.pipeline.expressions import Expression, quoted
 from compactor.pipeline.provenance import (
-    HIDDEN_NAMES,
     Batches,
     boundary_batch,
     boundary_of,
@@ -27,9 +26,6 @@ def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, s
     texts = chosen if isinstance(chosen, dict) else {name: quoted(name) for name in chosen}
     if not texts:
         raise ConfigError(f"{what}: `columns` names none")
-    for name in texts:
-        if name in HIDDEN_NAMES:
-            raise ConfigError(f"{what}: a column cannot be called {name!r}: the name is ours")
     return texts
 
 

@@ -3,15 +3,12 @@ memory."""
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import pyarrow as pa
 
 from compactor.errors import ConfigError
 from compactor.pipeline.config import Transform, Window
 from compactor.pipeline.nodes.transform import Filter, chosen_columns
 from compactor.pipeline.provenance import HIDDEN_NAMES, Batches, with_columns
-from compactor.pipeline.sorting import Sorter
 from compactor.pipeline.window_functions import WindowedColumns, window_order
 from compactor.pipeline.work import Work
 from format.errors import SchemaError
@@ -56,12 +53,7 @@ def rows(work: Work, name: str, node: Transform, window: Window) -> Batches:
     """By partition, then in order; rows that are equal in both as they came."""
     made = WindowedTransformer(node, window, work.schemas[node.input], f"node {name!r}")
     count = node.batch_size or work.batch_rows
-    with closing(
-        Sorter(work.full(made.held_schema), made.order, count, work.budget, name, work.disk)
-    ) as sorter:
-        work.budget.spill_by(
-            name, lambda size: sorter.spill(size) or work.spill_buffers(name, size)
-        )
+    with work.sorter(name, work.full(made.held_schema), made.order, count) as sorter:
         for batch in work.rows(node.input):
             sorter.append(made.kept(batch))
         ready = (
@@ -72,4 +64,3 @@ def rows(work: Work, name: str, node: Transform, window: Window) -> Batches:
         for block in made.columns.over(ready, made.partition_by, count, work.budget, name):
             for start in range(0, block.num_rows, count):
                 yield from work.letters.made(made.result, block.slice(start, count), name)
-        work.report.spills += sorter.spills
