@@ -2,18 +2,21 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java demo test lint bench peers scaling sizes small-jobs micro workload clean distclean
+.PHONY: help setup environment java promtool demo test lint bench peers scaling sizes small-jobs micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: environment java  ## .venv with everything, and Java for Spark
+setup: environment java promtool  ## .venv with everything, and Java for Spark
 
 environment:
 	@PYTHON="$(PYTHON)" sh deploy/setup/python.sh
 
 java:
 	@sh deploy/setup/java.sh
+
+promtool: environment
+	@sh deploy/setup/promtool.sh
 
 demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 1000000 --keep")
 	@$(BIN)/python -m deploy.demo.demo $(DEMO)

@@ -39,7 +39,7 @@ def fail(message: str) -> None:
 
 def _say(level: int, word: str, message: str) -> None:
     if logs.is_json():
-        log.log(level, message)
+        log.log(level, word, extra={"reason": message})
     else:
         click.echo(f"compactor: {word}: {redacted(message)}", err=True)
 

@@ -95,7 +95,7 @@ SPILLED_BYTES = _counter("compactor_spilled_bytes_total", "Bytes put on local di
 STAGE_SECONDS = _counter(
     "compactor_stage_seconds_total", "Seconds of merging threads, by stage.", "stage"
 )
-TASK_SECONDS = _counter("compactor_task_seconds_total", "Seconds of compactions that were done.")
+TASK_SECONDS = _counter("compactor_task_seconds_total", "Seconds of attempts, of failed ones too.")
 COMPACTION_SECONDS = Metric(
     "compactor_compaction_seconds",
     Kind.HISTOGRAM,

@@ -72,6 +72,7 @@ def of_settled(table: str, settled: Settled, now_unix_seconds: float) -> list[Ch
         changes.append(Change(c.RETRIES, 1, (table,)))
     if outcome.record is not None:
         changes += of_requests(table, TASK, outcome.record.requests)
+        changes.append(Change(c.TASK_SECONDS, outcome.record.seconds, (table,)))
     if outcome.report is None:
         return changes
     changes += _of_work(table, outcome.report)
@@ -93,7 +94,6 @@ def _of_work(table: str, report: AttemptReport) -> list[Change]:
         Change(c.SPILLED_BYTES, report.spilled_bytes, (table,)),
         Change(c.PEAK_CHARGED_BYTES, report.peak_charged_bytes, (table,)),
         Change(c.PEAK_RSS_BYTES, report.peak_rss_bytes, (table,)),
-        Change(c.TASK_SECONDS, report.seconds, (table,)),
         *(
             Change(c.STAGE_SECONDS, seconds, (table, stage))
             for stage, seconds in report.stage_seconds.items()

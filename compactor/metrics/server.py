@@ -22,6 +22,8 @@ Check = Callable[[], tuple[bool, str]]
 
 _IDLE_SECONDS: Final = 10.0
 """A client that says nothing for so long is dropped."""
+_POLL_SECONDS: Final = 0.1
+"""How soon the server sees that it is to end."""
 
 
 def metrics_app(registry: CollectorRegistry, checks: dict[str, Check]) -> WSGIApplication:
@@ -64,7 +66,9 @@ def serving(app: WSGIApplication, address: str, port: int) -> Iterator[int]:
             f"--metrics-port {port}: cannot listen on {address} port {port} "
             f"({error.strerror or error}): free it, or give another port or --metrics-address"
         ) from error
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, args=(_POLL_SECONDS,), name="metrics", daemon=True
+    )
     thread.start()
     try:
         yield server.server_port

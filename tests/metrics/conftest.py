@@ -1,0 +1,44 @@
+"""Metrics of a table's compactions, and what they are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from compactor.metrics.recorder import Recorder
+from compactor.metrics.registry import MetricsRegistry
+
+Value = Callable[..., float | None]
+
+
+class StillClock:
+    def now_unix_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+@pytest.fixture
+def registry() -> MetricsRegistry:
+    return MetricsRegistry()
+
+
+@pytest.fixture
+def recorder(registry: MetricsRegistry) -> Recorder:
+    return Recorder(registry.apply, clock=StillClock())
+
+
+def value_of(registry: CollectorRegistry) -> Value:
+    """Called with a name without `compactor_` and labels: a sample's value, None if there is none."""
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"compactor_{name}", labels)
+
+    return value
+
+
+@pytest.fixture
+def value(registry: MetricsRegistry) -> Value:
+    return value_of(registry.prometheus)

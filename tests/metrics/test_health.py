@@ -1,0 +1,200 @@
+"""Probes, and what is served beside them."""
+
+from __future__ import annotations
+
+import io
+import socket
+import urllib.request
+from collections.abc import Callable
+from wsgiref.types import WSGIApplication
+from wsgiref.util import setup_testing_defaults
+from wsgiref.validate import validator
+
+import pytest
+
+from compactor.driver import Driver, DriverSettings
+from compactor.engine import InProcessEngine
+from compactor.errors import StoreUnreachableError, UsageError
+from compactor.metrics.health import Health
+from compactor.metrics.recorder import Recorder
+from compactor.metrics.registry import MetricsRegistry
+from compactor.metrics.server import metrics_app, serving
+from compactor.table.commit_log import CommitLog
+from compactor.worker import Listeners, Worker
+from tests.support.memory_store import MemoryStore
+from tests.support.tables import append_table, log_rows
+
+
+class Hands:
+    """A clock and a signal, moved by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+        self.is_draining = False
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver(CommitLog(MemoryStore()), DriverSettings())
+
+
+@pytest.fixture
+def health(hands: Hands, driver: Driver) -> Health:
+    return Health(
+        [driver.url],
+        stall_seconds=60,
+        is_draining=lambda: hands.is_draining,
+        monotonic=lambda: hands.seconds,
+    )
+
+
+def test_a_worker_lives_as_long_as_its_loop_goes_round(health: Health, hands: Hands) -> None:
+    assert health.live() == (True, "ok")
+    hands.seconds += 60
+    assert health.live() == (True, "ok")
+    hands.seconds += 1
+    assert health.live() == (False, "no turn of the loop for 61 s (limit 60 s)")
+    health.turned()
+    assert health.live() == (True, "ok")
+
+
+def test_it_is_ready_once_the_engine_runs_and_all_tables_are_reached_until_it_drains(
+    health: Health, hands: Hands, driver: Driver
+) -> None:
+    assert health.ready() == (False, "starting: the engine does not run yet")
+    health.started()
+    assert health.ready() == (False, "memory://table is not reached: not looked at yet")
+    health.looked(driver)
+    assert health.ready() == (True, "ok")
+    health.failed(driver, StoreUnreachableError("http://u:secret@host: no answer"), 1.0)
+    assert health.ready() == (
+        False,
+        "memory://table is not reached: http://***@host: no answer",
+    )
+    health.looked(driver)
+    assert health.ready() == (True, "ok")
+    hands.is_draining = True
+    assert health.ready() == (False, "draining: nothing new is begun")
+    assert health.live() == (True, "ok")
+
+
+class StopAfter:
+    """An event that is set after so many questions, without waiting."""
+
+    def __init__(self, turns: int) -> None:
+        self._left = turns
+
+    def is_set(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+    def wait(self, seconds: float) -> None: ...
+
+
+def watch(driver: Driver, health: Health, turns: int) -> None:
+    worker = Worker([driver], InProcessEngine(), policy=driver.policy, listener=Listeners([health]))
+    worker.run(StopAfter(turns), poll_seconds=0, drain_seconds=0)  # type: ignore[arg-type]
+
+
+def test_a_table_that_is_not_there_yet_is_reached(health: Health, driver: Driver) -> None:
+    health.started()
+    watch(driver, health, 1)
+    assert health.ready() == (True, "ok")
+
+
+def test_a_store_that_fails_is_not_reached_until_it_answers(hands: Hands) -> None:
+    store = MemoryStore()
+    append_table(store, log_rows(10, 1), "service,ts:desc")
+    driver = Driver(CommitLog(store), DriverSettings())
+    health = Health(
+        [driver.url], stall_seconds=60, is_draining=lambda: False, monotonic=lambda: hands.seconds
+    )
+    health.started()
+    hands.seconds += 1_000
+
+    def unreachable(_operation: str, _key: str) -> None:
+        raise StoreUnreachableError("no answer")
+
+    store.fault = unreachable
+    watch(driver, health, 1)
+    assert health.ready() == (False, "memory://table is not reached: no answer")
+    assert health.live() == (True, "ok")  # it goes round, and tries again later
+    store.fault = lambda _operation, _key: None
+    watch(driver, health, 1)
+    assert health.ready() == (True, "ok")
+
+
+def asked(app: WSGIApplication, path: str, method: str = "GET") -> tuple[str, str]:
+    """Status and body, of an app that keeps to WSGI."""
+    environ: dict[str, object] = {}
+    setup_testing_defaults(environ)
+    environ |= {
+        "PATH_INFO": path,
+        "REQUEST_METHOD": method,
+        "wsgi.input": io.BytesIO(),
+        "QUERY_STRING": "",
+    }
+    statuses: list[str] = []
+
+    def start_response(
+        status: str, headers: object, exc_info: object = None
+    ) -> Callable[..., None]:
+        statuses.append(status)
+        return lambda _data: None
+
+    body = validator(app)(environ, start_response)
+    try:
+        return statuses[0], b"".join(body).decode()
+    finally:
+        body.close()  # type: ignore[attr-defined]
+
+
+def test_each_path_says_what_it_has_to_say(registry: MetricsRegistry, recorder: Recorder) -> None:
+    recorder.begin_compactions("/t", 64)
+    wells = iter([(True, "ok"), (False, "draining")])
+    app = metrics_app(registry.prometheus, {"/readyz": lambda: next(wells)})
+    assert asked(app, "/readyz") == ("200 OK", "ok\n")
+    assert asked(app, "/readyz") == ("503 Service Unavailable", "draining\n")
+    status, body = asked(app, "/metrics")
+    assert status == "200 OK"
+    assert 'compactor_memory_limit_bytes{table="/t"} 64.0' in body.splitlines()
+    assert asked(app, "/") == ("404 Not Found", "there are /metrics, /readyz\n")
+    assert asked(app, "/metrics", "POST")[0] == "405 Method Not Allowed"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "0.0.0.0"])
+def test_it_is_served_over_http_while_the_block_runs(
+    registry: MetricsRegistry, address: str
+) -> None:
+    app = metrics_app(registry.prometheus, {"/healthz": lambda: (True, "ok")})
+    with serving(app, address, 0) as port:
+        url = f"http://127.0.0.1:{port}/"
+        if address == "localhost":
+            url = f"http://localhost:{port}/"
+        with urllib.request.urlopen(url + "healthz", timeout=10) as answer:
+            assert answer.read() == b"ok\n"
+        with urllib.request.urlopen(url + "metrics", timeout=10) as answer:
+            assert b"compactor_build_info{" in answer.read()
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(url + "healthz", timeout=10)
+
+
+def test_a_port_in_use_and_an_address_of_others_are_refused_in_one_line(
+    registry: MetricsRegistry,
+) -> None:
+    app = metrics_app(registry.prometheus, {})
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=rf"^--metrics-port {port}: .*in use.*another port"):
+            serving(app, "127.0.0.1", port).__enter__()
+    with pytest.raises(UsageError, match=r"cannot listen on 192\.0\.2\.1 port 0 "):
+        serving(app, "192.0.2.1", 0).__enter__()
+    with pytest.raises(UsageError, match=r"cannot listen on no\.such\.host\.invalid"):
+        serving(app, "no.such.host.invalid", 0).__enter__()

@@ -1,0 +1,218 @@
+"""Metrics of commands that end: a file for node exporter, a Pushgateway."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from compactor.cli.main import run
+from compactor.metrics.server import serving
+from tests.support.tables import log_rows
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def samples_of(text: str) -> Samples:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def sample(samples: Samples, name: str, **labels: str) -> float | None:
+    return samples.get((f"compactor_{name}", frozenset(labels.items())))
+
+
+class Gateway:
+    """As much of a Pushgateway as it takes to see what comes."""
+
+    def __init__(self, status: str = "202 Accepted") -> None:
+        self.status = status
+        self.pushes: list[dict[str, Any]] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        self.pushes.append(
+            {
+                "method": environ["REQUEST_METHOD"],
+                "path": environ["PATH_INFO"],
+                "authorization": environ.get("HTTP_AUTHORIZATION"),
+                "samples": samples_of(environ["wsgi.input"].read(length).decode()),
+            }
+        )
+        start_response(self.status, [("Content-Length", "0")])
+        return [b""]
+
+
+@contextmanager
+def gateway(status: str = "202 Accepted") -> Iterator[tuple[Gateway, int]]:
+    app = Gateway(status)
+    with serving(app, "127.0.0.1", 0) as port:
+        yield app, port
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    paths = [tmp_path / f"{seed}.parquet" for seed in range(4)]
+    for seed, path in enumerate(paths):
+        pq.write_table(log_rows(200, seed), path)
+    return [str(path) for path in paths]
+
+
+def ingest(table: Path, files: list[str], *options: str) -> int:
+    return run(["ingest", str(table), *files, "--sort-by", "service,ts:desc", *options])
+
+
+def test_batch_commands_leave_a_file_that_says_what_they_did(
+    tmp_path: Path, files: list[str], capfd
+) -> None:
+    table, file = tmp_path / "t", tmp_path / "compactor.prom"
+    options = ["--metrics-textfile", str(file)]
+    assert ingest(table, files, *options) == 0
+    said = samples_of(file.read_text())
+    url = str(table)
+    assert sample(said, "ingested_rows_total", table=url) == 800
+    assert sample(said, "ingested_files_total", table=url) == 4
+    assert sample(said, "commits_total", table=url, operation="ingest") == 4
+    sizes = sum(path.stat().st_size for path in table.rglob("*") if path.is_file())
+    assert sample(said, "written_bytes_total", table=url, role="driver") == sizes
+    compact = ["compact", url, "--full", "--master", "in-process", *options]
+    assert run(compact) == 0
+    said = samples_of(file.read_text())
+    assert sample(said, "ingested_rows_total", table=url) is None  # of another run
+    assert sample(said, "input_rows_total", table=url) == 800
+    assert sample(said, "run_success", table=url, command="compact") == 1
+    assert sample(said, "level_fragments", table=url, level="1") == 1
+    assert run(compact) == 0  # nothing is due: the table's figures are told all the same
+    said = samples_of(file.read_text())
+    assert sample(said, "input_rows_total", table=url) == 0
+    assert sample(said, "level_fragments", table=url, level="1") == 1
+    capfd.readouterr()
+    assert run(["vacuum", url, "--grace", "0", "--retain", "0", "--json", *options]) == 0
+    said = samples_of(file.read_text())
+    assert sample(said, "vacuumed_objects_total", table=url, kind="fragment") == 4
+    assert list(tmp_path.glob("*.prom*")) == [file]
+
+
+def test_a_run_that_fails_says_so_and_keeps_when_the_last_good_one_was(
+    tmp_path: Path, files: list[str], capfd
+) -> None:
+    table, file = tmp_path / "t", tmp_path / "compactor.prom"
+    options = ["--metrics-textfile", str(file)]
+    assert ingest(table, files, *options) == 0
+    before = sample(
+        samples_of(file.read_text()), "last_success_timestamp_seconds", table=str(table)
+    )
+    bad = tmp_path / "bad.parquet"
+    bad.write_bytes(b"nothing of the kind")
+    assert ingest(table, [files[0], str(bad)], *options) == 3
+    said = samples_of(file.read_text())
+    assert sample(said, "run_success", table=str(table), command="ingest") == 0
+    assert sample(said, "ingested_files_total", table=str(table)) == 1
+    assert before
+    assert sample(said, "last_success_timestamp_seconds", table=str(table)) == before
+
+
+def test_pipelines_tell_their_records_and_bad_ones(tmp_path: Path, capfd) -> None:
+    (tmp_path / "in.ndjson").write_text('{"a": 1}\n{"a": 2}\n')
+    pipeline, file = tmp_path / "p.yaml", tmp_path / "p.prom"
+    pipeline.write_text(
+        f"nodes:\n  in: {{source: {{path: {tmp_path / 'in.ndjson'}}}}}\n"
+        f"  out: {{output: {{input: in, path: {tmp_path / 'out.ndjson'}}}}}\n"
+    )
+    assert run(["run", str(pipeline), "--metrics-textfile", str(file)]) == 0
+    said = samples_of(file.read_text())
+    assert sample(said, "read_records_total", table=str(pipeline), node="in") == 2
+    assert sample(said, "written_records_total", table=str(pipeline), node="out") == 2
+    assert sample(said, "bad_records_total", table=str(pipeline)) == 0
+
+
+def test_entity_merges_tell_their_entities(tmp_path: Path, capfd) -> None:
+    (tmp_path / "crm.ndjson").write_text('{"_id": "1", "email": "a@x"}\n')
+    (tmp_path / "shop.ndjson").write_text('{"_id": "2", "mail": "a@x"}\n')
+    spec, file = tmp_path / "s.yaml", tmp_path / "e.prom"
+    spec.write_text("datasets: [crm c, shop s]\nequality: [[eq, c.email, s.mail]]\n")
+    command = ["entity-merge", str(spec), "--datasets", str(tmp_path), "--output", f"{tmp_path}/t"]
+    assert run([*command, "--metrics-textfile", str(file)]) == 0
+    said = samples_of(file.read_text())
+    kinds = {"read": 2, "merged": 1, "new": 1, "changed": 0, "replaced": 0, "unchanged": 0}
+    for kind, count in kinds.items():
+        assert sample(said, "entities_total", table=f"{tmp_path}/t", kind=kind) == count
+
+
+def test_metrics_are_pushed_into_the_group_of_command_and_table(
+    tmp_path: Path, files: list[str], capfd
+) -> None:
+    with gateway() as (app, port):
+        url = f"http://jo%40e:s3cr%2Fet@127.0.0.1:{port}/base/"
+        assert ingest(tmp_path / "t", files, "--metrics-push", url) == 0
+    (push,) = app.pushes
+    assert push["method"] == "POST"  # of what is not pushed, the old value stays
+    base, *group = unquote(push["path"]).split("/metrics/job/compactor/")
+    assert base == "/base"
+    table = base64.urlsafe_b64encode(str(tmp_path / "t").encode()).decode()
+    assert group == [f"command/ingest/table@base64/{table}"]
+    assert push["authorization"] == "Basic " + base64.b64encode(b"jo@e:s3cr/et").decode()
+    assert sample(push["samples"], "ingested_rows_total", table=str(tmp_path / "t")) == 800
+
+
+def test_a_push_that_fails_is_a_warning_without_the_password(
+    tmp_path: Path, files: list[str], capfd
+) -> None:
+    with gateway("503 Service Unavailable") as (_, port):
+        url = f"http://joe:s3cret99@127.0.0.1:{port}"
+        assert ingest(tmp_path / "t", files, "--metrics-push", url) == 0
+    refused = f"http://joe:s3cret99@127.0.0.1:{port}"  # nobody listens there any more
+    assert ingest(tmp_path / "t", files, "--metrics-push", refused) == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2
+    for line, reason in zip(lines, ("503", "refused"), strict=True):
+        assert line.startswith(f"compactor: warning: --metrics-push http://***@127.0.0.1:{port}:")
+        assert reason in line
+        assert "s3cret99" not in line
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--metrics-textfile", "x.txt"], "end in .prom"),
+        (["--metrics-textfile", "no/such/x.prom"], "there is no folder no/such"),
+        (["--metrics-push", "gateway:9091"], "write http://host:9091"),
+        (["--metrics-push", "ftp://u:hidden77@host"], "ftp://***@host"),
+    ],
+)
+def test_targets_that_cannot_be_are_refused_before_anything_is_done(
+    tmp_path: Path, files: list[str], capfd, options: list[str], says: str
+) -> None:
+    assert ingest(tmp_path / "t", files, *options) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("compactor: error: --metrics-")
+    assert says in line
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_file_that_cannot_be_written_is_a_warning(
+    tmp_path: Path, files: list[str], capfd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from compactor.metrics import publish
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(publish, "write_to_textfile", full)
+    file = tmp_path / "x.prom"
+    assert ingest(tmp_path / "t", files, "--metrics-textfile", str(file)) == 0
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line == (
+        f"compactor: warning: --metrics-textfile {file}: metrics were not written "
+        "(No space left on device)"
+    )
