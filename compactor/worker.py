@@ -237,7 +237,7 @@ class Worker:
 
     def _guarded(self, table: _Table, act: Callable[[_Table], int]) -> int:
         try:
-            count = act(table)
+            return act(table)
         except TableNotFoundError:
             table.not_before_ms = self._clock.now_unix_ms() + 1000
             self._listener.looked(table.driver)
@@ -248,14 +248,15 @@ class Worker:
             table.not_before_ms = self._clock.now_unix_ms() + round(seconds * 1000)
             self._listener.failed(table.driver, error, seconds)
             return 0
-        table.failures = 0
-        return count
 
     def _decide_some(self, table: _Table) -> int:
         return self._decide(table, self._engine.slots - self._running)
 
     def _decide(self, table: _Table, most: int) -> int:
         compactions = table.driver.decide(most)
+        table.failures = (
+            0  # not after a settlement: with nothing to settle, that asks nothing of the store
+        )
         for compaction in compactions:
             self._engine.submit(compaction)
         if compactions:

@@ -20,7 +20,7 @@ from compactor.metrics.recorder import Recorder
 from compactor.metrics.registry import MetricsRegistry
 from compactor.metrics.server import metrics_app, serving
 from compactor.table.commit_log import CommitLog
-from compactor.worker import Listeners, Worker
+from compactor.worker import Listeners, Silent, Worker
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
 
@@ -127,6 +127,52 @@ def test_a_store_that_fails_is_not_reached_until_it_answers(hands: Hands) -> Non
     store.fault = lambda _operation, _key: None
     watch(driver, health, 1)
     assert health.ready() == (True, "ok")
+
+
+class Waits(Silent):
+    """How long the worker is going to wait after each failure."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
+        self.seconds.append(retry_seconds)
+
+
+class Sleepless:
+    """A clock that goes on by a minute whenever it is asked."""
+
+    def __init__(self) -> None:
+        self._now_ms = 1_700_000_000_000
+
+    def now_unix_ms(self) -> int:
+        self._now_ms += 60_000
+        return self._now_ms
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+def test_a_store_that_stays_away_is_asked_less_and_less_often() -> None:
+    store = MemoryStore()
+    append_table(store, log_rows(10, 1), "service,ts:desc")
+
+    def unreachable(_operation: str, _key: str) -> None:
+        raise StoreUnreachableError("no answer")
+
+    store.fault = unreachable
+    driver, waits = Driver(CommitLog(store), DriverSettings()), Waits()
+    worker = Worker(
+        [driver], InProcessEngine(), policy=driver.policy, clock=Sleepless(), listener=waits
+    )
+    worker.run(StopAfter(6), poll_seconds=0, drain_seconds=0)  # type: ignore[arg-type]
+    assert len(waits.seconds) == 6
+    for failures, seconds in enumerate(waits.seconds):  # doubling, with jitter
+        assert 0.25 * 2**failures <= seconds <= 0.5 * 2**failures
+    store.fault = lambda _operation, _key: None
+    worker.run(StopAfter(1), poll_seconds=0, drain_seconds=0)  # type: ignore[arg-type]
+    store.fault = unreachable
+    worker.run(StopAfter(1), poll_seconds=0, drain_seconds=0)  # type: ignore[arg-type]
+    assert waits.seconds[-1] <= 0.5
 
 
 def asked(app: WSGIApplication, path: str, method: str = "GET") -> tuple[str, str]:
