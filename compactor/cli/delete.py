@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from compactor.cli.output import echo_json, progress
+from compactor.cli.telemetry import log_options
 from compactor.delete import DeleteReport, delete_rows
 from compactor.errors import UsageError
 from compactor.predicate import condition_on
@@ -36,6 +37,7 @@ stays."""
     "--where", required=True, metavar="CONDITION", help='Which rows, such as "user_id = 4711".'
 )
 @click.option("--dry-run", is_flag=True, help="Count them, and delete nothing.")
+@log_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def delete_command(table: str, where: str, dry_run: bool, as_json: bool) -> None:
     """Delete the rows of TABLE that fulfil a condition, in one commit.

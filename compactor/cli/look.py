@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from compactor.cli.options import open_snapshot, snapshot_options
 from compactor.cli.output import echo_json, human_bytes, print_table, progress
+from compactor.cli.telemetry import log_options
 from compactor.config import Policy
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
 from compactor.planner.debt import debt_of
@@ -268,6 +269,7 @@ Examples:
 )
 @click.argument("table")
 @snapshot_options
+@log_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def verify_command(table: str, version: int | None, as_of: int | None, as_json: bool) -> None:
     """Read all of TABLE and check checksums, order, statistics, counts and disjointness.

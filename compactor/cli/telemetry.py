@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -26,8 +26,6 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.observed_log import CommitReport, ObservedCommitLog
 from compactor.tracing import Tracing, TracingUnavailableError
 from compactor.worker import Listener, Listeners
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,9 +127,9 @@ def ingest_command(
     )
     warner = _Warner()
     pressure = BackPressure(Reaction(back_pressure))
-    for path in files:
-        check_input(path)
     with telemetry("ingest", open_store(table).url, targets) as told:
+        for path in files:
+            check_input(path)
         store = told.open_store(table)
         log = told.log_of(store)
         reports: list[IngestReport] = []
