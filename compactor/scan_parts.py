@@ -68,21 +68,36 @@ def tasks_of(
     where: of columns as they are stored. report: counts fragments, and those left out.
     """
     is_merged = rule_of_readers(snapshot.table) is not None
-    tasks: list[tuple[Part, ...]] = []
-    waiting: list[Part] = []
-    size = 0
-    worth = min(_WORTH_A_TASK_BYTES, task_bytes)
+    weighed = _weighed(snapshot, where, None if is_merged else task_bytes, report)
+    return list(_packed(weighed, task_bytes))
+
+
+def _weighed(
+    snapshot: Snapshot, where: Predicate | None, cut_bytes: int | None, report: ScanReport
+) -> Iterator[tuple[Part, int]]:
+    """Parts and their decoded sizes. cut_bytes: None where rows have to be merged."""
     for group in overlapping_groups(snapshot):
         entries = _not_ruled_out(snapshot.table, group, where)
         report.fragments += len(group)
         report.fragments_skipped += len(group) - len(entries)
-        for part, weight in _together(entries) if is_merged else _apart(entries, task_bytes):
-            waiting.append(part)
-            size += weight
-            if size >= worth:
-                tasks.append(tuple(waiting))
-                waiting, size = [], 0
-    return [*tasks, tuple(waiting)] if waiting else tasks
+        if cut_bytes is not None:
+            yield from _apart(entries, cut_bytes)
+        elif entries:
+            yield Merged(tuple(map(_bare, entries))), sum(entry.raw_bytes for entry in entries)
+
+
+def _packed(parts: Iterator[tuple[Part, int]], task_bytes: int) -> Iterator[tuple[Part, ...]]:
+    """Small neighbours together."""
+    waiting: list[Part] = []
+    size = 0
+    for part, weight in parts:
+        if waiting and (size >= _WORTH_A_TASK_BYTES or size + weight > task_bytes):
+            yield tuple(waiting)
+            waiting, size = [], 0
+        waiting.append(part)
+        size += weight
+    if waiting:
+        yield tuple(waiting)
 
 
 def _not_ruled_out(
@@ -93,12 +108,6 @@ def _not_ruled_out(
     # Of rows that are merged, only what is said of their key rules out fragments one by one.
     safe = wanted_rows(table, table.schema, where, ScanReport()).where
     return [e for e in group if safe is None or may_match(safe, bounds_by_keys(e, table))]
-
-
-def _together(entries: Sequence[FragmentEntry]) -> Iterator[tuple[Part, int]]:
-    """A part and its decoded size; none if there are no fragments."""
-    if entries:
-        yield Merged(tuple(map(_bare, entries))), sum(entry.raw_bytes for entry in entries)
 
 
 def _apart(entries: Sequence[FragmentEntry], task_bytes: int) -> Iterator[tuple[Part, int]]:

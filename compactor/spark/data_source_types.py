@@ -6,7 +6,7 @@ microseconds are told as the error they are, unless they are to be cut; for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from pyarrow import types as pt
 from pyspark.sql import types as st
 
 from compactor.errors import DataError, UsageError
-from format.types import decoded, is_list_like, storage_type, to_storage
+from format.types import decoded, is_list_like, storage_type, to_logical, to_storage
 
 _MOST_DIGITS: Final = 38
 _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[], st.DataType]], ...]] = (
@@ -93,6 +93,40 @@ def check_asked(asked: st.StructType, found: st.StructType, table: str) -> None:
             )
 
 
+def in_types_of(table: pa.Schema | None, schema: st.StructType, sent: pa.Schema) -> pa.Schema:
+    """Of rows from Spark, in the very types of columns that the table has, as far as these are Spark's types
+    there: rows that were read can be written again, and change no type.
+
+    table: as people know it. sent: the schema as Arrow.
+    """
+    fields = []
+    for asked, field in zip(schema, sent, strict=True):
+        place = -1 if table is None else table.get_field_index(asked.name)
+        known = None if table is None or place < 0 else table.field(place).type
+        is_same = known is not None and _spark_type(storage_type(known)) == _as_nullable(
+            asked.dataType
+        )
+        # Arrow rounds to half floats without a word.
+        fields.append(field.with_type(known) if is_same and not _has_halves(known) else field)
+    return pa.schema(fields)
+
+
+def from_spark(column: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """An array of Spark's type in one that `in_types_of` gave. Raises `pa.ArrowInvalid` for a value that has
+    no place in it."""
+    return to_logical(column.cast(storage_type(dtype)), dtype)
+
+
+def _has_halves(dtype: pa.DataType) -> bool:
+    return bool(pt.is_float16(dtype)) or any(_has_halves(child) for child in _children(dtype))
+
+
+def _children(dtype: pa.DataType) -> list[pa.DataType]:
+    if pt.is_dictionary(dtype):
+        return [dtype.value_type]
+    return [dtype.field(place).type for place in range(dtype.num_fields)]
+
+
 def _as_nullable(dtype: st.DataType) -> st.DataType:
     match dtype:
         case st.StructType():
@@ -139,5 +173,4 @@ def _cast(array: pa.Array, dtype: pa.DataType, cuts_nanoseconds: bool) -> pa.Arr
 def _has_nanoseconds(dtype: pa.DataType) -> bool:
     if pt.is_timestamp(dtype) or pt.is_duration(dtype):
         return bool(dtype.unit == "ns")
-    children: Sequence[pa.Field] = [dtype.field(place) for place in range(dtype.num_fields)]
-    return any(_has_nanoseconds(child.type) for child in children)
+    return any(_has_nanoseconds(child) for child in _children(dtype))

@@ -32,6 +32,7 @@ from compactor.errors import (
 from compactor.files.source import FileBatches
 from compactor.ingest import IngestPlan, commit_fragments, plan_ingest, write_fragments
 from compactor.spark.data_source_options import Call, named_as_options
+from compactor.spark.data_source_types import from_spark, in_types_of
 from compactor.stores.open import open_store
 from compactor.table.batches import Batch, is_taken, with_batch
 from compactor.table.commit_log import CommitLog
@@ -50,6 +51,8 @@ class WritePlan:
     """Picklable: what tasks and the commit have to know."""
 
     url: str
+    schema: pa.Schema
+    """In which rows are written."""
     ingest: IngestPlan
     overwrites: bool
     batch: Batch | None
@@ -85,7 +88,8 @@ def plan_write(call: Call, schema: StructType, overwrites: bool) -> WritePlan:
             f"{store.url}: no table here yet: name its sort schema to create it, as in "
             '.option("sort_by", "service,timestamp:desc")'
         )
-    arrow = _arrow_schema(schema)
+    known = None if snapshot.metadata is None else snapshot.metadata.shown_schema
+    arrow = in_types_of(known, schema, _arrow_schema(schema))
     with named_as_options():
         plan = plan_ingest(
             store, snapshot, arrow, _rows_for(store.url), options.sort, options.ingest
@@ -93,17 +97,17 @@ def plan_write(call: Call, schema: StructType, overwrites: bool) -> WritePlan:
     batch = None
     if options.app_id is not None and options.batch_id is not None:
         batch = Batch(options.app_id, options.batch_id)
-    return WritePlan(store.url, plan, overwrites, batch, options.app_id)
+    return WritePlan(store.url, arrow, plan, overwrites, batch, options.app_id)
 
 
-def write_rows(plan: WritePlan, schema: StructType, rows: Iterator[pa.RecordBatch]) -> Written:
+def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> Written:
     """One attempt of a task: its fragments, under names of their own."""
     context = TaskContext.get()
     query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
     is_first = context is None or context.partitionId() == 0
     said = Written(plan=plan if is_first else None, query_id=query_id)
     try:
-        batches = _TaskRows(rows, _arrow_schema(schema), plan.url)
+        batches = _TaskRows(rows, plan.schema, plan.url)
         written = write_fragments(open_store(plan.url), plan.ingest, batches, random_id())
     except _CORRECTED_BY_USERS as error:
         return replace(said, error=error)
@@ -167,13 +171,12 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, call: Call, schema: StructType, overwrites: bool) -> None:
         self._plan = plan_write(call, schema, overwrites)
-        self._schema = schema
         if self._plan.app_id is not None and self._plan.batch is None:
             raise UsageError("fragments: app_id: number the batch by option batch_id")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Raises `StoreError`, `FormatError`."""
-        return write_rows(self._plan, self._schema, iterator)
+        return write_rows(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Raises as `commit_rows`."""
@@ -185,13 +188,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, call: Call, schema: StructType, overwrites: bool) -> None:
         self._plan = plan_write(call, schema, overwrites)
-        self._schema = schema
         if self._plan.batch is not None:
             raise UsageError("fragments: batch_id: a stream numbers its batches itself")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Raises `StoreError`, `FormatError`."""
-        return write_rows(self._plan, self._schema, iterator)
+        return write_rows(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """A batch that Spark offers again, having lost its note of the commit, is passed over.
@@ -230,11 +232,18 @@ class _TaskRows(FileBatches):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._rows:
-            # The zone of a session's times is one to show them in.
-            yield pa.RecordBatch.from_arrays(
-                [c.cast(f.type) for c, f in zip(batch.columns, self.schema, strict=True)],
-                schema=self.schema,
-            )
+            pairs = zip(batch.columns, self.schema, strict=True)
+            columns = [self._column(column, field) for column, field in pairs]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _column(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        try:
+            return from_spark(column, field.type)
+        except pa.ArrowInvalid as error:
+            raise InputError(
+                f"{self.path}: column {field.name!r} of type {column.type} cannot become {field.type}, as "
+                f"the table has it: {str(error).splitlines()[0]}"
+            ) from error
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
