@@ -27,9 +27,9 @@ from format.writer import WriterOptions
 _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname"))
 """What Spark itself puts among the options, or takes from them."""
 _FLAG: Final = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
-_SORTING: Final = 4
-"""Rows that are sorted take so many times the memory of what was read."""
-_MIN_MEMORY_BYTES: Final = 16 << 20
+_SORTING: Final = 5
+"""Rows that are sorted and written take so many times the memory of what was read."""
+_MIN_MEMORY_BYTES: Final = 64 << 20
 
 
 class _Model(BaseModel):

@@ -89,6 +89,7 @@ def plan_write(call: Call, schema: StructType, overwrites: bool) -> WritePlan:
             '.option("sort_by", "service,timestamp:desc")'
         )
     known = None if snapshot.metadata is None else snapshot.metadata.shown_schema
+    _check_case(known, schema, store.url)
     arrow = in_types_of(known, schema, _arrow_schema(schema))
     with named_as_options():
         plan = plan_ingest(
@@ -98,6 +99,18 @@ def plan_write(call: Call, schema: StructType, overwrites: bool) -> WritePlan:
     if options.app_id is not None and options.batch_id is not None:
         batch = Batch(options.app_id, options.batch_id)
     return WritePlan(store.url, arrow, plan, overwrites, batch, options.app_id)
+
+
+def _check_case(known: pa.Schema | None, schema: StructType, url: str) -> None:
+    """Raises `InputError` for a column that Spark could not tell from one that the table has."""
+    names = {} if known is None else {name.casefold(): name for name in known.names}
+    for name in schema.fieldNames():
+        other = names.get(name.casefold(), name)
+        if other != name and known is not None and name not in known.names:
+            raise InputError(
+                f"{_rows_for(url)}: column {name!r} is not the table's {other!r}, but Spark takes them "
+                "for one: rename it"
+            )
 
 
 def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> Written:

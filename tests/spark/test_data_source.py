@@ -20,6 +20,7 @@ from compactor.ingest import IngestOptions
 from compactor.rows.policy import Kind, RowPolicy
 from compactor.spark import register
 from compactor.stores.local import LocalStore
+from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.verify import verify
@@ -229,12 +230,12 @@ def test_what_a_pushed_filter_rules_out_is_not_fetched(
     assert fragments_read(where="n = 250")[0] == one
 
 
-def test_many_tasks_write_one_version(source: SparkSession, tmp_path: Path) -> None:
-    url = f"{tmp_path}/t"
+def test_many_tasks_write_one_version(source: SparkSession, s3_bucket: str) -> None:
+    url = f"s3://{s3_bucket}/t"
     frame = source.createDataFrame(events(300)).repartition(3)
     write = frame.write.format("fragments").mode("append")
     write.option("sort_by", "service,n:desc").option("rows_per_fragment", "60").save(url)
-    store = LocalStore(url)
+    store = open_store(url)
     snapshot = CommitLog(store).current()
     assert snapshot.version == 1
     assert len(snapshot.fragments) >= 3

@@ -52,7 +52,7 @@ class Job:
         return make(from_arrow_schema(self.rows.schema), self.overwrite)
 
     def write(self, tasks: int = 2) -> Self:
-        step = -(-self.rows.num_rows // tasks)
+        step = max(1, -(-self.rows.num_rows // tasks))
         for start in range(0, self.rows.num_rows, step):
             batches = iter(self.rows.slice(start, step).to_batches())
             self.messages.append(pickle.loads(pickle.dumps(self.writer.write(batches))))
@@ -125,6 +125,22 @@ def test_an_overwrite_is_refused_if_rows_have_changed_since_it_began(url: str) -
     compact_table(LocalStore(url))
     job.commit()
     assert found(url) == list(range(100, 106))
+
+
+def test_a_write_of_no_rows_makes_an_empty_table_or_empties_it(url: str) -> None:
+    Job(url, numbers(0, 0), sort_by="n").write().commit()
+    assert (Table.open(url).schema, found(url)) == (numbers(0).schema, [])
+    Job(url, numbers(0)).write().commit()
+    Job(url, numbers(0, 0)).write().commit()
+    assert found(url) == list(range(6))
+    Job(url, numbers(0, 0), overwrite=True).write().commit()
+    assert found(url) == []
+
+
+def test_a_column_that_differs_in_case_only_is_refused(url: str) -> None:
+    Job(url, numbers(0), sort_by="n").write().commit()
+    with pytest.raises(InputError, match="column 'N' is not the table's 'n', but Spark takes them"):
+        Job(url, pa.table({"n": [1], "N": [1]}))
 
 
 def test_a_numbered_batch_is_in_the_table_once(url: str) -> None:
