@@ -2,7 +2,7 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java demo test lint bench peers scaling sizes small-jobs micro workload clean distclean
+.PHONY: help setup environment java chromium demo test lint bench peers scaling sizes small-jobs micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,10 +15,13 @@ environment:
 java:
 	@sh deploy/setup/java.sh
 
+chromium:
+	@sh deploy/setup/chromium.sh
+
 demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 1000000 --keep")
 	@$(BIN)/python -m deploy.demo.demo $(DEMO)
 
-test: setup  ## all tests (TESTS="-k name" for some)
+test: setup chromium  ## all tests (TESTS="-k name" for some)
 	$(BIN)/python -m pytest $(TESTS)
 
 lint: environment  ## ruff check, ruff format, mypy --strict

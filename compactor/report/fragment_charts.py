@@ -24,7 +24,7 @@ _LANE_PIXELS: Final = 15
 _TITLE_PIXELS: Final = 46
 _MAX_GAPPED: Final = 200
 """Bars with a gap between neighbours; more would be all gap."""
-_TICK_PIXELS: Final = 130
+_TICK_PIXELS: Final = 118
 """Between labels of keys: where there is less room, the page leaves some out."""
 _LEVEL_GAP: Final = 0.7
 _HOVER_CHARACTERS: Final = 80

@@ -36,12 +36,17 @@
   // Of labels that would run into each other some are left out.
   function thinned(layout, width) {
     if (!layout.meta) return;
-    const most = Math.max(2, Math.floor(width / layout.meta.tick_pixels));
+    const room = width - layout.margin.l - layout.margin.r;
     for (const [name, axis] of Object.entries(layout)) {
       if (!name.startsWith("xaxis")) continue;
-      const all = axis.tickvals.length;
-      const count = Math.min(most, all);
-      const kept = [...Array(count).keys()].map((n) => Math.floor((2 * n + 1) * all / (2 * count)));
+      const [from, to] = axis.range;
+      let free = -Infinity;
+      const kept = [...axis.tickvals.keys()].filter((n) => {
+        const place = (axis.tickvals[n] - from) / (to - from) * room;
+        if (place < free) return false;
+        free = place + layout.meta.tick_pixels;
+        return true;
+      });
       axis.tickvals = kept.map((n) => axis.tickvals[n]);
       axis.ticktext = kept.map((n) => axis.ticktext[n]);
     }
