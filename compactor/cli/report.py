@@ -95,7 +95,7 @@ def report_command(
         max_versions=history,
         max_footers=footers,
     )
-    with progress("report", footers) as advance:
+    with progress("report", None) as advance:
         report = gather(CommitLog(open_store(table)), options, advance)
     if output is None:
         echo_json(report.to_json())

@@ -22,7 +22,8 @@ from format.footer import Footer
 
 _READERS: Final = 16
 
-Advance = Callable[[int], None]
+Advance = Callable[[int, int], None]
+"""Told how many footers are done, and of how many."""
 
 
 @dataclass(slots=True)
@@ -35,7 +36,6 @@ class _Seen:
 
 
 def columns_of(store: Store, snapshot: Snapshot, most_footers: int, advance: Advance) -> Columns:
-    """advance: told how many footers are done."""
     entries = [entry for entry in snapshot.by_age() if entry.rows]
     sample = evenly(entries, most_footers)
     seen: dict[str, _Seen] = {}
@@ -47,7 +47,7 @@ def columns_of(store: Store, snapshot: Snapshot, most_footers: int, advance: Adv
                 _count(outcome, seen)
             else:
                 unreadable.append((entry.key, str(outcome)))
-            advance(done)
+            advance(done, len(sample))
     rows = _column_rows(snapshot.table, snapshot.fragments.all(), seen)
     return Columns(rows, len(sample) - len(unreadable), len(entries), tuple(unreadable))
 

@@ -43,11 +43,15 @@ class LevelRow:
     size_bytes: int
     lanes: int
     """In which the fragments are drawn, so that none hides another."""
+    fragments_per_lane: int
+    """1, or, where there would be too many lanes: a bar of the nth is where more than n - 1 times so many
+    fragments overlap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """An interval on the key axis: a fragment, or several neighbours where there are too many."""
+    """An interval on the key axis: a fragment, or several neighbours where there are too many; or, where too
+    many overlap, a lane of the profile of how many do."""
 
     level: int
     lane: int
@@ -56,12 +60,14 @@ class Bar:
     end: int
     """Rank of the last key, and one: bars of disjoint fragments do not overlap."""
     fragments: int
+    """In it; of a profile, how many overlap at most."""
     rows: int
+    """Of a profile 0, as `size_bytes`."""
     size_bytes: int
     first_key: str
     last_key: str
     key: str
-    """Of the object; of the first of several."""
+    """Of the object; of the first of several; of a profile none."""
     is_quarantined: bool
 
 

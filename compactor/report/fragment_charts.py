@@ -107,12 +107,20 @@ def _versions(space: KeySpace) -> str:
 
 
 def _drawn_together(panels: Sequence[Panel]) -> str:
-    shared = [p for p in panels if any(bar.fragments > 1 for bar in p.bars)]
-    said = " and ".join(
-        f"{count_text(p.fragments, 'fragment')} of version {p.version:,} as {count_text(len(p.bars), 'bar')}"
-        for p in shared
-    )
-    return f" Too many to draw each: neighbours are drawn together, {said}." if said else ""
+    said = [
+        f"each row of level {row.level} of version {p.version:,} is where {row.fragments_per_lane:,} more "
+        f"of its {row.fragments:,} fragments overlap"
+        for p in panels
+        for row in p.levels
+        if row.fragments_per_lane > 1
+    ]
+    said += [
+        f"{count_text(sum(bar.fragments for bar in grouped), 'fragment')} of version {p.version:,} are "
+        f"{count_text(len(grouped), 'bar')} of neighbours"
+        for p in panels
+        if (grouped := [bar for bar in p.bars if bar.key and bar.fragments > 1])
+    ]
+    return f" There are too many to draw each: {', '.join(said)}." if said else ""
 
 
 def _offsets(p: Panel) -> dict[int, float]:
@@ -148,11 +156,15 @@ def _bars(bars: Sequence[Bar], offsets: dict[int, float], name: str, color: str)
 
 
 def _bar_text(bar: Bar) -> str:
-    name = bar.key if bar.fragments == 1 else f"{bar.fragments:,} fragments drawn together"
+    keys = [f"first {plain(bar.first_key)}", f"last  {plain(bar.last_key)}"]
+    if not bar.key:
+        return "<br>".join(
+            [f"<b>level {bar.level}</b>, up to {bar.fragments:,} fragments overlap", *keys]
+        )
+    name = bar.key if bar.fragments == 1 else f"{bar.fragments:,} neighbours drawn together"
     lines = [
         f"<b>level {bar.level}</b>, {count_text(bar.rows, 'row')}, {bytes_text(bar.size_bytes)}",
-        f"first {plain(bar.first_key)}",
-        f"last  {plain(bar.last_key)}",
+        *keys,
         plain(name[-_HOVER_CHARACTERS:]),
         *(["<b>in quarantine</b>"] if bar.is_quarantined else []),
     ]

@@ -57,10 +57,10 @@ class ReportOptions:
     """Fragments whose footers are read."""
 
 
-def gather(log: CommitLog, options: ReportOptions, advance: Advance = lambda _: None) -> Report:
-    """advance: told how many of `options.max_footers` footers are done.
-
-    Raises `TableNotFoundError`, `VersionNotFoundError`, `UsageError` for a version to compare with that is
+def gather(
+    log: CommitLog, options: ReportOptions, advance: Advance = lambda _done, _all: None
+) -> Report:
+    """Raises `TableNotFoundError`, `VersionNotFoundError`, `UsageError` for a version to compare with that is
     not before the one reported, `StoreError`, `DataError` if the table can't be read at all. What else can't
     be read is in the report's notes.
     """
@@ -171,7 +171,7 @@ class _Gathering:
 
     def _history(self, start: Snapshot, versions: Sequence[Version]) -> History:
         return History(
-            versions[0].number if versions else self._snapshot.version,
+            start.version or 1,
             self._snapshot.version,
             points_of(start, versions, self._snapshot.table),
             runs_of(versions),

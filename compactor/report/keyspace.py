@@ -10,7 +10,7 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from compactor.table.snapshot import Snapshot
 from format.keys import Bound
 
 MAX_LANES: Final = 16
-"""Of a level: more are drawn together."""
+"""Of a level: more become a profile."""
 MAX_BARS: Final = 1000
 """Of a panel, shared by its lanes: more neighbours are drawn together."""
 _MAX_TICKS: Final = 6
@@ -59,6 +59,9 @@ class KeyAxis:
 
     def text(self, bound: Bound) -> str:
         return key_text(bound, self._types)
+
+    def text_at(self, rank: int) -> str:
+        return self.text(self._bounds[rank])
 
     def ticks(self) -> tuple[Tick, ...]:
         """In the middle of equal parts of the axis, so that no label sticks out at its ends."""
@@ -114,22 +117,30 @@ def panel(snapshot: Snapshot, axis: KeyAxis) -> Panel:
     for entry in entries:
         by_level[entry.level].append(entry)
     placed = {
-        level: _in_lanes([(*axis.interval(e), e) for e in by_level[level] if e.rows])
+        level: [(*axis.interval(e), e) for e in by_level[level] if e.rows]
         for level in sorted(by_level)
     }
-    lanes = {level: _squashed(found) for level, found in placed.items()}
-    most = max(1, MAX_BARS // max(1, sum(map(len, lanes.values()))))
-    bars = [
-        _bar(level, number, group, axis, snapshot.quarantine)
-        for level, found in lanes.items()
-        for number, lane in enumerate(found)
-        for group in _grouped(lane, most)
-    ]
+    lanes = {level: _in_lanes(found) for level, found in placed.items()}
+    most = max(1, MAX_BARS // max(1, sum(min(MAX_LANES, len(found)) for found in lanes.values())))
+    levels, bars = [], []
+    for level, found in lanes.items():
+        share = -(-len(found) // MAX_LANES) or 1
+        if share == 1:
+            drawn = [
+                _bar(level, number, group, axis, snapshot.quarantine)
+                for number, lane in enumerate(found)
+                for group in _neighbours(lane, most)
+            ]
+        else:
+            drawn = _profile(level, placed[level], share, axis, most)
+        count = max((bar.lane + 1 for bar in drawn), default=0)
+        levels.append(_level_row(level, by_level[level], count, share))
+        bars += drawn
     return Panel(
         snapshot.version,
         snapshot.committed_unix_ms,
         len(entries),
-        tuple(_level_row(level, by_level[level], len(lanes[level])) for level in lanes),
+        tuple(levels),
         tuple(bars),
         _sizes(entries),
     )
@@ -137,6 +148,7 @@ def panel(snapshot: Snapshot, axis: KeyAxis) -> Panel:
 
 _Placed = tuple[int, int, FragmentEntry]
 """Start, end, and what is there."""
+_Item = TypeVar("_Item")
 
 
 def _in_lanes(placed: list[_Placed]) -> list[list[_Placed]]:
@@ -154,41 +166,34 @@ def _in_lanes(placed: list[_Placed]) -> list[list[_Placed]]:
     return lanes
 
 
-def _squashed(lanes: list[list[_Placed]]) -> list[list[list[_Placed]]]:
-    """At most `MAX_LANES`, each of groups that do not overlap."""
-    share = -(-len(lanes) // MAX_LANES) or 1
-    return [
-        _united(sorted((i for lane in lanes[n : n + share] for i in lane), key=lambda i: i[:2]))
-        for n in range(0, len(lanes), share)
-    ]
-
-
-def _united(placed: list[_Placed]) -> list[list[_Placed]]:
-    """Groups of what overlaps."""
-    groups: list[list[_Placed]] = []
-    reach = -1
-    for item in placed:
-        if groups and item[0] < reach:
-            groups[-1].append(item)
-        else:
-            groups.append([item])
-        reach = max(reach, item[1])
-    return groups
-
-
-def _grouped(lane: list[list[_Placed]], most: int) -> list[list[_Placed]]:
-    """At most so many groups, of neighbours."""
+def _neighbours(lane: Sequence[_Item], most: int) -> list[Sequence[_Item]]:
+    """At most so many groups."""
     share = -(-len(lane) // most) or 1
-    return [
-        [item for group in lane[n : n + share] for item in group]
-        for n in range(0, len(lane), share)
-    ]
+    return [lane[n : n + share] for n in range(0, len(lane), share)]
+
+
+def _profile(
+    level: int, placed: Sequence[_Placed], share: int, axis: KeyAxis, most: int
+) -> list[Bar]:
+    """In the nth lane from 0, where more than n times `share` fragments overlap."""
+    starts, ends = np.array([item[:2] for item in placed], np.int64).T
+    depth = _summed(starts, ends, np.ones(len(starts)), int(ends.max()))
+    bars = []
+    for lane in range(-(-round(float(depth.max())) // share)):
+        steps = np.diff((depth > lane * share).astype(np.int8), prepend=0, append=0)
+        intervals = list(zip(np.flatnonzero(steps > 0), np.flatnonzero(steps < 0), strict=True))
+        for group in _neighbours(intervals, most):
+            start, end = int(group[0][0]), int(group[-1][1])
+            at_most = round(float(depth[start:end].max()))
+            keys = axis.text_at(start), axis.text_at(end - 1)
+            bars.append(Bar(level, lane, start, end, at_most, 0, 0, *keys, "", False))
+    return bars
 
 
 def _bar(
     level: int,
     lane: int,
-    placed: list[_Placed],
+    placed: Sequence[_Placed],
     axis: KeyAxis,
     quarantine: Mapping[str, object],
 ) -> Bar:
@@ -209,7 +214,9 @@ def _bar(
     )
 
 
-def _level_row(level: int, entries: Sequence[FragmentEntry], lanes: int) -> LevelRow:
+def _level_row(
+    level: int, entries: Sequence[FragmentEntry], lanes: int, fragments_per_lane: int
+) -> LevelRow:
     return LevelRow(
         level,
         len(entries),
@@ -217,6 +224,7 @@ def _level_row(level: int, entries: Sequence[FragmentEntry], lanes: int) -> Leve
         sum(entry.live_rows for entry in entries),
         sum(entry.size_bytes for entry in entries),
         lanes,
+        fragments_per_lane,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -50,7 +51,7 @@ class MadeUp:
         operation: Operation,
         adds: Sequence[FragmentEntry] = (),
         removes: Sequence[str] = (),
-        **more: object,
+        **more: Any,
     ) -> Snapshot:
         def prepare(snapshot: Snapshot) -> Changes:
             metadata = self._metadata if snapshot.version == 0 else None
@@ -79,7 +80,7 @@ class MadeUp:
         item = Quarantine(entry.key, reason, self.clock.now_unix_ms())
         self.commit(Operation.QUARANTINE, quarantines=(item,))
 
-    def report(self, **options: int | None) -> Report:
+    def report(self, **options: Any) -> Report:
         return gather(CommitLog(self.store, self.clock), ReportOptions(**options))
 
 
@@ -93,5 +94,5 @@ def compacted(folder: Path, *, ingests: int = 4) -> MemoryStore:
     return store
 
 
-def report_of(store: MemoryStore, **options: int | None) -> Report:
+def report_of(store: MemoryStore, **options: Any) -> Report:
     return gather(CommitLog(store), ReportOptions(**options))

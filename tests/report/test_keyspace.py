@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -74,21 +75,45 @@ def test_no_bar_hides_another_and_there_are_no_more_lanes_than_needed(
     assert len(drawn.bars) == len(ranges) == drawn.fragments
 
 
-@pytest.mark.parametrize("spread", [0, 10_000_000], ids=["all overlap", "few overlap"])
-def test_thousands_of_fragments_are_drawn_together_and_all_are_counted(spread: int) -> None:
-    made, rng = MadeUp(), random.Random(5)
-    starts = [rng.randint(0, spread) for _ in range(5000)]
-    young = [made.entry(start, start + 100_000) for start in starts]
-    old = [made.entry(n * 10, n * 10 + 9, level=2) for n in range(5000)]
-    snapshot = made.commit(Operation.INGEST, [*young, *old])
-    drawn = panel(snapshot, KeyAxis(METADATA, [*young, *old]))
+def drawn_level(ranges: list[tuple[int, int]]):
+    made = MadeUp()
+    entries = made.ingest(*ranges)
+    axis = KeyAxis(METADATA, entries)
+    return panel(made.log.latest, axis), [axis.interval(entry) for entry in entries]
+
+
+def test_thousands_of_neighbours_are_drawn_together_and_all_are_counted() -> None:
+    drawn, _ = drawn_level([(n * 10, n * 10 + 9) for n in range(5000)])
     assert len(drawn.bars) <= MAX_BARS
-    assert max(row.lanes for row in drawn.levels) <= MAX_LANES
-    assert sum(bar.fragments for bar in drawn.bars) == drawn.fragments == 10_000
-    assert sum(bar.rows for bar in drawn.bars) == 100_000
-    cells = [(b.level, b.lane, b.start, b.end) for b in drawn.bars]
-    for before, after in zip(sorted(cells), sorted(cells)[1:], strict=False):
-        assert before[:2] != after[:2] or before[3] <= after[2]
+    assert sum(bar.fragments for bar in drawn.bars) == drawn.fragments == 5000
+    assert sum(bar.rows for bar in drawn.bars) == 50_000
+    ends = sorted((bar.start, bar.end) for bar in drawn.bars)
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ends))
+
+
+@pytest.mark.parametrize("spread", [0, 2000, 100_000])
+def test_of_thousands_that_overlap_the_lanes_are_a_profile_of_how_many_do(spread: int) -> None:
+    rng = random.Random(5)
+    starts = [rng.randint(0, spread) for _ in range(3000)]
+    drawn, intervals = drawn_level([(start, start + 1000) for start in starts])
+    (level,) = drawn.levels
+    cells = max(end for _, end in intervals)
+    depth = np.zeros(cells, int)
+    for start, end in intervals:
+        depth[start:end] += 1
+    share = level.fragments_per_lane
+    assert share == -(-depth.max() // MAX_LANES) > 1
+    assert level.lanes <= MAX_LANES
+    assert len(drawn.bars) <= MAX_BARS
+    for lane in range(level.lanes):
+        covered = np.zeros(cells, bool)
+        for bar in drawn.bars:
+            if bar.lane == lane:
+                covered[bar.start : bar.end] = True
+                assert bar.fragments == depth[bar.start : bar.end].max()
+        assert covered[depth > lane * share].all()
+        if spread < 100_000:  # few enough intervals that none are drawn together
+            assert not covered[depth <= lane * share].any()
 
 
 def test_sizes_are_counted_by_level_and_power_of_two() -> None:
