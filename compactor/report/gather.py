@@ -60,7 +60,9 @@ class ReportOptions:
 def gather(
     log: CommitLog, options: ReportOptions, advance: Advance = lambda _done, _all: None
 ) -> Report:
-    """Raises `TableNotFoundError`, `VersionNotFoundError`, `UsageError` for a version to compare with that is
+    """The report of one version, from the log and footers of `options.max_footers` fragments at most.
+
+    Raises `TableNotFoundError`, `VersionNotFoundError`, `UsageError` for a version to compare with that is
     not before the one reported, `StoreError`, `DataError` if the table can't be read at all. What else can't
     be read is in the report's notes.
     """
