@@ -23,8 +23,10 @@ from compactor.owner import is_gone, this_owner
 from compactor.planner.estimate import Estimate, estimate
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, Move
+from compactor.runs import run_record
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
+from compactor.table.run_record import RunRecord
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Work
 
@@ -237,6 +239,7 @@ class Driver:
                 removes=tuple(entry.key for entry in inputs),
                 releases=tuple(o.compaction_id for o in standing),
                 work=Work(sum(entry.raw_bytes for entry in inputs), seconds),
+                runs=tuple(map(self._record, standing)),
             )
 
         self._commit_unless_nothing(prepare)
@@ -261,10 +264,17 @@ class Driver:
                 self._avoided.update(dict.fromkeys(inputs, reason))
             else:
                 quarantined = (outcome.culprit,) if outcome.culprit else inputs
-        is_void = not self._release([outcome.compaction_id], quarantined, reason)
+        runs = (self._record(outcome),)
+        is_void = not self._release([outcome.compaction_id], quarantined, reason, runs)
         return self._settled(outcome, is_void=is_void, quarantined=() if is_void else quarantined)
 
-    def _release(self, ids: Sequence[str], quarantined: Sequence[str], reason: str) -> bool:
+    def _release(
+        self,
+        ids: Sequence[str],
+        quarantined: Sequence[str],
+        reason: str,
+        runs: tuple[RunRecord, ...] = (),
+    ) -> bool:
         """Whether any of the claims still stood."""
 
         def prepare(snapshot: Snapshot) -> Changes:
@@ -278,6 +288,7 @@ class Driver:
                 quarantines=tuple(
                     Quarantine(key, reason, now) for key in quarantined if key in snapshot.fragments
                 ),
+                runs=runs,
             )
 
         return self._commit_unless_nothing(prepare)
@@ -285,10 +296,19 @@ class Driver:
     def _settled(
         self, outcome: Outcome, *, is_void: bool, quarantined: tuple[str, ...] = ()
     ) -> Settled:
+        attempt = self._attempt(outcome)
         compaction, predicted = self._running.pop(outcome.compaction_id)
-        inputs = tuple(entry.key for entry in compaction.spec.inputs)
-        attempt = self._attempts.get(inputs, 0) + (outcome.failure is None)
         return Settled(compaction, predicted, outcome, attempt, is_void, quarantined)
+
+    def _record(self, outcome: Outcome) -> RunRecord:
+        compaction, predicted = self._running[outcome.compaction_id]
+        return run_record(compaction, predicted, outcome, self._attempt(outcome))
+
+    def _attempt(self, outcome: Outcome) -> int:
+        """How many times this driver has tried to merge those inputs; failures are counted already."""
+        compaction, _ = self._running[outcome.compaction_id]
+        inputs = tuple(entry.key for entry in compaction.spec.inputs)
+        return self._attempts.get(inputs, 0) + (outcome.failure is None)
 
     def forgive(self) -> None:
         """Forgets failures that say nothing about the inputs, for another try."""

@@ -28,6 +28,7 @@ FORBIDDEN = {
     "compactor/pipeline": ["compactor.spark", "compactor.cli"],
     "compactor/spark": ["compactor.cli"],
     "compactor/entity": ["compactor.cli", "compactor.spark", "compactor.pipeline", "compactor.driver"],
+    "compactor/report": ["compactor.spark", "compactor.cli", "compactor.engine", "compactor.worker"],
     "compactor/job.py": ["compactor.spark", "compactor.cli", "compactor.table.commit_log"],
     "compactor/table": ["compactor.planner", "compactor.merge", "compactor.job", "compactor.spark",
                         "compactor.cli", "compactor.driver"],
@@ -52,6 +53,8 @@ ONLY_IN = {
     "pythonjsonlogger": ["compactor/logs.py"],
     "opentelemetry": ["compactor/tracing.py"],
     "scipy": ["compactor/entity/components.py"],
+    "plotly": ["compactor/report/"],
+    "jinja2": ["compactor/report/"],
     "zstandard": ["format/compression.py", "compactor/files/"],
 }
 

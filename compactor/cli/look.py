@@ -15,6 +15,7 @@ from compactor.cli.output import echo_json, human_bytes, print_table, progress
 from compactor.cli.telemetry import log_options
 from compactor.config import Policy
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
+from compactor.key_text import key_text, key_types
 from compactor.planner.debt import debt_of
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.scan import open_fragment
@@ -23,13 +24,10 @@ from compactor.stores.open import open_store, split_object_url
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from compactor.verify import verify
-from format.keys import Bound
 from format.reader import FragmentReader
-from format.schema import FragmentHeader, SortSchema
-from format.types import storage_type
+from format.schema import FragmentHeader
 
 _MOST_FRAGMENTS = 40
-_KEY_CHARACTERS = 60
 
 
 @click.command(
@@ -145,7 +143,7 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     print_table(
         "fragments",
         columns,
-        [_fragment_row(e, _key_types(table.schema, table.sort)) for e in shown],
+        [_fragment_row(e, key_types(table.schema, table.sort)) for e in shown],
     )
     if len(shown) < len(ordered):
         click.echo(f"... and {len(ordered) - len(shown)} more (--all shows them)")
@@ -166,25 +164,6 @@ def _print_state(snapshot: Snapshot) -> None:
         click.echo(f"in quarantine: {item.key}: {item.reason}")
 
 
-def _value_text(value: Any, dtype: pa.DataType) -> str:
-    """Keys hold times as integers; people read dates."""
-    if value is None:
-        return "null"
-    if pa.types.is_temporal(dtype) and isinstance(value, int):
-        integer = pa.int32() if dtype.bit_width == 32 else pa.int64()
-        try:
-            return (
-                str(pa.scalar(value, integer).cast(dtype)).replace(" ", "T").replace("+00:00", "Z")
-            )
-        except (ValueError, OverflowError):
-            return str(value)  # outside the years that Python has
-    return str(value)
-
-
-def _key_types(schema: pa.Schema, sort: SortSchema) -> list[pa.DataType]:
-    return [storage_type(schema.field(column.column).type) for column in sort]
-
-
 def _fragment_row(entry: FragmentEntry, types: Sequence[pa.DataType]) -> list[str]:
     return [
         str(entry.level),
@@ -192,15 +171,9 @@ def _fragment_row(entry: FragmentEntry, types: Sequence[pa.DataType]) -> list[st
         human_bytes(entry.size_bytes),
         str(entry.row_groups),
         entry.key,
-        _key_text(entry.first_key, types),
-        _key_text(entry.last_key, types),
+        key_text(entry.first_key, types),
+        key_text(entry.last_key, types),
     ]
-
-
-def _key_text(bound: Bound, types: Sequence[pa.DataType]) -> str:
-    parts = [_value_text(value, dtype) for value, dtype in zip(bound, types, strict=False)]
-    text = " ".join(parts)
-    return text if len(text) <= _KEY_CHARACTERS else text[: _KEY_CHARACTERS - 1] + "…"
 
 
 def _fragment_json(reader: FragmentReader) -> dict[str, Any]:
@@ -233,7 +206,7 @@ def _fragment_json(reader: FragmentReader) -> dict[str, Any]:
 
 
 def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
-    types = _key_types(header.schema, header.sort)
+    types = key_types(header.schema, header.sort)
     sort = ", ".join(f"{c['column']} {c['order']} nulls {c['nulls']}" for c in document["sort"])
     click.echo(f"{document['fragment']}, {human_bytes(document['size_bytes'])}")
     click.echo(
@@ -253,7 +226,7 @@ def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
     click.echo("")
     columns = [("row group", True), ("rows", True), ("first key", False), ("last key", False)]
     print_table(None, columns, [
-        [str(index), f"{g['rows']:,}", _key_text(g["first_key"], types), _key_text(g["last_key"], types)]
+        [str(index), f"{g['rows']:,}", key_text(g["first_key"], types), key_text(g["last_key"], types)]
         for index, g in enumerate(groups[:_MOST_FRAGMENTS])
     ])  # fmt: skip
     if len(groups) > _MOST_FRAGMENTS:

@@ -22,6 +22,7 @@ from compactor.cli.look import inspect_command, verify_command
 from compactor.cli.maintain import release_command, vacuum_command
 from compactor.cli.output import fail
 from compactor.cli.read import export_command, head_command, query_command
+from compactor.cli.report import report_command
 from compactor.cli.run import run_command
 from compactor.cli.simulate import simulate_command
 from compactor.cli.write import ingest_command
@@ -66,6 +67,7 @@ for _command in (
     alter_command,
     delete_command,
     inspect_command,
+    report_command,
     verify_command,
     vacuum_command,
     release_command,

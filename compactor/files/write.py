@@ -80,7 +80,32 @@ def open_table_sink(
 def check_sink_path(path: str) -> None:
     """Raises `UsageError` for an unknown ending, `InputError` where there can be no file."""
     _kind_of_sink(path)
+    check_target(path)
+
+
+def check_target(path: str) -> None:
+    """Raises `InputError` where there can be no file."""
     _checked_target(path)
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Puts a file at `path`, in place of any earlier one; after an exception nothing has changed.
+
+    Raises `InputError` for a place that can't be written, `JobError` if writing fails half way.
+    """
+    target = _checked_target(path)
+    beside = _beside(target)
+    with _creating(path):
+        file = beside.open("xb")
+    try:
+        with _writing(path):
+            with file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 class StagedSink(TableSink):
@@ -95,7 +120,7 @@ class StagedSink(TableSink):
         self._kind = _kind_of_sink(path)
         _check_types(path, schema, self._kind, options)
         self._target = _checked_target(path)
-        self._beside = self._target.with_name(f".{self._target.name}.{uuid.uuid4().hex[:12]}.part")
+        self._beside = _beside(self._target)
         with _creating(path):
             self._file = self._beside.open("xb")
         try:
@@ -173,6 +198,10 @@ def _kind_of_sink(path: str) -> FileKind:
     if kind is None:
         raise UsageError(f"{path}: unknown kind of file; known endings are {KNOWN_ENDINGS}")
     return kind
+
+
+def _beside(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.part")
 
 
 def _checked_target(path: str) -> Path:

@@ -14,6 +14,7 @@ from compactor.errors import DataError
 from compactor.rows.policy import APPEND
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from compactor.table.run_record import RunRecord, runs_from_json, runs_to_json
 from format.errors import SchemaError
 
 PROTOCOL: Final = 3
@@ -119,6 +120,8 @@ class Changes:
     oldest: int | None = None
     """Earlier versions can't be read any more."""
     work: Work | None = None
+    runs: tuple[RunRecord, ...] = ()
+    """What became of the compactions that this commit settles: for people, nothing goes by it."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -133,6 +136,7 @@ class Changes:
             "fence": self.fence,
             "oldest": self.oldest,
             "work": None if self.work is None else asdict(self.work),
+            **({"runs": runs_to_json(self.runs)} if self.runs else {}),
         }
 
     @classmethod
@@ -151,6 +155,7 @@ class Changes:
             fence=value.get("fence"),
             oldest=value.get("oldest"),
             work=None if work is None else Work(**work),
+            runs=runs_from_json(value.get("runs")),
         )
 
 

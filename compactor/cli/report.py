@@ -1,0 +1,108 @@
+"""`report`."""
+
+from __future__ import annotations
+
+import click
+
+from compactor.cli.options import moment_unix_ms, snapshot_options
+from compactor.cli.output import echo_json, human_bytes, progress
+from compactor.errors import UsageError
+from compactor.files.write import check_target, write_whole
+from compactor.report.charts import check_plotly
+from compactor.report.gather import MAX_FOOTERS, MAX_VERSIONS, ReportOptions, gather
+from compactor.report.page import page
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+
+
+class _Moment(click.ParamType[tuple[int | None, int | None]]):
+    """A version, or a time: one of the two is None."""
+
+    name = "moment"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int | None, int | None]:
+        if not value.isdecimal():
+            return None, moment_unix_ms(value)
+        if int(value) < 1:
+            self.fail("versions begin with 1", param, ctx)
+        return int(value), None
+
+
+@click.command(
+    "report",
+    epilog="""\b
+Examples:
+  compactor report ./logs -o report.html
+  compactor report s3://bucket/logs -o report.html --since 1d
+  compactor report ./logs --version 40 --since 12 -o -
+  compactor report ./logs --json""",
+)
+@click.argument("table")
+@click.option("-o", "--output", metavar="FILE", help="The page to write; - is stdout.")
+@click.option(
+    "--since",
+    type=_Moment(),
+    metavar="VERSION|TIME",
+    help="What to compare with (1d: as it was a day ago).  [default: before the last compactions]",
+)
+@snapshot_options
+@click.option(
+    "--history",
+    type=click.IntRange(0, 1_000_000),
+    default=MAX_VERSIONS,
+    show_default=True,
+    help="Versions of the log to read, one GET each.",
+)
+@click.option(
+    "--footers",
+    type=click.IntRange(0, 1_000_000),
+    default=MAX_FOOTERS,
+    show_default=True,
+    help="Fragments whose footers are read for encodings and nulls, two or three GETs each.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as one JSON object on stdout.")
+def report_command(
+    table: str,
+    output: str | None,
+    since: tuple[int | None, int | None] | None,
+    version: int | None,
+    as_of: int | None,
+    history: int,
+    footers: int,
+    as_json: bool,
+) -> None:
+    """Write one HTML page about TABLE: fragments on the key axis before and after, sizes, amplification
+    over time, compactions, columns, what is due.
+
+    The page needs no network. Nothing of the table is changed, and of its data only footers are read.
+    """
+    if as_json == (output is not None):
+        raise UsageError("report: give -o FILE (- for stdout), or --json")
+    if version is not None and as_of is not None:
+        raise UsageError("--version and --as-of: give one of the two")
+    if output is not None:
+        check_plotly()
+        if output != "-":
+            check_target(output)
+    since_version, since_unix_ms = since or (None, None)
+    options = ReportOptions(
+        version=version,
+        as_of_unix_ms=as_of,
+        since_version=since_version,
+        since_unix_ms=since_unix_ms,
+        max_versions=history,
+        max_footers=footers,
+    )
+    with progress("report", None) as advance:
+        report = gather(CommitLog(open_store(table)), options, advance)
+    if output is None:
+        echo_json(report.to_json())
+        return
+    data = page(report).encode()
+    if output == "-":
+        click.echo(data, nl=False)
+        return
+    write_whole(output, data)
+    click.echo(f"{output}: {human_bytes(len(data))}, version {report.headline.version}")

@@ -1,0 +1,47 @@
+"""Keys as people read them: dates instead of integers, shortened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from format.keys import Bound
+from format.schema import SortSchema
+from format.types import storage_type
+
+MAX_CHARACTERS: Final = 60
+
+
+def key_types(schema: pa.Schema, sort: SortSchema) -> list[pa.DataType]:
+    """Storage types of the sort columns."""
+    return [storage_type(schema.field(column.column).type) for column in sort]
+
+
+def key_text(bound: Bound, types: Sequence[pa.DataType]) -> str:
+    """The values of a bound, which may be of the first so many sort columns only."""
+    return shortened(" ".join(key_parts(bound, types)), MAX_CHARACTERS)
+
+
+def key_parts(bound: Bound, types: Sequence[pa.DataType]) -> list[str]:
+    return [value_text(value, dtype) for value, dtype in zip(bound, types, strict=False)]
+
+
+def value_text(value: Any, dtype: pa.DataType) -> str:
+    """Keys hold times as integers; people read dates."""
+    if value is None:
+        return "null"
+    if pa.types.is_temporal(dtype) and isinstance(value, int):
+        integer = pa.int32() if dtype.bit_width == 32 else pa.int64()
+        try:
+            return (
+                str(pa.scalar(value, integer).cast(dtype)).replace(" ", "T").replace("+00:00", "Z")
+            )
+        except (ValueError, OverflowError):
+            return str(value)  # outside the years that Python has
+    return str(value)
+
+
+def shortened(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1] + "…"

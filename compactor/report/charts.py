@@ -1,0 +1,43 @@
+"""All charts of a report, and the library that draws them."""
+
+from __future__ import annotations
+
+from compactor.errors import UsageError
+from compactor.report.chart import Chart
+from compactor.report.data import Report
+from compactor.report.fragment_charts import fragments_chart, sizes_chart
+from compactor.report.history_charts import reads_chart, storage_chart, writes_chart
+from compactor.report.run_charts import memory_chart, stages_chart
+
+
+def check_plotly() -> None:
+    """Raises `UsageError` if pages can't be made."""
+    try:
+        import jinja2  # noqa: F401
+        import plotly  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"report needs {error.name} to draw: pip install 'lsm-compactor[plot]' (--json needs nothing)"
+        ) from None
+
+
+def plotly_script() -> str:
+    """Plotly's JavaScript, whole."""
+    from plotly.offline import get_plotlyjs
+
+    script: str = get_plotlyjs()
+    return script
+
+
+def charts(report: Report) -> list[Chart]:
+    """Those that there is something to show in."""
+    drawn: list[Chart | None] = [
+        fragments_chart(report.key_space),
+        sizes_chart(report.key_space),
+        reads_chart(report.history.points),
+        writes_chart(report.history.points),
+        storage_chart(report.history.points),
+        stages_chart(report.history.runs),
+        memory_chart(report.history.runs),
+    ]
+    return [chart for chart in drawn if chart is not None]

@@ -1,0 +1,99 @@
+"""Bytes by column, from the log; encodings and nulls, from the footers of some fragments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from compactor.errors import CompactorError
+from compactor.report.data import ColumnRow, Columns
+from compactor.scan import open_fragment
+from compactor.stores.base import Store
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
+from format.errors import FormatError
+from format.footer import Footer
+
+_READERS: Final = 16
+
+Advance = Callable[[int, int], None]
+"""Told how many footers are done, and of how many."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Of one column, in the footers read."""
+
+    rows: int = 0
+    nulls: int = 0
+    encodings: Counter[str] = field(default_factory=Counter)
+
+
+def columns_of(store: Store, snapshot: Snapshot, most_footers: int, advance: Advance) -> Columns:
+    entries = [entry for entry in snapshot.by_age() if entry.rows]
+    sample = evenly(entries, most_footers)
+    seen: dict[str, _Seen] = {}
+    unreadable: list[tuple[str, str]] = []
+    with ThreadPoolExecutor(_READERS) as readers:
+        outcomes = readers.map(lambda entry: _footer(store, entry), sample)
+        for done, (entry, outcome) in enumerate(zip(sample, outcomes, strict=True), 1):
+            if isinstance(outcome, Footer):
+                _count(outcome, seen)
+            else:
+                unreadable.append((entry.key, str(outcome)))
+            advance(done, len(sample))
+    rows = _column_rows(snapshot.table, snapshot.fragments.all(), seen)
+    return Columns(rows, len(sample) - len(unreadable), len(entries), tuple(unreadable))
+
+
+def evenly(entries: Sequence[FragmentEntry], most: int) -> list[FragmentEntry]:
+    """At most so many, spread over all."""
+    if len(entries) <= most:
+        return list(entries)
+    places = np.unique(np.linspace(0, len(entries) - 1, most).round().astype(int))
+    return [entries[place] for place in places.tolist()]
+
+
+def _footer(store: Store, entry: FragmentEntry) -> Footer | Exception:
+    try:
+        return open_fragment(store, entry.key, entry.size_bytes).footer
+    except (FormatError, CompactorError) as error:
+        return error
+
+
+def _count(footer: Footer, seen: dict[str, _Seen]) -> None:
+    for name, chunks in footer.columns.items():
+        column = seen.setdefault(name, _Seen())
+        column.rows += footer.rows
+        column.nulls += sum(chunk.null_count for chunk in chunks)
+        column.encodings.update(chunk.encoding for chunk in chunks)
+
+
+def _column_rows(
+    table: TableMetadata, entries: Sequence[FragmentEntry], seen: dict[str, _Seen]
+) -> tuple[ColumnRow, ...]:
+    stored: Counter[str] = Counter()
+    raw: Counter[str] = Counter()
+    for entry in entries:
+        for name, sizes in entry.columns.items():
+            stored[name] += sizes.stored
+            raw[name] += sizes.raw
+    positions = {column.column: place for place, column in enumerate(table.sort, 1)}
+    return tuple(
+        ColumnRow(
+            table.shown_name(column.name),
+            str(column.type),
+            positions.get(column.name),
+            stored[column.name],
+            raw[column.name],
+            seen[column.name].nulls / seen[column.name].rows if column.name in seen else None,
+            dict(seen[column.name].encodings.most_common()) if column.name in seen else {},
+        )
+        for column in table.schema
+    )

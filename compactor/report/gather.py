@@ -1,0 +1,254 @@
+"""Everything that a report says, from the log and a few footers. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from compactor.config import CompactionSettings, Policy
+from compactor.driver import Driver, DriverSettings
+from compactor.errors import CompactorError, DataError, UsageError
+from compactor.planner.debt import debt_of
+from compactor.planner.estimate import estimate
+from compactor.planner.tree import forest, overlapping_pairs
+from compactor.report.columns import Advance, columns_of
+from compactor.report.data import (
+    Headline,
+    History,
+    KeySpace,
+    Panel,
+    Pending,
+    PlannedRow,
+    QuarantineRow,
+    Report,
+    RunningRow,
+)
+from compactor.report.history import (
+    before_last_compactions,
+    compactions_without_figures,
+    points_of,
+    runs_of,
+)
+from compactor.report.keyspace import KeyAxis, ReadCost, panel, read_cost
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Version
+
+MAX_FOOTERS: Final = 64
+MAX_VERSIONS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    version: int | None = None
+    """The table at this version; None: the newest."""
+    as_of_unix_ms: int | None = None
+    """Or as it was then."""
+    since_version: int | None = None
+    """What to compare with; None: before the last compactions."""
+    since_unix_ms: int | None = None
+    max_versions: int = MAX_VERSIONS
+    """Versions of the log to read for what happened over time."""
+    max_footers: int = MAX_FOOTERS
+    """Fragments whose footers are read."""
+
+
+def gather(
+    log: CommitLog, options: ReportOptions, advance: Advance = lambda _done, _all: None
+) -> Report:
+    """The report of one version, from the log and footers of `options.max_footers` fragments at most.
+
+    Raises `TableNotFoundError`, `VersionNotFoundError`, `UsageError` for a version to compare with that is
+    not before the one reported, `StoreError`, `DataError` if the table can't be read at all. What else can't
+    be read is in the report's notes.
+    """
+    return _Gathering(log, options).report(advance)
+
+
+class _Gathering:
+    def __init__(self, log: CommitLog, options: ReportOptions) -> None:
+        self._log = log
+        self._options = options
+        self._notes: list[str] = []
+        self._snapshot = log.at(options.version, options.as_of_unix_ms)
+        self._newest = log.latest
+
+    def report(self, advance: Advance) -> Report:
+        start, versions = self._versions()
+        before = self._before(start, versions)
+        columns = columns_of(self._log.store, self._snapshot, self._options.max_footers, advance)
+        axis = self._axis(before)
+        now = panel(self._snapshot, axis)
+        past = None if before is None else panel(before, axis)
+        return Report(
+            self._log.store.url,
+            self._headline(now, axis),
+            KeySpace(_shown_sort(self._snapshot), len(axis), axis.ticks(), past, now),
+            self._history(start, versions),
+            columns,
+            self._pending(),
+            tuple(self._notes),
+        )
+
+    def _versions(self) -> tuple[Snapshot, list[Version]]:
+        """Those kept, as far as they are wanted, and the snapshot that they begin on."""
+        last, oldest = self._snapshot.version, self._newest.oldest
+        first = max(oldest, last - self._options.max_versions)
+        try:
+            start = self._log.history.at(first, self._newest)
+            if first == 1:
+                # From nothing: the first version is shown as what it did.
+                return Snapshot.empty(), self._log.history.versions_after(Snapshot.empty(), last)
+            versions = self._log.history.versions_after(start, last)
+        except DataError as error:
+            self._notes.append(f"What happened before version {last} could not be read: {error}")
+            return self._snapshot, []
+        if first > oldest:
+            self._notes.append(
+                f"Versions {oldest:,} to {first - 1:,} are kept, too, but were not read "
+                f"(--history {self._options.max_versions})."
+            )
+        return start, versions
+
+    def _before(self, start: Snapshot, versions: Sequence[Version]) -> Snapshot | None:
+        chosen = self._since()
+        number = before_last_compactions(start, versions) if chosen is None else chosen
+        if number is None:
+            return None
+        if number >= self._snapshot.version:
+            raise UsageError(
+                f"--since: version {number} is not before version {self._snapshot.version}, which is "
+                "reported"
+            )
+        try:
+            return self._log.history.at(number, self._newest)
+        except DataError as error:
+            if chosen is not None:
+                raise
+            self._notes.append(f"Version {number} could not be read to compare with: {error}")
+            return None
+
+    def _since(self) -> int | None:
+        options = self._options
+        if options.since_unix_ms is None:
+            return options.since_version
+        # Older than all that is kept: the oldest is the nearest to what was asked for.
+        found = self._log.history.newest_not_after(options.since_unix_ms, self._newest)
+        return found or self._newest.oldest
+
+    def _axis(self, before: Snapshot | None) -> KeyAxis:
+        entries = self._snapshot.fragments.all()
+        earlier = [] if before is None else before.fragments.all()
+        return KeyAxis(self._snapshot.table, [*entries, *earlier])
+
+    def _headline(self, now: Panel, axis: KeyAxis) -> Headline:
+        snapshot = self._snapshot
+        entries = snapshot.fragments.all()
+        debt = debt_of(snapshot, Policy())
+        cost = _cost(snapshot, axis)
+        return Headline(
+            version=snapshot.version,
+            committed_unix_ms=snapshot.committed_unix_ms,
+            oldest_version=self._newest.oldest,
+            made_unix_ms=self._log.clock.now_unix_ms(),
+            fragments=len(entries),
+            levels=len(now.levels),
+            rows=sum(entry.live_rows for entry in entries),
+            deleted_rows=sum(entry.deleted_rows for entry in entries),
+            size_bytes=sum(entry.size_bytes for entry in entries),
+            raw_bytes=sum(entry.raw_bytes for entry in entries),
+            overlapping_pairs=overlapping_pairs(forest(snapshot).values()),
+            debt_score=round(debt.score, 4),
+            pressure=str(debt.pressure),
+            level0_runs=debt.level0_runs,
+            pending_bytes=debt.pending_bytes,
+            write_amplification=round(snapshot.totals.write_amplification, 4),
+            sorted_runs=cost.sorted_runs,
+            worst_point_runs=cost.worst_point_runs,
+        )
+
+    def _history(self, start: Snapshot, versions: Sequence[Version]) -> History:
+        return History(
+            start.version or 1,
+            self._snapshot.version,
+            points_of(start, versions, self._snapshot.table),
+            runs_of(versions),
+            compactions_without_figures(versions),
+        )
+
+    def _pending(self) -> Pending:
+        snapshot = self._snapshot
+        settings = CompactionSettings()
+        try:
+            plan = Driver(self._log, DriverSettings()).plan(snapshot)
+        except CompactorError as error:
+            self._notes.append(f"What is due could not be planned: {error}")
+            return Pending((), (), (), self._quarantine())
+        specs = [
+            PlannedRow(
+                "compact",
+                spec.reason,
+                len(spec.inputs),
+                spec.size_bytes,
+                spec.output_level,
+                round(estimate(spec, settings, snapshot.totals, snapshot.table).task_seconds, 3),
+            )
+            for spec in plan.specs
+        ]
+        moves = [
+            PlannedRow("move", move.reason, len(move.entries), _bytes(move.entries), move.output_level, None)
+            for move in plan.moves
+        ]  # fmt: skip
+        gone = plan.expiry.entries
+        expiry = [
+            PlannedRow("drop", "time windows past retention", len(gone), _bytes(gone), None, None)
+        ]
+        return Pending(
+            (*(expiry if gone else ()), *moves, *specs),
+            (*plan.blocked, *plan.refused),
+            tuple(
+                RunningRow(
+                    claim.compaction_id,
+                    claim.owner.rpartition(":")[0],
+                    len(claim.inputs),
+                    claim.output_level,
+                    claim.expires_unix_ms,
+                )
+                for claim in snapshot.claims.values()
+            ),
+            self._quarantine(),
+        )
+
+    def _quarantine(self) -> tuple[QuarantineRow, ...]:
+        fragments = self._snapshot.fragments
+        return tuple(
+            QuarantineRow(
+                item.key,
+                item.reason,
+                item.since_unix_ms,
+                fragments[item.key].size_bytes,
+                fragments[item.key].live_rows,
+            )
+            for item in self._snapshot.quarantine.values()
+        )
+
+
+def _cost(snapshot: Snapshot, axis: KeyAxis) -> ReadCost:
+    entries = [entry for entry in snapshot.fragments.all() if entry.rows]
+    intervals = np.array([axis.interval(e) for e in entries], np.int64).reshape(-1, 2)
+    rows = np.array([entry.rows for entry in entries], np.int64)
+    runs = len({entry.sorted_run for entry in entries})
+    return read_cost(intervals[:, 0], intervals[:, 1], rows, runs)
+
+
+def _bytes(entries: Sequence[FragmentEntry]) -> int:
+    return sum(entry.size_bytes for entry in entries)
+
+
+def _shown_sort(snapshot: Snapshot) -> tuple[str, ...]:
+    table = snapshot.table
+    return tuple(str(replace(c, column=table.shown_name(c.column))) for c in table.sort)

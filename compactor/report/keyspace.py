@@ -1,0 +1,233 @@
+"""Key ranges as intervals of ranks, and fragments as bars in lanes. Pure.
+
+Keys are of any types, so the axis has no unit: it is the rank of a key among all first and last keys that
+there are. Every rank is a cell of width one; a fragment covers the cells from its first key to its last.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.key_text import key_parts, key_text, key_types, shortened
+from compactor.report.data import Bar, LevelRow, Panel, SizeBin, Tick
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
+from format.keys import Bound
+
+MAX_LANES: Final = 16
+"""Of a level: more become a profile."""
+MAX_BARS: Final = 1000
+"""Of a panel, shared by its lanes: more neighbours are drawn together."""
+_MAX_TICKS: Final = 6
+_TICK_CHARACTERS: Final = 16
+
+Ranks = npt.NDArray[np.int64]
+
+
+class KeyAxis:
+    """Ranks of the first and last keys of some fragments of a table."""
+
+    def __init__(self, table: TableMetadata, entries: Iterable[FragmentEntry]) -> None:
+        self._compare = table.comparator()
+        self._types: Sequence[pa.DataType] = key_types(table.schema, table.sort)
+        bounds: dict[tuple[Any, ...], Bound] = {}
+        for entry in entries:
+            if entry.rows:
+                bounds.setdefault(self._compare.key(entry.first_key), entry.first_key)
+                bounds.setdefault(self._compare.upper(entry.last_key), entry.last_key)
+        ordered = sorted(bounds)
+        self._bounds = [bounds[comparable] for comparable in ordered]
+        self._rank = {comparable: rank for rank, comparable in enumerate(ordered)}
+
+    def __len__(self) -> int:
+        return len(self._bounds)
+
+    def interval(self, entry: FragmentEntry) -> tuple[int, int]:
+        """First cell and the one after the last, of a fragment with rows."""
+        start = self._rank[self._compare.key(entry.first_key)]
+        # A bound that was shortened may be less than the first key: they share a prefix.
+        return start, max(start, self._rank[self._compare.upper(entry.last_key)]) + 1
+
+    def text(self, bound: Bound) -> str:
+        return key_text(bound, self._types)
+
+    def text_at(self, rank: int) -> str:
+        return self.text(self._bounds[rank])
+
+    def ticks(self) -> tuple[Tick, ...]:
+        """In the middle of equal parts of the axis, so that no label sticks out at its ends."""
+        count = min(_MAX_TICKS, len(self._bounds))
+        ranks = [(2 * place + 1) * len(self._bounds) // (2 * count) for place in range(count)]
+        return tuple(
+            Tick(
+                rank,
+                tuple(
+                    shortened(part, _TICK_CHARACTERS)
+                    for part in key_parts(self._bounds[rank], self._types)
+                ),
+            )
+            for rank in ranks
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCost:
+    """What a reader has to look at."""
+
+    sorted_runs: int
+    """For all keys: runs to merge."""
+    worst_point_runs: int
+    """For one key: fragments whose range has it, at the worst key."""
+    mean_point_runs: float
+    """The same for the key of a random row, if a fragment's rows are spread evenly over its cells."""
+
+
+def read_cost(starts: Ranks, ends: Ranks, rows: Ranks, sorted_runs: int) -> ReadCost:
+    """starts, ends, rows: of each fragment with rows."""
+    if not len(starts):
+        return ReadCost(0, 0, 0.0)
+    cells = int(ends.max())
+    depth = _summed(starts, ends, np.ones(len(starts)), cells)
+    density = _summed(starts, ends, rows / (ends - starts), cells)
+    mean = float((depth * density).sum() / density.sum())
+    return ReadCost(sorted_runs, round(float(depth.max())), mean)
+
+
+def _summed(
+    starts: Ranks, ends: Ranks, heights: npt.NDArray[np.float64], cells: int
+) -> npt.NDArray[np.float64]:
+    """Over intervals of those heights, for each cell."""
+    steps = np.bincount(starts, heights, cells + 1) - np.bincount(ends, heights, cells + 1)
+    return np.asarray(steps[:cells].cumsum())
+
+
+def panel(snapshot: Snapshot, axis: KeyAxis) -> Panel:
+    """The fragments of a version, drawn."""
+    entries = snapshot.fragments.all()
+    by_level: dict[int, list[FragmentEntry]] = defaultdict(list)
+    for entry in entries:
+        by_level[entry.level].append(entry)
+    placed = {
+        level: [(*axis.interval(e), e) for e in by_level[level] if e.rows]
+        for level in sorted(by_level)
+    }
+    lanes = {level: _in_lanes(found) for level, found in placed.items()}
+    most = max(1, MAX_BARS // max(1, sum(min(MAX_LANES, len(found)) for found in lanes.values())))
+    levels, bars = [], []
+    for level, found in lanes.items():
+        share = -(-len(found) // MAX_LANES) or 1
+        if share == 1:
+            drawn = [
+                _bar(level, number, group, axis, snapshot.quarantine)
+                for number, lane in enumerate(found)
+                for group in _neighbours(lane, most)
+            ]
+        else:
+            drawn = _profile(level, placed[level], share, axis, most)
+        count = max((bar.lane + 1 for bar in drawn), default=0)
+        levels.append(_level_row(level, by_level[level], count, share))
+        bars += drawn
+    return Panel(
+        snapshot.version,
+        snapshot.committed_unix_ms,
+        len(entries),
+        tuple(levels),
+        tuple(bars),
+        _sizes(entries),
+    )
+
+
+_Placed = tuple[int, int, FragmentEntry]
+"""Start, end, and what is there."""
+_Item = TypeVar("_Item")
+
+
+def _in_lanes(placed: list[_Placed]) -> list[list[_Placed]]:
+    """As few lanes as there can be, in none of which two overlap; by start, then by age."""
+    lanes: list[list[_Placed]] = []
+    free: list[tuple[int, int]] = []
+    for item in sorted(placed, key=lambda item: (item[0], item[2].age)):
+        if free and free[0][0] <= item[0]:
+            _, number = heapq.heappop(free)
+        else:
+            number = len(lanes)
+            lanes.append([])
+        lanes[number].append(item)
+        heapq.heappush(free, (item[1], number))
+    return lanes
+
+
+def _neighbours(lane: Sequence[_Item], most: int) -> list[Sequence[_Item]]:
+    """At most so many groups."""
+    share = -(-len(lane) // most) or 1
+    return [lane[n : n + share] for n in range(0, len(lane), share)]
+
+
+def _profile(
+    level: int, placed: Sequence[_Placed], share: int, axis: KeyAxis, most: int
+) -> list[Bar]:
+    """In the nth lane from 0, where more than n times `share` fragments overlap."""
+    starts, ends = np.array([item[:2] for item in placed], np.int64).T
+    depth = _summed(starts, ends, np.ones(len(starts)), int(ends.max()))
+    bars = []
+    for lane in range(-(-round(float(depth.max())) // share)):
+        steps = np.diff((depth > lane * share).astype(np.int8), prepend=0, append=0)
+        intervals = list(zip(np.flatnonzero(steps > 0), np.flatnonzero(steps < 0), strict=True))
+        for group in _neighbours(intervals, most):
+            start, end = int(group[0][0]), int(group[-1][1])
+            at_most = round(float(depth[start:end].max()))
+            keys = axis.text_at(start), axis.text_at(end - 1)
+            bars.append(Bar(level, lane, start, end, at_most, 0, 0, *keys, "", False))
+    return bars
+
+
+def _bar(
+    level: int,
+    lane: int,
+    placed: Sequence[_Placed],
+    axis: KeyAxis,
+    quarantine: Mapping[str, object],
+) -> Bar:
+    entries = [entry for _, _, entry in placed]
+    last = max(placed, key=lambda item: item[1])[2]
+    return Bar(
+        level,
+        lane,
+        min(start for start, _, _ in placed),
+        max(end for _, end, _ in placed),
+        len(placed),
+        sum(entry.live_rows for entry in entries),
+        sum(entry.size_bytes for entry in entries),
+        axis.text(entries[0].first_key),
+        axis.text(last.last_key),
+        entries[0].key,
+        any(entry.key in quarantine for entry in entries),
+    )
+
+
+def _level_row(
+    level: int, entries: Sequence[FragmentEntry], lanes: int, fragments_per_lane: int
+) -> LevelRow:
+    return LevelRow(
+        level,
+        len(entries),
+        len({entry.sorted_run for entry in entries}),
+        sum(entry.live_rows for entry in entries),
+        sum(entry.size_bytes for entry in entries),
+        lanes,
+        fragments_per_lane,
+    )
+
+
+def _sizes(entries: Sequence[FragmentEntry]) -> tuple[SizeBin, ...]:
+    counts = Counter((e.level, max(0, e.size_bytes.bit_length() - 1)) for e in entries)
+    return tuple(SizeBin(level, 1 << power, n) for (level, power), n in sorted(counts.items()))

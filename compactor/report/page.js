@@ -1,0 +1,118 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const names = ["auto", "light", "dark"];
+  const key = "compactor-report-theme";
+
+  // Text and grid take the colours of the page; those of marks do for both themes.
+  function template() {
+    const style = getComputedStyle(root);
+    const color = (name) => style.getPropertyValue(name).trim();
+    const axis = {
+      gridcolor: color("--grid"), linecolor: color("--line"), zerolinecolor: color("--line"),
+      tickcolor: color("--line"), title: { font: { color: color("--muted") }, standoff: 8 },
+      tickfont: { color: color("--muted") },
+    };
+    return {
+      layout: {
+        font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("--text") },
+        paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+        xaxis: axis, yaxis: axis,
+        hoverlabel: {
+          bgcolor: color("--hover"), bordercolor: color("--line"), align: "left", namelength: -1,
+          font: { color: color("--text"), size: 12 },
+        },
+        modebar: { bgcolor: "rgba(0,0,0,0)", color: color("--muted"), activecolor: color("--accent") },
+      },
+    };
+  }
+
+  const config = {
+    displaylogo: false, responsive: false, displayModeBar: false, doubleClick: "reset", showTips: false,
+  };
+
+  // Of labels that would run into each other some are left out.
+  function thinned(layout, width) {
+    if (!layout.meta) return;
+    const room = width - layout.margin.l - layout.margin.r;
+    for (const [name, axis] of Object.entries(layout)) {
+      if (!name.startsWith("xaxis")) continue;
+      const [from, to] = axis.range;
+      let free = -Infinity;
+      const kept = [...axis.tickvals.keys()].filter((n) => {
+        const place = (axis.tickvals[n] - from) / (to - from) * room;
+        if (place < free) return false;
+        free = place + layout.meta.tick_pixels;
+        return true;
+      });
+      axis.tickvals = kept.map((n) => axis.tickvals[n]);
+      axis.ticktext = kept.map((n) => axis.ticktext[n]);
+    }
+  }
+
+  // Where there is little room a legend gets columns and the plot moves down; times get fewer labels.
+  function narrowed(figure, width) {
+    const names = figure.data.filter((trace) => trace.showlegend !== false).length;
+    if (width >= 520) return;
+    if (figure.layout.xaxis.nticks) figure.layout.xaxis.nticks = 4;
+    if (figure.layout.showlegend === false) return;
+    const rows = Math.ceil(names / 2);
+    Object.assign(figure.layout.legend, { entrywidth: 0.48, entrywidthmode: "fraction" });
+    figure.layout.margin.t += 20 * (rows - 1);
+    figure.layout.height += 20 * (rows - 1);
+  }
+
+  function draw() {
+    const colors = template();
+    const card = getComputedStyle(root).getPropertyValue("--card").trim();
+    for (const element of document.querySelectorAll("[data-chart]")) {
+      const figure = structuredClone(figures[element.dataset.chart]);
+      thinned(figure.layout, element.clientWidth);
+      narrowed(figure, element.clientWidth);
+      for (const trace of figure.data) {
+        // Neighbours in a row are told apart by a gap.
+        if (trace.marker?.line?.width && trace.type === "bar") trace.marker.line.color = card;
+      }
+      Plotly.react(element, figure.data, { ...figure.layout, template: colors }, config);
+    }
+  }
+
+  function choose(name) {
+    if (name === "auto") delete root.dataset.theme;
+    else root.dataset.theme = name;
+    for (const button of document.querySelectorAll("[data-choice]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.choice === name));
+    }
+  }
+
+  function remembered() {
+    try {
+      const name = localStorage.getItem(key);
+      return names.includes(name) ? name : "auto";
+    } catch {
+      return "auto"; // storage is not allowed here
+    }
+  }
+
+  document.querySelector(".switch").hidden = false;
+  document.querySelector(".switch").addEventListener("click", (event) => {
+    const name = event.target.dataset.choice;
+    if (!names.includes(name)) return;
+    choose(name);
+    draw();
+    try {
+      localStorage.setItem(key, name);
+    } catch { /* then it holds for this time */ }
+  });
+  system.addEventListener("change", draw);
+  let waiting = 0;
+  addEventListener("resize", () => {
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(draw);
+  });
+  choose(remembered());
+  draw();
+  root.dataset.drawn = "yes";
+})();

@@ -1,0 +1,94 @@
+"""The page: one HTML file with all it needs inside.
+
+Whatever a table calls its columns and whatever its rows hold is text here. It is escaped by Jinja2 in
+HTML and by `_json_text` in the figures; and the page's content security policy runs our scripts, known by
+their hashes, and nothing else, and lets nothing be fetched from anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from importlib.resources import files
+from typing import Any, Final
+
+from compactor import __version__
+from compactor.report.chart import Chart, level_color
+from compactor.report.charts import charts, plotly_script
+from compactor.report.data import ColumnRow, Report
+from compactor.report.text import bytes_text, count_text, seconds_text, when_text
+
+MAX_ROWS: Final = 50
+"""Of tables of steps, runs and fragments."""
+MAX_COLUMNS: Final = 500
+
+
+def page(report: Report) -> str:
+    """The HTML. Needs the packages of the extra `plot`; see `charts.check_plotly`."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment.filters.update(
+        bytes=bytes_text, count=count_text, seconds=seconds_text, when=when_text, clip=_clip
+    )
+    drawn = charts(report)
+    plotly, script = plotly_script().strip(), _resource("page.js")
+    columns = shown_columns(report)
+    # Markup: our own files, and JSON that is made safe for where it stands.
+    return environment.from_string(_resource("page.html.j2")).render(
+        report=report,
+        head=report.headline,
+        charts={chart.name: chart for chart in drawn},
+        runs=report.history.runs[:MAX_ROWS],
+        columns=columns,
+        stored=max(1, sum(row.stored_bytes for row in report.columns.rows)),
+        widest=max(1, *(row.stored_bytes for row in columns), 1),
+        most_rows=MAX_ROWS,
+        level_color=level_color,
+        program=__version__,
+        policy=_policy(plotly, script),
+        css=Markup(_resource("page.css")),
+        figures=Markup(_figures_text(drawn)),
+        plotly=Markup(plotly),
+        script=Markup(script),
+    )
+
+
+def shown_columns(report: Report) -> list[ColumnRow]:
+    """The largest first."""
+    ordered = sorted(report.columns.rows, key=lambda row: -row.stored_bytes)
+    return ordered[:MAX_COLUMNS]
+
+
+def _policy(*scripts: str) -> str:
+    """Plotly sets styles and draws pictures of its own making, so those are let in."""
+    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sha256(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _figures_text(drawn: list[Chart]) -> str:
+    figures = {chart.name: json.loads(chart.figure.to_json()) for chart in drawn}
+    return _json_text(figures)
+
+
+def _json_text(value: Any) -> str:
+    """JSON that can stand in a script element: nothing in it looks like HTML."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _clip(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
+def _resource(name: str) -> str:
+    return files("compactor.report").joinpath(name).read_text(encoding="utf-8").strip()

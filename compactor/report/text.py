@@ -1,0 +1,38 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def bytes_text(count: float, *, binary: bool = False) -> str:
+    """`1.5 MB`; binary: by 1,024, `1 MiB`."""
+    base, power = (1024 if binary else 1000), 0
+    value = float(count)
+    while abs(value) >= base and power < len(_UNITS) - 1:
+        value, power = value / base, power + 1
+    unit = _UNITS[power]
+    if binary and power:
+        unit = f"{unit[0].upper()}iB"
+    digits = 0 if not power or binary else 1
+    return f"{value:,.{digits}f} {unit}"
+
+
+def count_text(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def when_text(unix_ms: int) -> str:
+    """To the second, in UTC."""
+    try:
+        moment = datetime.fromtimestamp(unix_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{unix_ms} ms since 1970"  # outside the years that Python has
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def seconds_text(seconds: float) -> str:
+    return f"{seconds:,.2f} s" if seconds < 100 else f"{seconds:,.0f} s"

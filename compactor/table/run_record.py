@@ -1,0 +1,69 @@
+"""What became of a compaction, as the version that settled it keeps it: figures for people and reports.
+
+Nothing is decided by them. Zeros are not written, fields that this program does not know are passed over
+and a record that it can't read is left out, so neither older nor newer programs mind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+MAX_TEXT: Final = 300
+"""Characters of a reason: records are in every compaction's log file."""
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One attempt at a compaction: of a failed one the figures that are known, and why it failed."""
+
+    compaction_id: str
+    output_level: int = 0
+    attempt: int = 1
+    """Of the driver, at those inputs."""
+    reason: str = ""
+    """Why the planner wanted it."""
+    failure: str = ""
+    """Empty: it was committed."""
+    inputs: int = 0
+    """Fragments."""
+    outputs: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    seconds: float = 0.0
+    predicted_seconds: float = 0.0
+    stage_seconds: dict[str, float] = {}
+    """Of the merging thread; see `compactor.flow.stopwatch`."""
+    memory_limit_bytes: int = 0
+    peak_charged_bytes: int = 0
+    """Of the memory limit."""
+    peak_rss_bytes: int = 0
+    """Of the whole process, since it began."""
+    predicted_memory_bytes: int = 0
+    """Resident, of the whole process."""
+    gets: int = 0
+    resumed_gets: int = 0
+    restarts: int = 0
+    """Second passes."""
+    spilled_bytes: int = 0
+    passed_rows: int = 0
+    """Of row groups that went out as they came in."""
+    dropped_rows: int = 0
+
+
+def runs_to_json(runs: Iterable[RunRecord]) -> list[dict[str, Any]]:
+    return [msgspec.to_builtins(run) for run in runs]
+
+
+def runs_from_json(values: Any) -> tuple[RunRecord, ...]:
+    """Those that can be read."""
+    runs = []
+    for value in values if isinstance(values, list) else ():
+        try:
+            runs.append(msgspec.convert(value, RunRecord))
+        except msgspec.ValidationError:
+            continue
+    return tuple(runs)

@@ -1,0 +1,113 @@
+"""A real browser without a window, and without a network."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+NAMES: Final = (("chromium", "chromedriver"), ("google-chrome", "chromedriver"))
+_NO_NETWORK: Final = "--host-resolver-rules=MAP * ~NOTFOUND"
+
+
+def installed() -> tuple[str, str] | None:
+    """Where browser and driver are; None if either is missing."""
+    for names in NAMES:
+        browser, driver = map(shutil.which, names)
+        if browser and driver:
+            return browser, driver
+    return None
+
+
+class Browser:
+    """One window, used for one page after the other."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def open(self, page: Path, *, width: int = 1360, scheme: str = "light") -> Browser:
+        """Loads the page and waits until it has drawn. scheme: what the system prefers."""
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+        )
+        self.prefer(scheme)
+        self.driver.get("about:blank")
+        self.driver.get_log("browser")
+        self.driver.get_log("performance")
+        self.driver.get(page.resolve().as_uri())
+        return self
+
+    def prefer(self, scheme: str) -> None:
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+        )
+
+    def __call__(self, script: str, *arguments: Any) -> Any:
+        """The value of a JavaScript expression; `arguments` are its `arguments`."""
+        return self.driver.execute_script(f"return {script}", *arguments)
+
+    def said(self) -> list[str]:
+        """What stands in the console since the page was opened."""
+        return [f"{entry['level']}: {entry['message']}" for entry in self.driver.get_log("browser")]
+
+    def requested(self) -> list[str]:
+        """Addresses that the page asked for, itself included."""
+        messages = [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
+        return [
+            message["params"]["request"]["url"]
+            for message in messages
+            if message["method"] == "Network.requestWillBeSent"
+        ]
+
+    def marks(self, chart: str, selector: str) -> int:
+        """Elements drawn in a chart."""
+        count = "document.querySelectorAll(`[data-chart='${arguments[0]}'] ${arguments[1]}`).length"
+        return int(self(count, chart, selector))
+
+    def color(self, selector: str, name: str = "color") -> str:
+        return str(
+            self(
+                "getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]",
+                selector,
+                name,
+            )
+        )
+
+    def screenshot(self, path: Path) -> None:
+        """All of the page, as a PNG."""
+        size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        shot = self.driver.execute_cdp_cmd(
+            "Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True}
+        )
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Needs what `installed` finds."""
+    found = installed()
+    assert found is not None
+    options = webdriver.ChromeOptions()
+    options.binary_location = found[0]
+    for argument in (
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", _NO_NETWORK,
+        "--no-first-run", "--disable-background-networking", "--disable-component-update",
+        "--no-proxy-server", "--hide-scrollbars",
+    ):  # fmt: skip
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options, Service(found[1]))
+    try:
+        yield Browser(driver)
+    finally:
+        driver.quit()

@@ -1,0 +1,240 @@
+"""The page in a real browser without a network: what is drawn, in both themes, on narrow screens, and that
+hostile names do no harm. What the console says is a fault."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from compactor.report.data import Report
+from compactor.report.page import page
+from compactor.table.version import Operation
+from tests.report.browser import Browser
+from tests.report.hostile import ATTACK, SORT_COLUMN, TEMPLATES, fail_once, hostile_table
+from tests.report.support import MadeUp, compacted, report_of
+
+DRAWN = "document.documentElement.dataset.drawn"
+HOVER = """
+Plotly.Fx.hover(document.querySelector("[data-chart=fragments]"), [{curveNumber: 0, pointNumber: 0}]);
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return report_of(compacted(tmp_path_factory.mktemp("t")))
+
+
+@pytest.fixture(scope="module")
+def usual(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(report, tmp_path_factory.mktemp("page"))
+
+
+def saved(report: Report, folder: Path) -> Path:
+    path = folder / "report.html"
+    path.write_text(page(report), encoding="utf-8")
+    return path
+
+
+def assert_quiet(chromium: Browser, path: Path) -> None:
+    """Nothing in the console, and nothing asked of anybody."""
+    assert chromium.said() == []
+    assert chromium.requested() == [path.resolve().as_uri()]
+
+
+def test_every_chart_has_a_mark_for_every_figure(
+    chromium: Browser, usual: Path, report: Report
+) -> None:
+    chromium.open(usual)
+    assert chromium(DRAWN) == "yes"
+    space, points, runs = report.key_space, report.history.points, report.history.runs
+    assert space.before is not None
+    bars = len(space.before.bars) + len(space.now.bars)
+    assert (
+        chromium.marks("fragments", ".barlayer .point path")
+        == bars
+        == 4 + report.headline.fragments
+    )
+    sizes = {
+        (p.version, s.level, s.lower_bytes) for p in (space.before, space.now) for s in p.sizes
+    }
+    drawn = "[...document.querySelectorAll('[data-chart=sizes] .barlayer .point path')]"
+    assert chromium(f"{drawn}.filter((bar) => bar.getBBox().height > 1).length") == len(sizes)
+    assert chromium.marks("reads", ".scatterlayer .point") == 3 * len(points)
+    assert chromium.marks("writes", ".scatterlayer .point") == len(points)
+    stages = [s for run in runs for s in run.figures["stage_seconds"]]
+    assert chromium.marks("stages", ".barlayer .point path") >= len(stages) > 0
+    assert chromium.marks("memory", ".barlayer .point path") == len(runs) == 1
+    assert chromium.marks("memory", ".scatterlayer .point") == 3
+    assert_quiet(chromium, usual)
+
+
+def test_bars_stand_where_their_ranks_are(chromium: Browser, usual: Path, report: Report) -> None:
+    chromium.open(usual)
+    boxes = chromium(
+        "[...document.querySelectorAll('[data-chart=fragments] .subplot.x2y2 .barlayer .point path')]"
+        ".map((bar) => bar.getBBox()).map((box) => [box.x, box.width])"
+    )
+    now = sorted(report.key_space.now.bars, key=lambda bar: (bar.start, bar.end))
+    scale = (max(x + w for x, w in boxes) - min(x for x, _ in boxes)) / (
+        max(bar.end for bar in now) - min(bar.start for bar in now)
+    )
+    first = min(x for x, _ in boxes)
+    for (x, width), bar in zip(sorted(boxes), now, strict=True):
+        assert x - first == pytest.approx((bar.start - now[0].start) * scale, abs=2)
+        assert width == pytest.approx((bar.end - bar.start) * scale, abs=2)
+
+
+def test_hovering_a_bar_says_its_keys(chromium: Browser, usual: Path, report: Report) -> None:
+    chromium.open(usual)
+    chromium.driver.execute_script(HOVER)
+    text = chromium("document.querySelector('[data-chart=fragments] .hoverlayer').textContent")
+    assert report.key_space.before is not None
+    bar = report.key_space.before.bars[0]
+    assert f"first {bar.first_key}" in text
+    assert bar.key[-40:] in text
+
+
+def test_the_theme_follows_the_system_until_somebody_chooses(
+    chromium: Browser, usual: Path
+) -> None:
+    def colors() -> tuple[str, str, str]:
+        return (
+            chromium.color("body", "backgroundColor"),
+            chromium.color("[data-chart=reads] .xtick text", "fill"),
+            chromium.color("h1"),
+        )
+
+    def press(name: str) -> None:
+        chromium.driver.execute_script(
+            "document.querySelector(arguments[0]).click()", f"[data-choice={name}]"
+        )
+
+    chromium.open(usual, scheme="light")
+    light = colors()
+    chromium.prefer("dark")
+    dark = colors()
+    assert all(a != b for a, b in zip(light, dark, strict=True))
+    press("light")
+    assert colors() == light
+    press("dark")
+    chromium.prefer("light")
+    assert colors() == dark
+    assert chromium("document.querySelector('[data-choice=dark]').ariaPressed") == "true"
+    press("auto")
+    assert colors() == light
+    assert_quiet(chromium, usual)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_stand_out_from_what_is_behind_them(
+    chromium: Browser, usual: Path, scheme: str
+) -> None:
+    chromium.open(usual, scheme=scheme)
+    card = luminance(chromium.color(".card", "backgroundColor"))
+    for selector, name in (
+        ("h2", "color"), (".card .muted", "color"), ("th", "color"), ("td", "color"),
+        ("[data-chart=reads] .xtick text", "fill"), ("[data-chart=reads] .legendtext", "fill"),
+    ):  # fmt: skip
+        text = luminance(chromium.color(selector, name))
+        contrast = (max(text, card) + 0.05) / (min(text, card) + 0.05)
+        assert contrast >= 4.5, (selector, contrast)
+
+
+def luminance(color: str) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+    channels = [int(number) / 255 for number in re.findall(r"\d+", color)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("width", [360, 800, 1360])
+def test_nothing_sticks_out_and_no_labels_run_into_each_other(
+    chromium: Browser, usual: Path, width: int
+) -> None:
+    chromium.open(usual, width=width)
+    assert chromium("document.documentElement.scrollWidth") <= width
+    boxes = chromium(
+        "[...document.querySelectorAll('[data-chart=fragments] .x2tick text')]"
+        ".map((text) => text.getBoundingClientRect()).map((box) => [box.left, box.right])"
+    )
+    assert len(boxes) >= 2
+    for (_, right), (left, _) in zip(sorted(boxes), sorted(boxes)[1:], strict=False):
+        assert right <= left
+    assert min(left for left, _ in boxes) >= 0
+    assert max(right for _, right in boxes) <= width
+
+
+def test_hostile_names_and_values_are_shown_and_do_nothing(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    store = hostile_table(tmp_path)
+    fail_once(store)
+    path = saved(report_of(store), tmp_path)
+    chromium.open(path)
+    assert chromium(DRAWN) == "yes"
+    chromium.driver.execute_script(HOVER)
+    assert chromium("window.hacked === undefined")
+    assert chromium("document.querySelectorAll('img, iframe, b:not(text b), script').length") == 3
+    names = chromium("[...document.querySelectorAll('td.name')].map((cell) => cell.textContent)")
+    assert any(name.startswith(ATTACK.format("column")) for name in names)
+    assert any(name.startswith(SORT_COLUMN) for name in names)
+    assert any(name.startswith(TEMPLATES[:79]) for name in names)
+    quarantine = chromium("document.querySelector('#quarantine').textContent")
+    assert ATTACK.format("reason") in quarantine
+    assert (
+        chromium.marks("fragments", ".x2tick a, .x2tick tspan[style*='bold'], .hoverlayer a") == 0
+    )
+    shown = chromium("document.querySelector('[data-chart=fragments] .hoverlayer').textContent")
+    assert "</script>" in shown or "{{ 7 * 7 }}" in shown
+    assert_quiet(chromium, path)
+
+
+def test_if_something_did_get_into_the_page_it_would_not_run(
+    chromium: Browser, usual: Path
+) -> None:
+    chromium.open(usual)
+    chromium.driver.execute_async_script(
+        """
+        const done = arguments[arguments.length - 1];
+        document.body.insertAdjacentHTML("beforeend", "<img src=x onerror='window.hacked = 1'>");
+        const script = document.createElement("script");
+        script.textContent = "window.hacked = 2";
+        document.body.append(script);
+        setTimeout(done, 50);
+        """
+    )
+    assert chromium("window.hacked === undefined")
+    assert any("Content Security Policy" in line for line in chromium.said())
+
+
+def test_thousands_of_fragments_are_drawn_in_a_bounded_number_of_bars(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    made = MadeUp()
+    young = [made.entry(n % 700, n % 700 + 400) for n in range(3000)]
+    old = [made.entry(n * 10, n * 10 + 9, level=1) for n in range(3000)]
+    made.commit(Operation.INGEST, [*young, *old])
+    report = made.report()
+    path = saved(report, tmp_path)
+    chromium.open(path)
+    drawn = chromium.marks("fragments", ".barlayer .point path")
+    assert drawn == len(report.key_space.now.bars) <= 1000
+    text = chromium("document.body.innerText")
+    assert "each row of level 0 of version 1 is where" in text
+    assert "3,000 fragments of version 1 are" in text
+    assert_quiet(chromium, path)
+
+
+@pytest.mark.parametrize("fragments", [0, 1])
+def test_the_smallest_tables_draw_without_a_word(
+    chromium: Browser, tmp_path: Path, fragments: int
+) -> None:
+    made = MadeUp()
+    made.ingest(*[(0, 5)] * fragments)
+    path = saved(made.report(), tmp_path)
+    chromium.open(path)
+    assert chromium(DRAWN) == "yes"
+    assert chromium.marks("fragments", ".barlayer .point path") == fragments
+    assert_quiet(chromium, path)

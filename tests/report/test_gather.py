@@ -1,0 +1,221 @@
+"""What a report says of tables of every kind, and what it says when something can't be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compactor.engine import InProcessEngine
+from compactor.errors import UsageError, VersionNotFoundError
+from compactor.job import Compaction, Outcome, run_compaction
+from compactor.names import version_key
+from compactor.planner.tree import forest, overlapping_pairs
+from compactor.table.commit_log import CommitLog
+from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.version import Operation
+from tests.report.support import EAGER, MadeUp, compacted, report_of
+from tests.support.memory_store import MemoryStore
+from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
+
+
+def test_the_headline_is_the_snapshots(tmp_path: Path) -> None:
+    store = compacted(tmp_path)
+    snapshot = CommitLog(store).current()
+    head = report_of(store).headline
+    entries = snapshot.fragments.all()
+    assert head.version == snapshot.version
+    assert head.rows == sum(entry.rows for entry in entries) == 900
+    assert head.fragments == len(entries)
+    assert head.size_bytes == sum(len(store.objects[entry.key]) for entry in entries)
+    assert head.overlapping_pairs == overlapping_pairs(forest(snapshot).values())
+    assert head.write_amplification == round(snapshot.totals.write_amplification, 4) > 1
+
+
+def test_runs_are_those_of_the_log_newest_first_and_failures_say_why(tmp_path: Path) -> None:
+    store = compacted(tmp_path)
+    append_table(store, log_rows(50, 7), None)
+    engine = InProcessEngine(lambda c: Outcome(c.compaction_id, failure="disk on fire"))
+    compact_table(store, engine=engine, policy=EAGER, max_attempts=1)
+    history = report_of(store).history
+    assert [run.figures["failure"] for run in history.runs] == ["disk on fire", ""]
+    assert history.runs[1].figures["rows_in"] == 800
+    assert history.runs[1].figures["stage_seconds"]
+    assert (history.first_version, history.compactions_without_figures) == (1, 0)
+
+
+def test_bytes_of_columns_are_exact_and_encodings_come_from_footers(tmp_path: Path) -> None:
+    store = compacted(tmp_path)
+    entries = CommitLog(store).current().fragments.all()
+    columns = report_of(store, max_footers=2).columns
+    assert [row.name for row in columns.rows] == ["service", "ts", "id", "value"]
+    assert [row.sort_position for row in columns.rows] == [1, 2, None, None]
+    for row in columns.rows:
+        assert row.stored_bytes == sum(e.columns[row.name].stored for e in entries) > 0
+        assert row.raw_bytes == sum(e.columns[row.name].raw for e in entries)
+        assert sum(row.encodings.values()) > 0
+    assert (columns.footers_read, columns.fragments) == (2, len(entries))
+    exact = report_of(store, max_footers=10_000).columns.rows
+    nulls = [log_rows(200, n)["value"].null_count for n in range(4)]
+    nulls += [log_rows(50, n)["value"].null_count for n in (100, 101)]
+    assert exact[3].null_share == pytest.approx(sum(nulls) / 900)
+    assert exact[2].null_share == 0
+    none = report_of(store, max_footers=0).columns
+    assert (none.footers_read, none.rows[0].encodings, none.rows[0].null_share) == (0, {}, None)
+
+
+def test_footers_that_cannot_be_read_are_named_and_the_others_count(tmp_path: Path) -> None:
+    store = compacted(tmp_path)
+    damaged, missing, *rest = sorted(CommitLog(store).current().fragments)
+    store.objects[damaged] = store.objects[damaged][:-30]
+    del store.objects[missing]
+    columns = report_of(store).columns
+    assert sorted(key for key, _ in columns.unreadable) == [damaged, missing]
+    assert all(reason for _, reason in columns.unreadable)
+    assert columns.footers_read == len(rest) > 0
+
+
+def test_before_is_the_table_before_the_last_compactions_unless_said_otherwise(
+    tmp_path: Path,
+) -> None:
+    store = compacted(tmp_path)
+    space = report_of(store).key_space
+    assert space.before is not None
+    # Four files, a claim, a compaction, two files.
+    assert (space.before.version, space.now.version) == (5, 8)
+    assert (space.before.fragments, space.before.levels[0].level) == (4, 0)
+    since = report_of(store, since_version=2).key_space.before
+    assert since is not None
+    assert (since.version, since.fragments) == (2, 2)
+    with pytest.raises(UsageError, match="--since: version 8 is not before version 8"):
+        report_of(store, since_version=8)
+    with pytest.raises(VersionNotFoundError):
+        report_of(store, version=99)
+
+
+def test_since_a_time_is_the_version_of_then_or_the_oldest_that_is_kept() -> None:
+    made = MadeUp()
+    for n in range(4):
+        made.ingest((n, n))
+    third = made.log.at(3).committed_unix_ms
+    for moment, version in ((third, 3), (third + 1, 3), (third - 1, 2), (0, 1)):
+        before = made.report(since_unix_ms=moment).key_space.before
+        assert before is not None
+        assert before.version == version
+
+
+def test_an_earlier_version_is_reported_as_it_was(tmp_path: Path) -> None:
+    store = compacted(tmp_path)
+    report = report_of(store, version=3)
+    assert (report.headline.version, report.headline.fragments, report.headline.rows) == (3, 3, 600)
+    assert report.history.runs == ()
+    assert report.history.last_version == 3
+    assert report.key_space.before is None
+
+
+def test_a_table_that_was_never_compacted_has_no_before() -> None:
+    made = MadeUp()
+    made.ingest((0, 5))
+    report = made.report()
+    assert report.key_space.before is None
+    assert [bar.fragments for bar in report.key_space.now.bars] == [1]
+    assert report.notes == ()
+
+
+def test_an_empty_table_is_a_report_of_nothing() -> None:
+    made = MadeUp()
+    made.commit(Operation.INGEST)
+    report = made.report()
+    assert (report.headline.rows, report.headline.fragments, report.headline.sorted_runs) == (
+        0,
+        0,
+        0,
+    )
+    assert report.key_space.ticks == ()
+    assert report.pending.planned == ()
+
+
+def test_a_table_whose_rows_are_all_gone_still_shows_what_was() -> None:
+    made = MadeUp()
+    entries = made.ingest((0, 5), (3, 9))
+    made.commit(Operation.EXPIRE, removes=[entry.key for entry in entries])
+    report = made.report(since_version=1)
+    assert report.headline.fragments == 0
+    assert report.key_space.before is not None
+    assert len(report.key_space.before.bars) == 2
+    assert [point.fragments for point in report.history.points] == [2, 0]
+
+
+def test_history_goes_back_as_far_as_it_is_kept_or_wanted() -> None:
+    made = MadeUp()
+    for n in range(30):
+        made.ingest((n, n))
+    few = made.report(max_versions=10)
+    assert [p.version for p in few.history.points] == list(range(20, 31))
+    assert few.notes == ("Versions 1 to 19 are kept, too, but were not read (--history 10).",)
+    first = made.log.latest.by_age()[0]
+    made.store.objects[first.key] = b"removed by the next version"
+    made.compact([first], (0, 0))
+    made.clock.sleep(10 * 86_400)
+    made.ingest((30, 30))
+    made.clock.sleep(10 * 86_400)
+    vacuum(made.log, VacuumSettings())
+    kept = made.report()
+    assert kept.headline.oldest_version > 1
+    assert kept.history.points[0].version == kept.headline.oldest_version
+    assert kept.notes == ()
+    assert kept.headline.fragments == 31
+
+
+def test_a_history_that_cannot_be_read_is_a_note_and_the_rest_is_there() -> None:
+    made = MadeUp()
+    for n in range(6):
+        made.ingest((n, n))
+    made.log.write_checkpoint(made.log.latest)
+    made.ingest((6, 6))
+    made.store.objects[version_key(3)] = b"junk"
+    report = made.report()
+    assert report.headline.fragments == 7
+    assert report.history.points[0].fragments == 7
+    assert "could not be read" in report.notes[0]
+    assert "00003.json" in report.notes[0]
+
+
+def test_quarantine_and_what_is_due_are_said(tmp_path: Path) -> None:
+    store = MemoryStore()
+    ingest_tables(store, [log_rows(100, seed) for seed in range(6)], tmp_path)
+    first = next(iter(CommitLog(store).current().fragments))
+    pending = report_of(store).pending
+    assert [(row.what, row.fragments, row.output_level) for row in pending.planned] == [
+        ("compact", 6, pending.planned[0].output_level)
+    ]
+    assert pending.planned[0].reason
+
+    def run(compaction: Compaction) -> Outcome:
+        if any(entry.key == first for entry in compaction.spec.inputs):
+            return Outcome(compaction.compaction_id, failure="it lies", culprit=first)
+        return run_compaction(compaction, store)
+
+    engine = InProcessEngine(run)
+    compact_table(store, engine=engine, policy=EAGER, max_attempts=1)
+    (item,) = report_of(store).pending.quarantine
+    assert (item.key, item.reason, item.rows) == (first, "it lies", 100)
+    assert sum(bar.is_quarantined for bar in report_of(store).key_space.now.bars) == 1
+
+
+def test_the_json_is_json_and_complete(tmp_path: Path) -> None:
+    report = report_of(compacted(tmp_path))
+    document = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert set(document) == {
+        "table", "headline", "key_space", "history", "columns", "pending", "notes",
+    }  # fmt: skip
+    assert document["headline"]["rows"] == 900
+    assert len(document["key_space"]["now"]["bars"]) == report.headline.fragments
+
+
+def test_a_report_changes_nothing(tmp_path: Path) -> None:
+    store = compacted(tmp_path)
+    before = dict(store.objects)
+    report_of(store)
+    assert store.objects == before

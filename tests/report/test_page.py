@@ -1,0 +1,227 @@
+"""The file: whole or not there, needing nothing from elsewhere, holding what the report holds."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from compactor.cli.main import run
+from compactor.report.page import MAX_COLUMNS, page, shown_columns
+from compactor.report.text import bytes_text, when_text
+from compactor.stores.local import LocalStore
+from tests.report.hostile import fail_once, hostile_table
+from tests.report.support import MadeUp, compacted, report_of
+from tests.support.memory_store import MemoryStore
+from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
+
+
+class Elements(HTMLParser):
+    """All start tags with their attributes, and the text of scripts."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._in_script = False
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._in_script = tag == "script"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_script = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_script:
+            self.scripts.append(data)
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return page(report_of(compacted(tmp_path_factory.mktemp("t"))))
+
+
+def test_nothing_in_the_page_points_elsewhere(html: str) -> None:
+    elements = Elements(html)
+    assert {tag for tag, _ in elements.tags}.isdisjoint(
+        {"img", "iframe", "object", "embed", "base"}
+    )
+    addresses = [
+        value
+        for _, attributes in elements.tags
+        for name, value in attributes.items()
+        if name in ("src", "href", "action", "data", "srcset")
+    ]
+    assert addresses == ["data:,"]
+    assert "url(" not in re.sub(r"<script>.*?</script>", "", html, flags=re.S)
+
+
+def test_only_the_scripts_whose_hashes_the_policy_names_may_run(html: str) -> None:
+    elements = Elements(html)
+    (policy,) = [a["content"] for t, a in elements.tags if a.get("http-equiv")]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-eval" not in policy
+    data, *scripts = elements.scripts
+    assert json.loads(data)
+    assert len(scripts) == 2
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+
+
+def test_hostile_names_and_values_make_no_element_and_no_attribute(
+    html: str, tmp_path: Path
+) -> None:
+    store = hostile_table(tmp_path)
+    fail_once(store)
+    report = report_of(store)
+    assert report.pending.quarantine
+    hostile = Elements(page(report))
+    known = {(tag, name) for tag, attributes in Elements(html).tags for name in attributes}
+    more = {("tr", "class"), ("td", "colspan"), ("td", "title"), ("span", "class"), ("i", "style")}
+    for tag, attributes in hostile.tags:
+        assert {(tag, name) for name in attributes} <= known | more, (tag, attributes)
+    assert len(hostile.scripts) == 3
+    assert "onerror" in json.dumps(report.to_json())
+
+
+def test_numbers_of_the_page_are_those_of_the_report(tmp_path: Path) -> None:
+    report = report_of(compacted(tmp_path))
+    html = page(report)
+    assert '<p class="figure" id="figure-rows">900</p>' in html
+    assert bytes_text(report.headline.size_bytes) in html
+    for row in report.columns.rows:
+        assert f'<td class="n">{bytes_text(row.stored_bytes)}</td>' in html
+    figures = json.loads(Elements(html).scripts[0])
+    bars = [t for t in figures["fragments"]["data"] if t["type"] == "bar"]
+    assert report.key_space.before is not None
+    drawn = len(report.key_space.before.bars) + len(report.key_space.now.bars)
+    assert sum(len(trace["hovertext"]) for trace in bars) == drawn
+
+
+def test_of_thousands_of_columns_the_largest_are_shown_and_it_says_so(tmp_path: Path) -> None:
+    names = [f"c{n}" for n in range(MAX_COLUMNS + 30)]
+    table = pa.table({name: ["x" * 40 * (name == "c529"), str(n)] for n, name in enumerate(names)})
+    store = MemoryStore()
+    append_table(store, table, "c0")
+    report = report_of(store)
+    assert shown_columns(report)[0].name == "c529"
+    assert f"The {MAX_COLUMNS} largest of 530 columns." in page(report)
+
+
+@pytest.mark.parametrize("fragments", [0, 1])
+def test_the_smallest_tables_have_a_page(fragments: int) -> None:
+    made = MadeUp()
+    made.ingest(*[(0, 5)] * fragments)
+    html = page(made.report())
+    assert ("the table is empty" in html) == (fragments == 0)
+    assert ('data-chart="fragments"' in html) == (fragments == 1)
+    assert "No compaction in the versions read." in html
+    assert "No fragment is in quarantine." in html
+
+
+def test_times_that_are_none_are_shown_as_they_are() -> None:
+    assert when_text(0) == "1970-01-01 00:00:00 UTC"
+    assert when_text(10**18) == f"{10**18} ms since 1970"
+
+
+# --- the command ---
+
+
+def make_table(url: str, folder: Path) -> None:
+    for n in range(3):
+        pq.write_table(log_rows(100, n), folder / f"{n}.parquet")
+    files = [str(folder / f"{n}.parquet") for n in range(3)]
+    assert run(["ingest", url, *files, "--sort-by", "service,ts:desc"]) == 0
+    assert run(["compact", url, "--full", "--master", "in-process"]) == 0
+
+
+def test_the_command_writes_a_page_for_tables_on_every_store(
+    table_url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make_table(table_url, tmp_path)
+    out = tmp_path / "report.html"
+    out.write_text("an older page")
+    capfd.readouterr()
+    assert run(["report", table_url, "-o", str(out)]) == 0
+    printed = capfd.readouterr()
+    assert printed.out.startswith(f"{out}: 4.")
+    assert printed.err == ""
+    assert out.read_text().startswith("<!doctype html>")
+    assert run(["report", table_url, "-o", "-"]) == 0
+    assert capfd.readouterr().out.startswith("<!doctype html>")
+    assert run(["report", table_url, "--json", "--since", "2"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert document["headline"]["rows"] == 300
+    assert document["key_space"]["before"]["version"] == 2
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    store = LocalStore(str(tmp_path / "t"))
+    ingest_tables(store, [log_rows(20, n) for n in range(2)], tmp_path)
+    compact_table(store)
+    return str(tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "give -o FILE"),
+        (["-o", "x.html", "--json"], 2, "give -o FILE"),
+        (["-o", "no/such/folder/x.html"], 3, "its folder does not exist"),
+        (["-o", "-", "--version", "1", "--as-of", "1d"], 2, "give one of the two"),
+        (["-o", "-", "--since", "99"], 2, "--since: version 99 is not before version"),
+        (["-o", "-", "--version", "99"], 5, "there is no version 99"),
+    ],
+)
+def test_wrong_calls_are_one_line(
+    table: str, arguments: list[str], code: int, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", table, *arguments]) == code
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+    assert len(printed.err.splitlines()) == 1
+
+
+def test_without_plotly_it_says_what_to_install_and_json_works_all_the_same(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    assert run(["report", table, "-o", str(tmp_path / "r.html")]) == 2
+    assert (
+        "report needs plotly to draw: pip install 'lsm-compactor[plot]'" in capfd.readouterr().err
+    )
+    assert not (tmp_path / "r.html").exists()
+    assert run(["report", table, "--json"]) == 0
+
+
+def test_a_page_that_cannot_be_written_leaves_what_was_there(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "pages" / "r.html"
+    out.parent.mkdir()
+    out.write_text("older")
+
+    def full(_file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("compactor.files.write.os.fsync", full)
+        assert run(["report", table, "-o", str(out)]) == 1
+    assert "No space left on device; nothing was left behind" in capfd.readouterr().err
+    assert out.read_text() == "older"
+    assert [path.name for path in out.parent.iterdir()] == ["r.html"]
