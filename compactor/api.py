@@ -65,6 +65,7 @@ class Scan:
         columns: Sequence[str] | None,
         where: Predicate | None,
     ) -> None:
+        """Use `Table.scan`."""
         self._store = store
         self._snapshot = snapshot
         self._columns = columns
