@@ -104,7 +104,8 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, attribute = _PLACES[name].partition(":")
-    return getattr(import_module(module), attribute or name)
+    globals()[name] = value = getattr(import_module(module), attribute or name)
+    return value
 
 
 def __dir__() -> list[str]:

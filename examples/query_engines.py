@@ -44,7 +44,7 @@ def main() -> None:
     # DuckDB: the scan is a table by the name of its variable. What need not be read is said to the scan,
     # which skips by key ranges and statistics; what is left to compute is said in SQL.
     airport = table.scan(["zone", "pickup", "fare"], where="zone = 'Airport'")
-    by_hour = duckdb.sql(
+    by_hour = duckdb.execute(
         "SELECT hour(timezone('UTC', pickup)) AS hour, count(*) AS trips, round(avg(fare), 2) AS fare "
         "FROM airport GROUP BY hour ORDER BY trips DESC, hour LIMIT 3"
     )
@@ -76,7 +76,7 @@ def main() -> None:
 
     # Out to Parquet, which says how it is sorted, and in again, without saying it.
     table.scan().to_file("trips.parquet")
-    (count,) = duckdb.sql("SELECT count(*) FROM 'trips.parquet'").fetchall()[0]
+    (count,) = duckdb.execute("SELECT count(*) FROM 'trips.parquet'").fetchall()[0]
     again = Table.create("trips_again", "trips.parquet")
     print(f"trips.parquet: {count:,} rows; a table made of it is sorted by {again.sort_by}")
     assert again.schema == table.schema

@@ -14,13 +14,15 @@ layout, compression  bytes of prologue, blocks, trailer; zstd
 
 from typing import TYPE_CHECKING, Any
 
+from format import errors as errors
+
 if TYPE_CHECKING:
     from format.open import OpenFragment as OpenFragment
     from format.open import open_fragment as open_fragment
 
 __version__ = "0.1.0"
 
-__all__ = ["OpenFragment", "__version__", "open_fragment"]
+__all__ = ["OpenFragment", "__version__", "errors", "open_fragment"]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,7 +30,8 @@ def __getattr__(name: str) -> Any:
     if name in ("OpenFragment", "open_fragment"):
         from format import open as opening
 
-        return getattr(opening, name)
+        globals()[name] = value = getattr(opening, name)
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 import compactor
 import format
-from compactor import errors
 
 
 def public_api() -> str:
@@ -57,7 +56,7 @@ def _class(path: str, kind: type) -> Iterator[str]:
 def _constructor(kind: type) -> str:
     """Nothing where fields say it, and where it is not for people: it says so."""
     is_listed = dataclasses.is_dataclass(kind) or issubclass(kind, (enum.Enum, BaseModel))
-    is_ours = (inspect.getdoc(kind.__init__) or "").startswith("Use ")
+    is_ours = (inspect.getdoc(vars(kind).get("__init__")) or "").startswith("Use ")
     return "" if is_listed or is_ours else _signature(kind)
 
 
@@ -95,8 +94,10 @@ def _members(kind: type) -> dict[str, Any]:
 
 
 def _errors() -> Iterator[str]:
-    for name, kind in sorted(vars(errors).items()):
-        if inspect.isclass(kind):
-            (base,) = kind.__bases__
-            code = getattr(kind, "exit_code", None)
-            yield f"compactor.errors.{name}({base.__name__}): exit code {code}"
+    for module in (compactor.errors, format.errors):
+        for name, kind in sorted(vars(module).items()):
+            if inspect.isclass(kind):
+                (base,) = kind.__bases__
+                code = getattr(kind, "exit_code", None)
+                said = "" if code is None else f": exit code {code}"
+                yield f"{module.__name__}.{name}({base.__name__}){said}"

@@ -49,7 +49,7 @@ def damaged(folder: Path, tmp_path: Path) -> Path:
 
 def fragment_of(folder: Path) -> Path:
     (key,) = Table.open(folder).fragments()["key"].to_pylist()
-    return folder / key
+    return folder / str(key)
 
 
 def test_a_fragment_is_a_stream_wherever_it_comes_from(folder: Path) -> None:
@@ -141,7 +141,12 @@ def test_a_stream_that_is_left_half_way_lets_go_of_what_it_holds(
     monkeypatch.setattr(compactor.scan, "_BATCH_ROWS", 1_000)
     closed: list[LocalDisk] = []
     real = LocalDisk.close
-    monkeypatch.setattr(LocalDisk, "close", lambda disk: closed.append(disk) or real(disk))
+
+    def close(disk: LocalDisk) -> None:
+        closed.append(disk)
+        real(disk)
+
+    monkeypatch.setattr(LocalDisk, "close", close)
     reader = Table.open(folder).scan().to_reader()
     assert reader.read_next_batch().num_rows
     assert closed == []

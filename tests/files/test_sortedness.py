@@ -26,6 +26,7 @@ from compactor.files.write import SinkOptions, open_table_sink
 from compactor.ingest import ingest_file
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from format.ordering import stable_order
 from format.schema import parse_sort_schema, sort_text
 from tests.support.samples import SAMPLES, sample_array
 
@@ -180,10 +181,12 @@ def test_rows_that_come_in_order_are_not_sorted_again(
 ) -> None:
     path = exported(tmp_path, LOGS, "service,at:desc")
     sorts: list[int] = []
-    real = compactor.ingest.stable_order
-    monkeypatch.setattr(
-        compactor.ingest, "stable_order", lambda words: sorts.append(len(words[0])) or real(words)
-    )
+
+    def counted(words: list[Any]) -> Any:
+        sorts.append(len(words[0]))
+        return stable_order(words)
+
+    monkeypatch.setattr(compactor.ingest, "stable_order", counted)
     again = Table.create(tmp_path / "again", path)
     assert sorts == []
     again.append(LOGS)
