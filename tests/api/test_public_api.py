@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +37,14 @@ def test_every_public_name_is_there_and_listed_by_dir(module: object) -> None:
         assert getattr(module, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         module.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_importing_the_package_takes_none_of_its_libraries() -> None:
+    code = "import compactor, format, sys; print(sorted({'boto3', 'numpy', 'pyarrow'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
 
 
 def test_every_public_name_is_explained() -> None:
