@@ -24,13 +24,14 @@ def pieces_of(snapshot: Snapshot) -> Iterator[Snapshot]:
         entries += group
         size += sum(entry.raw_bytes for entry in group)
         if size >= _PIECE_BYTES:
-            yield _of_fragments(snapshot, entries)
+            yield of_fragments(snapshot, entries)
             entries, size = [], 0
     if entries:
-        yield _of_fragments(snapshot, entries)
+        yield of_fragments(snapshot, entries)
 
 
-def _of_fragments(snapshot: Snapshot, entries: Sequence[FragmentEntry]) -> Snapshot:
+def of_fragments(snapshot: Snapshot, entries: Sequence[FragmentEntry]) -> Snapshot:
+    """The snapshot with nothing but these fragments."""
     return replace(
         snapshot, fragments=FragmentMap(EntryTable.of(list(entries))), claims={}, quarantine={}
     )

@@ -7,11 +7,14 @@ From a shell: `compactor compact ./clicks --master 'local[2]'`, or deploy/spark-
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compactor import Policy, Strategy, Table
+from compactor.spark import register
 
 
 def clicks(seed: int, rows: int = 2_000) -> pa.Table:
@@ -46,9 +49,10 @@ def main() -> None:
         report = table.compact(policy=Policy(strategy=Strategy.OVERLAPPING), spark=spark)
         print(f"{len(report.done)} task(s), {len(table.fragments())} fragment(s) after")
 
-        # Spark takes Arrow tables as they are; for what is larger than the driver, export to Parquet.
-        pages = table.scan(["user", "page"], where="page IN ('/cart', '/pay')").to_table()
-        frame = spark.createDataFrame(pages)
+        # The table as a data source: columns and conditions go down to fragments and row groups.
+        register(spark)
+        frame = spark.read.format("fragments").load(str(Path("clicks").resolve()))
+        frame = frame.where("page IN ('/cart', '/pay')").select("user", "page")
         for row in frame.groupBy("page").count().orderBy("page").collect():
             print(f"  {row['page']}: {row['count']}")
     finally:

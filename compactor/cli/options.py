@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import click
 
+from compactor import units
 from compactor.clock import SystemClock
 from compactor.config import CompactionSettings, Policy, Strategy, compaction_settings, policy
 from compactor.driver import CLAIM_SECONDS, IN_PROCESS_CLAIM_SECONDS
@@ -23,40 +22,32 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 
 IN_PROCESS: Final = "in-process"
-_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def duration_seconds(text: str) -> float:
     """`90s`, `15m`, `6h`, `7d`, `2w` or `0`. A type of click's options."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
-    if match is None and text.strip() != "0":
-        raise click.BadParameter(f"{text!r} is no duration: write 90s, 15m, 6h, 7d or 2w")
-    return float(match[1]) * _UNIT_SECONDS[match[2]] if match else 0.0
+    try:
+        return units.duration_seconds(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def size_bytes(text: str) -> int:
     """`512MiB`, `2GiB`, `1.5GB` or a number of bytes. A type of click's options."""
-    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]i?)?b?", text.strip(), re.IGNORECASE)
-    if match is None:
-        raise click.BadParameter(f"{text!r} is no size: write 512MiB, 2GiB or a number of bytes")
-    unit = (match[2] or "").lower()
-    base = 1024 if unit.endswith("i") else 1000
-    return round(float(match[1]) * float(base ** (" kmgt".index(unit[0]) if unit else 0)))
+    try:
+        return units.size_bytes(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def moment_unix_ms(text: str) -> int:
     """A time (ISO 8601, UTC if it names no zone), or a duration before now. A type of click's options."""
-    if re.fullmatch(r"\d+(?:\.\d+)?[smhdw]", text):
-        return SystemClock().now_unix_ms() - round(duration_seconds(text) * 1000)
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is no time: write 2026-11-21T08:30:00Z, or 15m for a quarter of an hour ago"
-        ) from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        return units.moment_unix_ms(text, SystemClock())
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def snapshot_options(command: _Command) -> _Command:

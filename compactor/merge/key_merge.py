@@ -173,7 +173,7 @@ def merge_keys(
                 continue
         rows, size = batch_rows // len(buffers), batch_bytes // len(buffers)
         shares = [buffer.fill_share(rows, size) for buffer in buffers]
-        counts = _counts_up_to_frontier(buffers, shares, grouping)
+        counts = _counts_up_to_frontier(buffers, shares, grouping, rows, size)
         if (candidate := _first_that_may_be_whole(buffers, counts)) is not None:
             owner, start, first_key = candidate
             counts = [
@@ -235,9 +235,16 @@ class _Taken:
 
 
 def _counts_up_to_frontier(
-    buffers: Sequence[_KeyBuffer], shares: Sequence[int], grouping: _Grouping
+    buffers: Sequence[_KeyBuffer],
+    shares: Sequence[int],
+    grouping: _Grouping,
+    share_rows: int,
+    share_bytes: int,
 ) -> list[int]:
-    """Rows of each input that come before all that is not loaded or beyond its share."""
+    """Rows of each input that come before all that is not loaded or beyond its share.
+
+    share_rows, share_bytes: of a share, at most.
+    """
     probes = [
         (buffer.key_at(share - 1), i)
         for i, (buffer, share) in enumerate(zip(buffers, shares, strict=True))
@@ -257,10 +264,18 @@ def _counts_up_to_frontier(
         return counts
     # Of equal keys, those of `owner` up to its probe come after all of earlier inputs and before those of
     # later ones.
-    return [
+    counts = [
         share if i == owner else buffer.count_until(frontier, share, inclusive=i < owner)
         for i, (buffer, share) in enumerate(zip(buffers, shares, strict=True))
     ]
+    # And those beyond it, too: where most keys are equal the others give nothing, and leave it their shares.
+    free = len(buffers) - sum(count > 0 for i, count in enumerate(counts) if i != owner)
+    if free > 1:
+        most = buffers[owner].loaded_share(share_rows * free, share_bytes * free)
+        counts[owner] = max(
+            counts[owner], buffers[owner].count_until(frontier, most, inclusive=True)
+        )
+    return counts
 
 
 def _first_that_may_be_whole(
@@ -498,6 +513,10 @@ class _KeyBuffer:
             if self.is_exhausted or self.rows >= share:
                 return share
             self.fill(self.rows + 1)
+
+    def loaded_share(self, most_rows: int, most_bytes: int) -> int:
+        """The same of rows that are loaded."""
+        return min(self.rows, self._share(most_rows, most_bytes))
 
     def _share(self, most_rows: int, most_bytes: int) -> int:
         """By the row groups that are loaded."""

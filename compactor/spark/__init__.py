@@ -1,0 +1,23 @@
+"""Work as Spark tasks, and tables in Spark."""
+
+from typing import TYPE_CHECKING, Any
+
+from compactor.errors import UsageError
+
+if TYPE_CHECKING:
+    from compactor.spark.data_source import register as register
+
+__all__ = ["register"]
+
+
+def __getattr__(name: str) -> Any:
+    """`register`, imported when it is asked for: tasks need no data source, and other users no PySpark."""
+    if name != "register":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from compactor.spark.data_source import register
+    except ImportError as error:
+        raise UsageError(
+            f"the data source fragments needs PySpark 4.1 or newer ({error}): pip install 'pyspark>=4.1'"
+        ) from error
+    return register

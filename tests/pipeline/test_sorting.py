@@ -7,6 +7,7 @@ from contextlib import closing
 import numpy as np
 import pyarrow as pa
 
+from compactor.pipeline.merging import by_key
 from format.schema import parse_sort_schema
 from tests.pipeline.join_support import MIB, Held
 
@@ -28,3 +29,24 @@ def test_rows_that_are_on_their_way_out_give_up_memory_when_others_need_it() -> 
         assert np.array_equal(np.concatenate(found), np.arange(60_000))
         held.budget.discharge("chunks", 6 * MIB)
         assert held.budget.used_bytes == 0
+
+
+def test_where_keys_tie_the_input_whose_turn_it_is_gives_a_whole_window() -> None:
+    inputs, rows, batch_rows = 20, 5000, 4000
+    table = pa.table({"n": pa.repeat(7, rows), "at": range(rows)})
+    held = Held(32 * MIB)
+    with closing(held):
+        merged = list(
+            by_key(
+                [(str(i), iter(table.to_batches())) for i in range(inputs)],
+                table.schema,
+                parse_sort_schema("n"),
+                batch_rows,
+                held.budget,
+                held.disk,
+            )
+        )
+    found = pa.Table.from_batches(merged).column("at").to_numpy()
+    assert np.array_equal(found, np.tile(np.arange(rows), inputs))
+    assert max(batch.num_rows for batch in merged) <= batch_rows
+    assert len(merged) <= 2 * inputs * rows / batch_rows

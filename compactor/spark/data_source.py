@@ -1,0 +1,72 @@
+"""The Spark data source `fragments`: tables in DataFrames and SQL, by PySpark's Python Data Source API.
+
+    from compactor.spark import register
+
+    register(spark)
+    logs = spark.read.format("fragments").load("s3://bucket/logs")
+    rows.write.format("fragments").mode("append").save("s3://bucket/logs")
+    rows.writeStream.format("fragments").option("checkpointLocation", place).start("s3://bucket/logs")
+
+Spark makes these objects in processes of its own, by their pickled class: nothing here lives longer than a
+call. A DataFrame stays at the version of the table at which it was loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from compactor.spark.data_source_options import Call
+from compactor.spark.data_source_read import FragmentsReader, SingleUseReader, opened, schema_of
+from compactor.spark.data_source_write import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Makes the format `fragments` known to a session: to `read`, `write`, `writeStream` and SQL's USING."""
+    spark.dataSource.register(FragmentsDataSource)
+
+
+class FragmentsDataSource(DataSource):
+    """Made by Spark for each read or write."""
+
+    _version: int | None = None
+    """At which the table was when it was loaded."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "fragments"
+
+    def schema(self) -> StructType:
+        """Of the table. Raises `UsageError`, `TableNotFoundError`, `VersionNotFoundError`, `StoreError`."""
+        call = self._call
+        table = opened(call, None)
+        self._version = table.snapshot.version
+        return schema_of(table, call.read())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """schema: the table's, or what the user gave. Raises as `schema`."""
+        call = self._call
+        reader = SingleUseReader if call.read().single_use else FragmentsReader
+        return reader(opened(call, self._version), call.read(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Raises as `compactor.ingest.plan_ingest`."""
+        return BatchWriter(self._call, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        """Raises as `writer`."""
+        return StreamWriter(self._call, schema, overwrite)
+
+    @property
+    def _call(self) -> Call:
+        return Call({name.lower(): text for name, text in self.options.items()})

@@ -1,0 +1,147 @@
+"""Filters that Spark offers to a source, as conditions on stored columns. Pure.
+
+A condition is made only where it holds of the very rows of which Spark's filter holds, so that Spark need
+not ask again; all other filters stay with Spark. What differs from SQL elsewhere: to Spark NaN equals itself
+and is greater than every number, so `>` is made as `NOT <=`, which holds of NaN too.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+from pyspark.sql import datasource as ds
+
+from compactor.predicate.tree import And, Compare, IsIn, IsNull, Like, Not, Op, Or, Predicate
+from compactor.table.metadata import TableMetadata
+from format.types import storage_type
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+_SPECIAL: Final = re.compile(r"[%_\\]")
+"""To LIKE."""
+_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def condition_of(spark_filter: ds.Filter, table: TableMetadata) -> Predicate | None:
+    """On columns as they are stored; None if only Spark knows exactly what it means."""
+    match spark_filter:
+        case ds.Not(child):
+            inner = condition_of(child, table)
+            return None if inner is None else Not(inner)
+        case ds.IsNull(attribute):
+            field = _column(attribute, table)
+            return None if field is None else IsNull(field.name)
+        case ds.IsNotNull(attribute):
+            field = _column(attribute, table)
+            return None if field is None else Not(IsNull(field.name))
+        case ds.In(attribute, values):
+            field = _column(attribute, table)
+            return None if field is None else _in(field, values)
+        case ds.StringStartsWith(attribute, text):
+            field = _column(attribute, table)
+            if field is None or not _is_text(storage_type(field.type)):
+                return None
+            return Like(field.name, _SPECIAL.sub(r"\\\g<0>", text) + "%")
+    make = _COMPARISONS.get(type(spark_filter))
+    field = None if make is None else _column(spark_filter.attribute, table)  # type: ignore[attr-defined]
+    if make is None or field is None:
+        return None
+    value = _value(spark_filter.value, storage_type(field.type))  # type: ignore[attr-defined]
+    return None if value is None else make(field.name, value)
+
+
+def _column(attribute: tuple[str, ...], table: TableMetadata) -> pa.Field | None:
+    """As it is stored; None for a part of a column. Spark does not mind the case of names."""
+    if len(attribute) != 1:
+        return None
+    wanted = attribute[0].casefold()
+    names = [name for name in table.shown_schema.names if name.casefold() == wanted]
+    return table.schema.field(table.stored_name(names[0])) if len(names) == 1 else None
+
+
+def _null_safe(column: str, value: pa.Scalar) -> Predicate:
+    return And((Not(IsNull(column)), Compare(column, Op.EQ, value)))
+
+
+_COMPARISONS: Final[dict[type, Callable[[str, pa.Scalar], Predicate]]] = {
+    ds.EqualTo: lambda column, value: Compare(column, Op.EQ, value),
+    ds.EqualNullSafe: _null_safe,
+    ds.LessThan: lambda column, value: Compare(column, Op.LT, value),
+    ds.LessThanOrEqual: lambda column, value: Compare(column, Op.LE, value),
+    ds.GreaterThan: lambda column, value: Not(Compare(column, Op.LE, value)),
+    ds.GreaterThanOrEqual: lambda column, value: Not(Compare(column, Op.LT, value)),
+}
+
+
+def _in(field: pa.Field, values: Iterable[Any]) -> Predicate | None:
+    dtype = storage_type(field.type)
+    values = list(values)
+    scalars = [
+        scalar for scalar in (_value(value, dtype) for value in values) if scalar is not None
+    ]
+    if not scalars or len(scalars) < len(values):
+        return None
+    if pt.is_floating(dtype) or pt.is_decimal(
+        dtype
+    ):  # zeros of both signs are equal, but not in a set
+        return Or([Compare(field.name, Op.EQ, scalar) for scalar in scalars])
+    return IsIn(field.name, pa.array([s.as_py() for s in scalars], dtype))
+
+
+def _value(value: Any, dtype: pa.DataType) -> pa.Scalar | None:
+    """Exactly this value of a storage type; None if the type has it not, or orders it otherwise."""
+    try:
+        return _exactly(value, dtype)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        return None
+
+
+def _exactly(value: Any, dtype: pa.DataType) -> pa.Scalar | None:
+    kind = type(value)
+    if pt.is_boolean(dtype):
+        return pa.scalar(value) if kind is bool else None
+    if pt.is_integer(dtype):
+        if kind is decimal.Decimal and value == value.to_integral_value():
+            value, kind = int(value), int
+        return pa.scalar(value, dtype) if kind is int else None
+    if pt.is_floating(dtype):
+        if kind is not float or math.isnan(value):
+            return None
+        scalar = pa.scalar(value, pa.float64()).cast(dtype)
+        return scalar if scalar.cast(pa.float64()).as_py() == value else None
+    if pt.is_decimal(dtype):
+        return pa.scalar(value, dtype) if kind is decimal.Decimal and value.is_finite() else None
+    if _is_text(dtype):
+        return pa.scalar(value, dtype) if kind is str else None
+    if pt.is_date32(dtype):
+        return pa.scalar(value, dtype) if kind is datetime.date else None
+    if pt.is_timestamp(dtype) and kind is datetime.datetime:
+        return _moment(value, dtype)
+    return None
+
+
+def _is_text(dtype: pa.DataType) -> bool:
+    return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
+
+
+def _moment(value: datetime.datetime, dtype: pa.TimestampType) -> pa.Scalar | None:
+    if (value.tzinfo is None) != (dtype.tz is None):
+        return None
+    if value.tzinfo is not None:
+        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    passed = value - _EPOCH
+    micros = (passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds
+    ticks, rest = divmod(micros * _PER_SECOND[dtype.unit], 10**6)
+    return None if rest else pa.scalar(ticks, pa.int64()).cast(dtype)
+
+
+def with_filters(where: Predicate | None, more: Iterable[Predicate]) -> Predicate | None:
+    """All of them together."""
+    parts = [*([] if where is None else [where]), *more]
+    return And(tuple(parts)) if len(parts) > 1 else parts[0] if parts else None

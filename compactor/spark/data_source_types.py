@@ -1,0 +1,176 @@
+"""Arrow types as Spark's, and the rows of a table as Spark wants them.
+
+Spark has fewer types. Where one of them holds all values, it is taken; times that are finer than Spark's
+microseconds are told as the error they are, unless they are to be cut; for the rest there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+from pyspark.sql import types as st
+
+from compactor.errors import DataError, UsageError
+from format.types import decoded, is_list_like, storage_type, to_logical, to_storage
+
+_MOST_DIGITS: Final = 38
+_SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[], st.DataType]], ...]] = (
+    (pt.is_null, st.NullType),
+    (pt.is_boolean, st.BooleanType),
+    (pt.is_int8, st.ByteType),
+    (lambda t: pt.is_int16(t) or pt.is_uint8(t), st.ShortType),
+    (lambda t: pt.is_int32(t) or pt.is_uint16(t), st.IntegerType),
+    (lambda t: pt.is_int64(t) or pt.is_uint32(t), st.LongType),
+    (pt.is_uint64, lambda: st.DecimalType(20, 0)),
+    (lambda t: pt.is_float16(t) or pt.is_float32(t), st.FloatType),
+    (pt.is_float64, st.DoubleType),
+    (lambda t: pt.is_string(t) or pt.is_large_string(t), st.StringType),
+    (
+        lambda t: pt.is_binary(t) or pt.is_large_binary(t) or pt.is_fixed_size_binary(t),
+        st.BinaryType,
+    ),
+    (pt.is_date, st.DateType),
+    (lambda t: pt.is_time(t) and t.unit == "ns", lambda: st.TimeType(9)),
+    (pt.is_time, lambda: st.TimeType(6)),
+    (pt.is_duration, st.DayTimeIntervalType),
+)
+
+
+def spark_schema(schema: pa.Schema, table: str) -> st.StructType:
+    """Of a table's columns. Raises `UsageError` naming the first that Spark has no type for."""
+    fields = []
+    for field in schema:
+        dtype = _spark_type(storage_type(field.type))
+        if dtype is None:
+            others = ",".join(f.name for f in schema if _spark_type(storage_type(f.type)))
+            raise UsageError(
+                f"{table}: column {field.name!r} is {field.type}, which Spark has no type for: read the "
+                f"others by option columns={others[:500]}"
+            )
+        fields.append(st.StructField(field.name, dtype, nullable=True))
+    return st.StructType(fields)
+
+
+def _spark_type(dtype: pa.DataType) -> st.DataType | None:
+    """Of a storage type; None if there is none."""
+    for is_so, make in _SIMPLE:
+        if is_so(dtype):
+            return make()
+    if pt.is_timestamp(dtype):
+        return st.TimestampNTZType() if dtype.tz is None else st.TimestampType()
+    if pt.is_decimal(dtype):
+        if dtype.precision > _MOST_DIGITS or not 0 <= dtype.scale <= dtype.precision:
+            return None
+        return st.DecimalType(dtype.precision, dtype.scale)
+    if pt.is_struct(dtype):
+        parts = [(field.name, _spark_type(field.type)) for field in dtype.fields]
+        fields = [st.StructField(name, part, nullable=True) for name, part in parts if part]
+        return st.StructType(fields) if len(fields) == len(parts) else None
+    if pt.is_map(dtype):
+        key, value = _spark_type(dtype.key_type), _spark_type(dtype.item_type)
+        return st.MapType(key, value, valueContainsNull=True) if key and value else None
+    if is_list_like(dtype) or pt.is_fixed_size_list(dtype):
+        element = _spark_type(dtype.value_type)
+        return st.ArrayType(element, containsNull=True) if element else None
+    return None
+
+
+def check_asked(asked: st.StructType, found: st.StructType, table: str) -> None:
+    """Raises `UsageError` unless the schema that the user gave is of columns of the table, in its types."""
+    types = {field.name: field.dataType for field in found}
+    for field in asked:
+        if field.name not in types:
+            raise UsageError(
+                f"{table}: no column {field.name!r}; columns are: {', '.join(list(types)[:50])}"
+            )
+        if _as_nullable(field.dataType) != types[field.name]:
+            raise UsageError(
+                f"{table}: column {field.name!r} is {types[field.name].simpleString()} here, not "
+                f"{field.dataType.simpleString()}: leave the schema out, and cast what was read"
+            )
+
+
+def in_types_of(table: pa.Schema | None, schema: st.StructType, sent: pa.Schema) -> pa.Schema:
+    """Of rows from Spark, in the very types of columns that the table has, as far as these are Spark's types
+    there: rows that were read can be written again, and change no type.
+
+    table: as people know it. sent: the schema as Arrow.
+    """
+    fields = []
+    for asked, field in zip(schema, sent, strict=True):
+        place = -1 if table is None else table.get_field_index(asked.name)
+        known = None if table is None or place < 0 else table.field(place).type
+        is_same = known is not None and _spark_type(storage_type(known)) == _as_nullable(
+            asked.dataType
+        )
+        # Arrow rounds to half floats without a word.
+        fields.append(field.with_type(known) if is_same and not _has_halves(known) else field)
+    return pa.schema(fields)
+
+
+def from_spark(column: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """An array of Spark's type in one that `in_types_of` gave. Raises `pa.ArrowInvalid` for a value that has
+    no place in it."""
+    return to_logical(column.cast(storage_type(dtype)), dtype)
+
+
+def _has_halves(dtype: pa.DataType) -> bool:
+    return bool(pt.is_float16(dtype)) or any(_has_halves(child) for child in _children(dtype))
+
+
+def _children(dtype: pa.DataType) -> list[pa.DataType]:
+    if pt.is_dictionary(dtype):
+        return [dtype.value_type]
+    return [dtype.field(place).type for place in range(dtype.num_fields)]
+
+
+def _as_nullable(dtype: st.DataType) -> st.DataType:
+    match dtype:
+        case st.StructType():
+            fields = [st.StructField(f.name, _as_nullable(f.dataType), True) for f in dtype]
+            return st.StructType(fields)
+        case st.ArrayType():
+            return st.ArrayType(_as_nullable(dtype.elementType), True)
+        case st.MapType():
+            return st.MapType(_as_nullable(dtype.keyType), _as_nullable(dtype.valueType), True)
+        case _:
+            return dtype
+
+
+def as_spark(
+    batch: pa.RecordBatch, schema: pa.Schema, table: str, *, cuts_nanoseconds: bool
+) -> pa.RecordBatch:
+    """A table's rows as Arrow rows of Spark's types. schema: those, of columns of the same names.
+
+    Raises `DataError` for a time that Spark has no value for.
+    """
+    arrays = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        array = to_storage(column)
+        array = decoded(array) if pt.is_dictionary(array.type) else array
+        try:
+            arrays.append(_cast(array, field.type, cuts_nanoseconds))
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"{table}: column {field.name!r}: a value of {column.type} is none of Spark's, which has "
+                f"microseconds ({str(error).splitlines()[0]}): read it with option nanoseconds=cut, or "
+                "leave it out by option columns"
+            ) from error
+    if not arrays:
+        return batch
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(array: pa.Array, dtype: pa.DataType, cuts_nanoseconds: bool) -> pa.Array:
+    if array.type == dtype:
+        return array
+    return array.cast(dtype, safe=not (cuts_nanoseconds and _has_nanoseconds(array.type)))
+
+
+def _has_nanoseconds(dtype: pa.DataType) -> bool:
+    if pt.is_timestamp(dtype) or pt.is_duration(dtype):
+        return bool(dtype.unit == "ns")
+    return any(_has_nanoseconds(child) for child in _children(dtype))

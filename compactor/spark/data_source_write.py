@@ -1,0 +1,270 @@
+"""Writing for the Spark data source: tasks write fragments, the driver commits those of all tasks at once.
+
+Until then nothing is visible, so failed, repeated and doubled tasks leave garbage at worst, which a vacuum
+removes. Nothing is removed when Spark aborts: of a commit whose answer was lost it would be the table's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from compactor.clock import random_id
+from compactor.errors import (
+    CommitConflictError,
+    CompactorError,
+    InputError,
+    ObjectNotFoundError,
+    TableNotFoundError,
+    UsageError,
+)
+from compactor.files.source import FileBatches
+from compactor.ingest import IngestPlan, commit_fragments, plan_ingest, write_fragments
+from compactor.spark.data_source_options import Call, named_as_options
+from compactor.spark.data_source_types import from_spark, in_types_of
+from compactor.stores.open import open_store
+from compactor.table.batches import Batch, is_taken, with_batch
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation
+
+_BATCH_BYTES: Final = 8 << 20
+_QUERY_ID: Final = "sql.streaming.queryId"
+"""Local property of a stream's tasks: an id that is kept with the checkpoint, and so outlives restarts."""
+_CORRECTED_BY_USERS: Final = (InputError, UsageError)
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """Picklable: what tasks and the commit have to know."""
+
+    url: str
+    schema: pa.Schema
+    """In which rows are written."""
+    ingest: IngestPlan
+    overwrites: bool
+    batch: Batch | None
+    """That a batch job is, so that it may run twice."""
+    app_id: str | None
+    """Of a stream; None: its query's."""
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task has to say."""
+
+    entries: tuple[FragmentEntry, ...] = ()
+    """In the order of their rows."""
+    error: CompactorError | None = None
+    """A mistake of the user's: Spark would take it for a failure, and try again."""
+    plan: WritePlan | None = None
+    """By which the fragments were written; from one task at least."""
+    query_id: str | None = None
+
+
+class _AlreadyTakenError(Exception):
+    """The batch is in the table."""
+
+
+def plan_write(call: Call, schema: StructType, overwrites: bool) -> WritePlan:
+    """Raises as `compactor.ingest.plan_ingest`."""
+    options = call.write()
+    store = open_store(call.path)
+    snapshot = CommitLog(store).refresh()
+    if snapshot.metadata is None and options.sort_by is None:
+        raise TableNotFoundError(
+            f"{store.url}: no table here yet: name its sort schema to create it, as in "
+            '.option("sort_by", "service,timestamp:desc")'
+        )
+    known = None if snapshot.metadata is None else snapshot.metadata.shown_schema
+    _check_case(known, schema, store.url)
+    arrow = in_types_of(known, schema, _arrow_schema(schema))
+    with named_as_options():
+        plan = plan_ingest(
+            store, snapshot, arrow, _rows_for(store.url), options.sort, options.ingest
+        )
+    batch = None
+    if options.app_id is not None and options.batch_id is not None:
+        batch = Batch(options.app_id, options.batch_id)
+    return WritePlan(store.url, arrow, plan, overwrites, batch, options.app_id)
+
+
+def _check_case(known: pa.Schema | None, schema: StructType, url: str) -> None:
+    """Raises `InputError` for a column that Spark could not tell from one that the table has."""
+    names = {} if known is None else {name.casefold(): name for name in known.names}
+    for name in schema.fieldNames():
+        other = names.get(name.casefold(), name)
+        if other != name and known is not None and name not in known.names:
+            raise InputError(
+                f"{_rows_for(url)}: column {name!r} is not the table's {other!r}, but Spark takes them "
+                "for one: rename it"
+            )
+
+
+def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> Written:
+    """One attempt of a task: its fragments, under names of their own."""
+    context = TaskContext.get()
+    query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
+    is_first = context is None or context.partitionId() == 0
+    said = Written(plan=plan if is_first else None, query_id=query_id)
+    try:
+        batches = _TaskRows(rows, plan.schema, plan.url)
+        written = write_fragments(open_store(plan.url), plan.ingest, batches, random_id())
+    except _CORRECTED_BY_USERS as error:
+        return replace(said, error=error)
+    return replace(said, entries=tuple(written.entries))
+
+
+def commit_rows(
+    plan: WritePlan, messages: Sequence[WriterCommitMessage | None], batch: Batch | None
+) -> Snapshot | None:
+    """All fragments in one version of the table; None if the batch is in it already.
+
+    Raises the first mistake that a task met, `CommitConflictError` for an overwrite if others changed rows
+    meanwhile, and as `compactor.ingest.commit_fragments`.
+    """
+    written = [message for message in messages if isinstance(message, Written)]
+    for error in (message.error for message in written if message.error is not None):
+        raise error
+    entries = [entry for message in written for entry in message.entries]
+    log = CommitLog(open_store(plan.url))
+    latest = log.refresh()
+    planned_on = Snapshot.empty() if plan.ingest.base_version == 0 else latest
+
+    def amend(latest: Snapshot, changes: Changes) -> Changes:
+        if batch is not None and is_taken(batch, latest.metadata, plan.url):
+            raise _AlreadyTakenError
+        if plan.overwrites:
+            _check_unchanged(log, plan.ingest.base_version, latest)
+            changes = replace(changes, removes=tuple(e.key for e in latest.fragments.all()))
+        if batch is not None:
+            metadata = with_batch(changes.metadata or latest.table, batch, plan.url)
+            changes = replace(changes, metadata=metadata)
+        return changes
+
+    try:
+        with named_as_options():
+            return commit_fragments(log, planned_on, plan.ingest, entries, amend=amend)
+    except _AlreadyTakenError:
+        return None
+
+
+def _check_unchanged(log: CommitLog, base: int, latest: Snapshot) -> None:
+    """Raises `CommitConflictError` unless all that happened since was compacting and the like: what is
+    overwritten may be what was read."""
+    try:
+        versions = [log.history.read(number) for number in range(base + 1, latest.version + 1)]
+    except ObjectNotFoundError:
+        versions = []
+        is_known = False
+    else:
+        is_known = True
+    rows_changed = (Operation.INGEST, Operation.DELETE)
+    if not is_known or any(version.changes.operation in rows_changed for version in versions):
+        raise CommitConflictError(
+            f"{log.store.url}: rows were added or deleted while it was to be overwritten; nothing was "
+            "changed: run the job again"
+        )
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Picklable: Spark sends it to tasks, and to the process that commits."""
+
+    def __init__(self, call: Call, schema: StructType, overwrites: bool) -> None:
+        self._plan = plan_write(call, schema, overwrites)
+        if self._plan.app_id is not None and self._plan.batch is None:
+            raise UsageError("fragments: app_id: number the batch by option batch_id")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Raises `StoreError`, `FormatError`."""
+        return write_rows(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Raises as `commit_rows`."""
+        commit_rows(self._plan, messages, self._plan.batch)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Made anew for each batch, and again to commit it."""
+
+    def __init__(self, call: Call, schema: StructType, overwrites: bool) -> None:
+        self._plan = plan_write(call, schema, overwrites)
+        if self._plan.batch is not None:
+            raise UsageError("fragments: batch_id: a stream numbers its batches itself")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Raises `StoreError`, `FormatError`."""
+        return write_rows(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """A batch that Spark offers again, having lost its note of the commit, is passed over.
+
+        Raises as `commit_rows`.
+        """
+        said = [message for message in messages if isinstance(message, Written)]
+        if not said:
+            return
+        # The plan of the tasks: the table may have changed since.
+        plan = next((message.plan for message in said if message.plan is not None), self._plan)
+        app_id = plan.app_id or said[0].query_id
+        if app_id is None:
+            raise UsageError(
+                "fragments: Spark does not tell which query this is: name it by option app_id, for good"
+            )
+        commit_rows(plan, messages, Batch(app_id, batchId))
+
+
+class _TaskRows(FileBatches):
+    """Rows of a task, in place of those of a file."""
+
+    def __init__(self, rows: Iterator[pa.RecordBatch], schema: pa.Schema, url: str) -> None:
+        self.path = _rows_for(url)
+        self.schema = schema
+        self.bytes_total = 0
+        self._batch_bytes = _BATCH_BYTES
+        self._rows = rows
+
+    @property
+    def bytes_consumed(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        return
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._rows:
+            pairs = zip(batch.columns, self.schema, strict=True)
+            columns = [self._column(column, field) for column, field in pairs]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _column(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        try:
+            return from_spark(column, field.type)
+        except pa.ArrowInvalid as error:
+            raise InputError(
+                f"{self.path}: column {field.name!r} of type {column.type} cannot become {field.type}, as "
+                f"the table has it: {str(error).splitlines()[0]}"
+            ) from error
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """Without what Spark notes of its own about columns."""
+    fields = to_arrow_schema(schema, timezone="UTC")
+    return pa.schema([pa.field(field.name, field.type) for field in fields])
+
+
+def _rows_for(url: str) -> str:
+    """Stands for a path in errors."""
+    return f"rows for {url}"

@@ -1,0 +1,45 @@
+"""Durations, sizes and times as people write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from compactor.clock import Clock
+
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]i?)?b?", re.IGNORECASE)
+
+
+def duration_seconds(text: str) -> float:
+    """`90s`, `15m`, `6h`, `7d`, `2w` or `0`. Raises ValueError that says what to write."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None and text.strip() != "0":
+        raise ValueError(f"{text!r} is no duration: write 90s, 15m, 6h, 7d or 2w")
+    return float(match[1]) * _UNIT_SECONDS[match[2]] if match else 0.0
+
+
+def size_bytes(text: str) -> int:
+    """`512MiB`, `2GiB`, `1.5GB` or a number of bytes. Raises ValueError that says what to write."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no size: write 512MiB, 2GiB or a number of bytes")
+    unit = (match[2] or "").lower()
+    base = 1024 if unit.endswith("i") else 1000
+    return round(float(match[1]) * float(base ** (" kmgt".index(unit[0]) if unit else 0)))
+
+
+def moment_unix_ms(text: str, clock: Clock) -> int:
+    """A time (ISO 8601, UTC if it names no zone), or a duration before now. Raises ValueError that says what
+    to write."""
+    if _DURATION.fullmatch(text):
+        return clock.now_unix_ms() - round(duration_seconds(text) * 1000)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no time: write 2026-11-21T08:30:00Z, or 15m for a quarter of an hour ago"
+        ) from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

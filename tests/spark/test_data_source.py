@@ -1,0 +1,354 @@
+"""The Spark data source reads what a scan reads, and writes what an ingest writes, in one commit."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from compactor import Table
+from compactor.clock import SystemClock
+from compactor.ingest import IngestOptions
+from compactor.rows.policy import Kind, RowPolicy
+from compactor.spark import register
+from compactor.stores.local import LocalStore
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.verify import verify
+from format.writer import WriterOptions
+from tests.support.s3_server import S3Server
+from tests.support.samples import SAMPLES
+
+pytestmark = pytest.mark.spark
+
+SMALL = IngestOptions(writer=WriterOptions(16))
+NO_PLACE = {"decimal256", "interval"}
+
+
+@pytest.fixture(scope="module")
+def source(spark: SparkSession) -> Iterator[SparkSession]:
+    register(spark)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield spark
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def events(rows: int, first: int = 0) -> pa.Table:
+    numbers = range(first, first + rows)
+    return pa.table(
+        {
+            "service": pa.array([f"service-{n * 7 % 5}" for n in numbers]),
+            "n": pa.array(numbers, pa.int64()),
+            "ts": pa.array([n * 1000 for n in numbers], pa.timestamp("ms", "UTC")),
+            "size": pa.array([None if n % 7 == 3 else n % 11 for n in numbers], pa.int32()),
+            "load": pa.array([(None, math.nan, -0.0, n / 4)[n % 4] for n in numbers], pa.float64()),
+            "tags": pa.array([None if n % 5 == 1 else [f"t{n % 3}"] * (n % 3) for n in numbers]),
+        }
+    )
+
+
+def loaded(spark: SparkSession, url: str, **options: str) -> DataFrame:
+    return spark.read.format("fragments").options(**options).load(url)
+
+
+def sorted_rows(rows: Any, key: str = "n") -> list[dict[str, Any]]:
+    """Of a table of Arrow or a DataFrame; NaN as text, since it equals nothing."""
+    table = rows.toArrow() if isinstance(rows, DataFrame) else rows
+    found = table.sort_by(key).to_pylist()
+    is_nan = lambda value: isinstance(value, float) and math.isnan(value)  # noqa: E731
+    return [{name: "NaN" if is_nan(v) else v for name, v in row.items()} for row in found]
+
+
+def last_line(error: PySparkException) -> str:
+    """The line of ours under Spark's and Python's."""
+    lines = [line for line in str(error).splitlines() if "compactor.errors." in line]
+    return lines[-1].split("Error: ", 1)[1].strip()
+
+
+def test_all_types_come_as_a_scan_gives_them(source: SparkSession, tmp_path: Path) -> None:
+    columns = {name: s for name, s in SAMPLES.items() if name not in NO_PLACE}
+    rows = max(len(values) for _, values in columns.values())
+    table = pa.table(
+        {
+            "n": range(rows),
+            **{
+                name: pa.array([*values, *[None] * (rows - len(values))], dtype)
+                for name, (dtype, values) in columns.items()
+            },
+        }
+    )
+    Table.create(tmp_path / "t", table, sort_by="n")
+    read = loaded(source, f"{tmp_path}/t").toArrow().sort_by("n")
+    for name, (dtype, _) in columns.items():
+        expected = table.column(name).combine_chunks()
+        if isinstance(dtype, pa.BaseExtensionType):
+            expected = expected.storage
+        got = read.column(name)
+        if pa.types.is_timestamp(dtype):
+            expected, got = expected.cast(pa.timestamp("us", dtype.tz)), got.cast(got.type)
+            expected, got = expected.cast(pa.int64()), got.cast(pa.int64())
+        assert list(map(str, got.to_pylist())) == list(map(str, expected.to_pylist())), name
+
+
+def test_a_dataframe_is_at_the_version_it_was_loaded_at_and_may_be_used_in_any_way(
+    source: SparkSession, tmp_path: Path
+) -> None:
+    table = Table.create(tmp_path / "t", events(40), sort_by="service,n", options=SMALL)
+    frame = loaded(source, f"{tmp_path}/t")
+    table.append(events(10, 40))
+    assert sorted_rows(frame) == sorted_rows(events(40))
+    assert frame.where("n < 3").count() == 3
+    assert frame.count() == 40
+    both = frame.where("n = 1").unionAll(frame.where("n > 37"))
+    assert sorted(row.n for row in both.collect()) == [1, 38, 39]
+    assert loaded(source, f"{tmp_path}/t").count() == 50
+    assert loaded(source, f"{tmp_path}/t", version="1").count() == 40
+
+
+def test_sql_reads_views_of_some_columns_and_rows(source: SparkSession, tmp_path: Path) -> None:
+    Table.create(tmp_path / "t", events(60), sort_by="service,n")
+    source.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW logs USING fragments OPTIONS (path '{tmp_path}/t')"
+    )
+    found = source.sql("SELECT service, sum(n) total FROM logs WHERE size > 3 GROUP BY service")
+    rows = [row for row in events(60).to_pylist() if (row["size"] or 0) > 3]
+    names = {row["service"] for row in rows}
+    totals = {name: sum(r["n"] for r in rows if r["service"] == name) for name in names}
+    assert {row.service: row.total for row in found.collect()} == totals
+    source.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW some USING fragments OPTIONS "
+        f"(path '{tmp_path}/t', columns 'n, tags', where 'n >= 50 AND tags IS NOT NULL')"
+    )
+    expected = [r["n"] for r in events(60).to_pylist() if r["n"] >= 50 and r["tags"] is not None]
+    some = source.sql("SELECT * FROM some")
+    assert some.columns == ["n", "tags"]
+    assert sorted(row.n for row in some.collect()) == expected
+
+
+def test_only_columns_of_the_schema_given_are_read(
+    source: SparkSession, s3_server: S3Server, s3_bucket: str
+) -> None:
+    url = f"s3://{s3_bucket}/t"
+    wide = events(400).append_column("blob", pa.array([f"{n:0>2000}" for n in range(400)]))
+    Table.create(url, wide, sort_by="n", options=SMALL)
+
+    def gets(frame: DataFrame) -> int:
+        s3_server.reset()
+        assert frame.count() == 400
+        return len([r for r in s3_server.requests("GET") if r.key.endswith(".frag")])
+
+    narrow = source.read.format("fragments").schema("size int, n bigint").load(url)
+    assert sorted_rows(narrow) == sorted_rows(events(400).select(["size", "n"]))
+    assert gets(narrow) < gets(loaded(source, url))
+    with pytest.raises(PySparkException) as caught:
+        source.read.format("fragments").schema("n string").load(url).count()
+    assert last_line(caught.value) == (
+        f"{url}: column 'n' is bigint here, not string: leave the schema out, and cast what was read"
+    )
+
+
+@pytest.mark.parametrize("kind", [Kind.LAST, Kind.PARTIAL_UPDATE])
+def test_row_policies_and_deleted_rows_are_those_of_readers(
+    source: SparkSession, tmp_path: Path, kind: Kind
+) -> None:
+    options = IngestOptions(rows=RowPolicy(kind), writer=WriterOptions(16))
+    table = Table.create(tmp_path / "t", events(80), sort_by="n", options=options)
+    newer = events(80).set_column(1, "n", pa.array(range(40, 120), pa.int64()))
+    table.append(newer, SMALL)
+    table.delete("n BETWEEN 50 AND 60")
+    table.append(events(20, 200), SMALL)
+    frame = loaded(source, f"{tmp_path}/t", task_bytes="1KiB")
+    assert frame.rdd.getNumPartitions() == 2
+    expected = table.scan().to_table()
+    assert sorted_rows(frame) == sorted_rows(expected)
+    some = loaded(source, f"{tmp_path}/t", where="size > 4")
+    assert sorted_rows(some) == sorted_rows(table.scan(where="size > 4").to_table())
+
+
+FILTERS = [
+    "n BETWEEN 100 AND 130",
+    "n IN (3, 300, 301)",
+    "service = 'service-2' AND size > 4",
+    "service LIKE 'service-1%'",
+    "size IS NULL",
+    "NOT (size > 3)",
+    "load > 20",
+    "load >= double('nan')",
+    "load <= 0.0",
+    "load = 0.0",
+    "load <> 12.25",
+    "NOT (load < 50)",
+    "size <=> 4",
+    "NOT (size <=> 4)",
+    "ts >= timestamp'1970-01-01 00:05:00Z' AND ts < timestamp'1970-01-01 00:05:10Z'",
+    "tags IS NOT NULL AND n % 3 = 1",
+    "size = 1 OR n > 395",
+]
+
+
+def test_filters_that_are_pushed_keep_the_rows_that_spark_would_keep(
+    source: SparkSession, tmp_path: Path
+) -> None:
+    Table.create(tmp_path / "t", events(400), sort_by="n", options=SMALL)
+    asked = [f"coalesce({condition}, false) AS c{i}" for i, condition in enumerate(FILTERS)]
+    by_spark = loaded(source, f"{tmp_path}/t").selectExpr("n", *asked).toArrow().to_pylist()
+    for i, condition in enumerate(FILTERS):
+        pushed = loaded(source, f"{tmp_path}/t", single_use="true").where(condition)
+        found = sorted(pushed.toArrow().column("n").to_pylist())
+        assert found == sorted(row["n"] for row in by_spark if row[f"c{i}"]), condition
+        assert 0 < len(found) < 400, condition
+
+
+def test_what_a_pushed_filter_rules_out_is_not_fetched(
+    source: SparkSession, s3_server: S3Server, s3_bucket: str
+) -> None:
+    url = f"s3://{s3_bucket}/t"
+    table = Table.create(url, events(200), sort_by="n", options=SMALL)
+    for first in (200, 400, 600):
+        table.append(events(200, first), SMALL)
+
+    def fragments_read(**options: str) -> tuple[set[str], int]:
+        frame = loaded(source, url, **options).where("n = 250")
+        s3_server.reset()
+        assert frame.count() == 1
+        gets = [r for r in s3_server.requests("GET") if r.key.endswith(".frag")]
+        return {request.key for request in gets}, len(gets)
+
+    all_of_them, all_gets = fragments_read()
+    one, gets = fragments_read(single_use="true")
+    assert (len(all_of_them), len(one)) == (4, 1)
+    assert gets < all_gets / 4
+    assert fragments_read(where="n = 250")[0] == one
+
+
+def test_many_tasks_write_one_version(source: SparkSession, s3_bucket: str) -> None:
+    url = f"s3://{s3_bucket}/t"
+    frame = source.createDataFrame(events(300)).repartition(3)
+    write = frame.write.format("fragments").mode("append")
+    write.option("sort_by", "service,n:desc").option("rows_per_fragment", "60").save(url)
+    store = open_store(url)
+    snapshot = CommitLog(store).current()
+    assert snapshot.version == 1
+    assert len(snapshot.fragments) >= 3
+    assert {entry.level for entry in snapshot.fragments.all()} == {0}
+    assert verify(store, snapshot).faults == []
+    assert sorted_rows(Table.open(url).scan().to_table()) == sorted_rows(frame)
+    more = frame.selectExpr("service", "n + 1000 AS n", "cast(size AS bigint) * 4000000000 AS size")
+    more.write.format("fragments").mode("append").save(url)
+    table = Table.open(url)
+    assert (table.version, table.rows) == (2, 600)
+    assert table.schema.field("size").type == pa.int64()
+    assert table.scan(where="n >= 1000 AND ts IS NULL").to_table().num_rows == 300
+
+
+def test_an_overwrite_takes_the_place_of_all_rows_in_one_commit(
+    source: SparkSession, tmp_path: Path
+) -> None:
+    url = f"{tmp_path}/t"
+    Table.create(url, events(50), sort_by="service,n")
+    frame = loaded(source, url).where("n < 10")
+    frame.write.format("fragments").mode("overwrite").save(url)
+    assert sorted_rows(Table.open(url).scan().to_table()) == sorted_rows(events(10))
+    assert Table.open(url).version == 2
+    assert Table.open(url, version=1).rows == 50
+
+
+def test_a_task_that_fails_leaves_nothing_to_be_seen(source: SparkSession, tmp_path: Path) -> None:
+    url = f"{tmp_path}/t"
+    Table.create(url, events(50), sort_by="service,n")
+    bad = source.range(0, 40, 1, 4).selectExpr(
+        "'x' AS service", "if(id = 39, raise_error('broken'), id) AS n"
+    )
+    with pytest.raises(PySparkException, match="broken"):
+        bad.write.format("fragments").mode("append").save(url)
+    table = Table.open(url)
+    assert (table.version, table.rows) == (1, 50)
+
+
+def test_mistakes_are_told_in_a_line(source: SparkSession, tmp_path: Path) -> None:
+    url = f"{tmp_path}/t"
+    frame = source.createDataFrame(events(5))
+    with pytest.raises(PySparkException) as caught:
+        loaded(source, url)
+    assert last_line(caught.value).startswith(f"{url}: no table here")
+    with pytest.raises(PySparkException) as caught:
+        frame.write.format("fragments").mode("append").save(url)
+    assert last_line(caught.value) == (
+        f"{url}: no table here yet: name its sort schema to create it, as in "
+        '.option("sort_by", "service,timestamp:desc")'
+    )
+    Table.create(url, events(5), sort_by="service,n")
+    texts = frame.selectExpr("service", "cast(n AS string) AS n")
+    with pytest.raises(PySparkException) as caught:
+        texts.write.format("fragments").mode("append").save(url)
+    assert last_line(caught.value).startswith(f"rows for {url}: column 'n' is string")
+    assert Table.open(url).version == 1
+
+
+class Tomorrow(SystemClock):
+    def now_unix_ms(self) -> int:
+        return super().now_unix_ms() + 2 * 86_400_000
+
+
+class Stream:
+    """A query from a folder of JSON files into a table, restarted as often as it is run."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.spark = spark
+        self.url = f"{place}/table"
+        self.checkpoint = place / "checkpoint"
+        self.files = place / "files"
+        self.files.mkdir(parents=True)
+
+    def add(self, first: int) -> None:
+        lines = [json.dumps({"service": "a", "n": n}) for n in range(first, first + 5)]
+        (self.files / f"{first:05}.json").write_text("\n".join(lines))
+
+    def run(self, **options: str) -> None:
+        """Takes in what is there, a batch a file."""
+        read = self.spark.readStream.schema("service string, n bigint")
+        rows = read.option("maxFilesPerTrigger", "1").json(str(self.files))
+        write = rows.writeStream.format("fragments").options(**options)
+        write = write.option("checkpointLocation", str(self.checkpoint))
+        query = write.option("sort_by", "service,n").trigger(availableNow=True).start(self.url)
+        query.awaitTermination()
+
+    def forget_commit(self, batch: int) -> None:
+        """As if Spark had been killed between our commit and its own note of it."""
+        for name in (str(batch), f".{batch}.crc"):
+            (self.checkpoint / "commits" / name).unlink()
+        shutil.rmtree(self.checkpoint / "state", ignore_errors=True)
+
+    @property
+    def numbers(self) -> list[int]:
+        return sorted(Table.open(self.url).scan(["n"]).to_table().column("n").to_pylist())
+
+
+def test_a_stream_has_each_batch_once_though_spark_forgets_that_it_was_committed(
+    source: SparkSession, tmp_path: Path
+) -> None:
+    stream = Stream(source, tmp_path)
+    stream.add(0)
+    stream.add(5)
+    stream.run()
+    assert stream.numbers == list(range(10))
+    assert Table.open(stream.url).version == 2
+    stream.forget_commit(1)
+    # What is remembered outlives the log up to here.
+    log = CommitLog(LocalStore(stream.url), Tomorrow())
+    assert log.write_checkpoint(log.current())
+    assert vacuum(log, VacuumSettings(grace_seconds=0, retain_seconds=0)).log_files == 1
+    version = Table.open(stream.url).version
+    stream.add(10)
+    stream.run()
+    assert stream.numbers == list(range(15))
+    assert Table.open(stream.url).version == version + 1

@@ -1,0 +1,317 @@
+"""What tasks of the Spark data source read, and what Spark's filters mean: without Spark."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import datasource as ds
+
+from compactor import Table
+from compactor.delete import delete_rows
+from compactor.errors import DataError, UsageError
+from compactor.ingest import IngestOptions
+from compactor.predicate import condition_on
+from compactor.rows.policy import Kind, RowPolicy
+from compactor.scan import ScanReport, scan
+from compactor.scan_parts import RowGroups, read_parts, tasks_of
+from compactor.spark.data_source import FragmentsDataSource
+from compactor.spark.data_source_filters import condition_of
+from compactor.spark.data_source_read import FragmentsReader, SingleUseReader
+from compactor.stores.local import LocalStore
+from compactor.table.commit_log import CommitLog
+from tests.support.memory_store import MemoryStore
+from tests.support.tables import append_table, log_rows
+
+WHERES = [
+    None,
+    "value > 0.7",
+    "service = 'service-1'",
+    "ts < '1970-01-01 00:00:00.005' AND value IS NULL",
+]
+DELETED = "ts BETWEEN '1970-01-01 00:00:00.010' AND '1970-01-01 00:00:00.015'"
+
+
+def as_rows(batches: Any, names: Sequence[str]) -> list[str]:
+    return sorted(str(row) for batch in batches for row in batch.select(names).to_pylist())
+
+
+@pytest.mark.parametrize("kind", [Kind.APPEND, Kind.LAST])
+@settings(max_examples=25)
+@given(
+    seeds=st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    task_bytes=st.sampled_from([1, 500, 5_000, 1 << 30]),
+    where=st.sampled_from(WHERES),
+    columns=st.sampled_from([["id"], ["value", "service"], ["ts", "id", "value", "service"]]),
+    deletes=st.booleans(),
+)
+def test_tasks_read_together_what_a_scan_reads(
+    kind: Kind,
+    seeds: list[int],
+    task_bytes: int,
+    where: str | None,
+    columns: list[str],
+    deletes: bool,
+) -> None:
+    store = MemoryStore()
+    for place, seed in enumerate(seeds):
+        rows = None if kind is Kind.APPEND or place else RowPolicy(kind)
+        options = IngestOptions(rows_per_fragment=150, rows=rows)
+        sort_by = None if place else "service,ts:desc"
+        log = append_table(store, log_rows(100 + 90 * seed, seed), sort_by, options, max_rows=16)
+    if deletes:
+        delete_rows(store, log, condition_on(log.latest.table, DELETED))
+    snapshot = log.current()
+    condition = None if where is None else condition_on(snapshot.table, where)
+    report = ScanReport()
+    tasks = tasks_of(snapshot, condition, task_bytes, report)
+    assert report.fragments == len(snapshot.fragments)
+    found = [
+        batch
+        for parts in pickle.loads(pickle.dumps(tasks))
+        for batch in read_parts(store, snapshot.table, parts, columns, condition, report)
+    ]
+    assert as_rows(found, columns) == as_rows(scan(store, snapshot, columns, condition), columns)
+    if kind is Kind.APPEND:
+        assert report.rows == sum(batch.num_rows for batch in found)
+
+
+def test_large_fragments_are_cut_at_row_groups_and_small_ones_share_a_task() -> None:
+    store = MemoryStore()
+    log = append_table(store, log_rows(1000, 0), "service,ts", max_rows=16)
+    [entry] = log.current().fragments.all()
+    tasks = tasks_of(log.current(), None, entry.raw_bytes // 3 + 1, ScanReport())
+    bounds = [(part.start, part.stop) for [part] in tasks if isinstance(part, RowGroups)]
+    assert bounds == [(0, 21), (21, 42), (42, 63)]
+    for seed in range(3):
+        append_table(store, log_rows(100, seed), None)
+    assert [len(parts) for parts in tasks_of(log.current(), None, 1 << 30, ScanReport())] == [4]
+
+
+def spark_compares(row: Any, value: Any) -> int | None:
+    """Spark's order: NaN is greater than all, zeros of both signs are equal; None: unknown."""
+    if row is None:
+        return None
+    is_nan = isinstance(row, float) and math.isnan(row)
+    return 1 if is_nan else (row > value) - (row < value)
+
+
+HOLDS: dict[type, Callable[[int], bool]] = {
+    ds.EqualTo: lambda order: order == 0,
+    ds.LessThan: lambda order: order < 0,
+    ds.LessThanOrEqual: lambda order: order <= 0,
+    ds.GreaterThan: lambda order: order > 0,
+    ds.GreaterThanOrEqual: lambda order: order >= 0,
+}
+
+
+def spark_keeps(each: ds.Filter, row: Any) -> bool | None:
+    match each:
+        case ds.Not(child):
+            inner = spark_keeps(child, row)
+            return None if inner is None else not inner
+        case ds.IsNull():
+            return row is None
+        case ds.IsNotNull():
+            return row is not None
+        case ds.EqualNullSafe(_, value):
+            return row is not None and spark_compares(row, value) == 0
+        case ds.In(_, values):
+            return None if row is None else any(spark_compares(row, v) == 0 for v in values)
+        case ds.StringStartsWith(_, value):
+            return None if row is None else row.startswith(value)
+    order = spark_compares(row, each.value)  # type: ignore[attr-defined]
+    return None if order is None else HOLDS[type(each)](order)
+
+
+D = decimal.Decimal
+EPOCH = datetime.datetime(1970, 1, 1)
+MS = datetime.timedelta(milliseconds=1)
+DOUBLES = [math.nan, -math.inf, -1.5, -0.0, 0.0, 2.5, math.inf]
+TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "int": (pa.int32(), st.integers(-5, 5)),
+    "unsigned": (pa.uint64(), st.integers(0, 5)),
+    "double": (pa.float64(), st.sampled_from(DOUBLES)),
+    "float": (pa.float32(), st.sampled_from(DOUBLES)),
+    "text": (pa.string(), st.text("a%_\\b\n", max_size=3)),
+    "coded": (pa.dictionary(pa.int32(), pa.string()), st.sampled_from(["", "a", "ab", "é"])),
+    "decimal": (pa.decimal128(5, 2), st.sampled_from([D("-1.50"), D("0.00"), D("2.25")])),
+    "date": (pa.date32(), st.dates(datetime.date(1969, 12, 1), datetime.date(1970, 2, 1))),
+    "ms": (
+        pa.timestamp("ms", "UTC"),
+        st.integers(-5, 5).map(lambda n: (EPOCH + n * MS).replace(tzinfo=datetime.UTC)),
+    ),
+    "ns": (pa.timestamp("ns"), st.integers(-5, 5).map(lambda n: EPOCH + n * MS)),
+    "flag": (pa.bool_(), st.booleans()),
+}
+
+
+@st.composite
+def filters(draw: st.DrawFn, values: st.SearchStrategy[Any], is_text: bool) -> ds.Filter:
+    kinds = [*HOLDS, ds.EqualNullSafe, ds.In, ds.IsNull, ds.IsNotNull]
+    kind: Any = draw(st.sampled_from([*kinds, ds.StringStartsWith] if is_text else kinds))
+    if kind in (ds.IsNull, ds.IsNotNull):
+        made = kind(("x",))
+    elif kind is ds.In:
+        made = ds.In(("x",), tuple(draw(st.lists(values, min_size=1, max_size=3))))
+    else:
+        made = kind(("X",), draw(values))
+    return ds.Not(made) if draw(st.booleans()) else made
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_a_filter_that_is_taken_keeps_just_the_rows_that_spark_would_keep(
+    name: str, data: st.DataObject
+) -> None:
+    dtype, values = TYPES[name]
+    rows = data.draw(st.lists(st.none() | values, min_size=1, max_size=12))
+    each = data.draw(filters(values, name in ("text", "coded")))
+    store = MemoryStore()
+    table = pa.table({"n": range(len(rows)), "x": pa.array(rows, dtype)})
+    snapshot = append_table(store, table, "n", max_rows=2).current()
+    condition = condition_of(each, snapshot.table)
+    if condition is None:
+        value = getattr(each.child if isinstance(each, ds.Not) else each, "value", None)
+        asked = value if isinstance(value, tuple) else [value]
+        assert any(each != each for each in asked), "only NaN is left to Spark here"
+        return
+    tasks = tasks_of(snapshot, condition, 1, ScanReport())
+    found = [
+        number
+        for parts in tasks
+        for batch in read_parts(store, snapshot.table, parts, ["n"], condition, ScanReport())
+        for number in batch.column("n").to_pylist()
+    ]
+    assert found == [n for n, row in enumerate(rows) if spark_keeps(each, row)]
+
+
+@pytest.mark.parametrize(
+    "each",
+    [
+        ds.EqualTo(("l",), [1]),
+        ds.EqualTo(("s", "a"), 1),
+        ds.IsNull(("s", "a")),
+        ds.EqualTo(("b",), b"x"),
+        ds.EqualTo(("n",), "1"),
+        ds.EqualTo(("n",), True),
+        ds.EqualTo(("n",), 1 << 70),
+        ds.EqualTo(("ms",), EPOCH + datetime.timedelta(microseconds=1)),
+        ds.EqualTo(("ms",), EPOCH.replace(tzinfo=datetime.UTC)),
+        ds.EqualTo(("half",), 0.1),
+        ds.StringStartsWith(("n",), "1"),
+        ds.StringContains(("t",), "x"),
+        ds.In(("n",), (1, None)),
+        ds.IsNull(("nix",)),
+    ],
+    ids=str,
+)
+def test_filters_of_another_meaning_are_left_to_spark(each: ds.Filter) -> None:
+    table = pa.table(
+        {
+            "n": pa.array([1], pa.int32()),
+            "l": [[1]],
+            "s": [{"a": 1}],
+            "b": [b"x"],
+            "t": ["x"],
+            "ms": pa.array([0], pa.timestamp("ms")),
+            "half": pa.array([0.5], pa.float32()),
+        }
+    )
+    metadata = append_table(MemoryStore(), table, "n").current().table
+    assert condition_of(each, metadata) is None
+    assert condition_of(ds.Not(each), metadata) is None
+
+
+def read_all(url: str, **options: str) -> list[dict[str, Any]]:
+    """As Spark goes about it."""
+    source = FragmentsDataSource({"path": url, **options})
+    schema = source.schema()
+    reader = pickle.loads(pickle.dumps(source)).reader(schema)
+    assert isinstance(reader, FragmentsReader)
+    partitions = reader.partitions()
+    reader = pickle.loads(pickle.dumps(reader))
+    return [row for part in partitions for b in reader.read(part) for row in b.to_pylist()]
+
+
+def test_filters_that_rule_out_everything_leave_a_task_without_rows(tmp_path: Path) -> None:
+    Table.create(tmp_path / "t", pa.table({"n": range(5)}), sort_by="n")
+    source = FragmentsDataSource({"path": str(tmp_path / "t"), "single_use": "true"})
+    reader = source.reader(source.schema())
+    assert isinstance(reader, SingleUseReader)
+    left = ds.EqualTo(("n",), 1.5)
+    assert reader.pushFilters([ds.GreaterThan(("n",), 10), left]) == [left]
+    [partition] = reader.partitions()
+    assert reader.planned.fragments_skipped == 1
+    assert list(reader.read(partition)) == []
+
+
+def test_columns_that_were_renamed_are_read_and_asked_by_their_new_names(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", pa.table({"n": range(5), "a": list("vwxyz")}), sort_by="n")
+    table.alter(renames={"a": "b"})
+    table.append(pa.table({"n": [5], "a": [7]}))
+    assert read_all(table.url, where="b > 'x'") == [
+        {"n": 3, "b": "y", "a": None},
+        {"n": 4, "b": "z", "a": None},
+    ]
+    assert read_all(table.url, where="a = 7", columns="a,n") == [{"a": 7, "n": 5}]
+    metadata = CommitLog(LocalStore(table.url)).current().table
+    condition = condition_of(ds.EqualTo(("a",), 7), metadata)
+    assert condition is not None
+    assert condition.column == "a#2"  # type: ignore[union-attr]
+
+
+def test_times_finer_than_microseconds_are_an_error_or_cut(tmp_path: Path) -> None:
+    url = str(tmp_path / "t")
+    times = pa.array([1_000, 2_001], pa.timestamp("ns"))
+    Table.create(url, pa.table({"n": [1, 2], "at": times}), sort_by="n")
+    with pytest.raises(DataError, match=r"column 'at'.*nanoseconds=cut"):
+        read_all(url)
+    assert [row["at"].microsecond for row in read_all(url, nanoseconds="cut")] == [1, 2]
+    source = FragmentsDataSource({"path": url, "single_use": "true", "nanoseconds": "cut"})
+    reader = source.reader(source.schema())
+    asked = ds.EqualTo(("at",), EPOCH + datetime.timedelta(microseconds=2))
+    assert reader.pushFilters([asked]) == [asked]
+
+
+def test_columns_that_spark_has_no_type_for_can_be_left_out(tmp_path: Path) -> None:
+    url = str(tmp_path / "t")
+    spans = pa.array([pa.MonthDayNano([1, 2, 3])], pa.month_day_nano_interval())
+    Table.create(url, pa.table({"n": [1], "span": spans, "t": ["x"]}), sort_by="n")
+    with pytest.raises(UsageError, match=r"column 'span' is month_day_nano_interval.*columns=n,t"):
+        read_all(url)
+    assert read_all(url, columns="n,t") == [{"n": 1, "t": "x"}]
+
+
+MISTAKES: dict[str, dict[str, str]] = {
+    "fragments: name the table, a folder or s3://bucket/prefix, as in .load(path)": {"path": ""},
+    "fragments: no option 'versoin'; there are: version, as_of,": {"versoin": "1"},
+    "fragments: version: ": {"version": "x"},
+    "fragments: as_of: 'x' is no time": {"as_of": "x"},
+    "fragments: version and as_of: give one of the two": {"version": "1", "as_of": "1h"},
+    "fragments: nanoseconds: ": {"nanoseconds": "round"},
+    "fragments: task_bytes: 'x' is no size": {"task_bytes": "x"},
+    "no column 'nix'; columns are: n": {"columns": "nix"},
+    "where: ": {"where": "n ~ 1"},
+}
+
+
+@pytest.mark.parametrize("said", MISTAKES)
+def test_mistakes_in_options_of_reads_are_one_line(said: str, tmp_path: Path) -> None:
+    url = str(tmp_path / "t")
+    Table.create(url, pa.table({"n": [1]}), sort_by="n")
+    given = {"path": url, **MISTAKES[said]}
+    with pytest.raises(UsageError) as caught:
+        FragmentsDataSource({name: text for name, text in given.items() if text}).schema()
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)

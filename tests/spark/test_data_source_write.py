@@ -1,0 +1,274 @@
+"""Writes of the Spark data source: one commit, each batch once, nothing of what failed. Without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from compactor import Table
+from compactor.errors import (
+    CommitConflictError,
+    CompactorError,
+    DataError,
+    InputError,
+    TableNotFoundError,
+    UsageError,
+)
+from compactor.rows.policy import Kind
+from compactor.spark.data_source import FragmentsDataSource
+from compactor.stores.local import LocalStore
+from compactor.table.batches import Batch, is_taken
+from compactor.table.commit_log import CommitLog
+from compactor.table.metadata import TableMetadata
+from tests.support.samples import SAMPLES
+from tests.support.tables import compact_table
+
+
+class Job:
+    """A write as Spark goes about it."""
+
+    def __init__(
+        self,
+        url: str,
+        rows: pa.Table,
+        *,
+        stream: bool = False,
+        overwrite: bool = False,
+        **options: str,
+    ) -> None:
+        self.rows = rows
+        self.source = FragmentsDataSource({"path": url, **options})
+        self.is_stream, self.overwrite = stream, overwrite
+        self.messages: list[Any] = []
+        self.writer = pickle.loads(pickle.dumps(self._writer()))
+
+    def _writer(self) -> Any:
+        make = self.source.streamWriter if self.is_stream else self.source.writer
+        return make(from_arrow_schema(self.rows.schema), self.overwrite)
+
+    def write(self, tasks: int = 2) -> Self:
+        step = max(1, -(-self.rows.num_rows // tasks))
+        for start in range(0, self.rows.num_rows, step):
+            batches = iter(self.rows.slice(start, step).to_batches())
+            self.messages.append(pickle.loads(pickle.dumps(self.writer.write(batches))))
+        return self
+
+    def commit(self, batch: int | None = None) -> None:
+        if self.is_stream:
+            self._writer().commit(self.messages, batch)
+        else:
+            pickle.loads(pickle.dumps(self.writer)).commit(self.messages)
+
+    @property
+    def keys(self) -> set[str]:
+        return {entry.key for message in self.messages for entry in message.entries}
+
+
+def numbers(first: int, count: int = 6) -> pa.Table:
+    return pa.table({"n": pa.array(range(first, first + count), pa.int64())})
+
+
+def found(url: str) -> list[int]:
+    return sorted(Table.open(url).scan().to_table().column("n").to_pylist())
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return str(tmp_path / "t")
+
+
+def test_nothing_is_visible_before_the_commit_nor_after_an_abort(url: str) -> None:
+    Job(url, numbers(0), sort_by="n").write().commit()
+    job = Job(url, numbers(6)).write()
+    assert found(url) == list(range(6))
+    job.writer.abort([*job.messages, None])
+    assert (Table.open(url).version, found(url)) == (1, list(range(6)))
+
+
+def test_a_task_that_ran_twice_is_in_the_table_once(url: str) -> None:
+    job = Job(url, numbers(0), sort_by="n").write(tasks=3)
+    twin = Job(url, numbers(0), sort_by="n").write(tasks=3)
+    assert job.keys.isdisjoint(twin.keys)
+    job.messages[1] = twin.messages[1]
+    job.commit()
+    assert (Table.open(url).version, found(url)) == (1, list(range(6)))
+
+
+def test_jobs_that_create_a_table_at_once_both_add_their_rows(url: str) -> None:
+    jobs = [Job(url, numbers(first), sort_by="n").write() for first in (0, 6)]
+    other = Job(url, numbers(12), sort_by="n:desc").write()
+    for job in jobs:
+        job.commit()
+    assert found(url) == list(range(12))
+    with pytest.raises(CompactorError, match="was created meanwhile with another sort schema"):
+        other.commit()
+
+
+def test_an_overwrite_is_refused_if_rows_have_changed_since_it_began(url: str) -> None:
+    Job(url, numbers(0), sort_by="n").write().commit()
+    for change in (
+        lambda: Job(url, numbers(6)).write().commit(),
+        lambda: Table.open(url).delete("n = 1"),
+    ):
+        job = Job(url, numbers(100), overwrite=True).write()
+        change()
+        before = found(url)
+        with pytest.raises(CommitConflictError, match="run the job again"):
+            job.commit()
+        assert found(url) == before
+    job = Job(url, numbers(100), overwrite=True).write()
+    compact_table(LocalStore(url))
+    job.commit()
+    assert found(url) == list(range(100, 106))
+
+
+def test_a_write_of_no_rows_makes_an_empty_table_or_empties_it(url: str) -> None:
+    Job(url, numbers(0, 0), sort_by="n").write().commit()
+    assert (Table.open(url).schema, found(url)) == (numbers(0).schema, [])
+    Job(url, numbers(0)).write().commit()
+    Job(url, numbers(0, 0)).write().commit()
+    assert found(url) == list(range(6))
+    Job(url, numbers(0, 0), overwrite=True).write().commit()
+    assert found(url) == []
+
+
+def test_a_column_that_differs_in_case_only_is_refused(url: str) -> None:
+    Job(url, numbers(0), sort_by="n").write().commit()
+    with pytest.raises(InputError, match="column 'N' is not the table's 'n', but Spark takes them"):
+        Job(url, pa.table({"n": [1], "N": [1]}))
+
+
+def test_a_numbered_batch_is_in_the_table_once(url: str) -> None:
+    for number, first in ((3, 0), (3, 0), (2, 50), (4, 6)):
+        options: Any = {"sort_by": "n", "app_id": "nightly", "batch_id": str(number)}
+        Job(url, numbers(first), **options).write().commit()
+    assert (found(url), Table.open(url).version) == (list(range(12)), 2)
+    Job(url, numbers(12), app_id="other", batch_id="0").write().commit()
+    assert found(url) == list(range(18))
+
+
+def test_a_batch_of_a_stream_is_taken_once_whatever_happened_to_the_table(url: str) -> None:
+    first = Job(url, numbers(0), stream=True, app_id="q", sort_by="n").write()
+    again = Job(url, numbers(0), stream=True, app_id="q", sort_by="n").write()
+    assert first.keys.isdisjoint(again.keys)
+    first.commit(0)
+    again.commit(0)
+    assert found(url) == list(range(6))
+    Table.open(url).alter(renames={"n": "m"})
+    Table.open(url).append(pa.table({"m": [6], "more": ["x"]}))
+    Table.open(url).alter(renames={"m": "n"})
+    Table.open(url).delete("n = 6")
+    compact_table(LocalStore(url))
+    log = CommitLog(LocalStore(url))
+    assert log.write_checkpoint(log.current())
+    version = Table.open(url).version
+    again.commit(0)
+    assert (Table.open(url).version, found(url)) == (version, list(range(6)))
+    Job(url, numbers(6), stream=True, app_id="q").write().commit(1)
+    Job(url, numbers(12), stream=True, app_id="another").write().commit(0)
+    assert found(url) == list(range(18))
+
+
+def test_a_stream_that_is_complete_anew_replaces_what_it_wrote(url: str) -> None:
+    for batch, first in enumerate((0, 20)):
+        job = Job(url, numbers(first), stream=True, overwrite=True, app_id="q", sort_by="n")
+        job.write().commit(batch)
+    assert found(url) == list(range(20, 26))
+    assert Table.open(url).version == 2
+
+
+def test_a_memory_of_batches_that_is_damaged_is_an_error() -> None:
+    table = TableMetadata(pa.schema([]), (), properties=(("batches", "[1]"),))
+    with pytest.raises(DataError, match="somewhere: its memory of batches is damaged"):
+        is_taken(Batch("q", 0), table, "somewhere")
+
+
+def test_rows_that_were_read_can_be_written_again_and_change_no_type(url: str) -> None:
+    columns = {name: s for name, s in SAMPLES.items() if name not in ("decimal256", "interval")}
+    rows = max(len(values) for _, values in columns.values())
+    arrays = {
+        name: pa.array([*values, *[None] * (rows - len(values))], dtype)
+        for name, (dtype, values) in columns.items()
+        if name != "float16"
+    }
+    before = Table.create(url, pa.table({"n": range(rows), **arrays}), sort_by="n,timestamp_zone")
+    source = FragmentsDataSource({"path": url})
+    reader = source.reader(source.schema())
+    [partition] = reader.partitions()
+    read = pa.Table.from_batches(list(reader.read(partition)))
+    Job(url, read, overwrite=True).write().commit()
+    after = Table.open(url)
+    assert after.schema == before.schema
+    assert after.scan().to_table().to_pylist() == before.scan().to_table().to_pylist()
+
+
+def test_a_value_that_has_no_place_is_told_by_the_commit_and_nothing_is_added(url: str) -> None:
+    at = pa.array([1], pa.timestamp("ms"))
+    Table.create(url, pa.table({"n": [0], "at": at}), sort_by="at,n")
+    finer = pa.table({"n": [1, 2], "at": pa.array([2_000, 2_001], pa.timestamp("us"))})
+    job = Job(url, finer).write()
+    with pytest.raises(InputError, match=r"column 'at' of type .* cannot become timestamp\[ms\]"):
+        job.commit()
+    assert found(url) == [0]
+    Job(url, finer.slice(0, 1)).write().commit()
+    assert found(url) == [0, 1]
+
+
+MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
+    "no table here yet: name its sort schema": (TableNotFoundError, {}),
+    "sort_by: ": (UsageError, {"sort_by": ":desc"}),
+    "fragments: no option 'sortby'; there are: sort_by,": (UsageError, {"sortby": "n"}),
+    "fragments: sequence, delete_marker, keep_tombstones and": (UsageError, {"sequence": "n"}),
+    "fragments: retention: name the time_column": (UsageError, {"retention": "1d"}),
+    "fragments: ttl and ttl_column: give both": (UsageError, {"ttl": "1d"}),
+    "fragments: batch_id: name the app_id": (UsageError, {"batch_id": "1"}),
+    "fragments: app_id: number the batch": (UsageError, {"app_id": "x", "sort_by": "n"}),
+    "fragments: row_policy: ": (UsageError, {"row_policy": "newest"}),
+    "fragments: memory_limit: ": (UsageError, {"memory_limit": "1MiB"}),
+    "fragments: skip_index: 'n': write COLUMN:KIND": (UsageError, {"skip_index": "n"}),
+    "nix": (InputError, {"sort_by": "nix"}),
+    "delete_marker": (UsageError, {"sort_by": "n", "delete_marker": "n", "row_policy": "append"}),
+}
+
+
+@pytest.mark.parametrize("said", MISTAKES)
+def test_mistakes_in_options_of_writes_are_one_line(said: str, url: str) -> None:
+    kind, options = MISTAKES[said]
+    with pytest.raises(kind) as caught:
+        Job(url, numbers(0), **options)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "--" not in str(caught.value)
+
+
+def test_tables_are_made_as_an_ingest_makes_them(url: str) -> None:
+    rows = pa.table(
+        {
+            "id": ["a", "b", "a"],
+            "day": pa.array([0, 0, 0], pa.timestamp("s", "UTC")),
+            "seq": [1, 1, 2],
+            "gone": [False, False, False],
+        }
+    )
+    Job(
+        url,
+        rows,
+        sort_by="id,day",
+        row_policy="last",
+        sequence="seq",
+        delete_marker="gone",
+        time_column="day",
+        time_window="7d",
+        retention="700000d",
+    ).write(tasks=1).commit()
+    table = Table.open(url)
+    assert sorted(table.scan(["id", "seq"]).to_table().column("seq").to_pylist()) == [1, 2]
+    metadata = CommitLog(LocalStore(url)).current().table
+    assert metadata.rows.kind is Kind.LAST
+    assert metadata.windows is not None
+    assert metadata.windows.window_seconds == 7 * 86_400
