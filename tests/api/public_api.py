@@ -12,12 +12,14 @@ from typing import Any
 from pydantic import BaseModel
 
 import compactor
+import compactor.spark
 import format
 
 
 def public_api() -> str:
     """One line a name; members indented."""
-    lines = [*_module(compactor), *_module(format), *_errors()]
+    modules = (compactor, compactor.spark, format)
+    lines = [*(line for module in modules for line in _module(module)), *_errors()]
     return "\n".join(lines) + "\n"
 
 
