@@ -2,7 +2,7 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium demo test lint bench peers scaling sizes small-jobs micro workload clean distclean
+.PHONY: help setup environment java promtool chromium demo test lint docs wheel bench peers scaling sizes small-jobs micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,12 @@ lint: environment  ## ruff check, ruff format, mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: environment  ## the reference of the Python interface, in build/docs
+	$(BIN)/python -m deploy.docs build/docs
+
+wheel: environment  ## sdist and wheel, in dist
+	$(BIN)/python -m build --no-isolation
 
 bench: setup  ## 4 million rows, 16 fragments, one Spark task: rows/s and peak RSS
 	$(BIN)/python -m bench.bench_compaction $(BENCH)

@@ -1,20 +1,112 @@
-"""LSM compaction worker for columnar fragments on object storage."""
+"""LSM compaction for columnar fragments on object storage. The public interface is what this module names.
 
+    from compactor import Table
+
+    table = Table.create("./logs", rows, "service,timestamp:desc")
+    table.append(more_rows)
+    table.compact()
+    errors = table.scan(["timestamp", "message"], where="level = 'ERROR'")
+
+`Table` and `Scan` are what there is to do, the others are options, what comes back, and errors. Other modules
+may change in any version.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from format import __version__ as __version__
 
 if TYPE_CHECKING:
+    from compactor import errors as errors
     from compactor.api import Scan as Scan
     from compactor.api import Table as Table
+    from compactor.config import CompactionSettings as CompactionSettings
+    from compactor.config import Policy as Policy
+    from compactor.config import Strategy as Strategy
+    from compactor.conform import OnConflict as OnConflict
+    from compactor.delete import DeleteReport as DeleteReport
+    from compactor.errors import CompactorError as CompactorError
+    from compactor.export import ExportReport as ExportReport
+    from compactor.ingest import IngestOptions as IngestOptions
+    from compactor.ingest import IngestReport as IngestReport
+    from compactor.rows.policy import Function as RowFunction
+    from compactor.rows.policy import Kind as RowKind
+    from compactor.rows.policy import RowPolicy as RowPolicy
+    from compactor.rows.policy import Ttl as Ttl
+    from compactor.scan import ScanReport as ScanReport
+    from compactor.skipping.spec import Kind as SkipKind
+    from compactor.skipping.spec import SkipSpec as SkipSpec
+    from compactor.table.metadata import TimeWindows as TimeWindows
+    from compactor.table.vacuum import VacuumReport as VacuumReport
+    from compactor.verify import VerifyReport as VerifyReport
+    from compactor.worker import CompactReport as CompactReport
+    from format.writer import WriterOptions as WriterOptions
 
-__all__ = ["Scan", "Table", "__version__"]
+_PLACES = {
+    "CompactReport": "compactor.worker",
+    "CompactionSettings": "compactor.config",
+    "CompactorError": "compactor.errors",
+    "DeleteReport": "compactor.delete",
+    "ExportReport": "compactor.export",
+    "IngestOptions": "compactor.ingest",
+    "IngestReport": "compactor.ingest",
+    "OnConflict": "compactor.conform",
+    "Policy": "compactor.config",
+    "RowFunction": "compactor.rows.policy:Function",
+    "RowKind": "compactor.rows.policy:Kind",
+    "RowPolicy": "compactor.rows.policy",
+    "Scan": "compactor.api",
+    "ScanReport": "compactor.scan",
+    "SkipKind": "compactor.skipping.spec:Kind",
+    "SkipSpec": "compactor.skipping.spec",
+    "Strategy": "compactor.config",
+    "Table": "compactor.api",
+    "TimeWindows": "compactor.table.metadata",
+    "Ttl": "compactor.rows.policy",
+    "VacuumReport": "compactor.table.vacuum",
+    "VerifyReport": "compactor.verify",
+    "WriterOptions": "format.writer",
+}
+
+__all__ = [
+    "CompactReport",
+    "CompactionSettings",
+    "CompactorError",
+    "DeleteReport",
+    "ExportReport",
+    "IngestOptions",
+    "IngestReport",
+    "OnConflict",
+    "Policy",
+    "RowFunction",
+    "RowKind",
+    "RowPolicy",
+    "Scan",
+    "ScanReport",
+    "SkipKind",
+    "SkipSpec",
+    "Strategy",
+    "Table",
+    "TimeWindows",
+    "Ttl",
+    "VacuumReport",
+    "VerifyReport",
+    "WriterOptions",
+    "__version__",
+    "errors",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """`Table` and `Scan`, imported when they are asked for: not every process needs stores and Arrow."""
-    if name in ("Scan", "Table"):
-        from compactor import api
+    """A public name, imported when it is asked for: not every process needs stores and Arrow."""
+    if name == "errors":
+        return import_module("compactor.errors")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _PLACES[name].partition(":")
+    globals()[name] = value = getattr(import_module(module), attribute or name)
+    return value
 
-        return getattr(api, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

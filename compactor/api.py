@@ -1,4 +1,4 @@
-"""Tables from Python: open, append, scan, delete, alter. Rows come and go by Arrow's stream interface.
+"""Tables from Python. Rows come and go by Arrow's stream interface; what they do is what the commands do.
 
     from compactor import Table
 
@@ -14,6 +14,7 @@ A `Table` stays at the version at which it was opened, or of its last append, un
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from os import PathLike, fspath
 from typing import Any, Self
@@ -21,26 +22,40 @@ from typing import Any, Self
 import pyarrow as pa
 
 from compactor.alter import Alteration, alter_table
+from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.delete import DeleteReport, delete_rows
-from compactor.errors import TableExistsError, UsageError
+from compactor.describe import fragments_table, history_table
+from compactor.driver import CLAIM_SECONDS, IN_PROCESS_CLAIM_SECONDS, Driver, DriverSettings
+from compactor.engine import Engine, InProcessEngine
+from compactor.errors import JobError, TableExistsError, UsageError
+from compactor.export import ExportReport, export_file
 from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
-from compactor.ingest import IngestOptions, IngestReport, ingest_batches
+from compactor.ingest import IngestOptions, IngestReport, ingest_batches, ingest_file
+from compactor.job import run_compaction
 from compactor.predicate import condition_on
 from compactor.predicate.tree import Predicate
+from compactor.rows.policy import RowPolicy
 from compactor.scan import ScanReport, scan, scan_schema
+from compactor.spark.engine import SparkEngine
+from compactor.spark.session import task_slots
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
+from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
+from compactor.verify import VerifyReport, verify
+from compactor.worker import CompactReport, compact, explain_lost, refuse
 from format.errors import SchemaError
-from format.schema import parse_sort_schema
+from format.schema import ordering, parse_sort_schema
 
 
 class Scan:
     """Rows of a table in sort order, read as they are asked for; may be read many times.
 
-    Has Arrow's stream interface, so whatever reads that reads this.
+    Has Arrow's stream interface, so whatever reads that reads this. Readings are independent of one
+    another, in threads, too; one that is dropped half way lets go of all it holds. What goes wrong on the
+    way is raised by whoever reads: our errors by us, theirs with our message by others.
     """
 
     def __init__(
@@ -50,15 +65,18 @@ class Scan:
         columns: Sequence[str] | None,
         where: Predicate | None,
     ) -> None:
+        """Use `Table.scan`."""
         self._store = store
         self._snapshot = snapshot
         self._columns = columns
         self._where = where
         self.schema = scan_schema(snapshot.table, columns)
+        """Of every batch."""
         self.report = ScanReport()
         """Of the last reading, so far."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Batches from the beginning. Raises `DataError`, `FormatError`, `StoreError` where it meets them."""
         self.report = ScanReport()
         return scan(self._store, self._snapshot, self._columns, self._where, self.report)
 
@@ -70,7 +88,19 @@ class Scan:
         """All rows, in memory."""
         return self.to_reader().read_all()
 
+    def to_file(self, path: str | PathLike[str]) -> ExportReport:
+        """Writes all rows to a .parquet, .arrow, .frag, .ndjson, .csv or .xml file, as `compactor export`.
+
+        The file appears whole, or not at all; Parquet and Arrow files say how their rows are sorted.
+        Raises `UsageError` for another ending, `InputError` for a place that can't be written.
+        """
+        self.report = ScanReport()
+        return export_file(
+            self._store, self._snapshot, fspath(path), self._columns, self._where, self.report
+        )
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A stream from the beginning, of the types asked for where rows can be cast to them."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:
@@ -104,12 +134,23 @@ class Table:
         return cls(store, log, log.at(version, None if as_of is None else _unix_ms(as_of)))
 
     @classmethod
-    def create(
-        cls, url: str | PathLike[str], rows: Any, sort_by: str, options: IngestOptions | None = None
-    ) -> Self:
-        """A new table of some rows. sort_by: such as `service,host,timestamp:desc`.
+    def exists(cls, url: str | PathLike[str]) -> bool:
+        """Whether there is a table. Raises `StoreError`, `UsageError`."""
+        return CommitLog(open_store(_address(url))).refresh().metadata is not None
 
-        rows: anything with Arrow's stream interface.
+    @classmethod
+    def create(
+        cls,
+        url: str | PathLike[str],
+        rows: Any,
+        sort_by: str | None = None,
+        options: IngestOptions | None = None,
+    ) -> Self:
+        """A new table of some rows.
+
+        rows: anything with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
+        sort_by: such as `service,host,timestamp:desc:nulls_first`; not needed where a Parquet, Arrow or
+        fragment file says how it is sorted, as exported ones do.
         Raises `TableExistsError` where there is one, and as `append`.
         """
         store = open_store(_address(url))
@@ -124,7 +165,8 @@ class Table:
     def append(self, rows: Any, options: IngestOptions | None = None) -> IngestReport:
         """Adds rows in one commit, and moves on to its version.
 
-        rows: anything with Arrow's stream interface. Columns the table has not are added to it.
+        rows: anything with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
+        Columns the table has not are added to it.
         Raises `InputError` naming the column for what does not fit; nothing is added then.
         """
         return self._ingest(rows, None, options)
@@ -133,14 +175,20 @@ class Table:
         self, rows: Any, sort_by: str | None, options: IngestOptions | None
     ) -> IngestReport:
         latest = self._log.refresh()
+        options = options or IngestOptions()
         try:
             sort = None if sort_by is None else parse_sort_schema(sort_by)
         except SchemaError as error:
             raise UsageError(f"sort_by: {error}") from error
-        with StreamBatches(rows, DEFAULT_BATCH_BYTES) as batches:
-            report = ingest_batches(
-                self._store, self._log, latest, batches, sort, options or IngestOptions()
-            )
+        if isinstance(rows, (str, PathLike)):
+            report = ingest_file(self._store, self._log, fspath(rows), sort, options)
+        else:
+            with StreamBatches(rows, DEFAULT_BATCH_BYTES) as batches:
+                if latest.metadata is None and (sort or batches.sort) is None:
+                    raise UsageError(
+                        "sort_by: say by which columns the new table is sorted, such as 'service,time:desc'"
+                    )
+                report = ingest_batches(self._store, self._log, latest, batches, sort, options)
         self._snapshot = self._log.latest
         return report
 
@@ -180,6 +228,83 @@ class Table:
         """
         self._snapshot = alter_table(self._log, Alteration(renames or {}, drops, redacts, order))
 
+    def compact(
+        self,
+        *,
+        full: bool = False,
+        policy: Policy | None = None,
+        settings: CompactionSettings | None = None,
+        spark: Any = None,
+        max_tasks: int | None = None,
+    ) -> CompactReport:
+        """Merges fragments as far as it is due, and moves on to the version after. Readers see the same rows.
+
+        full: everything into one sorted run. policy, settings: when to compact what, and how.
+        spark: a `SparkSession`, whose tasks do the merging, max_tasks at a time (all cores by default);
+        without one they run one after the other in this process.
+        Raises `JobError` if a compaction failed for good (the others are committed), `ConfigError` for what
+        `memory_limit_bytes` does not allow, `UsageError` for both `full` and `policy`.
+        """
+        if full and policy is not None:
+            raise UsageError("full and policy: give one of the two")
+        policy = Policy(strategy=Strategy.FULL) if full else policy or Policy()
+        engine: Engine
+        if spark is None:
+            engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
+        else:
+            engine = SparkEngine(spark, max_tasks or task_slots(spark))
+        claim_seconds = IN_PROCESS_CLAIM_SECONDS if spark is None else CLAIM_SECONDS
+        driver = Driver(
+            self._log,
+            DriverSettings(policy, settings or CompactionSettings(), claim_seconds=claim_seconds),
+        )
+        report = compact(driver, engine)
+        self._snapshot = self._log.latest
+        if report.lost:
+            raise JobError(explain_lost(report))
+        refuse(driver.plan(self._log.latest))
+        return report
+
+    def vacuum(
+        self,
+        *,
+        grace_seconds: float = 86_400.0,
+        retain_seconds: float = 86_400.0,
+        dry_run: bool = False,
+    ) -> VacuumReport:
+        """Removes objects that no version of the last `retain_seconds` needs, safely beside everything.
+
+        grace_seconds: attempts that began longer ago and are not committed are taken for dead.
+        dry_run: counts, and removes nothing. Raises `StoreError`; what is left is for the next time.
+        """
+        self._log.current()
+        report = vacuum(self._log, VacuumSettings(grace_seconds, retain_seconds, dry_run))
+        self.refresh()
+        return report
+
+    def verify(self) -> VerifyReport:
+        """Reads everything of this version; `faults` says what is damaged, a line each.
+
+        Raises `StoreError` only where the store itself can't be reached.
+        """
+        return verify(self._store, self._snapshot)
+
+    def fragments(self) -> pa.Table:
+        """The fragments of this version, oldest first, with sizes, key ranges and levels."""
+        return fragments_table(self._snapshot)
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        """The versions up to this one that are kept, newest first: when they came, and what they changed.
+
+        limit: so many at most; each takes one GET. Raises `DataError` if a vacuum removes them meanwhile.
+        """
+        newest, history = self._snapshot, self._log.history
+        before = newest.oldest if newest.oldest > 1 else 0
+        if limit is not None:
+            before = max(before, newest.version - limit)
+        start = Snapshot.empty() if before == 0 else self._log.at(before)
+        return history_table(history.versions_after(start, newest.version))
+
     def _condition(self, where: str | None) -> Predicate | None:
         if where is None:
             return None
@@ -193,11 +318,25 @@ class Table:
 
     @property
     def url(self) -> str:
+        """Where it is."""
         return self._store.url
 
     @property
     def version(self) -> int:
+        """Counts commits, from 1."""
         return self._snapshot.version
+
+    @property
+    def sort_by(self) -> str:
+        """By which columns rows are sorted, as `create` takes it."""
+        table = self._snapshot.table
+        shown = [replace(c, column=table.shown_name(c.column)) for c in ordering(table.sort)]
+        return ",".join(map(str, shown))
+
+    @property
+    def row_policy(self) -> RowPolicy:
+        """What rows of equal key mean."""
+        return self._snapshot.table.shown_rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -206,6 +345,7 @@ class Table:
 
     @property
     def rows(self) -> int:
+        """Stored and not deleted, before those of equal key are merged by the row policy."""
         return sum(entry.live_rows for entry in self._snapshot.fragments.all())
 
     def __len__(self) -> int:

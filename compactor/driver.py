@@ -31,6 +31,9 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Work
 
 CLAIM_SECONDS: Final = 120.0
+IN_PROCESS_CLAIM_SECONDS: Final = 3600.0
+"""In process, claims can't be renewed while a compaction runs; that the process has died, others on its host
+see at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -48,7 +49,7 @@ from compactor.table.version import Changes, Operation
 from compactor.windows import check_windows, split_by_window
 from format.arrays import concat_storage
 from format.errors import SchemaError
-from format.ordering import order_words, same_as_previous, stable_order
+from format.ordering import first_disorder, order_words, same_as_previous, stable_order
 from format.schema import SortSchema, check_sort_schema, ordering
 from format.types import is_stored_as, to_logical, to_storage
 from format.writer import FragmentWriter, WriterOptions
@@ -90,6 +91,8 @@ class IngestReport:
     """Of those, by others of their key in the same fragment: the table's row policy left them out."""
     fragments: int
     bytes_written: int
+    sort_of_file: SortSchema | None = None
+    """Of a new table, if it was taken from what the file says of its order."""
 
 
 Progress = Callable[[int, int], None]
@@ -115,8 +118,9 @@ def ingest_file(
 ) -> IngestReport:
     """Adds a file's rows to the table, creating the table if there is none and `sort` is given.
 
-    Nothing is visible before the file's one commit. Raises `InputError` for what is wrong with the
-    file, `TableNotFoundError` without `sort` and table, `UsageError` for a sort other than the table's.
+    A new table may also be sorted as a Parquet, Arrow or fragment file says of itself that it is. Nothing is
+    visible before the file's one commit. Raises `InputError` for what is wrong with the file,
+    `TableNotFoundError` without sort schema and table, `UsageError` for a sort other than the table's.
     """
     snapshot = log.refresh()
     known = None if snapshot.metadata is None else _to_read(snapshot.metadata)
@@ -170,7 +174,10 @@ def ingest_batches(
     amend: Amend = _as_they_are,
 ) -> IngestReport:
     """As `ingest_file`, of batches that were opened with the snapshot's schema known."""
-    plan = plan_ingest(store, snapshot, file.schema, file.path, sort, options)
+    sort_of_file = None
+    if sort is None and snapshot.metadata is None:
+        sort_of_file = _sort_of(file, options.rows or APPEND)
+    plan = plan_ingest(store, snapshot, file.schema, file.path, sort or sort_of_file, options)
     written = write_fragments(store, plan, file, ids(), on_progress=on_progress)
     after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
     kept = sum(entry.rows for entry in written.entries)
@@ -181,7 +188,14 @@ def ingest_batches(
         written.rows - kept,
         len(written.entries),
         sum(entry.size_bytes for entry in written.entries),
+        sort_of_file,
     )
+
+
+def _sort_of(file: FileBatches, rows: RowPolicy) -> SortSchema | None:
+    """What a new table is sorted by, as the file says: up to the sequence column, which the policy adds."""
+    said = itertools.takewhile(lambda column: column.column != rows.sequence, file.sort or ())
+    return tuple(said) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,13 +583,21 @@ def sorted_batches(
         name: concat_storage([to_storage(batch.column(name)) for batch in batches])
         for name in schema.names
     }
-    order = stable_order(order_words([arrays[column.column] for column in sort], sort))
+    words = order_words([arrays[column.column] for column in sort], sort)
+    # Rows that came in order, as from a sorted file, are neither sorted nor moved.
+    order = None if first_disorder(words) is None else stable_order(words)
+    rows = len(words[0])
     if rule.merges:
-        arrays.update(_merged(arrays, pa.array(order), sort, rule))
-        order = np.arange(len(arrays[sort[0].column]))
-    for start in range(0, len(order), _SORTED_BATCH_ROWS):
-        positions = pa.array(order[start : start + _SORTED_BATCH_ROWS])
-        columns = [to_logical(arrays[f.name].take(positions), f.type) for f in schema]
+        positions = pa.array(np.arange(rows) if order is None else order)
+        arrays.update(_merged(arrays, positions, sort, rule))
+        order, rows = None, len(arrays[sort[0].column])
+    for start in range(0, rows, _SORTED_BATCH_ROWS):
+        if order is None:
+            batch = {f.name: arrays[f.name].slice(start, _SORTED_BATCH_ROWS) for f in schema}
+        else:
+            positions = pa.array(order[start : start + _SORTED_BATCH_ROWS])
+            batch = {f.name: arrays[f.name].take(positions) for f in schema}
+        columns = [to_logical(batch[f.name], f.type) for f in schema]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -14,10 +14,11 @@ from compactor.clock import Clock, SystemClock
 from compactor.config import Policy
 from compactor.driver import Driver, Settled
 from compactor.engine import Engine
-from compactor.errors import CompactorError, TableNotFoundError
+from compactor.errors import CompactorError, ConfigError, TableNotFoundError
 from compactor.job import Compaction, Outcome, total_report
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate, total
+from compactor.planner.spec import CompactionPlan
 from format.errors import FormatError
 
 _MAX_BACKOFF_SECONDS: Final = 60.0
@@ -303,6 +304,29 @@ def compact(
     report.version = driver.log.latest.version
     report.seconds = time.monotonic() - started
     return report
+
+
+def refuse(plan: CompactionPlan) -> None:
+    """Raises `ConfigError` for what the memory limit does not allow."""
+    if plan.refused:
+        others = f" ({len(plan.refused) - 1} more like it)" if len(plan.refused) > 1 else ""
+        raise ConfigError(
+            f"{plan.refused[0]}{others}; nothing of it was begun, its inputs stay live"
+        )
+
+
+def explain_lost(report: CompactReport) -> str:
+    """What became of compactions that failed for good, for the error that says so."""
+    first = report.lost[0]
+    quarantined = sum(len(s.quarantined) for s in report.failed)
+    state = (
+        f"{quarantined} fragments are in quarantine now" if quarantined else "its inputs stay live"
+    )
+    return (
+        f"{len(report.lost)} of {len(report.done) + len(report.lost)} compactions failed for good after "
+        f"{first.attempt} attempts, {state}, the other {len(report.done)} are committed. "
+        f"{first.outcome.failure}"
+    )
 
 
 def _backoff_seconds(failures: int) -> float:

@@ -44,6 +44,8 @@ class KeyRange:
 class FragmentReader:
     """One fragment of `size_bytes`, read by ranges: two for header and footer, then what is wanted.
 
+    Has Arrow's stream interface: every asking is a reading from the beginning, of a window of row groups at a
+    time. Does not own its source; `open_fragment` gives one that does.
     Raises `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`.
     """
 
@@ -102,6 +104,20 @@ class FragmentReader:
                     start, stop = self._slice_of(group_keys, keys)
                 if start < stop:
                     yield self._batch(schema, group_arrays, start, stop)
+
+    def to_reader(
+        self, columns: Sequence[str] | None = None, keys: KeyRange | None = None
+    ) -> pa.RecordBatchReader:
+        """What `scan` gives, as a stream of Arrow. Raises as `scan`, for columns at once."""
+        schema = self.project(self.schema.names if columns is None else columns)
+        return pa.RecordBatchReader.from_batches(schema, self.scan(columns, keys))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """All rows, of the types asked for where they can be cast to them."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
 
     def project(self, names: Sequence[str]) -> pa.Schema:
         """The schema of these columns. Raises `SchemaError` for one that is not there."""

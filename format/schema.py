@@ -60,6 +60,11 @@ def ordering(sort: SortSchema) -> SortSchema:
     return tuple(column for column in sort if column.order is not Order.CARRIED)
 
 
+def sort_text(sort: SortSchema | None) -> str | None:
+    """A sort schema as `parse_sort_schema` reads it, without carried columns."""
+    return None if sort is None else ",".join(map(str, ordering(sort)))
+
+
 def parse_sort_schema(text: str) -> SortSchema:
     """`service,host,timestamp:desc:nulls_first` as a sort schema.
 

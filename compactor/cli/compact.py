@@ -34,7 +34,7 @@ from compactor.cli.telemetry import (
 from compactor.clock import SystemClock
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.driver import Driver, DriverSettings, Settled
-from compactor.errors import ConfigError, JobError, UsageError
+from compactor.errors import JobError, UsageError
 from compactor.events import Event, Events, as_line, to_log
 from compactor.job import Compaction
 from compactor.logs import is_json
@@ -47,7 +47,7 @@ from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
-from compactor.worker import CompactReport, Silent, Worker, compact
+from compactor.worker import CompactReport, Silent, Worker, compact, explain_lost, refuse
 
 _COMPACT_EPILOG = """\b
 Examples:
@@ -145,7 +145,7 @@ def _compact(
     plan = driver.plan(driver.log.current())
     if not plan:
         listener.looked(driver)
-        _refuse(plan)
+        refuse(plan)
         _print_idle(driver, plan, as_json=as_json)
         return
     engine = open_engine(master, max_tasks)
@@ -158,17 +158,8 @@ def _compact(
         if profile and report.done:
             _print_profile(report.to_json())
     if report.lost:
-        raise JobError(_explain_lost(report))
-    _refuse(driver.plan(driver.log.latest))
-
-
-def _refuse(plan: CompactionPlan) -> None:
-    """Raises `ConfigError` for what the memory limit does not allow."""
-    if plan.refused:
-        others = f" ({len(plan.refused) - 1} more like it)" if len(plan.refused) > 1 else ""
-        raise ConfigError(
-            f"{plan.refused[0]}{others}; nothing of it was begun, its inputs stay live"
-        )
+        raise JobError(explain_lost(report))
+    refuse(driver.plan(driver.log.latest))
 
 
 def _with_full(options: dict[str, Any], *, full: bool) -> dict[str, Any]:
@@ -293,19 +284,6 @@ def _print_profile(figures: dict[str, Any]) -> None:
     click.echo(
         f"of {figures['task_seconds']:.2f} task seconds; {figures['passed_rows']:,} of "
         f"{figures['rows_in']:,} rows went out as they came in, compressed and unread"
-    )
-
-
-def _explain_lost(report: CompactReport) -> str:
-    first = report.lost[0]
-    quarantined = sum(len(s.quarantined) for s in report.failed)
-    state = (
-        f"{quarantined} fragments are in quarantine now" if quarantined else "its inputs stay live"
-    )
-    return (
-        f"{len(report.lost)} of {len(report.done) + len(report.lost)} compactions failed for good after "
-        f"{first.attempt} attempts, {state}, the other {len(report.done)} are committed. "
-        f"{first.outcome.failure}"
     )
 
 

@@ -28,7 +28,9 @@ from compactor.cli.simulate import simulate_command
 from compactor.cli.write import ingest_command
 from compactor.errors import CompactorError
 from compactor.logs import LogSettings
+from compactor.table.version import PROTOCOL
 from format.errors import FormatError
+from format.layout import VERSION as FORMAT_VERSION
 
 _EPILOG = """\b
 Examples:
@@ -45,7 +47,11 @@ Exit codes: 0 done, 1 faults found or job failed, 2 wrong call, 3 bad file or da
 
 
 @click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="compactor")
+@click.version_option(
+    __version__,
+    prog_name="compactor",
+    message=f"%(prog)s %(version)s (fragment format {FORMAT_VERSION}, table protocol {PROTOCOL})",
+)
 def cli() -> None:
     """LSM compaction for columnar fragments on object storage.
 

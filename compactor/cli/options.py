@@ -10,6 +10,7 @@ import click
 from compactor import units
 from compactor.clock import SystemClock
 from compactor.config import CompactionSettings, Policy, Strategy, compaction_settings, policy
+from compactor.driver import CLAIM_SECONDS, IN_PROCESS_CLAIM_SECONDS
 from compactor.engine import Engine, InProcessEngine
 from compactor.errors import UsageError
 from compactor.skipping.spec import Kind
@@ -207,9 +208,7 @@ def open_engine(master: str | None, max_tasks: int | None) -> Engine:
 
 
 def claim_seconds(master: str | None) -> float:
-    """In process, claims can't be renewed while a compaction runs; that the process has died, others on
-    its host see at once."""
-    return 3600.0 if master == IN_PROCESS else 120.0
+    return IN_PROCESS_CLAIM_SECONDS if master == IN_PROCESS else CLAIM_SECONDS
 
 
 def skip_kinds(texts: Sequence[str], *, may_be_none: bool = False) -> dict[str, Kind | None]:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import click
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from compactor.cli.options import open_snapshot, snapshot_options
 from compactor.cli.output import echo_json, human_bytes, progress
 from compactor.errors import UsageError
+from compactor.export import export_file
 from compactor.files.jsontext import json_lines
-from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
+from compactor.files.write import check_sink_path
 from compactor.predicate import condition_on
 from compactor.predicate.tree import Predicate
 from compactor.scan import ScanReport, scan, scan_schema
 from compactor.table.metadata import TableMetadata
-from format.schema import Nulls, Order, SortColumn
 
 _where_option = click.option(
     "--where", metavar="CONDITION", help="Only rows that fulfil it, such as \"level = 'ERROR'\"."
@@ -49,28 +47,21 @@ def export_command(
     """Write the rows of TABLE to the file OUT in sort order.
 
     OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst). Streams; works on
-    tables that are not compacted, too. The file appears whole, or not at all.
+    tables that are not compacted, too. The file appears whole, or not at all. Parquet and Arrow files keep
+    the types, and say how their rows are sorted.
     """
     check_sink_path(out)
     store, snapshot = open_snapshot(table, version, as_of)
     names = _split(columns)
-    schema = scan_schema(snapshot.table, names)
     condition = _condition(where, snapshot.table)
     rows = sum(entry.rows for entry in snapshot.fragments.all())
     report = ScanReport()
-    size = 0
-    with (
-        progress(f"export {out}", rows) as advance,
-        open_table_sink(out, schema, _sink_options(snapshot.table, schema)) as sink,
-    ):
-        for batch in scan(store, snapshot, names, condition, report):
-            sink.write(batch)
-            size += batch.nbytes
-            advance(report.rows_read)
+    with progress(f"export {out}", rows) as advance:
+        done = export_file(store, snapshot, out, names, condition, report, on_progress=advance)
     if condition is not None:
         click.echo(f"{report}", err=True)
     click.echo(
-        f"{out}: {report.rows:,} rows, {human_bytes(size)} in memory, version {snapshot.version}"
+        f"{out}: {done.rows:,} rows, {human_bytes(done.arrow_bytes)} in memory, version {done.version}"
     )
 
 
@@ -177,29 +168,3 @@ def _split(columns: str | None) -> list[str] | None:
     if not all(names) or len(set(names)) != len(names):
         raise UsageError(f"--columns: {columns!r}: name each column once")
     return names
-
-
-def _leaves(dtype: pa.DataType) -> int:
-    """Parquet numbers the leaves of its columns."""
-    if pa.types.is_dictionary(dtype) or not pa.types.is_nested(dtype):
-        return 1
-    return sum(_leaves(dtype.field(index).type) for index in range(dtype.num_fields))
-
-
-def _sink_options(table: TableMetadata, schema: pa.Schema) -> SinkOptions:
-    """As much of the sort schema as the export keeps: Parquet notes it, fragments are sorted by it."""
-    kept: list[SortColumn] = []
-    for column in table.sort:
-        name = table.shown_name(column.column)
-        if column.order is Order.CARRIED or name not in schema.names:
-            break
-        kept.append(replace(column, column=name))
-    noted = [
-        pq.SortingColumn(
-            sum(_leaves(f.type) for f in list(schema)[: schema.get_field_index(column.column)]),
-            descending=column.order is Order.DESC,
-            nulls_first=column.nulls is Nulls.FIRST,
-        )
-        for column in kept
-    ]
-    return SinkOptions(sorting_columns=noted, sort=tuple(kept) or None)

@@ -22,7 +22,7 @@ from compactor.skipping.spec import NONE as NO_SKIPS
 from compactor.stores.open import open_store
 from compactor.table.metadata import TimeWindows
 from format.errors import FormatError, SchemaError
-from format.schema import SortSchema, parse_sort_schema
+from format.schema import SortSchema, parse_sort_schema, sort_text
 from format.writer import WriterOptions
 
 _INGEST_EPILOG = """\b
@@ -34,7 +34,8 @@ Examples:
 
 \b
 --sort-by: columns, most significant first; add :desc, :nulls_first to one, as in ts:desc:nulls_first
-(default: ascending, nulls last). Needed once, to create the table.
+(default: ascending, nulls last). Needed once, to create the table; a Parquet or Arrow file that says how it
+is sorted gives it, too.
 --row-policy: append keeps all rows; last and first keep one row of equal --sort-by, the newest or oldest by
 --sequence and ingestion; partial-update the newest value of each column that is not null; aggregate each
 column by its function: sum count min max last first bool_or bool_and list set.
@@ -148,7 +149,7 @@ def ingest_command(
             if not as_json:
                 click.echo(
                     f"{path}: {report.rows:,} rows{_superseded(report)} in {report.fragments} fragments, "
-                    f"{human_bytes(report.bytes_written)}, version {report.version}"
+                    f"{human_bytes(report.bytes_written)}, version {report.version}{_taken_sort(report)}"
                 )
     if as_json:
         echo_json(
@@ -159,6 +160,7 @@ def ingest_command(
                 "superseded_rows": sum(report.superseded_rows for report in reports),
                 "fragments": sum(report.fragments for report in reports),
                 "bytes_written": sum(report.bytes_written for report in reports),
+                "sort_of_file": sort_text(reports[0].sort_of_file),
             }
         )
 
@@ -180,6 +182,11 @@ def _windows(
 def _superseded(report: IngestReport) -> str:
     rows = report.superseded_rows
     return f" ({rows:,} merged into others of their key)" if rows else ""
+
+
+def _taken_sort(report: IngestReport) -> str:
+    taken = sort_text(report.sort_of_file)
+    return f"; the table is sorted by {taken}, as the file says it is" if taken else ""
 
 
 def _row_policy(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.problems import reading
+from compactor.files.sortedness import said_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
-from format.reader import FragmentReader
+from format.open import open_fragment
+from format.schema import ordering
 
 _READ_BYTES: Final = 1 << 20
 _IPC_FILE_MAGIC: Final = b"ARROW1"
@@ -28,7 +31,9 @@ class ParquetBatches(FileBatches):
         with reading(path):
             # Pre-buffering would hold the compressed bytes of every row group asked for.
             self._file = pq.ParquetFile(path, buffer_size=_READ_BYTES, pre_buffer=False)
-        self.schema = _plain_schema(path, self._file.schema_arrow)
+            self.sort = sort_of_parquet(self._file.metadata, self._file.schema_arrow)
+            kept = _types_kept(self._file)
+        self.schema = _plain_schema(path, kept)
         self._rows_read = 0
 
     @property
@@ -48,7 +53,11 @@ class ParquetBatches(FileBatches):
                 batch_size=max(1, min(rows, group.num_rows)), row_groups=[index]
             ):
                 self._rows_read += batch.num_rows
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+                columns = [
+                    _restored(column, field.type)
+                    for column, field in zip(batch.columns, self.schema, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 class ArrowBatches(FileBatches):
@@ -61,6 +70,7 @@ class ArrowBatches(FileBatches):
             self._reader = _ipc_reader(self._source)
         self._consumed = 0
         self.schema = _plain_schema(path, self._reader.schema)
+        self.sort = said_sort_schema(self._reader.schema.metadata, self.schema.names)
 
     @property
     def bytes_consumed(self) -> int:
@@ -94,9 +104,9 @@ class FragmentBatches(FileBatches):
     def __init__(self, path: str, batch_bytes: int) -> None:
         super().__init__(path, batch_bytes)
         with reading(path):
-            self._source = LocalRanges(path)
-            self._reader = FragmentReader(self._source, self.bytes_total, path)
+            self._reader = open_fragment(path)
         self.schema = _plain_schema(path, self._reader.schema)
+        self.sort = ordering(self._reader.header.sort)
         self._rows_read = 0
 
     @property
@@ -105,7 +115,7 @@ class FragmentBatches(FileBatches):
         return self.bytes_total * self._rows_read // rows
 
     def close(self) -> None:
-        self._source.close()
+        self._reader.close()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._reader.scan():
@@ -113,18 +123,35 @@ class FragmentBatches(FileBatches):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
 
 
-class LocalRanges:
-    """Ranges of a local file."""
+def _types_kept(file: pq.ParquetFile) -> pa.Schema:
+    """The file's schema, with Arrow types that pyarrow writes down, but leaves as they are stored: dates in
+    milliseconds, dictionaries of what is no text."""
+    read = file.schema_arrow
+    said = (file.metadata.metadata or {}).get(b"ARROW:schema")
+    if said is None:
+        return read
+    try:
+        written = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said)))
+    except (pa.ArrowException, OSError, ValueError):
+        return read  # whoever wrote that: the file can be read without
+    if written.names != read.names:
+        return read
+    pairs = zip(read, written, strict=True)
+    return pa.schema([field.with_type(_kept_type(field.type, was.type)) for field, was in pairs])
 
-    def __init__(self, path: str) -> None:
-        self._file = Path(path).open("rb")  # noqa: SIM115 - closed by close()
 
-    def read_range(self, start: int, length: int, /) -> bytes:
-        self._file.seek(start)
-        return self._file.read(length)
+def _kept_type(read: pa.DataType, written: pa.DataType) -> pa.DataType:
+    if pt.is_date64(written) and pt.is_date32(read):
+        return written
+    if pt.is_dictionary(written) and written.value_type == read:
+        return pa.dictionary(pa.int32(), read, written.ordered)
+    return read
 
-    def close(self) -> None:
-        self._file.close()
+
+def _restored(column: pa.Array, dtype: pa.DataType) -> pa.Array:
+    if pt.is_dictionary(dtype) and not pt.is_dictionary(column.type):
+        return column.dictionary_encode()
+    return column if column.type == dtype else column.cast(dtype)
 
 
 def _ipc_reader(source: Any) -> Any:

@@ -38,6 +38,7 @@ class PromotedBatches(FileBatches):
                 with open_file() as once:
                     keys = _keys_of(once, maps)
             self.schema = self._promoted_schema(keys)
+            self.sort = self._file.sort  # by columns that cannot be promoted
         except BaseException:
             self._file.close()
             raise

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as pt
 
+from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
 from format.schema import SortSchema
 from format.types import storage_type, to_logical, to_storage
@@ -76,8 +77,9 @@ class ArrowSink(TableSink):
     An IPC file has one dictionary per column, while every batch of a scan may bring its own.
     """
 
-    def __init__(self, output: Output, schema: pa.Schema) -> None:
-        self._schema = pa.schema([f.with_type(without_dictionaries(f.type)) for f in schema])
+    def __init__(self, output: Output, schema: pa.Schema, sort: SortSchema | None = None) -> None:
+        plain = pa.schema([f.with_type(without_dictionaries(f.type)) for f in schema])
+        self._schema = with_sort_schema(plain, sort)
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         self._writer = pa.ipc.new_file(output, self._schema, options=options)
         self._held: list[pa.RecordBatch] = []
@@ -105,18 +107,26 @@ class ArrowSink(TableSink):
 
 
 class ParquetSink(TableSink):
-    """Row groups of up to so many bytes of Arrow data or 1,048,576 rows, however small the batches are."""
+    """Row groups of up to so many bytes of Arrow data or 1,048,576 rows, however small the batches are.
+
+    The file says how its rows are sorted, and which Arrow types they had.
+    """
 
     def __init__(
         self,
         output: Output,
         schema: pa.Schema,
-        sorting: Sequence[pq.SortingColumn] | None,
+        sort: SortSchema | None,
         row_group_bytes: int = ROW_GROUP_BYTES,
     ) -> None:
         self._schema = schema
         self._row_group_bytes = row_group_bytes
-        self._writer = pq.ParquetWriter(output, schema, compression="zstd", sorting_columns=sorting)
+        self._writer = pq.ParquetWriter(
+            output,
+            with_sort_schema(schema, sort),
+            compression="zstd",
+            sorting_columns=sorting_columns(schema, sort),
+        )
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._held_bytes = 0
 

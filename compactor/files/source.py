@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.files.problems import null_where_failing, reading
+from format.schema import SortSchema
 
 Ordinals = npt.NDArray[np.int64]
 
@@ -33,6 +34,8 @@ class FileBatches(ABC):
 
     schema: pa.Schema
     """Of every batch."""
+    sort: SortSchema | None = None
+    """How the rows are sorted, if the file says so: a hint, which is not checked."""
 
     def __init__(self, path: str, batch_bytes: int) -> None:
         """Raises `InputError` if the file is not there."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.problems import reading
+from compactor.files.sortedness import said_sort_schema
 from compactor.files.source import FileBatches
 
 NAME: Final = "appended rows"
@@ -25,6 +26,7 @@ class StreamBatches(FileBatches):
         self._batch_bytes = batch_bytes
         self._reader = _reader(rows)
         self.schema = self._reader.schema
+        self.sort = said_sort_schema(self.schema.metadata, self.schema.names)
 
     @property
     def bytes_consumed(self) -> int:

@@ -7,14 +7,13 @@ import gzip
 import io
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import zstandard
 
 from compactor.errors import InputError, JobError, UsageError
@@ -46,12 +45,10 @@ _ZSTD_LEVEL = 3
 class SinkOptions:
     """What only some formats can do; the others leave it out."""
 
-    sorting_columns: Sequence[pq.SortingColumn] | None = None
-    """Noted in the metadata of Parquet files."""
     row_group_bytes: int = ROW_GROUP_BYTES
     """Of Arrow data in a row group of Parquet: so much is held until it is complete."""
     sort: SortSchema | None = None
-    """Of the rows: fragments need it."""
+    """Of the rows: fragments need it, Parquet and Arrow files say it."""
     map_objects: bool = False
     """Maps with text keys as JSON objects, which no reader takes for maps."""
     expanded: str | None = None
@@ -168,12 +165,12 @@ class StagedSink(TableSink):
 
 def _sink(output: Output, schema: pa.Schema, kind: FileKind, options: SinkOptions) -> TableSink:
     if kind.format is FileFormat.PARQUET:
-        return ParquetSink(output, schema, options.sorting_columns, options.row_group_bytes)
+        return ParquetSink(output, schema, options.sort, options.row_group_bytes)
     if kind.format is FileFormat.FRAGMENT:
         assert options.sort is not None
         return FragmentSink(output, schema, options.sort)
     if kind.format is FileFormat.ARROW:
-        return ArrowSink(output, schema)
+        return ArrowSink(output, schema, options.sort)
     if kind.format is FileFormat.CSV:
         return TextSink(output, csv_header(schema.names), csv_lines)
     if kind.format is FileFormat.XML:

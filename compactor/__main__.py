@@ -1,0 +1,5 @@
+"""`python -m compactor`: the command, by this very interpreter."""
+
+from compactor.cli.main import main
+
+main()

@@ -1,0 +1,78 @@
+"""What the log knows of a table, as Arrow tables: its fragments, its versions. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Version
+
+FRAGMENTS: Final = pa.schema(
+    [
+        ("key", pa.string()),
+        ("level", pa.int32()),
+        ("rows", pa.int64()),
+        ("deleted_rows", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("raw_bytes", pa.int64()),
+        ("row_groups", pa.int64()),
+        ("first_key", pa.string()),
+        ("last_key", pa.string()),
+        ("window", pa.int64()),
+        ("quarantine_reason", pa.string()),
+    ]
+)
+HISTORY: Final = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("committed_at", pa.timestamp("ms", "UTC")),
+        ("operation", pa.string()),
+        ("fragments_added", pa.int64()),
+        ("fragments_removed", pa.int64()),
+        ("rows_added", pa.int64()),
+        ("bytes_added", pa.int64()),
+    ]
+)
+
+
+def fragments_table(snapshot: Snapshot) -> pa.Table:
+    """The live fragments, oldest first; keys as JSON arrays, as in the log. Schema: `FRAGMENTS`."""
+    entries = list(snapshot.by_age())
+    reasons = {key: item.reason for key, item in snapshot.quarantine.items()}
+    columns = [
+        [entry.key for entry in entries],
+        [entry.level for entry in entries],
+        [entry.rows for entry in entries],
+        [entry.deleted_rows for entry in entries],
+        [entry.size_bytes for entry in entries],
+        [entry.raw_bytes for entry in entries],
+        [entry.row_groups for entry in entries],
+        [json.dumps(list(entry.first_key), ensure_ascii=False) for entry in entries],
+        [json.dumps(list(entry.last_key), ensure_ascii=False) for entry in entries],
+        [entry.window for entry in entries],
+        [reasons.get(entry.key) for entry in entries],
+    ]
+    return pa.table(columns, schema=FRAGMENTS)
+
+
+def history_table(versions: Sequence[Version]) -> pa.Table:
+    """One row a version, newest first. Fragments that a version changed count as added and removed.
+    Schema: `HISTORY`."""
+    newest_first = sorted(versions, key=lambda version: -version.number)
+    changes = [version.changes for version in newest_first]
+    columns = [
+        [version.number for version in newest_first],
+        [version.committed_unix_ms for version in newest_first],
+        [str(change.operation) for change in changes],
+        [len(change.adds) for change in changes],
+        [len(change.removes) for change in changes],
+        [sum(entry.rows for entry in change.adds) for change in changes],
+        [sum(entry.size_bytes for entry in change.adds) for change in changes],
+    ]
+    return pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, HISTORY, strict=True)], schema=HISTORY
+    )

@@ -1,0 +1,63 @@
+"""Many small fragments, merged by Spark tasks: one compaction is one task, without a shuffle.
+
+    python compact_on_spark.py        leaves ./clicks; needs lsm-compactor[spark] and Java 17
+
+From a shell: `compactor compact ./clicks --master 'local[2]'`, or deploy/spark-submit/submit.sh on a cluster.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from compactor import Policy, Strategy, Table
+from compactor.spark import register
+
+
+def clicks(seed: int, rows: int = 2_000) -> pa.Table:
+    """Clicks of a few minutes: users come back, so the key ranges of all batches overlap."""
+    random = np.random.default_rng(seed)
+    times = random.integers(seed * 10**6, (seed + 2) * 10**6, rows)
+    return pa.table(
+        {
+            "user": random.integers(0, 500, rows),
+            "at": pa.array(times, pa.timestamp("ms", "UTC")),
+            "page": random.choice(
+                ["/", "/search", "/cart", "/pay"], rows, p=[0.4, 0.4, 0.15, 0.05]
+            ),
+        }
+    )
+
+
+def main() -> None:
+    table = Table.create("clicks", clicks(0), sort_by="user,at")
+    for seed in range(1, 12):
+        table.append(clicks(seed))
+    print(f"{len(table.fragments())} fragments before")
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    try:
+        # The driver decides and commits; tasks merge. A task that is tried again, or twice, does no harm.
+        report = table.compact(policy=Policy(strategy=Strategy.OVERLAPPING), spark=spark)
+        print(f"{len(report.done)} task(s), {len(table.fragments())} fragment(s) after")
+
+        # The table as a data source: columns and conditions go down to fragments and row groups.
+        register(spark)
+        frame = spark.read.format("fragments").load(str(Path("clicks").resolve()))
+        frame = frame.where("page IN ('/cart', '/pay')").select("user", "page")
+        for row in frame.groupBy("page").count().orderBy("page").collect():
+            print(f"  {row['page']}: {row['count']}")
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

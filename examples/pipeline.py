@@ -1,0 +1,92 @@
+"""Logs of two services to a table and a summary: a graph of nodes in YAML, run in bounded memory.
+
+python pipeline.py        leaves app.ndjson, web.csv, logs.yaml, ./errors and summary.csv
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from compactor import Table
+
+START = datetime(2026, 11, 21, tzinfo=UTC)
+PIPELINE = """\
+memory: {limit: 64M}          # everything that is held is charged to it; what does not fit goes to local disk
+nodes:
+  app:  {source: {path: app.ndjson}}
+  web:  {source: {path: web.csv}}
+  # Both are read as they come: neither waits for the other.
+  both: {merge: {inputs: [app, web], mode: interleave}}
+  bad:
+    transform:
+      input: both
+      filter: "level IN ('ERROR', 'FATAL')"
+      columns: {at: at, service: service, level: level, message: trim(message), length: length(message)}
+  # Two ways for the same rows: a table, sorted, in one commit ...
+  kept: {output: {input: bad, table: ./errors, sort_by: "service,at"}}
+  # ... and how many there were, hour by hour.
+  hours:
+    aggregate:
+      input: bad
+      window: {column: at, size: 1h}
+      group_by: [service]
+      columns: {errors: count, longest: max(length)}
+  summary: {output: {input: hours, path: summary.csv}}
+"""
+
+
+def write_logs() -> None:
+    """An NDJSON and a CSV file with the same columns, such as two collectors leave them."""
+    random = np.random.default_rng(7)
+    messages = {
+        "INFO": " served ",
+        "WARN": " slow answer of the store ",
+        "ERROR": " connection reset ",
+    }
+
+    def line(service: str) -> dict[str, str]:
+        at = START + timedelta(seconds=int(random.integers(0, 3 * 3600)))
+        level = str(random.choice(["INFO", "WARN", "ERROR"], p=[0.9, 0.07, 0.03]))
+        return {
+            "at": at.isoformat(),
+            "service": service,
+            "level": level,
+            "message": messages[level],
+        }
+
+    with Path("app.ndjson").open("w") as app:
+        app.writelines(json.dumps(line("app")) + "\n" for _ in range(4_000))
+    with Path("web.csv").open("w", newline="") as web:
+        writer = csv.DictWriter(web, ["at", "service", "level", "message"])
+        writer.writeheader()
+        writer.writerows(line("web") for _ in range(4_000))
+
+
+def compactor(*arguments: str) -> None:
+    """The command line, by this interpreter."""
+    subprocess.run([sys.executable, "-m", "compactor", *arguments], check=True)
+
+
+def main() -> None:
+    write_logs()
+    Path("logs.yaml").write_text(PIPELINE)
+
+    # Nothing is read yet: how every node will hold its rows, and why.
+    compactor("run", "logs.yaml", "--explain")
+    print(flush=True)
+    compactor("run", "logs.yaml")
+
+    errors = Table.open("errors")
+    print(f"\nerrors: {len(errors)} rows, sorted by {errors.sort_by}, in version {errors.version}")
+    print(Path("summary.csv").read_text(), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""One table, many engines: a scan is an Arrow stream, and whatever reads Arrow reads it.
+
+python query_engines.py        leaves ./trips and trips.parquet; needs duckdb, polars and pandas
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from compactor import IngestOptions, Table, WriterOptions
+
+DAY = datetime(2026, 11, 20, tzinfo=UTC)
+ZONES = ["Airport", "Harbour", "Old Town", "Station", "University"]
+
+
+def trips(rows: int, seed: int) -> pl.DataFrame:
+    """Made-up taxi trips of a day."""
+    random = np.random.default_rng(seed)
+    seconds = np.sort(random.integers(0, 86_400, rows))
+    kilometres = random.gamma(2.0, 2.5, rows).round(1)
+    tips = pl.Series(random.gamma(2.0, 1.0, rows).round(2))
+    return pl.DataFrame(
+        {
+            "zone": random.choice(ZONES, rows, p=[0.15, 0.1, 0.35, 0.3, 0.1]),
+            "pickup": [DAY + timedelta(seconds=int(s)) for s in seconds],
+            "km": kilometres,
+            "fare": (3.5 + 1.9 * kilometres + random.normal(0, 0.5, rows)).round(2),
+            "tip": tips.set(pl.Series(random.random(rows) < 0.4), None),
+        }
+    )
+
+
+def main() -> None:
+    # A Polars frame goes in as it is. Small row groups, so that there is something to skip.
+    options = IngestOptions(writer=WriterOptions(max_rows=1_000))
+    table = Table.create("trips", trips(20_000, seed=1), "zone,pickup", options)
+    table.append(trips(20_000, seed=2), options)
+
+    # DuckDB: the scan is a table by the name of its variable. What need not be read is said to the scan,
+    # which skips by key ranges and statistics; what is left to compute is said in SQL.
+    airport = table.scan(["zone", "pickup", "fare"], where="zone = 'Airport'")
+    by_hour = duckdb.execute(
+        "SELECT hour(timezone('UTC', pickup)) AS hour, count(*) AS trips, round(avg(fare), 2) AS fare "
+        "FROM airport GROUP BY hour ORDER BY trips DESC, hour LIMIT 3"
+    )
+    print("busiest hours at the airport, by DuckDB:")
+    for hour, count, fare in by_hour.fetchall():
+        print(f"  {hour:02d}h: {count} trips, {fare:.2f} on average")
+    print(f"  {airport.report}")
+
+    # Polars: an eager frame of just the columns that are asked for.
+    tips = pl.DataFrame(table.scan(["zone", "fare", "tip"]))
+    shares = (
+        tips.group_by("zone")
+        .agg((pl.col("tip").sum() / pl.col("fare").sum() * 100).round(1).alias("percent"))
+        .sort("zone")
+    )
+    print("tips in percent of fares, by Polars:")
+    for zone, percent in shares.iter_rows():
+        print(f"  {zone}: {percent}")
+
+    # PyArrow, a batch at a time: memory is that of a batch, however large the table is.
+    longest = 0.0
+    for batch in pa.RecordBatchReader.from_stream(table.scan(["km"])):
+        longest = max(longest, batch["km"].to_numpy().max())
+    print(f"longest trip, by PyArrow: {longest} km")
+
+    # pandas, by way of PyArrow.
+    frame = table.scan(["zone", "km"], where="km > 20").to_table().to_pandas()
+    print(f"trips over 20 km, by pandas: {len(frame)}, most from {frame['zone'].mode()[0]}")
+
+    # Out to Parquet, which says how it is sorted, and in again, without saying it.
+    table.scan().to_file("trips.parquet")
+    (count,) = duckdb.execute("SELECT count(*) FROM 'trips.parquet'").fetchall()[0]
+    again = Table.create("trips_again", "trips.parquet")
+    print(f"trips.parquet: {count:,} rows; a table made of it is sorted by {again.sort_by}")
+    assert again.schema == table.schema
+    assert len(again) == len(table)
+
+
+if __name__ == "__main__":
+    main()

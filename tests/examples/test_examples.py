@@ -1,0 +1,84 @@
+"""The programs in examples/ run as they are, in an empty folder, and print what they are there to show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+EXAMPLES: Final = ROOT / "examples"
+SHOWN: Final = {
+    "quickstart.py": [
+        "16,000 rows in 8 fragments, version 8",
+        "compacted 8 fragments into 1 by 8 GETs; no row is lost: 16,000 in, 16,000 out",
+        "verified 16,000 rows, 0 faults",
+        "version 1 had 2,000 rows",
+        "vacuum removed 8 fragments",
+    ],
+    "query_engines.py": [
+        "busiest hours at the airport, by DuckDB:",
+        "skipped 0 of 2 fragments and 33 of 40 row groups",
+        "tips in percent of fares, by Polars:",
+        "longest trip, by PyArrow:",
+        "trips over 20 km, by pandas:",
+        "trips.parquet: 40,000 rows; a table made of it is sorted by zone,pickup",
+    ],
+    "upserts.py": [
+        "accounts, of 7 rows that were written:\n  1: ada@example.org, team\n  3: cleo",
+        "compaction left out 3 superseded rows; 4 are stored",
+        "  Wien: 7 sold, best 35.0, tea, mugs, spoons",
+    ],
+    "pipeline.py": [
+        "app      source                      streaming     fused",
+        "summary: 6 records",
+        "errors: 236 rows, sorted by service,at, in version 1",
+        '"web",43,18',
+    ],
+    "entity_merge.py": [
+        "7 entities read, 4 after merging; 4 new, 0 changed and 0 replaced written",
+        '"$ids":["c3","s2","s3"]',
+        "1 new, 0 changed and 2 replaced written, 2 as they were; version 2",
+        "0 new, 0 changed and 0 replaced written, 3 as they were; version 2",
+    ],
+    "object_storage.py": [
+        "5 objects in readings/_log/",
+        "5 fragments merged by 5 GETs",
+        "25,000 rows> verified: True",
+    ],
+    "compact_on_spark.py": ["12 fragments before", "1 task(s), 1 fragment(s) after", "  /pay: "],
+}
+PARAMETERS: Final = [
+    pytest.param(name, marks=[pytest.mark.spark] if "spark" in name else [], id=name)
+    for name in SHOWN
+]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_an_example_runs_and_shows_what_it_is_about(name: str, tmp_path: Path) -> None:
+    """Nothing of it is set up but the way to the package: no AWS settings, no Spark session."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+    done = subprocess.run(
+        [sys.executable, "-u", str(EXAMPLES / name)],
+        cwd=tmp_path,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    for shown in SHOWN[name]:
+        assert shown in done.stdout, done.stdout
+
+
+def test_every_example_is_run_and_listed() -> None:
+    programs = {path.name for path in EXAMPLES.glob("*.py")}
+    assert programs == set(SHOWN)
+    listed = (EXAMPLES / "README.md").read_text()
+    assert all(f"[{name}]({name})" in listed for name in programs)

@@ -1,0 +1,157 @@
+"""What is built is what is needed: an sdist that builds, a wheel that works away from the sources."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import format
+
+ROOT: Final = Path(__file__).parents[2]
+NEEDED: Final = {
+    "compactor/py.typed",
+    "format/py.typed",
+    "format/SPEC.md",
+    "compactor/spark/conf/log4j2.properties",
+    "compactor/__main__.py",
+}
+_TIMEOUT_SECONDS: Final = 280
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """stdout and stderr; the command must do well."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MYPYPATH")}
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=clean | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+def build(sources: Path, out: Path, *arguments: str, **environment: str) -> str:
+    """By what is installed here: building in isolation would fetch the same from a package index."""
+    start = (sys.executable, "-m", "build", "--no-isolation", "--outdir", out)
+    return run(*start, *arguments, sources, cwd=out.parent, **environment)
+
+
+@dataclass(frozen=True)
+class Built:
+    sdist: Path
+    wheel: Path
+
+    @property
+    def wheel_names(self) -> set[str]:
+        with zipfile.ZipFile(self.wheel) as archive:
+            return set(archive.namelist())
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Of a copy of the sources as a clone has them: nothing compiled. The wheel is made from the sdist."""
+    folder = tmp_path_factory.mktemp("built")
+    copy, out = folder / "copy", folder / "dist"
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "*.egg-info")
+    for name in ("compactor", "format", "bench", "examples", "deploy", "tests/support"):
+        shutil.copytree(ROOT / name, copy / name, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, copy)
+    build(copy, out)
+    (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
+    return Built(sdist, wheel)
+
+
+@pytest.fixture(scope="module")
+def python(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a fresh environment with the wheel; its dependencies are those of this one."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    interpreter = folder / "bin/python"
+    run(
+        sys.executable, "-m", "pip", "--python", interpreter, "install", "--quiet", "--no-deps",
+        "--no-index", "--disable-pip-version-check", built.wheel, cwd=folder,
+    )  # fmt: skip
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # After its own packages, and so that an editable install of this project there is not followed.
+    (packages / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return interpreter
+
+
+def test_the_sdist_and_the_wheel_have_what_is_needed_and_nothing_else(built: Built) -> None:
+    version = format.__version__
+    assert built.sdist.name == f"lsm_compactor-{version}.tar.gz"
+    names = built.wheel_names
+    assert names >= NEEDED
+    assert any(name.startswith("format/_compiled.") and name.endswith(".so") for name in names)
+    tops = {name.partition("/")[0] for name in names}
+    assert tops == {"compactor", "format", f"lsm_compactor-{version}.dist-info"}
+    assert {f"{p.relative_to(ROOT)}" for p in (ROOT / "compactor").rglob("*.py")} <= names
+    with tarfile.open(built.sdist) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert {*NEEDED, "format/_compiled.pyx", "pyproject.toml", "README.md"} <= inside
+    assert not any(name.startswith(("bench", "deploy", "examples")) for name in inside)
+    assert not any(name.endswith((".so", ".pyc")) for name in inside)
+
+
+def test_the_wheel_works_away_from_the_sources(python: Path, tmp_path: Path) -> None:
+    place = "import compactor, format, format._compiled as c; print(compactor.__file__, c.__file__)"
+    for file in run(python, "-c", place, cwd=tmp_path).split():
+        assert Path(file).is_relative_to(python.parents[1])
+    compactor = python.with_name("compactor")
+    said = run(compactor, "--version", cwd=tmp_path)
+    assert said.startswith(f"compactor {format.__version__} (")
+    assert run(python, "-m", "compactor", "--version", cwd=tmp_path) == said
+    for number in (2, 1):
+        (tmp_path / f"{number}.ndjson").write_text(f'{{"id": {number}, "text": "row {number}"}}\n')
+        run(compactor, "ingest", "t", f"{number}.ndjson", "--sort-by", "id", cwd=tmp_path)
+    run(compactor, "compact", "t", "--full", "--master", "in-process", cwd=tmp_path)
+    run(compactor, "export", "t", "out.ndjson", cwd=tmp_path)
+    rows = (tmp_path / "out.ndjson").read_text()
+    assert rows == '{"id":1,"text":"row 1"}\n{"id":2,"text":"row 2"}\n'
+
+
+def test_without_a_compiler_the_sdist_installs_all_the_same(built: Built, tmp_path: Path) -> None:
+    sources = tmp_path / "sources"
+    with tarfile.open(built.sdist) as archive:
+        archive.extractall(sources, filter="data")
+    (unpacked,) = sources.iterdir()
+    build(unpacked, tmp_path / "dist", "--wheel", CC="false")
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    names = Built(built.sdist, wheel).wheel_names
+    assert names >= NEEDED
+    assert not any(name.endswith(".so") for name in names)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site := tmp_path / "site")
+    (tmp_path / "a.ndjson").write_text('{"id": 1}\n')
+    arguments = ("-m", "compactor", "ingest", "t", "a.ndjson", "--sort-by", "id")
+    said = run(sys.executable, *arguments, cwd=tmp_path, PYTHONPATH=str(site))
+    assert said.startswith("a.ndjson: 1 rows")
+
+
+def test_a_program_of_a_user_type_checks_strictly_against_the_wheel(
+    python: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(Path(__file__).with_name("user_program.py.txt").read_text())
+    said = run(
+        sys.executable, "-m", "mypy", "--strict",
+        "--python-executable", python, "--cache-dir", tmp_path / "cache", program, cwd=tmp_path,
+    )  # fmt: skip
+    assert "Success: no issues found" in said, said
