@@ -17,7 +17,12 @@ from typing import Any, Final, Self
 
 from compactor.clock import Ids, random_id
 from compactor.config import CompactionSettings
-from compactor.errors import CompactorError, StoreUnreachableError, UnknownOutcomeError
+from compactor.errors import (
+    CompactorError,
+    PermissionDeniedError,
+    StoreUnreachableError,
+    UnknownOutcomeError,
+)
 from compactor.flow.allocator import give_freed_memory_back
 from compactor.flow.errors import LocalDiskError, MemoryLimitError
 from compactor.flow.stopwatch import STAGES
@@ -187,6 +192,7 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
         is_transient=isinstance(
             error,
             (
+                PermissionDeniedError,
                 StoreUnreachableError,
                 UnknownOutcomeError,
                 MemoryLimitError,

@@ -27,7 +27,7 @@ _KMS: Final = "aws:kms"
 _ALGORITHMS: Final = ("AES256", _KMS, "aws:kms:dsse")
 _BOOLEANS: Final = {"true": True, "false": False}
 _KEY_ID: Final = re.compile(r"[A-Za-z0-9:/_.-]+")
-"""As in `1234abcd-...`, `alias/name`, `arn:aws:kms:region:account:key/...`: nothing that could break a header."""
+"""As in `1234abcd-...`, `alias/name`, `arn:aws:kms:region:account:key/...`: nothing that breaks a header."""
 
 
 @dataclass(frozen=True, slots=True)
