@@ -33,6 +33,7 @@ from compactor.merge.merge_input import InputFragment
 from compactor.names import fragment_key, skip_index_key
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionSpec, max_rows_per_group
+from compactor.redaction import redacted
 from compactor.rows.flags import REASONS, RowRule, is_needed
 from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, Upload
@@ -184,7 +185,8 @@ def run_compaction(compaction: Compaction, store: Store | None = None) -> Outcom
 
 def failed(compaction: Compaction, error: Exception) -> Outcome:
     """The outcome of an attempt that ended in `error`."""
-    message = f"{type(error).__name__}: {error}"
+    # It goes into the log, where it stays.
+    message = redacted(f"{type(error).__name__}: {error}")
     culprits = [e.key for e in compaction.spec.inputs if e.key in message]
     return Outcome(
         compaction.compaction_id,

@@ -31,6 +31,7 @@ from compactor.job import Compaction
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate, estimate, total
 from compactor.planner.spec import CompactionPlan
+from compactor.redaction import redacted
 from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -481,7 +482,10 @@ class _Events:
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
         self.say(
-            "error", table=driver.url, reason=str(error), retry_seconds=round(retry_seconds, 1)
+            "error",
+            table=driver.url,
+            reason=redacted(str(error)),
+            retry_seconds=round(retry_seconds, 1),
         )
 
     def say(self, event: str, **values: Any) -> None:

@@ -25,6 +25,7 @@ from compactor.cli.run import run_command
 from compactor.cli.simulate import simulate_command
 from compactor.cli.write import ingest_command
 from compactor.errors import CompactorError
+from compactor.redaction import redacted
 from format.errors import FormatError
 
 _EPILOG = """\b
@@ -84,6 +85,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         result = cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
     except click.ClickException as error:
+        error.message = redacted(error.message)
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -112,7 +114,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, exit_code: int) -> int:
-    click.echo(f"compactor: error: {message}", err=True)
+    click.echo(f"compactor: error: {redacted(message)}", err=True)
     return exit_code
 
 

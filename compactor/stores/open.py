@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from compactor.errors import UsageError
+from compactor.redaction import redacted
 from compactor.stores.base import Store
 from compactor.stores.keys import check_key
 from compactor.stores.local import LocalStore
@@ -32,6 +33,11 @@ def open_store(url: str) -> Store:
     match = _SCHEME.match(url)
     if match is None:
         return LocalStore(url)
+    if redacted(url) != url:
+        raise UsageError(
+            f"{redacted(url)}: an address must not have keys or a password in it: set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role"
+        )
     if match[1] == "s3":
         return _open_s3(url)
     if match[1] == "file":

@@ -33,8 +33,10 @@ from compactor.errors import (
     PermissionDeniedError,
     StoreError,
     StoreUnreachableError,
+    UsageError,
 )
 from compactor.flow.upload_memory import Unaccounted, UploadMemory
+from compactor.redaction import redacted
 from compactor.stores.base import ObjectInfo, UnfinishedUpload
 from compactor.stores.keys import check_key, check_prefix
 from compactor.stores.s3_answers import (
@@ -333,8 +335,8 @@ class _Clients:
                     process.clients[tries] = self._make(tries)
                 except (BotoCoreError, ValueError) as error:
                     raise StoreError(
-                        f"S3 is not set up rightly: {error}: check AWS_PROFILE, AWS_DEFAULT_REGION and "
-                        "AWS_ENDPOINT_URL"
+                        f"S3 is not set up rightly: {redacted(str(error))}: check AWS_PROFILE, "
+                        "AWS_DEFAULT_REGION and AWS_ENDPOINT_URL"
                     ) from error
             return process.clients[tries]
 
@@ -355,9 +357,16 @@ class _Clients:
         # A session of its own: boto3's default session is not thread-safe.
         session = boto3.session.Session()
         region = session.region_name or "us-east-1"
-        return session.client(
+        client: S3Client = session.client(
             "s3", endpoint_url=self._endpoint_url, config=config, region_name=region
         )
+        # Nothing would read it, and every error names the endpoint.
+        if redacted(client.meta.endpoint_url) != client.meta.endpoint_url:
+            raise UsageError(
+                "AWS_ENDPOINT_URL has a user or a password in it: set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY instead"
+            )
+        return client
 
 
 class _Process:
