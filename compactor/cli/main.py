@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 faults found, or the job failed; 2 wrong call; 3 bad file 
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -85,8 +86,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         result = cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
     except click.ClickException as error:
-        error.message = redacted(error.message)
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(redacted(shown.getvalue()), err=True, nl=False)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted; nothing unfinished is visible", 130)
