@@ -1,7 +1,7 @@
 """Known vulnerabilities of the packages in this environment, as PyPI lists them: `make audit`.
 
-Exit code 1 if there are any. Where PyPI can't be asked (no network, a mirror without its vulnerabilities), that
-is said, and is no failure: a build must not depend on it.
+Exit code 1 if there are any. Where PyPI can't be asked (no network, a mirror without them), that is said, and
+is no failure: a build must not depend on it.
 """
 
 from __future__ import annotations

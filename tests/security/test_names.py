@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,25 @@ def test_a_hostile_checkpoint_is_damaged(table: LocalStore, field: str, name: st
         read_checkpoint(
             checkpoint_bytes(replace(snapshot, fragments=fragments)), name="c"
         ).fragments.all()
+
+
+def test_a_checkpoint_whose_offsets_lead_out_of_its_buffers_is_damaged(table: LocalStore) -> None:
+    append_table(table, log_rows(20, 2), None)
+    snapshot = CommitLog(table).current()
+    data = checkpoint_bytes(snapshot)
+    rows = pa.ipc.open_stream(data[:-16]).read_all()
+    place = rows.schema.get_field_index("run")
+    offsets = pa.py_buffer(struct.pack("<iii", 0, 1 << 30, 5))
+    lying = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"short")])
+    rows = rows.set_column(place, rows.schema.field(place), pa.chunked_array([lying]))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    forged = sink.getvalue().to_pybytes()
+    forged += xxhash.xxh3_128_digest(forged)
+    assert read_checkpoint(data, name="c").version == snapshot.version
+    with pytest.raises(DataError, match="c: the checkpoint is damaged"):
+        read_checkpoint(forged, name="c").fragments.all()
 
 
 class _Json:

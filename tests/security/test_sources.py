@@ -24,8 +24,8 @@ _MODULES = {
     "subprocess", "pty", "telnetlib", "ftplib", "xml.etree", "xml.dom", "xml.sax", "lxml",
 }  # fmt: skip
 _ALLOWED = {("compactor/files/xmltext.py", "xml.sax.saxutils")}
-"""Escapes text that is written. No XML is read but S3's answers, by botocore and expat, which has a guard of its
-own against entities that stand for others."""
+"""Escapes text that is written. No XML is read but S3's answers, by botocore and expat, which has its own
+guard against entities that stand for others."""
 _CALLS = {"eval", "exec", "compile", "__import__", "breakpoint"}
 _METHODS = {
     "os": {"system", "popen", "spawnl", "spawnv", "execv", "execvp", "umask", "chmod"},
