@@ -2,7 +2,7 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium demo test lint docs wheel bench peers scaling sizes small-jobs micro workload clean distclean
+.PHONY: help setup environment java promtool chromium demo test lint audit docs wheel bench peers scaling sizes small-jobs micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ docs: environment  ## the reference of the Python interface, in build/docs
 
 wheel: environment  ## sdist and wheel, in dist
 	$(BIN)/python -m build --no-isolation
+
+audit: environment  ## known vulnerabilities of the packages in .venv; only a warning where PyPI can't be asked
+	@$(BIN)/python -m deploy.audit
 
 bench: setup  ## 4 million rows, 16 fragments, one Spark task: rows/s and peak RSS
 	$(BIN)/python -m bench.bench_compaction $(BENCH)

@@ -19,7 +19,12 @@ from typing import Any, Final, Self
 
 from compactor.clock import Ids, random_id
 from compactor.config import CompactionSettings
-from compactor.errors import CompactorError, StoreUnreachableError, UnknownOutcomeError
+from compactor.errors import (
+    CompactorError,
+    PermissionDeniedError,
+    StoreUnreachableError,
+    UnknownOutcomeError,
+)
 from compactor.flow.allocator import give_freed_memory_back
 from compactor.flow.errors import LocalDiskError, MemoryLimitError
 from compactor.flow.stopwatch import STAGES
@@ -31,6 +36,7 @@ from compactor.merge.merge_input import InputFragment
 from compactor.names import fragment_key, skip_index_key
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionSpec, max_rows_per_group
+from compactor.redact import redacted
 from compactor.rows.flags import REASONS, RowRule, is_needed
 from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, Upload
@@ -224,7 +230,8 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
 
 def failed(compaction: Compaction, error: Exception) -> Outcome:
     """The outcome of an attempt that ended in `error`."""
-    message = f"{type(error).__name__}: {error}"
+    # It goes into the log, where it stays.
+    message = redacted(f"{type(error).__name__}: {error}")
     culprits = [e.key for e in compaction.spec.inputs if e.key in message]
     return Outcome(
         compaction.compaction_id,
@@ -232,6 +239,7 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
         is_transient=isinstance(
             error,
             (
+                PermissionDeniedError,
                 StoreUnreachableError,
                 UnknownOutcomeError,
                 MemoryLimitError,

@@ -18,11 +18,12 @@ LOG_PREFIX: Final = "_log/"
 CHECKPOINT_PREFIX: Final = "_checkpoint/"
 DATA_PREFIX: Final = "data/"
 _LAST: Final = 10**20 - 1
-_FRAGMENT: Final = re.compile(r"data/(?:(\d{20})-)?[0-9A-Za-z_-]+\.frag")
-_DELETIONS: Final = re.compile(r"data/(\d{20})-[0-9A-Za-z_-]+\.deletes")
-_SKIPS: Final = re.compile(r"data/(\d{20})-[0-9A-Za-z_-]+\.skips")
-_VERSION: Final = re.compile(r"_log/(\d{20})\.json")
-_CHECKPOINT: Final = re.compile(r"_checkpoint/(\d{20})\.arrow")
+FRAGMENT_PATTERN: Final = r"data/(?:([0-9]{20})-)?[0-9A-Za-z_-]+\.frag"
+_FRAGMENT: Final = re.compile(FRAGMENT_PATTERN)
+_DELETIONS: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.deletes")
+_SKIPS: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.skips")
+_VERSION: Final = re.compile(r"_log/([0-9]{20})\.json")
+_CHECKPOINT: Final = re.compile(r"_checkpoint/([0-9]{20})\.arrow")
 
 
 def version_key(version: int) -> str:

@@ -10,12 +10,16 @@ from urllib.parse import unquote
 
 HIDDEN: Final = "***"
 
-_USER_INFO: Final = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^/\s@'\"]+@")
+_USER_INFO: Final = re.compile(
+    # A secret key of AWS may have slashes in it; a port has none of its digits before an `@` but a path.
+    r"(\b[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s:@]*:(?!\d{1,5}(?:[/\s]|$))[^\s@]*|[^/\s:@]+)@"
+)
 _SECRET_PARAMETER: Final = re.compile(
-    r"(?i)([?&;](?:x-amz-(?:signature|credential|security-token)|awsaccesskeyid|signature|sig|token|"
-    r"access_token|api_?key|password|secret)=)[^&;\s'\"]+"
+    r"(?i)(x-amz-(?:signature|credential|security-token)=|awsaccesskeyid=|[?&;](?:signature|sig|token|"
+    r"access_token|api_?key|password|secret)=)[^&;\s'\"<>]+"
 )
 _SECRET_NAME: Final = re.compile(r"(?i)secret|password|token|api_?key|_headers$")
+_OWN_KEYS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _LEAST_LENGTH: Final = 8
 """Shorter values are words that anything may contain, such as the `test` of emulators."""
 
@@ -27,6 +31,15 @@ def redacted(text: str, environment: Mapping[str, str] = os.environ) -> str:
         text = text.replace(secret, HIDDEN)
     text = _USER_INFO.sub(rf"\1{HIDDEN}@", text)
     return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", text)
+
+
+def has_secret(address: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether an address has a user, a password, a signature or this process's own keys of AWS in it.
+
+    What else the environment calls a secret may be a word like others, and a bucket's name.
+    """
+    own = {name: environment[name] for name in _OWN_KEYS if name in environment}
+    return redacted(address, own) != address
 
 
 def redacted_value(value: Any) -> Any:

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ValidationError
 from compactor.errors import ConfigError
 
 _MOST_LEVELS: Final = 50
+_MOST_VALUES: Final = 100_000
+"""Of a document, with everything that is named again (`*name`) counted each time."""
 _Model = TypeVar("_Model", bound=BaseModel)
 Place = tuple[str | int, ...]
 """Keys and indexes that lead to a part of a document."""
@@ -119,7 +121,9 @@ def _shown(place: Place) -> str:
 
 def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:
     try:
-        return yaml.compose(text, Loader=_Loader), yaml.load(text, Loader=_Loader)
+        tree = yaml.compose(text, Loader=_Loader)
+        _check_size(tree, name)
+        return tree, yaml.load(text, Loader=_Loader)
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         cause = str(error).splitlines()[0]
         raise ConfigError(f"{name}: not YAML that can be read: {cause}") from None
@@ -128,6 +132,32 @@ def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:
         line = f", line {mark.line + 1}" if mark else ""
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
         raise ConfigError(f"{name}{line}: not YAML: {problem}") from None
+
+
+def _check_size(tree: yaml.Node | None, name: str) -> None:
+    """Raises `ConfigError` where aliases make a short document one that nobody could go through."""
+    sizes: dict[int, int] = {}
+
+    def size_of(node: yaml.Node) -> int:
+        if (known := sizes.get(id(node))) is not None:
+            return known
+        sizes[id(node)] = _MOST_VALUES + 1  # what contains itself has no end
+        inside: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            inside = [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            inside = node.value
+        sizes[id(node)] = size = 1 + sum(map(size_of, inside))
+        if size > _MOST_VALUES:
+            line = node.start_mark.line + 1
+            raise ConfigError(
+                f"{name}, line {line}: more than {_MOST_VALUES:,} values, or something that contains itself: "
+                "name less of it again"
+            )
+        return size
+
+    if tree is not None:
+        size_of(tree)
 
 
 def _json(text: str, name: str) -> Any:

@@ -16,6 +16,7 @@ from pyarrow import types as pt
 from format.nodes import (
     INT_ENCODINGS,
     MAX_EXACT,
+    MAX_EXPANDED_BYTES,
     MAX_EXPONENT,
     MAX_UNBACKED_VALUES,
     Encoding,
@@ -29,6 +30,7 @@ from format.nodes import (
     unpack_nodes,
     unsigned_dtype,
 )
+from format.sizes import cumulative_bytes
 from format.types import is_binary_like, is_large_offsets, is_list_like, may_stay_coded
 
 _MAX_OFFSET_32: Final = 2**31 - 1
@@ -62,6 +64,9 @@ class _Cursor:
         self._next = 0
         self._raw = pa.py_buffer(raw)
         self._position = 0
+        unbacked = sum(node.length for node, _ in nodes if _may_take_no_bytes(node))
+        if unbacked > max(MAX_UNBACKED_VALUES, 8 * self._raw.size):
+            raise ValueError(f"{unbacked} values in a payload of {self._raw.size} bytes")
 
     def node(self, length: int) -> tuple[Node, int]:
         """The next node and its number of children. Raises ValueError unless it has `length` values."""
@@ -97,6 +102,11 @@ class _Cursor:
             raise ValueError("the payload is not filled exactly by its buffers")
         if self._next < len(self._nodes):
             raise ValueError("the encoding tree has nodes left over")
+
+
+def _may_take_no_bytes(node: Node) -> bool:
+    is_constant = node.encoding is Encoding.FOR and not node.width
+    return is_constant or node.encoding is Encoding.RUN_LENGTH
 
 
 def _decode(
@@ -288,7 +298,21 @@ def _decode_dictionary(
     )
     if keep and may_stay_coded(dtype):
         return pa.DictionaryArray.from_arrays(indices, values, safe=False)
+    _check_expansion(codes, values)
     return pc.take(values, indices, boundscheck=False)
+
+
+def _check_expansion(codes: npt.NDArray[np.int64], values: pa.Array) -> None:
+    """Raises ValueError if values that are named again and again take too much. Who may read such keeps the
+    dictionary, and decodes so many rows at a time as it has room for."""
+    if fixed_width_bytes(values.type) is not None:
+        return
+    sizes = np.diff(cumulative_bytes(values))
+    if not len(sizes) or int(sizes.max()) * len(codes) <= MAX_EXPANDED_BYTES:
+        return
+    size = total(sizes[codes])
+    if size > MAX_EXPANDED_BYTES:
+        raise ValueError(f"a dictionary that stands for {size:,} bytes")
 
 
 def _decode_nested(

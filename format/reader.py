@@ -17,11 +17,14 @@ from format.footer import ChunkStats, Footer
 from format.keys import Bound, KeyComparator, key_at
 from format.layout import Kind
 from format.schema import FragmentHeader
+from format.sizes import rows_within
 from format.types import storage_type, to_logical
 
 _TAIL_BYTES: Final = 64 << 10
 _HEAD_BYTES: Final = 16 << 10
 _WINDOW_BYTES: Final = 16 << 20
+_BATCH_BYTES: Final = 64 << 20
+"""Of one column: a short dictionary may stand for far more than it takes."""
 
 
 class RangeSource(Protocol):
@@ -87,7 +90,8 @@ class FragmentReader:
     def scan(
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of the range in sort order, one batch a row group at most, all or some columns.
+        """Rows of the range in sort order, all or some columns; a batch a row group, or several where
+        its rows take more than 64 MiB decoded.
 
         Raises `SchemaError` for a column the fragment does not have.
         """
@@ -102,8 +106,11 @@ class FragmentReader:
                 start, stop = 0, self.footer.row_groups[group].rows
                 if keys != KeyRange():
                     start, stop = self._slice_of(group_keys, keys)
-                if start < stop:
-                    yield self._batch(schema, group_arrays, start, stop)
+                while start < stop:
+                    rest = [array.slice(start, stop - start) for array in group_arrays]
+                    end = min(stop, start + rows_within(rest, _BATCH_BYTES)) if rest else stop
+                    yield self._batch(schema, group_arrays, start, end)
+                    start = end
 
     def to_reader(
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None

@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 faults found, or the job failed; 2 wrong call; 3 bad file 
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -28,6 +29,7 @@ from compactor.cli.simulate import simulate_command
 from compactor.cli.write import ingest_command
 from compactor.errors import CompactorError
 from compactor.logs import LogSettings
+from compactor.redact import redacted
 from compactor.table.version import PROTOCOL
 from format.errors import FormatError
 from format.layout import VERSION as FORMAT_VERSION
@@ -95,7 +97,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         result = cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(redacted(shown.getvalue()), err=True, nl=False)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted; nothing unfinished is visible", 130)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import gzip
 import zlib
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Protocol
 
-import zstandard
+import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.names import Compression
 from compactor.files.problems import one_line, reading
-
-_ZSTD_INPUT_BYTES: Final = 128 << 10
 
 
 class ByteSource:
@@ -41,7 +39,7 @@ class ByteSource:
             raise InputError(
                 f"{self._path}: its compressed data is cut off: fetch the file again"
             ) from error
-        except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+        except (gzip.BadGzipFile, zlib.error, _DamagedZstdError) as error:
             raise InputError(
                 f"{self._path}: its compressed data is damaged, or not what the file's ending says: "
                 f"{one_line(error)}"
@@ -69,35 +67,27 @@ def _decompressed(raw: IO[bytes], compression: Compression) -> _Readable:
 
 
 class _ZstdFrames:
-    """Zstandard frames end to end.
+    """Zstandard frames end to end, decompressed as far as asked for: a few kB may stand for a GiB of zeros.
 
-    zstandard's own stream reader takes a frame that is cut off for the end of the data.
+    By Arrow, because zstandard's own stream reader takes a frame that is cut off for the end of the data, and
+    its other interface gives all that some input stands for.
     """
 
     def __init__(self, raw: IO[bytes]) -> None:
-        self._raw = raw
-        self._frame: Any = None
-        self._input = b""
+        self._raw = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
 
     def read(self, size: int, /) -> bytes:
-        """At least `size` bytes unless at the end. Raises `EOFError` inside a cut-off frame."""
-        pieces: list[bytes] = []
-        missing = size
-        while missing > 0:
-            self._input = self._input or self._raw.read(_ZSTD_INPUT_BYTES)
-            if not self._input:
-                if self._frame is not None:
-                    raise EOFError
-                break
-            pieces.append(self._decompress())
-            missing -= len(pieces[-1])
-        return b"".join(pieces)
+        """Raises `EOFError` inside a cut-off frame, and `_DamagedZstdError`."""
+        try:
+            data: bytes = self._raw.read(size)
+        except OSError as error:
+            if error.errno is not None:
+                raise  # of the file
+            if "Truncated" in str(error):
+                raise EOFError from error
+            raise _DamagedZstdError(str(error)) from error
+        return data
 
-    def _decompress(self) -> bytes:
-        if self._frame is None:
-            self._frame = zstandard.ZstdDecompressor().decompressobj()
-        piece: bytes = self._frame.decompress(self._input)
-        self._input = b""
-        if self._frame.eof:
-            self._input, self._frame = self._frame.unused_data, None
-        return piece
+
+class _DamagedZstdError(Exception):
+    """What Arrow says of frames that it can't decompress."""

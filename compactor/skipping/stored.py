@@ -38,11 +38,11 @@ def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[byte
     data = store.read_range(index.key, offset, length)
     try:
         block = BlockReader(BytesIO(data), name, offset=offset).read_block(column)
+        if block.header.rows != entry.row_groups:
+            raise DataError(
+                f"{name}: it has {block.header.rows} row groups of {entry.key}, which has {entry.row_groups}"
+            )
         summaries: list[bytes | None] = block.decode(TYPE).to_pylist()
     except FormatError as error:
         raise DataError(f"{error}; this is the skip index of {entry.key}") from error
-    if len(summaries) != entry.row_groups:
-        raise DataError(
-            f"{name}: it has {len(summaries)} row groups of {entry.key}, which has {entry.row_groups}"
-        )
     return summaries

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from compactor.errors import JobError, UsageError
 from compactor.stores.open import open_store
 from compactor.stores.parts import remove_parts
+from compactor.stores.s3_encryption import settings as encryption_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,8 +70,13 @@ def open_session(master: str | None) -> SparkSession:
         )
         if "SPARK_CONF_DIR" not in os.environ:
             os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
+    encryption = encryption_settings(os.environ)
+    for name, value in encryption.items():
+        builder = builder.config(f"spark.executorEnv.{name}", value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+        check_tasks_have(session, encryption)
+        return session
     except PySparkException as error:
         raise UsageError(
             f"Spark did not start on master {master!r}: {first_cause(error)}. It needs Java 17 or "
@@ -79,6 +88,27 @@ def open_session(master: str | None) -> SparkSession:
                 f"Spark did not start on master {master!r}: {first_cause(error)}"
             ) from error
         raise
+
+
+def check_tasks_have(spark: SparkSession, environment: Mapping[str, str]) -> None:
+    """Raises `UsageError` if tasks would write otherwise encrypted than this process: a session that was
+    there before, or a Spark Connect server, has executors of its own."""
+    if not environment:
+        return
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            found = json.dumps(encryption_settings(os.environ))
+            yield pa.RecordBatch.from_pydict({"found": [found]})
+
+    rows = spark.range(0, 1, 1, 1).mapInArrow(look, "found string").toArrow()
+    found = json.loads(rows.column("found")[0].as_py())
+    for name, value in environment.items():
+        if found.get(name) != value:
+            raise UsageError(
+                f"{name} is set here but not where tasks run: begin the Spark session with "
+                f"spark.executorEnv.{name}={value}"
+            )
 
 
 def check_shuffles(spark: SparkSession, what: str) -> None:

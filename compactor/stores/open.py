@@ -7,9 +7,11 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from compactor.errors import UsageError
+from compactor.redact import has_secret, redacted
 from compactor.stores.base import Store
 from compactor.stores.keys import check_key
 from compactor.stores.local import LocalStore
+from compactor.stores.s3_encryption import S3Encryption
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 """Two letters at least, so that a drive is not taken for a scheme."""
@@ -19,7 +21,8 @@ _S3_RELATIVES: Final = ("s3", "s3a", "s3n")
 def open_store(url: str) -> Store:
     """The store at a folder path, `file://` address or `s3://bucket/prefix`.
 
-    Nothing is contacted yet. Raises `UsageError` for other addresses.
+    Nothing is contacted yet. Raises `UsageError` for other addresses, and `ConfigError` if the environment's
+    settings of encryption are wrong.
     """
     if not url:
         raise UsageError("an empty address; use a folder or s3://bucket/prefix")
@@ -30,6 +33,11 @@ def open_store(url: str) -> Store:
     match = _SCHEME.match(url)
     if match is None:
         return LocalStore(url)
+    if has_secret(url):
+        raise UsageError(
+            f"{redacted(url)}: an address must not have keys or a password in it: set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role"
+        )
     if match[1] == "s3":
         return _open_s3(url)
     if match[1] == "file":
@@ -59,7 +67,9 @@ def _open_s3(url: str) -> Store:
     # Both are legal in a key, but in an address they come from a console's link.
     if "?" in prefix or "#" in prefix:
         raise UsageError(f"{url}: '?' and '#' have no meaning here; write s3://bucket/prefix")
-    return S3Store(bucket, check_key(prefix) if prefix else "")
+    return S3Store(
+        bucket, check_key(prefix) if prefix else "", encryption=S3Encryption.from_environment()
+    )
 
 
 def split_object_url(url: str) -> tuple[str, str]:

@@ -33,8 +33,10 @@ from compactor.errors import (
     PermissionDeniedError,
     StoreError,
     StoreUnreachableError,
+    UsageError,
 )
 from compactor.flow.upload_memory import Unaccounted, UploadMemory
+from compactor.redact import has_secret, redacted
 from compactor.stores.base import ObjectInfo, UnfinishedUpload
 from compactor.stores.keys import check_key, check_prefix
 from compactor.stores.s3_answers import (
@@ -46,11 +48,13 @@ from compactor.stores.s3_answers import (
     refusal,
     written,
 )
+from compactor.stores.s3_encryption import S3Encryption
 from compactor.stores.s3_upload import PART_BYTES, S3Upload, UploadTarget
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+_BY_BUCKET: Final = S3Encryption()
 _SDK_TRIES: Final = 4
 _BODY_TRIES: Final = 4
 _MAX_CONNECTIONS: Final = 1_100
@@ -73,6 +77,7 @@ class S3Store:
 
     endpoint_url: of a store that is not AWS; by default what AWS_ENDPOINT_URL or the profile says.
     part_bytes: of multipart uploads, at first; S3 asks for 5 MiB at least.
+    encryption: of all that is written; by default what the bucket's default says.
     """
 
     def __init__(
@@ -82,15 +87,23 @@ class S3Store:
         *,
         endpoint_url: str | None = None,
         part_bytes: int = PART_BYTES,
+        encryption: S3Encryption = _BY_BUCKET,
     ) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._endpoint_url = endpoint_url
         self._part_bytes = part_bytes
+        self._encryption = encryption
         self._clients = _Clients(endpoint_url)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._bucket, self._prefix[:-1], self._endpoint_url, self._part_bytes)
+        return _rebuild, (
+            self._bucket,
+            self._prefix[:-1],
+            self._endpoint_url,
+            self._part_bytes,
+            self._encryption,
+        )
 
     @property
     def url(self) -> str:
@@ -139,7 +152,10 @@ class S3Store:
         try:
             with outcome_known(address), self._explained(key):
                 response = self._clients.single_try().put_object(
-                    **self._object(key), Body=data, IfNoneMatch="*"
+                    **self._object(key),
+                    **self._encryption.arguments(),
+                    Body=data,
+                    IfNoneMatch="*",
                 )
         except PreconditionError:
             raise ObjectExistsError(f"{address}: it exists already") from None
@@ -151,6 +167,7 @@ class S3Store:
             address=self._address(key),
             client=self._clients.retrying(),
             object=self._object(key),
+            created_with=self._encryption.arguments(),
             explained=functools.partial(self._explained, key),
         )
         return S3Upload(target, self._part_bytes, memory or Unaccounted())
@@ -326,8 +343,8 @@ class _Clients:
                     process.clients[tries] = self._make(tries)
                 except (BotoCoreError, ValueError) as error:
                     raise StoreError(
-                        f"S3 is not set up rightly: {error}: check AWS_PROFILE, AWS_DEFAULT_REGION and "
-                        "AWS_ENDPOINT_URL"
+                        f"S3 is not set up rightly: {redacted(str(error))}: check AWS_PROFILE, "
+                        "AWS_DEFAULT_REGION and AWS_ENDPOINT_URL"
                     ) from error
             return process.clients[tries]
 
@@ -348,9 +365,15 @@ class _Clients:
         # A session of its own: boto3's default session is not thread-safe.
         session = boto3.session.Session()
         region = session.region_name or "us-east-1"
-        client = session.client(
+        client: S3Client = session.client(
             "s3", endpoint_url=self._endpoint_url, config=config, region_name=region
         )
+        # Nothing would read it, and every error names the endpoint.
+        if has_secret(client.meta.endpoint_url):
+            raise UsageError(
+                "AWS_ENDPOINT_URL has a user or a password in it: set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY instead"
+            )
         client.meta.events.register("request-created.s3", self._process.retries.add)
         return client
 
@@ -378,5 +401,13 @@ class _Retries:
                 self.count += 1
 
 
-def _rebuild(bucket: str, prefix: str, endpoint_url: str | None, part_bytes: int) -> S3Store:
-    return S3Store(bucket, prefix, endpoint_url=endpoint_url, part_bytes=part_bytes)
+def _rebuild(
+    bucket: str,
+    prefix: str,
+    endpoint_url: str | None,
+    part_bytes: int,
+    encryption: S3Encryption,
+) -> S3Store:
+    return S3Store(
+        bucket, prefix, endpoint_url=endpoint_url, part_bytes=part_bytes, encryption=encryption
+    )

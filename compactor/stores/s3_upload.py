@@ -36,6 +36,8 @@ class UploadTarget:
     client: S3Client
     object: dict[str, Any]
     """Bucket and key, as arguments of the client's methods."""
+    created_with: dict[str, Any]
+    """Further arguments of the request that creates the object or begins the upload."""
     explained: Callable[[], AbstractContextManager[None]]
     """Turns the SDK's errors into store errors."""
 
@@ -95,7 +97,9 @@ class S3Upload(UploadScope):
     def _put_whole(self) -> ObjectInfo:
         data = self._part.take()
         with outcome_known(self._target.address), self._target.explained():
-            response = self._target.client.put_object(**self._target.object, Body=data)
+            response = self._target.client.put_object(
+                **self._target.object, **self._target.created_with, Body=data
+            )
         self._memory.drop(len(data))
         return written(self._target.key, self._size_bytes, response)
 
@@ -132,7 +136,9 @@ class S3Upload(UploadScope):
     def _open_upload(self) -> str:
         if self._upload_id is None:
             with self._target.explained():
-                response = self._target.client.create_multipart_upload(**self._target.object)
+                response = self._target.client.create_multipart_upload(
+                    **self._target.object, **self._target.created_with
+                )
             self._upload_id = response["UploadId"]
         return self._upload_id
 

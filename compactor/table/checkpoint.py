@@ -12,9 +12,11 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from compactor.errors import DataError
+from compactor.names import FRAGMENT_PATTERN
 from compactor.table.entry_table import MAY_MISS, EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
@@ -50,12 +52,16 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
         if xxhash.xxh3_128_digest(body) != digest:
             raise ValueError("its checksum does not match")
         table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+        table.validate(
+            full=True
+        )  # a checksum is no proof of who wrote it, and Arrow follows any offset
         header = json.loads(table.schema.metadata[_HEADER])
         if header["protocol"] > PROTOCOL:
             raise DataError(
                 f"{name}: the checkpoint is of protocol {header['protocol']}, this program knows "
                 f"{PROTOCOL}: upgrade it"
             )
+        _check_keys(table)
         return _snapshot(header, table)
     except (
         AttributeError,
@@ -66,6 +72,13 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
         SchemaError,
     ) as error:
         raise DataError(f"{name}: the checkpoint is damaged ({error!r})") from error
+
+
+def _check_keys(table: pa.Table) -> None:
+    """Raises ValueError unless all are names of fragments: entries are made when asked for, much later."""
+    named = pc.match_substring_regex(table.column("key"), f"^(?:{FRAGMENT_PATTERN})$")
+    if not pc.all(named, skip_nulls=False, min_count=0).as_py():
+        raise ValueError("a fragment's key is not one")
 
 
 def _header(snapshot: Snapshot) -> dict[str, Any]:

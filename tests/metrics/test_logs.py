@@ -155,6 +155,8 @@ def test_no_secret_of_address_or_environment_is_ever_said(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://admin:end-point-pw@127.0.0.1:1")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     options = ["--log-format", shape, "--log-level", "debug"]
+    assert run(["compact", "s3://bucket/t", "--master", "in-process", *options]) == 2
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     assert run(["compact", "s3://bucket/t", "--master", "in-process", *options]) == 4
     assert run(["vacuum", "s3://joe:table-pw@bucket/t", *options]) == 2
     pushed = ["--metrics-push", "http://joe:push-pw-77@127.0.0.1:1"]
@@ -162,7 +164,9 @@ def test_no_secret_of_address_or_environment_is_ever_said(
     assert "tok3n" not in redacted("Bearer tok3n-of-otel and Bearer%20tok3n-of-otel")
     out, err = capfd.readouterr()
     said = out + err
-    assert "cannot connect to http://***@127.0.0.1:1" in said
+    assert "AWS_ENDPOINT_URL has a user or a password in it" in said
+    assert "cannot connect to http://127.0.0.1:1" in said
+    assert "http://***@127.0.0.1:1" in said
     for secret in (*secrets.values(), "end-point-pw", "table-pw", "push-pw-77", "tok3n"):
         assert secret not in said
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
@@ -24,6 +24,8 @@ class Request:
     query: str
     range: str | None
     if_match: str | None
+    headers: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """By their names in lower case."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,11 @@ class S3Server:
             environ.get("QUERY_STRING", ""),
             environ.get("HTTP_RANGE"),
             environ.get("HTTP_IF_MATCH"),
+            {
+                name.removeprefix("HTTP_").replace("_", "-").lower(): value
+                for name, value in environ.items()
+                if name.startswith("HTTP_")
+            },
         )
         with self._lock:
             self._log.append(request)

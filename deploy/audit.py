@@ -1,0 +1,63 @@
+"""Known vulnerabilities of the packages in this environment, as PyPI lists them: `make audit`.
+
+Exit code 1 if there are any. Where PyPI can't be asked (no network, a mirror without them), that is said, and
+is no failure: a build must not depend on it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Final
+
+_COMMAND: Final = (
+    "-m", "pip_audit", "--vulnerability-service", "pypi", "--format", "json", "--progress-spinner", "off",
+    "--skip-editable",
+)  # fmt: skip
+_MOST_SECONDS: Final = 300
+
+
+def judged(output: str, cause: str) -> tuple[int, list[str]]:
+    """Exit code and lines to print. output: pip-audit's JSON, if there is any; cause: what else it said."""
+    try:
+        packages = json.loads(output)["dependencies"]
+    except (ValueError, KeyError, TypeError):
+        lines = cause.strip().splitlines() or ["no answer"]
+        return 0, [f"audit: warning: nothing could be audited: {lines[-1]}"]
+    asked = [package for package in packages if "skip_reason" not in package]
+    found = [
+        f"audit: {package['name']} {package['version']}: {vulnerability['id']}, fixed in "
+        f"{', '.join(vulnerability['fix_versions']) or 'no version yet'}"
+        for package in asked
+        for vulnerability in package["vulns"]
+    ]
+    if found:
+        return 1, [*found, f"audit: {len(found)} known vulnerabilities: raise the versions"]
+    unknown = len(packages) - len(asked)
+    if not asked:
+        return 0, [
+            f"audit: warning: nothing could be audited: PyPI knows none of {unknown} packages"
+        ]
+    rest = f", {unknown} could not be audited" if unknown else ""
+    return 0, [f"audit: no known vulnerabilities in {len(asked)} packages{rest}"]
+
+
+def main() -> int:
+    try:
+        done = subprocess.run(
+            [sys.executable, *_COMMAND],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_MOST_SECONDS,
+        )
+        code, lines = judged(done.stdout, done.stderr)
+    except subprocess.TimeoutExpired:
+        code, lines = judged("", f"no answer within {_MOST_SECONDS} s")
+    print("\n".join(lines))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

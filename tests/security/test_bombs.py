@@ -1,0 +1,95 @@
+"""What a few bytes can make this program hold; the cases are in `bombs`, read by a process that counts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from compactor.errors import InputError
+from compactor.files.read import open_table_file
+from compactor.predicate import parse_where
+from compactor.predicate.tree import matching
+from format.reader import FragmentReader
+from tests.support.fragments import BytesSource, rows_of, write_fragment
+
+ROOT = Path(__file__).parents[2]
+MOST_BYTES = 160 << 20
+_ERRORS = ("InputError: ", "ConfigError: ", "CorruptFragmentError: ", "DataError: ")
+
+
+def test_small_inputs_that_stand_for_large_ones_are_refused_in_bounded_memory(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.security.bombs", str(tmp_path / "bombs")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 18
+    for line in lines:
+        assert line["said"].startswith(_ERRORS), line
+        assert "\n" not in line["said"], line
+        assert line["grown_bytes"] < MOST_BYTES, line
+
+
+def test_a_text_that_stands_for_gigabytes_is_read_in_batches() -> None:
+    text = "x" * (1 << 20)
+    table = pa.table({"k": range(300), "t": pa.array([text] * 300).dictionary_encode()})
+    table = table.set_column(1, "t", table["t"].cast(pa.string()))
+    reader = FragmentReader(BytesSource(data := write_fragment(table, "k")), len(data), "mem")
+    batches = reader.scan()
+    first = next(batches)
+    assert first.nbytes <= 65 << 20
+    keys = [*first.column("k").to_pylist()]
+    for batch in batches:
+        assert batch.nbytes <= 65 << 20
+        keys += batch.column("k").to_pylist()
+    assert keys == list(range(300))
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "more"])
+def test_zstd_that_is_damaged_is_told_from_its_end(tmp_path: Path, damage: str) -> None:
+    import zstandard
+
+    frames = b"".join(
+        zstandard.ZstdCompressor().compress(f'{{"a": {n}}}\n'.encode() * 1000) for n in range(3)
+    )
+    path = tmp_path / "a.ndjson.zst"
+    path.write_bytes(frames)
+    with open_table_file(str(path)) as file:
+        assert sum(batch.num_rows for batch in file) == 3000
+    damaged = {
+        "cut": frames[:-5],
+        "changed": frames[:60] + b"\xff\xff" + frames[62:],
+        "more": frames + b"not a frame",
+    }
+    path.write_bytes(damaged[damage])
+    with (
+        pytest.raises(InputError, match="its compressed data is"),
+        open_table_file(str(path)) as file,
+    ):
+        list(file)
+
+
+@pytest.mark.parametrize("where", ["v LIKE '%a%a%a%a%a%a%a%a%a%b'", "v LIKE '" + "%a" * 500 + "b'"])
+def test_patterns_take_time_by_the_length_of_a_text(where: str) -> None:
+    """Backtracking would take 2^n steps: the test would not come back."""
+    batch = pa.table({"v": ["a" * 50_000]})
+    condition = parse_where(where, batch.schema)
+    assert matching(condition, {"v": batch["v"].combine_chunks()}, 1).to_pylist() == [False]
+
+
+def test_rows_of_a_fragment_are_the_same_however_batches_are_cut() -> None:
+    table = pa.table({"k": range(1000), "t": [str(n % 7) for n in range(1000)]})
+    data = write_fragment(table, "k")
+    reader = FragmentReader(BytesSource(data), len(data), "mem")
+    assert rows_of(reader.scan()) == table.to_pylist()

@@ -1,0 +1,207 @@
+"""Keys and passwords are in nothing that is printed, logged or stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import boto3
+import pyarrow.parquet as pq
+import pytest
+
+from compactor import worker
+from compactor.cli.main import cli, run
+from compactor.errors import StoreError, UsageError
+from compactor.redact import redacted
+from compactor.stores.open import open_store
+from tests.support.s3_server import Request, S3Server
+from tests.support.tables import log_rows
+
+CANARY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYcanary"
+ADDRESSES = {
+    "keys in an address": f"s3://AKIAIOSFODNN7:{CANARY}@bucket/t",
+    "a token in an address": f"s3://{CANARY.replace('/', '-')}@bucket/t",
+    "a password": f"https://me:{CANARY}@host:9000/bucket",
+    "a presigned address": f"https://b.s3.amazonaws.com/t?X-Amz-Signature={CANARY}&X-Amz-Date=1",
+    "a password of a file server": f"file://me:{CANARY}@host/t",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("s3://AKIA:a/b+c@bucket/x: no", "s3://***@bucket/x: no"),
+        ("http://user@host:1/x", "http://***@host:1/x"),
+        ("http://user:p:w@host:1/x", "http://***@host:1/x"),
+        ("at http://:pw@host and s3://k:s@b", "at http://***@host and s3://***@b"),
+        ("?a=1&X-Amz-Credential=AKIA%2F1&X-Amz-Signature=ff&b=2",
+         "?a=1&X-Amz-Credential=***&X-Amz-Signature=***&b=2"),
+        ("x?AWSAccessKeyId=AK&Signature=abc", "x?AWSAccessKeyId=***&Signature=***"),
+        ("X-Amz-Security-Token=abc/def==", "X-Amz-Security-Token=***"),
+    ],
+)  # fmt: skip
+def test_what_is_secret_is_hidden(text: str, shown: str) -> None:
+    assert redacted(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket/t/a:b@c: no such object",
+        "http://127.0.0.1:5000/bucket/a@b failed",
+        "cannot connect to http://host:9000: ask me@corp.org",
+        "file:///home/me@corp/t",
+        "user:password@host without a scheme is no address",
+        "column 'Signature=': Signature=x",
+    ],
+)
+def test_what_is_not_secret_stays(text: str) -> None:
+    assert redacted(text) == text
+
+
+def test_own_keys_are_hidden_wherever_they_turn_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token-canary")
+    assert redacted(f"<{CANARY}> token-canary") == "<***> ***"
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    assert redacted("a test") == "a test"
+
+
+def calls(table: str, folder: Path) -> dict[str, list[str]]:
+    pq.write_table(log_rows(20, 1), folder / "in.parquet")
+    (folder / "d.ndjson").write_text('{"_id": "1"}\n')
+    (folder / "spec.json").write_text('{"datasets": ["d d"]}')
+    (folder / "pipeline.yaml").write_text(
+        f"nodes:\n  in: {{source: {{path: '{folder}/in.parquet'}}}}\n"
+        f"  out: {{output: {{input: in, table: '{table}', sort_by: id}}}}\n"
+    )
+    spec = [str(folder / "spec.json"), "--datasets", str(folder)]
+    return {
+        "ingest": [table, str(folder / "in.parquet"), "--sort-by", "service,ts"],
+        "compact": [table, "--full", "--master", "in-process", "--json"],
+        "plan": [table],
+        "export": [table, str(folder / "out.parquet")],
+        "head": [table],
+        "query": [table, "--where", "id = '1'"],
+        "run": [str(folder / "pipeline.yaml")],
+        "entity-merge": [*spec, "--output", table],
+        "alter": [table, "--drop", "value"],
+        "delete": [table, "--where", "id = '1'"],
+        "inspect": [table],
+        "report": [table, "-o", str(folder / "report.html")],
+        "verify": [table],
+        "vacuum": [table],
+        "release": [table, "--all"],
+    }
+
+
+COMMANDS = sorted(set(cli.commands) - {"watch", "simulate"})
+"""`watch` goes on whatever its tables do; `simulate` has no address."""
+
+
+@pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_repeats_a_secret_in_an_address(
+    command: str, address: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, *calls(address, tmp_path)[command]]) == 2
+    said = capfd.readouterr()
+    assert said.err.count("\n") == 1, said.err
+    assert "an address must not have keys" in said.err
+    assert CANARY[-12:] not in said.out + said.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_repeats_a_secret_in_the_endpoint(
+    command: str,
+    s3_server: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    secret = CANARY.replace("/", "-")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint_url.replace("//", f"//me:{secret}@"))
+    assert run([command, *calls("s3://bucket/t", tmp_path)[command]]) == 2
+    said = capfd.readouterr()
+    assert "AWS_ENDPOINT_URL has a user or a password in it" in said.err
+    assert CANARY[-12:] not in said.out + said.err
+
+
+@pytest.mark.parametrize("status", ["403 Forbidden", "400 Bad Request", "501 Not Implemented"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_repeats_a_secret_that_the_server_tells(
+    command: str,
+    status: str,
+    s3_server: S3Server,
+    s3_bucket: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    body = f"<Error><Code>Bad</Code><Message>signed with {CANARY}</Message></Error>".encode()
+    s3_server.intercept = lambda request: (status, body)
+    assert run([command, *calls(f"s3://{s3_bucket}/t", tmp_path)[command]]) == 4
+    said = capfd.readouterr()
+    assert said.err.startswith("compactor: error: s3://")
+    assert CANARY not in said.out + said.err
+
+
+def test_a_failed_compaction_stores_no_secret(
+    s3_server: S3Server,
+    s3_bucket: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The reason of a quarantine is kept in the log, in checkpoints, and shown by `inspect`."""
+    monkeypatch.setattr(worker, "_backoff_seconds", lambda failures: 0.0)
+    table = f"s3://{s3_bucket}/t"
+    for number in range(2):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(log_rows(20, number), path)
+        assert run(["ingest", table, str(path), "--sort-by", "service,ts"]) == 0
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    body = f"<Error><Code>Bad</Code><Message>signed with {CANARY}</Message></Error>".encode()
+
+    def intercept(request: Request) -> tuple[str, bytes] | None:
+        reads_data = request.method == "GET" and "/data/" in request.key
+        return ("400 Bad Request", body) if reads_data else None
+
+    s3_server.intercept = intercept
+    assert run(["compact", table, "--full", "--master", "in-process", "--json"]) == 1
+    said = capfd.readouterr()
+    assert "signed with ***" in said.out
+    assert "signed with ***" in said.err
+    s3_server.intercept = None
+    assert run(["inspect", table]) == 0
+    assert "in quarantine" in capfd.readouterr().out
+    client = boto3.client("s3", endpoint_url=s3_server.endpoint_url)
+    stored = b"".join(
+        client.get_object(Bucket=s3_bucket, Key=item["Key"])["Body"].read()
+        for item in client.list_objects_v2(Bucket=s3_bucket)["Contents"]
+    )
+    assert b"signed with ***" in stored
+    assert CANARY.encode() not in stored
+    assert CANARY not in said.out + said.err
+
+
+def test_the_endpoint_is_refused_by_the_library_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://me:pw@127.0.0.1:1")
+    with pytest.raises(UsageError, match="a user or a password in it") as caught:
+        open_store("s3://bucket/t").read("k")
+    assert "pw" not in str(caught.value).replace("password", "")
+
+
+def test_tls_is_verified_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no switch for it: a CA of one's own is named by AWS_CA_BUNDLE."""
+    for name in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_VERIFY_SSL", "PYTHONHTTPSVERIFY", "CURL_INSECURE"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")
+    store = open_store("s3://bucket/t")
+    client = store._clients.retrying()  # type: ignore[attr-defined]
+    assert client._endpoint.http_session._verify is True
+    monkeypatch.setenv("AWS_CA_BUNDLE", "/no/such/bundle.pem")
+    with pytest.raises(StoreError):
+        open_store("s3://bucket/t").read("k")
