@@ -8,11 +8,13 @@ harmless, and what they leave is garbage nobody sees.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import resource
+import socket
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
 from compactor.clock import Ids, random_id
@@ -22,6 +24,7 @@ from compactor.flow.allocator import give_freed_memory_back
 from compactor.flow.errors import LocalDiskError, MemoryLimitError
 from compactor.flow.stopwatch import STAGES
 from compactor.flow.upload_memory import UploadMemory
+from compactor.logs import bound
 from compactor.memory_plan import output_count
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
 from compactor.merge.merge_input import InputFragment
@@ -42,6 +45,8 @@ from format.errors import FormatError
 
 _OTHER_FILES: Final = 256
 """Open files beside inputs and outputs: libraries, Spark."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,20 @@ class AttemptReport:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """What every attempt that ends tells of itself, a failed one too."""
+
+    attempt_id: str
+    host: str
+    """Where it ran."""
+    started_unix_ms: int
+    """By that host's clock."""
+    seconds: float
+    requests: dict[str, int]
+    """Of its store, by name: see `compactor.stores.metered.COUNTERS`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a compaction: outputs and a report, or the reason of its failure."""
 
@@ -139,6 +158,8 @@ class Outcome:
     """Whether the failure says nothing about the inputs: the store or the engine was at fault."""
     culprit: str | None = None
     """Key of the input that is damaged, if the failure names one."""
+    record: AttemptRecord | None = None
+    """None if the attempt did not live to tell, as when its executor was lost."""
 
     def to_json(self) -> str:
         return json.dumps(
@@ -149,13 +170,14 @@ class Outcome:
                 "failure": self.failure,
                 "is_transient": self.is_transient,
                 "culprit": self.culprit,
+                "record": None if self.record is None else asdict(self.record),
             }
         )
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         document = json.loads(text)
-        report = document["report"]
+        report, record = document["report"], document["record"]
         return cls(
             document["compaction_id"],
             tuple(FragmentEntry.from_json(entry) for entry in document["outputs"]),
@@ -163,6 +185,7 @@ class Outcome:
             document["failure"],
             document["is_transient"],
             document["culprit"],
+            None if record is None else AttemptRecord(**record),
         )
 
 
@@ -172,9 +195,31 @@ def run_compaction(compaction: Compaction, store: Store | None = None) -> Outcom
     Every foreseen failure is an outcome; only what is unforeseen is raised.
     """
     try:
-        return _Attempt(compaction, store or open_store(compaction.table_url)).run()
-    except (CompactorError, FormatError) as error:
+        attempt = _Attempt(compaction, store or open_store(compaction.table_url))
+    except CompactorError as error:
         return failed(compaction, error)
+    with bound(
+        table=compaction.table_url,
+        compaction_id=compaction.compaction_id,
+        attempt_id=attempt.attempt_id,
+    ):
+        log.info("attempt started", extra={"inputs": len(compaction.spec.inputs)})
+        try:
+            outcome = attempt.run()
+        except (CompactorError, FormatError) as error:
+            outcome = failed(compaction, error)
+        outcome = replace(outcome, record=attempt.record())
+        # Of a failure the driver warns, which knows how often it was tried.
+        log.info("attempt ended", extra=_figures(outcome))
+    return outcome
+
+
+def _figures(outcome: Outcome) -> dict[str, Any]:
+    """For a line of the log."""
+    if outcome.report is None:
+        return {"reason": outcome.failure}
+    report = asdict(outcome.report)
+    return {name: value for name, value in report.items() if not isinstance(value, dict)}
 
 
 def failed(compaction: Compaction, error: Exception) -> Outcome:
@@ -204,14 +249,24 @@ class _Attempt:
         self._plain_store = store
         self._are_local = is_on_local_disk(store)
         self._store = MeteredStore(store, StoreMetrics())
-        self._attempt_id = f"{compaction.compaction_id}-{ids()[:8]}"
+        self._started_unix_ms = time.time_ns() // 1_000_000
+        self._started = time.monotonic()
+        self.attempt_id = f"{compaction.compaction_id}-{ids()[:8]}"
         self._opened = 0
         self._keys: dict[int, str] = {}
         """Of the uploads, all of which are held as long as this is."""
         self._uploads: list[Upload] = []
 
+    def record(self) -> AttemptRecord:
+        return AttemptRecord(
+            self.attempt_id,
+            socket.gethostname(),
+            self._started_unix_ms,
+            round(time.monotonic() - self._started, 3),
+            self._store.counts(),
+        )
+
     def run(self) -> Outcome:
-        started = time.monotonic()
         give_freed_memory_back()
         spec, settings = self._compaction.spec, self._compaction.settings
         outputs = output_count(spec.rows, spec.size_bytes, settings.target_fragment_bytes)
@@ -235,7 +290,7 @@ class _Attempt:
             passed_rows=result.passed_rows,
             dropped=result.dropped,
             stage_seconds={name: round(s, 4) for name, s in result.stage_seconds.items()},
-            seconds=round(time.monotonic() - started, 3),
+            seconds=round(time.monotonic() - self._started, 3),
         )
         return Outcome(self._compaction.compaction_id, self._entries(result), report)
 
@@ -300,7 +355,7 @@ class _Attempt:
 
     def _open_output(self, memory: UploadMemory) -> Upload:
         # Counted through both passes, so that no two uploads of an attempt share a name.
-        key = fragment_key(self._compaction.base_version, self._attempt_id, self._opened)
+        key = fragment_key(self._compaction.base_version, self.attempt_id, self._opened)
         self._opened += 1
         upload = self._store.start_upload(key, memory)
         self._keys[id(upload)] = key
@@ -313,7 +368,7 @@ class _Attempt:
     @property
     def _skips_key(self) -> str:
         # Of a second pass the only one: the first writes none before it knows that it is the last.
-        return skip_index_key(self._compaction.base_version, self._attempt_id)
+        return skip_index_key(self._compaction.base_version, self.attempt_id)
 
     def _entries(self, result: MergeResult) -> tuple[FragmentEntry, ...]:
         compaction = self._compaction

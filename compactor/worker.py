@@ -6,7 +6,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -37,6 +37,14 @@ class Listener(Protocol):
         """A step of a table failed as a whole, such as when its store is unreachable."""
         ...
 
+    def looked(self, driver: Driver) -> None:
+        """The log was read or written: `driver.log.latest` is the newest known; version 0: no table yet."""
+        ...
+
+    def turned(self) -> None:
+        """The loop has gone round once more: it is alive."""
+        ...
+
 
 class Silent:
     """A listener that does nothing."""
@@ -46,6 +54,37 @@ class Silent:
     def settled(self, driver: Driver, settled: Settled) -> None: ...
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None: ...
+
+    def looked(self, driver: Driver) -> None: ...
+
+    def turned(self) -> None: ...
+
+
+class Listeners:
+    """Several as one, told in that order."""
+
+    def __init__(self, listeners: Iterable[Listener]) -> None:
+        self._all = tuple(listeners)
+
+    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:
+        for each in self._all:
+            each.decided(driver, compactions)
+
+    def settled(self, driver: Driver, settled: Settled) -> None:
+        for each in self._all:
+            each.settled(driver, settled)
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
+        for each in self._all:
+            each.failed(driver, error, retry_seconds)
+
+    def looked(self, driver: Driver) -> None:
+        for each in self._all:
+            each.looked(driver)
+
+    def turned(self) -> None:
+        for each in self._all:
+            each.turned()
 
 
 @dataclass(slots=True)
@@ -159,6 +198,7 @@ class Worker:
                 outcomes = self._engine.wait(_SETTLE_SECONDS)
                 batch = [s for table in self._tables for s in self._settle(table, outcomes)]
                 settled += batch
+                self._listener.turned()
                 self._pause_after_failures(batch)
         finally:
             self._free()
@@ -167,11 +207,14 @@ class Worker:
         """Until `stop` is set: then what runs may end within the time given, the rest is given up."""
         try:
             while not stop.is_set():
-                if not self._step(self._ready()) and not self._running:
+                is_idle = not self._step(self._ready()) and not self._running
+                self._listener.turned()
+                if is_idle:
                     stop.wait(poll_seconds)
             deadline = self._clock.now_unix_ms() + drain_seconds * 1000
             while self._running and self._clock.now_unix_ms() < deadline:
                 self._step([])
+                self._listener.turned()
         finally:
             self._free()
 
@@ -197,6 +240,7 @@ class Worker:
             count = act(table)
         except TableNotFoundError:
             table.not_before_ms = self._clock.now_unix_ms() + 1000
+            self._listener.looked(table.driver)
             return 0
         except (CompactorError, FormatError) as error:
             table.failures += 1
@@ -216,6 +260,7 @@ class Worker:
             self._engine.submit(compaction)
         if compactions:
             self._listener.decided(table.driver, compactions)
+        self._listener.looked(table.driver)
         return len(compactions)
 
     def _settle(self, table: _Table, outcomes: Sequence[Outcome]) -> list[Settled]:
@@ -224,6 +269,8 @@ class Worker:
         table.unsettled.clear()
         for item in settled:
             self._listener.settled(table.driver, item)
+        if settled:
+            self._listener.looked(table.driver)
         table.driver.prolong()
         return settled
 

@@ -34,6 +34,12 @@ FORBIDDEN = {
     "compactor/driver.py": ["compactor.spark", "compactor.cli", "compactor.engine", "compactor.worker"],
     "compactor/engine.py": ["compactor.spark", "compactor.cli", "compactor.driver"],
     "compactor/worker.py": ["compactor.spark", "compactor.cli"],
+    "compactor/metrics": ["compactor.cli", "compactor.spark", "compactor.logs"],
+    "compactor/metrics/catalog.py": ["compactor", "prometheus_client"],
+    "compactor/metrics/mapping.py": ["prometheus_client", "compactor.stores"],
+    "compactor/tracing.py": ["compactor.cli", "compactor.spark", "compactor.metrics"],
+    "compactor/events.py": ["compactor.cli", "compactor.spark", "compactor.metrics"],
+    "compactor/logs.py": ["compactor.cli", "compactor.job", "compactor.driver", "compactor.metrics"],
 }  # fmt: skip
 
 ONLY_IN = {
@@ -42,6 +48,9 @@ ONLY_IN = {
     "pyspark": ["compactor/spark/"],
     "click": ["compactor/cli/"],
     "rich": ["compactor/cli/"],
+    "prometheus_client": ["compactor/metrics/"],
+    "pythonjsonlogger": ["compactor/logs.py"],
+    "opentelemetry": ["compactor/tracing.py"],
     "scipy": ["compactor/entity/components.py"],
     "zstandard": ["format/compression.py", "compactor/files/"],
 }

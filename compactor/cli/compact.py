@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
 
 from compactor.cli.explain import explain_plan
 from compactor.cli.options import (
+    IN_PROCESS,
     check_engine,
     chosen,
     claim_seconds,
@@ -22,12 +22,24 @@ from compactor.cli.options import (
     open_engine,
     policy_options,
 )
-from compactor.cli.output import echo_json, human_bytes, print_table, progress, stderr
+from compactor.cli.output import echo_json, human_bytes, print_table, progress, stderr, warn
+from compactor.cli.telemetry import (
+    MetricsTargets,
+    Telemetry,
+    log_options,
+    metrics_options,
+    telemetry,
+    traces_of_environment,
+)
 from compactor.clock import SystemClock
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.driver import Driver, DriverSettings, Settled
 from compactor.errors import ConfigError, JobError, UsageError
+from compactor.events import Event, Events, as_line, to_log
 from compactor.job import Compaction
+from compactor.logs import is_json
+from compactor.metrics.health import Health
+from compactor.metrics.recorder import Recorder
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate, estimate, total
 from compactor.planner.spec import CompactionPlan
@@ -45,6 +57,7 @@ Examples:
   compactor compact ./logs --profile                  and where the time went
   compactor compact s3://bucket/logs --full --master 'local[2]' --json
   compactor compact ./logs --master in-process        without Spark
+  compactor compact ./logs --metrics-textfile /var/lib/node_exporter/compactor.prom
 
 Under spark-submit, leave --master out: the session's own master is used. Every compaction is committed as
 it ends: a failed or killed run loses no other, and leaves no half of any. A compaction that fails three
@@ -74,6 +87,8 @@ one failed for good."""
 @policy_options
 @compaction_options
 @engine_options
+@metrics_options
+@log_options
 @click.option("--profile", is_flag=True, help="Say also where the time went, stage by stage.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def compact_command(
@@ -87,6 +102,7 @@ def compact_command(
     master: str | None,
     max_tasks: int | None,
     as_json: bool,
+    targets: MetricsTargets,
     **options: Any,
 ) -> None:
     """Merge fragments of TABLE into larger, disjoint, sorted ones, as far as it is due.
@@ -105,19 +121,36 @@ def compact_command(
     if dry_run:
         _show_plan(table, policy, settings, as_json=as_json)
         return
-    driver = Driver(
-        CommitLog(open_store(table)),
-        DriverSettings(policy, settings, claim_seconds=claim_seconds(master), takes_over=take_over),
+    drives = DriverSettings(
+        policy, settings, claim_seconds=claim_seconds(master), takes_over=take_over
     )
+    with telemetry("compact", open_store(table).url, targets) as told:
+        driver = Driver(told.log_of(told.open_store(table)), drives)
+        told.begin_compactions(driver, settings)
+        _compact(driver, told, master, max_tasks, as_json=as_json, profile=profile)
+
+
+def _compact(
+    driver: Driver,
+    told: Telemetry,
+    master: str | None,
+    max_tasks: int | None,
+    *,
+    as_json: bool,
+    profile: bool,
+) -> None:
+    announcer = Events([to_log]) if is_json() else _Announcer()
+    listener = told.listener(announcer)
     # A missing table, or nothing to do, is said before Spark takes its seconds to start.
     plan = driver.plan(driver.log.current())
     if not plan:
+        listener.looked(driver)
         _refuse(plan)
         _print_idle(driver, plan, as_json=as_json)
         return
     engine = open_engine(master, max_tasks)
     with progress("compact", None):
-        report = compact(driver, engine, listener=_Announcer())
+        report = compact(driver, engine, listener=listener)
     if as_json:
         echo_json(report.to_json())
     else:
@@ -155,10 +188,7 @@ class _Announcer(Silent):
 
     def settled(self, driver: Driver, settled: Settled) -> None:  # noqa: ARG002
         if settled.outcome.failure and not settled.is_void:
-            click.echo(
-                f"compactor: warning: attempt {settled.attempt} failed: {settled.outcome.failure}",
-                err=True,
-            )
+            warn(f"attempt {settled.attempt} failed: {settled.outcome.failure}")
 
 
 def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:
@@ -371,10 +401,14 @@ def _summary(plan: CompactionPlan) -> str:
     return f"{len(plan.specs)} compactions of {inputs} fragments, {len(plan.moves)} moves"
 
 
+_STALL_SECONDS: Final = 300.0
+_IN_PROCESS_STALL_SECONDS: Final = 3600.0
+
 _WATCH_EPILOG = """\b
 Examples:
   compactor watch s3://bucket/logs s3://bucket/metrics --master 'local[4]'
   compactor watch ./logs --poll 2s --json             one JSON object a line
+  compactor watch s3://bucket/logs --metrics-port 9464 --log-format json
 
 Several may watch one table: what one has begun, the others leave alone. On SIGTERM or Ctrl-C nothing new
 is begun; what runs may end within --drain, then it is given up, for others to take at once. Either way
@@ -390,6 +424,15 @@ exit code 0, and nothing is lost."""
 @policy_options
 @compaction_options
 @engine_options
+@click.option("--metrics-port", type=click.IntRange(0, 65_535),
+              help="Serve /metrics for Prometheus, /healthz and /readyz on this port; 0: on any that is "
+              "free.  [default: none]")  # fmt: skip
+@click.option("--metrics-address", default="0.0.0.0", show_default=True, metavar="ADDRESS",
+              help="Where to listen for that.")  # fmt: skip
+@click.option("--stall-after", "stall_seconds", type=duration_seconds, metavar="DURATION",
+              help="/healthz fails when the loop has not gone round for so long.  [default: 5m; in-process, "
+              "where compactions hold up the loop: 1h]")  # fmt: skip
+@log_options
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout.")
 def watch_command(
     tables: tuple[str, ...],
@@ -397,97 +440,74 @@ def watch_command(
     drain_seconds: float,
     master: str | None,
     max_tasks: int | None,
+    metrics_port: int | None,
+    metrics_address: str,
+    stall_seconds: float | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Keep TABLEs compacted: look, plan by debt, run on Spark, commit, until stopped.
 
     A table that is not there yet is waited for. Unreachable stores are tried again, less and less often.
+    Events are lines on stdout; with --log-format json they are lines of the log, on stderr.
     """
     policy, settings = chosen(options)
     check_engine(master)
     if len(set(tables)) < len(tables):
         raise UsageError("a table is named twice")
+    urls = [open_store(table).url for table in tables]
     stop = threading.Event()
     # Before Spark starts: it may take seconds, and installs an interrupt handler of its own.
     _stop_on_signals(stop)
-    engine = open_engine(master, max_tasks)
-    _stop_on_signals(stop)
-    claims = claim_seconds(master)
-    drivers = [
-        Driver(CommitLog(open_store(table)), DriverSettings(policy, settings, claim_seconds=claims))
-        for table in tables
-    ]
-    events = _Events(as_json=as_json)
-    events.say("watching", tables=list(tables), slots=engine.slots)
-    worker = Worker(drivers, engine, policy=policy, listener=events)
-    worker.run(stop, poll_seconds=poll_seconds, drain_seconds=drain_seconds)
-    events.say("stopped", done=events.done, void=events.void, failed=events.failures)
+    events = Events(_sinks(as_json=as_json))
+    if stall_seconds is None:
+        stall_seconds = _IN_PROCESS_STALL_SECONDS if master == IN_PROCESS else _STALL_SECONDS
+    health = Health(urls, stall_seconds=stall_seconds + poll_seconds, is_draining=stop.is_set)
+    with (
+        traces_of_environment() as traces,
+        _served(metrics_address, metrics_port, health) as (recorder, port),
+    ):
+        told = Telemetry(recorder, traces)
+        drives = DriverSettings(policy, settings, claim_seconds=claim_seconds(master))
+        drivers = [Driver(told.log_of(told.open_store(table)), drives) for table in tables]
+        for driver in drivers:
+            told.begin_compactions(driver, settings)
+        engine = open_engine(master, max_tasks)
+        _stop_on_signals(stop)
+        health.started()
+        served = {} if port is None else {"metrics_port": port}
+        events.say("watching", tables=list(tables), slots=engine.slots, **served)
+        worker = Worker(drivers, engine, policy=policy, listener=told.listener(events, health))
+        worker.run(stop, poll_seconds=poll_seconds, drain_seconds=drain_seconds)
+        events.say("stopped", done=events.done, void=events.void, failed=events.failures)
+
+
+def _sinks(*, as_json: bool) -> list[Callable[[Event], None]]:
+    """Lines on stdout, unless the log has them in a form that programs read."""
+    sinks: list[Callable[[Event], None]] = [to_log] if is_json() else []
+    if as_json or not sinks:
+        sinks.append(lambda event: click.echo(as_line(event, as_json=as_json)))
+    return sinks
+
+
+@contextmanager
+def _served(
+    address: str, port: int | None, health: Health
+) -> Iterator[tuple[Recorder | None, int | None]]:
+    """Metrics and health over HTTP while the block runs, if a port was given."""
+    if port is None:
+        yield None, None
+        return
+    # Imported late: who serves nothing needs none of it.
+    from compactor.metrics.registry import MetricsRegistry
+    from compactor.metrics.server import metrics_app, serving
+
+    registry = MetricsRegistry(of_process=True)
+    app = metrics_app(registry.prometheus, {"/healthz": health.live, "/readyz": health.ready})
+    with serving(app, address, port) as listening:
+        yield Recorder(registry.apply), listening
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
-
-
-class _Events:
-    """A line for everything that happens, on stdout."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        self._as_json = as_json
-        self.done = self.void = self.failures = 0
-
-    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:
-        debt = debt_of(driver.log.latest, driver.policy)
-        for compaction in compactions:
-            spec = compaction.spec
-            self.say(
-                "compacting",
-                table=driver.url,
-                compaction=compaction.compaction_id,
-                reason=spec.reason,
-                inputs=len(spec.inputs),
-                bytes=spec.size_bytes,
-                debt=round(debt.score, 3),
-                pressure=str(debt.pressure),
-            )
-
-    def settled(self, driver: Driver, settled: Settled) -> None:
-        outcome, compaction = settled.outcome, settled.compaction.compaction_id
-        if settled.is_void:
-            self.void += 1
-            self.say("overtaken", table=driver.url, compaction=compaction)
-        elif outcome.failure is not None:
-            self.failures += 1
-            self.say(
-                "failed",
-                table=driver.url,
-                compaction=compaction,
-                attempt=settled.attempt,
-                reason=outcome.failure,
-                quarantined=len(settled.quarantined),
-            )
-        else:
-            self.done += 1
-            self.say(
-                "committed",
-                table=driver.url,
-                compaction=compaction,
-                version=driver.log.latest.version,
-                outputs=len(outcome.outputs),
-                seconds=outcome.report.seconds if outcome.report else None,
-                predicted_seconds=round(settled.predicted.task_seconds, 3),
-            )
-
-    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
-        self.say(
-            "error", table=driver.url, reason=str(error), retry_seconds=round(retry_seconds, 1)
-        )
-
-    def say(self, event: str, **values: Any) -> None:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        if self._as_json:
-            line = json.dumps({"time": now, "event": event, **values}, ensure_ascii=False)
-        else:
-            line = f"{now} {event} " + " ".join(f"{k}={v}" for k, v in values.items())
-        click.echo(line)

@@ -10,7 +10,8 @@ import click
 import pyarrow as pa
 
 from compactor.cli.options import IN_PROCESS, is_on_spark, shuffle_options, size_bytes
-from compactor.cli.output import echo_json, stderr
+from compactor.cli.output import echo_json, stderr, warn
+from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.entity.datasets import check_not_over, locate
 from compactor.entity.lines import entity_lines
 from compactor.entity.output import changes_since
@@ -20,6 +21,7 @@ from compactor.entity.spec import EntityMergeSpec, load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
+from compactor.metrics import mapping
 from compactor.spark.session import open_session
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
@@ -68,6 +70,8 @@ what `sources` in the spec says."""
     f"{IN_PROCESS}: no Spark.  [default: {IN_PROCESS}, or that of spark-submit]",
 )
 @shuffle_options("entities wait to be merged")
+@metrics_options
+@log_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def entity_merge_command(
     spec: str,
@@ -82,6 +86,7 @@ def entity_merge_command(
     staging: str | None,
     shuffle_partitions: int | None,
     as_json: bool,
+    targets: MetricsTargets,
 ) -> None:
     """Find entities of several datasets that are the same, and merge them into TABLE.
 
@@ -93,14 +98,15 @@ def entity_merge_command(
         raise UsageError("--ndjson: not with --dry-run and --master")
     loaded = load_spec(spec)
     for warning in loaded.warnings:
-        click.echo(f"compactor: warning: {spec}: {warning}", err=True)
+        warn(f"{spec}: {warning}")
     store = None if table is None else open_store(table)
     if lines is not None and lines != "-":
         if Path(lines).resolve() == Path(spec).resolve():
             raise UsageError(f"--ndjson: {lines} is the spec: name another file")
         check_not_over(locate(loaded, folder), lines)
     rows: Iterable[pa.RecordBatch] | None = None
-    with stderr.status("entity-merge") as status:
+    of = spec if store is None else store.url
+    with telemetry("entity-merge", of, targets) as told, stderr.status("entity-merge") as status:
 
         def show(what: str) -> None:
             status.update(f"entity-merge: {what}")
@@ -131,6 +137,7 @@ def entity_merge_command(
                 report, rows = merge.look()
             else:
                 report = merge.run()
+        told.record(lambda label: mapping.of_entity_merge(label, report), of)
     if as_json:
         echo_json({**report.to_json(), "dry_run": dry_run})
     else:

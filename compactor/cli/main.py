@@ -13,18 +13,20 @@ from collections.abc import Sequence
 
 import click
 
-from compactor import __version__
+from compactor import __version__, logs
 from compactor.cli.alter import alter_command
 from compactor.cli.compact import compact_command, plan_command, watch_command
 from compactor.cli.delete import delete_command
 from compactor.cli.entity import entity_merge_command
 from compactor.cli.look import inspect_command, verify_command
 from compactor.cli.maintain import release_command, vacuum_command
+from compactor.cli.output import fail
 from compactor.cli.read import export_command, head_command, query_command
 from compactor.cli.run import run_command
 from compactor.cli.simulate import simulate_command
 from compactor.cli.write import ingest_command
 from compactor.errors import CompactorError
+from compactor.logs import LogSettings
 from format.errors import FormatError
 
 _EPILOG = """\b
@@ -81,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command line; the exit code."""
+    logs.set_up(LogSettings())
     try:
         result = cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
     except click.ClickException as error:
@@ -112,7 +115,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, exit_code: int) -> int:
-    click.echo(f"compactor: error: {message}", err=True)
+    fail(message)
     return exit_code
 
 

@@ -6,7 +6,9 @@ import click
 
 from compactor.cli.options import duration_seconds
 from compactor.cli.output import echo_json, human_bytes
+from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import UsageError
+from compactor.metrics import mapping
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
@@ -30,15 +32,21 @@ loses nothing but its work. Safe to run beside everything, at any time, twice.""
 @click.option("--retain", type=duration_seconds, metavar="DURATION", default="24h", show_default=True,
               help="Versions that were current within that time stay readable.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Count, and remove nothing.")
+@metrics_options
+@log_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-def vacuum_command(table: str, grace: float, retain: float, dry_run: bool, as_json: bool) -> None:
+def vacuum_command(
+    table: str, grace: float, retain: float, dry_run: bool, as_json: bool, targets: MetricsTargets
+) -> None:
     """Remove what no retained version of TABLE needs.
 
     Fragments that were compacted away or never committed, unfinished uploads, and log files that a
     checkpoint has made superfluous.
     """
-    log = CommitLog(open_store(table))
-    report = vacuum(log, VacuumSettings(grace, retain, dry_run))
+    with telemetry("vacuum", open_store(table).url, targets) as told:
+        log = told.log_of(told.open_store(table))
+        report = vacuum(log, VacuumSettings(grace, retain, dry_run))
+        told.record(lambda label: mapping.of_vacuum(label, report), log.store.url)
     if as_json:
         echo_json(report.to_json())
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +15,33 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from compactor import logs
+from compactor.redact import redacted
+
+log = logging.getLogger("compactor.cli")
 stderr = Console(stderr=True, highlight=False)
 
 
 def echo_json(document: Any) -> None:
     """One JSON object on stdout."""
     click.echo(json.dumps(document, ensure_ascii=False))
+
+
+def warn(message: str) -> None:
+    """A line on stderr, in the log's format."""
+    _say(logging.WARNING, "warning", message)
+
+
+def fail(message: str) -> None:
+    """The same for the error that ends the command."""
+    _say(logging.ERROR, "error", message)
+
+
+def _say(level: int, word: str, message: str) -> None:
+    if logs.is_json():
+        log.log(level, message)
+    else:
+        click.echo(f"compactor: {word}: {redacted(message)}", err=True)
 
 
 def human_bytes(count: int) -> str:

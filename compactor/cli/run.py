@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.options import IN_PROCESS, is_on_spark, shuffle_options
-from compactor.cli.output import echo_json, print_table
+from compactor.cli.output import echo_json, print_table, warn
+from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import UsageError
+from compactor.metrics import mapping
 from compactor.pipeline import explain
 from compactor.pipeline.config import Merge, Pipeline, load_pipeline
 from compactor.spark.session import open_session
@@ -45,6 +47,8 @@ output. docs/pipelines.md has all settings. Exit code 2 if bad records were put 
     f"{IN_PROCESS}: no Spark.  [default: {IN_PROCESS}, or that of spark-submit]",
 )
 @shuffle_options("rows of files wait to be written")
+@metrics_options
+@log_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, after the run.")
 def run_command(
     pipeline: str,
@@ -54,35 +58,36 @@ def run_command(
     staging: str | None,
     shuffle_partitions: int | None,
     as_json: bool,
+    targets: MetricsTargets,
 ) -> None:
     """Run the pipeline of a YAML file, in bounded memory: in this process, or as Spark stages."""
     on_spark = is_on_spark(master, staging, shuffle_partitions)
     loaded = load_pipeline(pipeline)
     for name, node in loaded.nodes.items():
         for warning in node.entity.warnings if isinstance(node, Merge) and node.entity else ():
-            click.echo(
-                f"compactor: warning: {pipeline}: node {name!r}: entity: {warning}", err=True
-            )
+            warn(f"{pipeline}: node {name!r}: entity: {warning}")
     if explains:
         _explain(loaded, shape, on_spark=on_spark)
         return
     if shape != "text":
         raise UsageError("--format: goes with --explain")
-    # Imported late: what only explains needs none of it.
-    if on_spark:
-        from compactor.spark.pipeline import SparkOptions, SparkRun
+    with telemetry("run", pipeline, targets) as told:
+        # Imported late: what only explains needs none of it.
+        if on_spark:
+            from compactor.spark.pipeline import SparkOptions, SparkRun
 
-        # What the user has to correct is said before Spark takes its seconds to start.
-        run = SparkRun(loaded)
-        report = run.run(open_session(master), SparkOptions(staging, shuffle_partitions))
-    else:
-        from compactor.pipeline.phases import run_pipeline
+            # What the user has to correct is said before Spark takes its seconds to start.
+            run = SparkRun(loaded)
+            report = run.run(open_session(master), SparkOptions(staging, shuffle_partitions))
+        else:
+            from compactor.pipeline.phases import run_pipeline
 
-        with _terminated_as_interrupted():
-            report = run_pipeline(loaded)
-    _print_report(report, as_json=as_json)
-    if report.dlq_count:
-        click.get_current_context().exit(2)
+            with _terminated_as_interrupted():
+                report = run_pipeline(loaded)
+        told.record(lambda label: mapping.of_pipeline(label, report), pipeline)
+        _print_report(report, as_json=as_json)
+        if report.dlq_count:
+            click.get_current_context().exit(2)
 
 
 @contextmanager

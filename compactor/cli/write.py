@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import click
 
 from compactor.cli.options import duration_seconds, skip_kinds
-from compactor.cli.output import echo_json, human_bytes, progress
+from compactor.cli.output import echo_json, human_bytes, progress, warn
+from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.conform import OnConflict
 from compactor.errors import CompactorError, InputError, UsageError
 from compactor.ingest import IngestOptions, IngestReport, ingest_file
+from compactor.metrics import mapping
 from compactor.planner.debt import Debt, Pressure
 from compactor.pressure import BackPressure, Reaction
 from compactor.rows.policy import Function, Kind, RowPolicy, Ttl
 from compactor.skipping.spec import DEFAULT_BYTES, SkipSpec
 from compactor.skipping.spec import NONE as NO_SKIPS
 from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TimeWindows
 from format.errors import FormatError, SchemaError
 from format.schema import SortSchema, parse_sort_schema
@@ -79,6 +81,8 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
               show_default=True, help="Of a column and row group at most.")  # fmt: skip
 @click.option("--back-pressure", type=click.Choice([str(r) for r in Reaction]), default="warn",
               show_default=True, help="If compactions lag behind: say so, wait, or neither.")  # fmt: skip
+@metrics_options
+@log_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def ingest_command(
     table: str,
@@ -102,6 +106,7 @@ def ingest_command(
     skip_index_bytes: int,
     back_pressure: str,
     as_json: bool,
+    targets: MetricsTargets,
 ) -> None:
     """Add FILEs to TABLE as sorted level-0 fragments; creates TABLE.
 
@@ -122,27 +127,29 @@ def ingest_command(
     )
     warner = _Warner()
     pressure = BackPressure(Reaction(back_pressure))
-    store = open_store(table)
-    log = CommitLog(store)
     for path in files:
         check_input(path)
-    reports: list[IngestReport] = []
-    for path in files:
-        try:
-            pressure.admit(log, warner)
-            with progress(f"ingest {Path(path).name}", None) as advance:
-                report = ingest_file(store, log, path, sort, options, on_progress=advance)
-        except (CompactorError, FormatError) as error:
-            if reports:
-                done = f"the {len(reports)} files before are in the table, version {reports[-1].version}"
-                error.args = (f"{error} ({done})",)
-            raise
-        reports.append(report)
-        if not as_json:
-            click.echo(
-                f"{path}: {report.rows:,} rows{_superseded(report)} in {report.fragments} fragments, "
-                f"{human_bytes(report.bytes_written)}, version {report.version}"
-            )
+    with telemetry("ingest", open_store(table).url, targets) as told:
+        store = told.open_store(table)
+        log = told.log_of(store)
+        reports: list[IngestReport] = []
+        for path in files:
+            try:
+                pressure.admit(log, warner)
+                with progress(f"ingest {Path(path).name}", None) as advance:
+                    report = ingest_file(store, log, path, sort, options, on_progress=advance)
+            except (CompactorError, FormatError) as error:
+                if reports:
+                    done = f"the {len(reports)} files before are in the table, version {reports[-1].version}"
+                    error.args = (f"{error} ({done})",)
+                raise
+            reports.append(report)
+            told.record(functools.partial(mapping.of_ingest, report=report), store.url)
+            if not as_json:
+                click.echo(
+                    f"{path}: {report.rows:,} rows{_superseded(report)} in {report.fragments} fragments, "
+                    f"{human_bytes(report.bytes_written)}, version {report.version}"
+                )
     if as_json:
         echo_json(
             {
@@ -227,11 +234,10 @@ class _Warner:
     def __call__(self, debt: Debt) -> None:
         if not self._is_said:
             self._is_said = True
-            click.echo(
-                f"compactor: warning: compaction debt {debt.score:.2f} (writers should "
+            warn(
+                f"compaction debt {debt.score:.2f} (writers should "
                 f"{'stop' if debt.pressure is Pressure.STOP else 'slow down'}): {debt.level0_runs} sorted "
-                "runs at level 0; run `compactor compact`, or `compactor watch` beside",
-                err=True,
+                "runs at level 0; run `compactor compact`, or `compactor watch` beside"
             )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from compactor import logs
 from compactor.errors import JobError
 from compactor.job import Compaction, Outcome, failed, run_compaction
 from compactor.spark.session import as_job_error
@@ -112,8 +113,11 @@ class SparkEngine:
     def _run_job(self, compactions: Sequence[Compaction]) -> list[Outcome]:
         """Of one task. Raises `JobError` if there are no outcomes."""
         texts = [compaction.to_json() for compaction in compactions]
+        log_settings = logs.settings()
 
         def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            if log_settings is not None:
+                logs.set_up(log_settings)  # lines of tasks are like those of the driver
             store_at = functools.cache(open_store)  # with its connections, for all of this task
             for _ in batches:
                 for text in texts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
@@ -17,10 +18,21 @@ from compactor.stores.base import (
     UploadScope,
 )
 
+COUNTERS: Final = (
+    "gets",
+    "resumed_gets",
+    "range_gets",
+    "puts",
+    "bytes_read",
+    "bytes_written",
+    "retries",
+)
+"""What `MeteredStore.counts` tells."""
+
 
 @dataclass(slots=True)
 class StoreMetrics:
-    """Thread-safe counters of what was asked for; what the store retries inside is not seen."""
+    """Thread-safe counters of what was asked for; what a store retries inside is not among them."""
 
     gets: int = 0
     """GETs of whole objects."""
@@ -49,7 +61,13 @@ class MeteredStore:
 
     def __init__(self, store: Store, metrics: StoreMetrics) -> None:
         self._store = store
+        self._retried_before = retried_requests(store)
         self.metrics = metrics
+
+    def counts(self) -> dict[str, int]:
+        """By name, since this was made: what was asked for, and requests that the store sent again."""
+        counts = {name: getattr(self.metrics, name) for name in COUNTERS if name != "retries"}
+        return {**counts, "retries": retried_requests(self._store) - self._retried_before}
 
     @property
     def url(self) -> str:
@@ -96,6 +114,12 @@ class MeteredStore:
 
     def discard_unfinished(self, upload: UnfinishedUpload) -> None:
         self._store.discard_unfinished(upload)
+
+
+def retried_requests(store: Store) -> int:
+    """Requests that it sent again by itself so far; 0 for stores that don't, or don't tell."""
+    count: int = getattr(store, "retried_requests", 0)
+    return count
 
 
 class _MeteredStream:

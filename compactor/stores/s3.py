@@ -96,6 +96,11 @@ class S3Store:
     def url(self) -> str:
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
+    @property
+    def retried_requests(self) -> int:
+        """Requests that the SDK has sent again for this store, in this process."""
+        return self._clients.retries()
+
     def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> S3Stream:
         byte_range = f"bytes={start}-" if start else None
         try:
@@ -308,6 +313,9 @@ class _Clients:
     def endpoint(self) -> str:
         return self.retrying().meta.endpoint_url
 
+    def retries(self) -> int:
+        return self._process.retries.count
+
     def _client(self, *, tries: int) -> S3Client:
         process = self._process
         if process.id != os.getpid():
@@ -340,9 +348,11 @@ class _Clients:
         # A session of its own: boto3's default session is not thread-safe.
         session = boto3.session.Session()
         region = session.region_name or "us-east-1"
-        return session.client(
+        client = session.client(
             "s3", endpoint_url=self._endpoint_url, config=config, region_name=region
         )
+        client.meta.events.register("request-created.s3", self._process.retries.add)
+        return client
 
 
 class _Process:
@@ -352,6 +362,20 @@ class _Process:
         self.id = os.getpid()
         self.lock = threading.Lock()
         self.clients: dict[int, S3Client] = {}
+        self.retries = _Retries()
+
+
+class _Retries:
+    """Counts requests that are made for another try of the SDK's."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def add(self, request: Any, **_: Any) -> None:
+        if request.context.get("retries", {}).get("attempt", 1) > 1:
+            with self._lock:
+                self.count += 1
 
 
 def _rebuild(bucket: str, prefix: str, endpoint_url: str | None, part_bytes: int) -> S3Store:

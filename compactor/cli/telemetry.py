@@ -1,0 +1,196 @@
+"""What commands tell machines of themselves: options for logs and metrics, and traces by the environment."""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from compactor import logs, tracing
+from compactor.cli.output import warn
+from compactor.config import CompactionSettings
+from compactor.driver import Driver
+from compactor.logs import LEVELS, LogFormat, LogSettings
+from compactor.metrics import mapping
+from compactor.metrics.catalog import LAST_SUCCESS, Change
+from compactor.metrics.recorder import Recorder, label
+from compactor.stores.base import Store
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.observed_log import CommitReport, ObservedCommitLog
+from compactor.tracing import Tracing, TracingUnavailableError
+from compactor.worker import Listener, Listeners
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsTargets:
+    """Where the metrics of a command go when it ends."""
+
+    textfile: str | None = None
+    push_url: str | None = None
+
+
+def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--log-format and --log-level: set up before the command runs, which does not see them."""
+
+    @click.option("--log-format", type=click.Choice([str(f) for f in LogFormat]), default="text",
+                  show_default=True, help="json: all that goes to stderr as one JSON object a line, with "
+                  "compaction ids and figures.")  # fmt: skip
+    @click.option("--log-level", type=click.Choice(LEVELS),
+                  help="The least that is logged.  [default: warning; with json: info]")  # fmt: skip
+    @functools.wraps(command)
+    def with_logs(*args: Any, log_format: str, log_level: str | None, **options: Any) -> Any:
+        shape = LogFormat(log_format)
+        level = log_level or ("info" if shape is LogFormat.JSON else "warning")
+        logs.set_up(LogSettings(shape, level))
+        return command(*args, **options)
+
+    return with_logs
+
+
+def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--metrics-textfile and --metrics-push, as `targets`."""
+
+    @click.option("--metrics-textfile", metavar="FILE.prom", help="Write metrics there at the end, for node "
+                  "exporter's textfile collector.")  # fmt: skip
+    @click.option("--metrics-push", metavar="URL", help="Push metrics to that Pushgateway at the end; if it "
+                  "fails, that is a warning.")  # fmt: skip
+    @functools.wraps(command)
+    def with_targets(
+        *args: Any, metrics_textfile: str | None, metrics_push: str | None, **options: Any
+    ) -> Any:
+        if metrics_textfile or metrics_push:
+            from compactor.metrics import publish
+
+            if metrics_textfile:
+                publish.check_textfile(metrics_textfile)
+            if metrics_push:
+                publish.check_push(metrics_push)
+        return command(*args, targets=MetricsTargets(metrics_textfile, metrics_push), **options)
+
+    return with_targets
+
+
+class Telemetry:
+    """Opens stores and logs so that they are counted and traced, where that is wanted."""
+
+    def __init__(self, recorder: Recorder | None, traces: Tracing | None) -> None:
+        self.recorder = recorder
+        self._traces = traces
+
+    def open_store(self, url: str) -> Store:
+        """As `stores.open` does."""
+        store = open_store(url)
+        return store if self.recorder is None else self.recorder.metered(store)
+
+    def log_of(self, store: Store) -> CommitLog:
+        observers = [each.committed for each in (self.recorder, self._traces) if each is not None]
+        if not observers:
+            return CommitLog(store)
+
+        def on_commit(commit: CommitReport) -> None:
+            for observe in observers:
+                observe(commit)
+
+        return ObservedCommitLog(store, on_commit)
+
+    def listener(self, *others: Listener) -> Listeners:
+        # Traces before events: what is logged of a compaction is in its span then.
+        mine = [each for each in (self._traces, self.recorder) if each is not None]
+        return Listeners([*mine, *others])
+
+    def begin_compactions(self, driver: Driver, settings: CompactionSettings) -> None:
+        """Before the first look of a driver at its table."""
+        if self.recorder is not None:
+            self.recorder.begin_compactions(driver.url, settings.memory_limit_bytes)
+
+    def record(self, make: Callable[[str], Iterable[Change]], table: str) -> None:
+        """The changes that `make` gives for the table's label; not called where none are wanted."""
+        if self.recorder is not None:
+            self.recorder.apply(make(label(table)))
+
+
+@contextmanager
+def telemetry(command: str, table: str, targets: MetricsTargets) -> Iterator[Telemetry]:
+    """Of one run of a command; metrics are published when the block ends, well or not.
+
+    table: what the figures are of, an address or a pipeline's file.
+    """
+    with traces_of_environment() as traces:
+        if targets == MetricsTargets():
+            yield Telemetry(None, traces)
+            return
+        from compactor.metrics.registry import MetricsRegistry
+
+        registry = MetricsRegistry()
+        told = Telemetry(Recorder(registry.apply), traces)
+        started, succeeded = time.monotonic(), False
+        try:
+            yield told
+            succeeded = True
+        except click.exceptions.Exit as end:
+            succeeded = end.exit_code == 0
+            raise
+        finally:
+            assert told.recorder is not None
+            told.recorder.count_requests()
+            seconds = time.monotonic() - started
+            made = functools.partial(
+                mapping.of_run,
+                command=command,
+                succeeded=succeeded,
+                seconds=round(seconds, 3),
+                now_unix_seconds=time.time(),
+            )
+            told.record(made, table)
+            _publish(registry.apply, registry.prometheus, targets, command, label(table))
+
+
+def _publish(
+    apply: Callable[[Iterable[Change]], None],
+    registry: Any,
+    targets: MetricsTargets,
+    command: str,
+    table: str,
+) -> None:
+    """What fails here is a warning: the work is done."""
+    from compactor.metrics import publish
+
+    if targets.push_url:
+        try:
+            publish.push(targets.push_url, registry, {"command": command, "table": table})
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            warn(f"--metrics-push {targets.push_url}: metrics were not pushed ({error})")
+    if targets.textfile:
+        try:
+            if registry.get_sample_value(LAST_SUCCESS.name, {"table": table}) is None:
+                apply(publish.last_successes(targets.textfile))
+            publish.write_textfile(targets.textfile, registry)
+        except OSError as error:
+            reason = error.strerror or error
+            warn(f"--metrics-textfile {targets.textfile}: metrics were not written ({reason})")
+
+
+@contextmanager
+def traces_of_environment() -> Iterator[Tracing | None]:
+    """None unless `OTEL_*` asks for them. What is missing for them is a warning."""
+    if not tracing.is_wanted():
+        yield None
+        return
+    try:
+        traces = Tracing(tracing.provider_of())
+    except TracingUnavailableError as error:
+        warn(f"no traces: {error}")
+        yield None
+        return
+    with ExitStack() as stack:
+        stack.callback(traces.close)
+        yield traces

@@ -1,0 +1,208 @@
+"""Every metric there is: name, kind, labels, meaning. Pure; docs/metrics.md, the dashboard and the alerts are
+held against it by tests.
+
+Names go by Prometheus's rules: base units, `_total` for counters. Labels have few values: `table` is one of
+those that a process was told to look after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ("table",)
+    buckets: tuple[float, ...] = ()
+    """Upper bounds, of a histogram."""
+
+
+def _counter(name: str, help: str, *labels: str) -> Metric:
+    return Metric(name, Kind.COUNTER, help, ("table", *labels))
+
+
+def _gauge(name: str, help: str, *labels: str) -> Metric:
+    return Metric(name, Kind.GAUGE, help, ("table", *labels))
+
+
+_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+_COMMIT_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+
+# --- the store ---
+STORE_GETS = _counter(
+    "compactor_store_gets_total",
+    "GETs of whole objects; role is task (compactions) or driver (log and commits).",
+    "role",
+)
+STORE_RESUMED = _counter(
+    "compactor_store_resumed_gets_total",
+    "GETs that continued a broken one at its offset.",
+    "role",
+)
+STORE_RANGE_GETS = _counter(
+    "compactor_store_range_gets_total", "GETs of a given range of bytes.", "role"
+)
+STORE_PUTS = _counter("compactor_store_puts_total", "Objects that became visible.", "role")
+STORE_RETRIES = _counter(
+    "compactor_store_retries_total", "Requests that the S3 client sent again by itself.", "role"
+)
+READ_BYTES = _counter("compactor_read_bytes_total", "Bytes read from the store.", "role")
+WRITTEN_BYTES = _counter(
+    "compactor_written_bytes_total",
+    "Bytes given to the store, for objects that were given up too.",
+    "role",
+)
+
+# --- compactions ---
+COMPACTIONS = _counter(
+    "compactor_compactions_total",
+    "Attempts at compactions that are over; outcome is done, failed, or void (overtaken by others).",
+    "outcome",
+)
+RETRIES = _counter(
+    "compactor_compaction_retries_total", "Attempts that followed a failed one at the same inputs."
+)
+INPUT_FRAGMENTS = _counter("compactor_input_fragments_total", "Fragments merged into others.")
+OUTPUT_FRAGMENTS = _counter("compactor_output_fragments_total", "Fragments written by compactions.")
+INPUT_ROWS = _counter("compactor_input_rows_total", "Rows that compactions merged.")
+OUTPUT_ROWS = _counter("compactor_output_rows_total", "Rows that compactions wrote.")
+PASSED_ROWS = _counter(
+    "compactor_passed_rows_total", "Rows that went out as they came in, compressed and unread."
+)
+DROPPED_ROWS = _counter(
+    "compactor_dropped_rows_total",
+    "Rows left out: deleted, expired, superseded or tombstones.",
+    "reason",
+)
+SECOND_PASSES = _counter(
+    "compactor_second_passes_total", "Merges begun anew, because a row group was too heavy."
+)
+REPLAYED_INPUTS = _counter(
+    "compactor_replayed_inputs_total", "Inputs that a second pass read from local disk."
+)
+SPILLED_BYTES = _counter("compactor_spilled_bytes_total", "Bytes put on local disk by compactions.")
+STAGE_SECONDS = _counter(
+    "compactor_stage_seconds_total", "Seconds of merging threads, by stage.", "stage"
+)
+TASK_SECONDS = _counter("compactor_task_seconds_total", "Seconds of compactions that were done.")
+COMPACTION_SECONDS = Metric(
+    "compactor_compaction_seconds",
+    Kind.HISTOGRAM,
+    "How long attempts that were done took.",
+    buckets=_SECONDS,
+)
+PEAK_CHARGED_BYTES = _gauge(
+    "compactor_peak_charged_bytes", "Most memory that the last attempt charged to its limit."
+)
+PEAK_RSS_BYTES = _gauge(
+    "compactor_peak_rss_bytes", "Largest resident set of the process that ran the last attempt."
+)
+MEMORY_LIMIT_BYTES = _gauge("compactor_memory_limit_bytes", "The limit that attempts charge to.")
+INFLIGHT = _gauge("compactor_inflight_compactions", "Compactions of this process under way.")
+LAST_SUCCESS = _gauge(
+    "compactor_last_success_timestamp_seconds",
+    "When a compaction was committed last by watch, or a batch command ended well.",
+)
+
+# --- commits ---
+COMMITS = _counter("compactor_commits_total", "Versions committed.", "operation")
+CONFLICTS = _counter(
+    "compactor_commit_conflicts_total",
+    "Versions that another writer took first; each a further try.",
+)
+COMMIT_FAILURES = _counter(
+    "compactor_commit_failures_total",
+    "Commits given up; end is conflict, unknown or failed.",
+    "end",
+)
+COMMIT_SECONDS = Metric(
+    "compactor_commit_seconds",
+    Kind.HISTOGRAM,
+    "How long commits took, their further tries included.",
+    buckets=_COMMIT_SECONDS,
+)
+STEP_FAILURES = _counter(
+    "compactor_step_failures_total",
+    "Looks at a table or commits that failed, to be tried again later.",
+)
+
+# --- the table ---
+TABLE_VERSION = _gauge("compactor_table_version", "The newest version known.")
+DEBT_SCORE = _gauge(
+    "compactor_debt_score", "Compaction debt; from 0.5 on writers should slow down, from 1 on wait."
+)
+PENDING_BYTES = _gauge(
+    "compactor_pending_bytes", "Bytes to be written until every level is within its target."
+)
+LEVEL0_RUNS = _gauge(
+    "compactor_level0_runs", "Sorted runs at level 0, of the time window that has most."
+)
+BACK_PRESSURE = _gauge(
+    "compactor_back_pressure", "1 for the state that holds: healthy, slow or stop.", "state"
+)
+LEVEL_FRAGMENTS = _gauge("compactor_level_fragments", "Live fragments.", "level")
+LEVEL_BYTES = _gauge("compactor_level_bytes", "Bytes of live fragments.", "level")
+LEVEL_ROWS = _gauge("compactor_level_rows", "Rows of live fragments.", "level")
+QUARANTINED = _gauge("compactor_quarantined_fragments", "Live fragments kept from compactions.")
+CLAIMS = _gauge("compactor_claims", "Compactions that are claimed, by any worker.")
+INGESTED_BYTES = _gauge("compactor_ingested_bytes", "Bytes ever ingested into the table.")
+COMPACTED_BYTES = _gauge("compactor_compacted_bytes", "Bytes ever written by its compactions.")
+WRITE_AMPLIFICATION = _gauge(
+    "compactor_write_amplification_ratio", "Bytes ever written for a byte ingested."
+)
+
+# --- the process ---
+LAST_TURN = Metric(
+    "compactor_last_turn_timestamp_seconds", Kind.GAUGE, "When the loop last went round.", ()
+)
+BUILD_INFO = Metric("compactor_build_info", Kind.GAUGE, "1, by version.", ("version",))
+
+# --- batch commands ---
+RUN_SUCCESS = _gauge("compactor_run_success", "1 if the last run ended well, else 0.", "command")
+RUN_SECONDS = _gauge("compactor_run_seconds", "How long it took.", "command")
+RUN_TIMESTAMP = _gauge("compactor_run_timestamp_seconds", "When it ended.", "command")
+INGESTED_ROWS = _counter("compactor_ingested_rows_total", "Rows of files ingested.")
+INGESTED_FILES = _counter("compactor_ingested_files_total", "Files ingested.")
+INGESTED_FRAGMENTS = _counter("compactor_ingested_fragments_total", "Fragments they became.")
+VACUUMED_OBJECTS = _counter(
+    "compactor_vacuumed_objects_total",
+    "Objects removed; kind is fragment, log_file, checkpoint or unfinished_upload.",
+    "kind",
+)
+VACUUMED_BYTES = _counter("compactor_vacuumed_bytes_total", "Bytes of fragments removed.")
+READ_RECORDS = Metric(
+    "compactor_read_records_total", Kind.COUNTER, "Records a pipeline read.", ("table", "node")
+)
+WRITTEN_RECORDS = Metric(
+    "compactor_written_records_total", Kind.COUNTER, "Records it wrote.", ("table", "node")
+)
+BAD_RECORDS = _counter("compactor_bad_records_total", "Bad records it put aside.")
+PIPELINE_SPILLS = _counter("compactor_pipeline_spills_total", "Times it put rows on local disk.")
+ENTITIES = _counter(
+    "compactor_entities_total",
+    "Entities of a merge; kind is read, merged, new, changed, replaced or unchanged.",
+    "kind",
+)
+
+METRICS: Final = tuple(value for value in globals().values() if isinstance(value, Metric))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """To add to a counter, to set a gauge to, or to observe for a histogram."""
+
+    metric: Metric
+    value: float
+    labels: tuple[str, ...]
+    """Values, in the order of `metric.labels`."""

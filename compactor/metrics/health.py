@@ -1,0 +1,65 @@
+"""Whether a worker lives, and whether it is of use: what probes ask."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from compactor.driver import Driver
+from compactor.redact import redacted
+from compactor.worker import Silent
+
+
+class Health(Silent):
+    """A `Listener`, asked from other threads. Answers are whether, and why in a line."""
+
+    def __init__(
+        self,
+        table_urls: Iterable[str],
+        *,
+        stall_seconds: float,
+        is_draining: Callable[[], bool],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """stall_seconds: without a turn of the loop for so long, it hangs."""
+        self._stall_seconds = stall_seconds
+        self._is_draining = is_draining
+        self._monotonic = monotonic
+        self._has_started = False
+        self._turned_at = monotonic()
+        self._missing: dict[str, str] = dict.fromkeys(table_urls, "not looked at yet")
+        """By table that is not reached: why."""
+
+    def started(self) -> None:
+        """The engine runs."""
+        self._has_started = True
+        self.turned()
+
+    def looked(self, driver: Driver) -> None:
+        self._missing.pop(driver.url, None)
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:  # noqa: ARG002
+        self._missing[driver.url] = str(error)
+
+    def turned(self) -> None:
+        self._turned_at = self._monotonic()
+
+    def live(self) -> tuple[bool, str]:
+        idle = self._monotonic() - self._turned_at
+        if idle > self._stall_seconds:
+            return (
+                False,
+                f"no turn of the loop for {idle:.0f} s (limit {self._stall_seconds:.0f} s)",
+            )
+        return True, "ok"
+
+    def ready(self) -> tuple[bool, str]:
+        if self._is_draining():
+            return False, "draining: nothing new is begun"
+        if not self._has_started:
+            return False, "starting: the engine does not run yet"
+        missing = dict(self._missing)
+        if missing:
+            url, why = next(iter(missing.items()))
+            return False, redacted(f"{url} is not reached: {why}")
+        return True, "ok"

@@ -1,0 +1,95 @@
+"""A commit log that tells how each commit went, for metrics and traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from compactor.errors import CommitConflictError, CompactorError, UnknownOutcomeError
+from compactor.stores.base import Store
+from compactor.table.commit_log import CommitLog, Prepare
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes
+
+
+class CommitEnd(StrEnum):
+    COMMITTED = "committed"
+    CONFLICT = "conflict"
+    """Others kept winning the race."""
+    UNKNOWN = "unknown"
+    """It may stand or not."""
+    FAILED = "failed"
+    NOTHING = "nothing"
+    """On a newer snapshot there was nothing left to commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    table_url: str
+    end: CommitEnd
+    changes: Changes | None
+    """Those of the last try; None if it did not come to that."""
+    version: int
+    """The one committed, else the newest known."""
+    lost_races: int
+    """Versions that others took first, each a further try."""
+    started_unix_ms: int
+    seconds: float
+
+
+class ObservedCommitLog(CommitLog):
+    """A `CommitLog` that calls `on_commit` after each commit, whatever became of it."""
+
+    def __init__(
+        self, store: Store, on_commit: Callable[[CommitReport], None], **options: Any
+    ) -> None:
+        """options: those of `CommitLog`."""
+        super().__init__(store, **options)
+        self._on_commit = on_commit
+
+    def commit(self, prepare: Prepare) -> Snapshot:
+        tries = _Tries(prepare)
+        started = self._clock.now_unix_ms()
+        end = CommitEnd.NOTHING  # what else `prepare` raises is its caller's way to say so
+        try:
+            snapshot = super().commit(tries)
+            end = CommitEnd.COMMITTED
+        except UnknownOutcomeError:
+            end = CommitEnd.UNKNOWN
+            raise
+        except CommitConflictError:
+            end = CommitEnd.CONFLICT
+            raise
+        except CompactorError:
+            end = CommitEnd.FAILED
+            raise
+        finally:
+            self._on_commit(
+                CommitReport(
+                    self.store.url,
+                    end,
+                    tries.changes,
+                    self.latest.version,
+                    tries.count if end is CommitEnd.CONFLICT else max(0, tries.count - 1),
+                    started,
+                    (self._clock.now_unix_ms() - started) / 1000,
+                )
+            )
+        return snapshot
+
+
+class _Tries:
+    """`prepare`, which is called once a try."""
+
+    def __init__(self, prepare: Prepare) -> None:
+        self._prepare = prepare
+        self.count = 0
+        self.changes: Changes | None = None
+
+    def __call__(self, snapshot: Snapshot) -> Changes:
+        self.count += 1
+        self.changes = None
+        self.changes = self._prepare(snapshot)
+        return self.changes
