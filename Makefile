@@ -2,18 +2,21 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java demo test lint bench peers scaling sizes small-jobs micro workload clean distclean
+.PHONY: help setup environment java kubectl demo test lint bench peers scaling sizes small-jobs micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: environment java  ## .venv with everything, and Java for Spark
+setup: environment java kubectl  ## .venv with everything, Java for Spark, kubectl for the manifests' tests
 
 environment:
 	@PYTHON="$(PYTHON)" sh deploy/setup/python.sh
 
 java:
 	@sh deploy/setup/java.sh
+
+kubectl:
+	@sh deploy/setup/kubectl.sh
 
 demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 1000000 --keep")
 	@$(BIN)/python -m deploy.demo.demo $(DEMO)
