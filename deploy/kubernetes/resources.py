@@ -1,4 +1,4 @@
-"""What a pod needs, worked out from the settings of what runs in it: the one source of the manifests' numbers.
+"""What a pod needs, worked out from the settings of what runs in it: the source of the manifests' numbers.
 
     python -m deploy.kubernetes.resources --memory-limit 1GiB --tasks 4
 
@@ -125,12 +125,19 @@ def main() -> None:
         driver(),
     )
     overhead = executor_overhead_bytes(settings, options.tasks) // MIB
-    print(f"watch --master local[{options.tasks}]: cpu {worker.cpu}, memory {worker.memory}, "
-          f"spool {worker.spool}, terminationGracePeriodSeconds {grace_seconds(options.drain_seconds)}")  # fmt: skip
-    print(f"driver: cpu {drives.cpu}, memory {drives.memory}; spark.driver.memory {HEAP_BYTES // MIB}m, "
-          f"spark.driver.memoryOverhead {driver_overhead_bytes() // MIB}m")  # fmt: skip
-    print(f"executor of {options.tasks} cores: memory {runs.memory}, spool {runs.spool}; spark.executor.memory "
-          f"{HEAP_BYTES // MIB}m, spark.executor.memoryOverhead {overhead}m")  # fmt: skip
+    grace = grace_seconds(options.drain_seconds)
+    print(
+        f"watch --master local[{options.tasks}]: cpu {worker.cpu}, memory {worker.memory}, "
+        f"spool {worker.spool}, terminationGracePeriodSeconds {grace}"
+    )
+    print(
+        f"driver: cpu {drives.cpu}, memory {drives.memory}; spark.driver.memory "
+        f"{HEAP_BYTES // MIB}m, spark.driver.memoryOverhead {driver_overhead_bytes() // MIB}m"
+    )
+    print(
+        f"executor of {options.tasks} cores: memory {runs.memory}, spool {runs.spool}; "
+        f"spark.executor.memory {HEAP_BYTES // MIB}m, spark.executor.memoryOverhead {overhead}m"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """As much of a Kubernetes API server as Spark's driver asks for; its pods are processes of this machine.
 
-Does what a kubelet would to start an executor: environment, addresses, and the image's entrypoint. It checks no
-rights, but writes down what was asked for, as the verbs and resources of a Role.
+Does what a kubelet would to start an executor: environment, addresses, and the image's entrypoint. It checks
+no rights, but writes down what was asked for, as the verbs and resources of a Role.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 Json = dict[str, Any]
+
+DRIVER_ADDRESS = "127.0.0.2"
+EXECUTOR_ADDRESS = "127.0.0.3"
+"""Two hosts as far as ports and names go: who takes the wrong one for the other reaches nobody."""
 
 _PATH = re.compile(
     r"/api(?:s/(?P<group>[^/]+))?/v[^/]+/namespaces/(?P<namespace>[^/]+)/(?P<resource>[^/]+)(?:/(?P<name>[^/]+))?"
@@ -108,7 +112,9 @@ class FakeCluster:
         self._stopped.wait()
         handler.close_connection = True
 
-    def _pods_answer(self, verb: str, name: str | None, query: Json, body: Json) -> tuple[int, Json]:
+    def _pods_answer(
+        self, verb: str, name: str | None, query: Json, body: Json
+    ) -> tuple[int, Json]:
         match verb:
             case "create":
                 pod = self._pod(body)
@@ -124,10 +130,9 @@ class FakeCluster:
                 return 200, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"},
                              "items": items}  # fmt: skip
             case "delete" | "deletecollection":
-                chosen = [pod for pod in self._pods.values()
-                          if (pod["metadata"]["name"] == name if name else _is_selected(pod, query))]  # fmt: skip
-                for pod in chosen:
-                    self._stop(pod["metadata"]["name"])
+                for one in list(self._pods):
+                    if one == name or (name is None and _is_selected(self._pods[one], query)):
+                        self._stop(one)
                 return 200, {"kind": "Status", "apiVersion": "v1", "status": "Success"}
         return 404, self._status(404)
 
@@ -145,7 +150,8 @@ class FakeCluster:
     def _pod(self, body: Json) -> Json:
         metadata = {"uid": f"uid-of-{body['metadata']['name']}", "namespace": self._namespace,
                     "resourceVersion": "1", "creationTimestamp": "2026-11-01T00:00:00Z"}  # fmt: skip
-        status = {"phase": "Running", "podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
+        ready = {"type": "Ready", "status": "True"}
+        status = {"phase": "Running", "podIP": EXECUTOR_ADDRESS, "conditions": [ready]}
         return {"kind": "Pod", "apiVersion": "v1", **body, "metadata": body["metadata"] | metadata,
                 "status": status}  # fmt: skip
 
@@ -161,7 +167,13 @@ class FakeCluster:
 
     @staticmethod
     def _status(code: int) -> Json:
-        return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "NotFound"}
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "code": code,
+            "reason": "NotFound",
+        }
 
     @staticmethod
     def _send(handler: BaseHTTPRequestHandler, code: int, body: Json) -> None:
@@ -175,14 +187,18 @@ class FakeCluster:
 
 def _is_selected(pod: Json, query: Json) -> bool:
     """By equality only, which is all that Spark uses."""
-    wanted = [term for text in query.get("labelSelector", []) for term in text.split(",") if "=" in term]
+    wanted = [
+        term for text in query.get("labelSelector", []) for term in text.split(",") if "=" in term
+    ]
     labels = pod["metadata"].get("labels", {})
-    return all(labels.get(key) == value for key, _, value in (term.partition("=") for term in wanted))
+    return all(
+        labels.get(key) == value for key, _, value in (term.partition("=") for term in wanted)
+    )
 
 
 def container_environment(pod: Json, container: Json) -> dict[str, str]:
     """What a kubelet makes of `env`, in this process's own environment."""
-    fields = {"status.podIP": "127.0.0.1", "metadata.name": pod["metadata"]["name"]}
+    fields = {"status.podIP": EXECUTOR_ADDRESS, "metadata.name": pod["metadata"]["name"]}
     environment = dict(os.environ)
     for entry in container.get("env", []):
         value = entry.get("value")

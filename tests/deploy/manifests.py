@@ -80,7 +80,9 @@ def pod_templates(documents: list[Json]) -> Iterator[PodTemplate]:
             case "SparkApplication" | "ScheduledSparkApplication":
                 for role in ("driver", "executor"):
                     template = spark_application(document)[role]["template"]
-                    yield PodTemplate(f"{name} {role}", template["metadata"], template["spec"], True)
+                    yield PodTemplate(
+                        f"{name} {role}", template["metadata"], template["spec"], True
+                    )
             case "ConfigMap" if "executor.yaml" in document["data"]:
                 template = yaml.safe_load(document["data"]["executor.yaml"])
                 yield PodTemplate(f"{name} executor", template["metadata"], template["spec"], True)

@@ -83,7 +83,9 @@ def _container_faults(container: Json, disk_bytes: int, *, sized_by_spark: bool)
 
 
 def _size_faults(container: Json) -> list[str]:
-    requests, limits = (container.get("resources", {}).get(kind, {}) for kind in ("requests", "limits"))
+    requests, limits = (
+        container.get("resources", {}).get(kind, {}) for kind in ("requests", "limits")
+    )
     faults = []
     if "cpu" not in requests:
         faults.append("asks for no cores")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import sysconfig
 import tomllib
 from pathlib import Path
@@ -51,7 +50,9 @@ def test_the_lock_files_have_a_version_that_will_do_of_all_that_is_required(
 
 
 def test_the_image_has_no_package_that_only_developers_need() -> None:
-    assert not {"pytest", "moto", "mypy", "ruff", "polars", "duckdb"} & set(locked("requirements.lock"))
+    assert not {"pytest", "moto", "mypy", "ruff", "polars", "duckdb"} & set(
+        locked("requirements.lock")
+    )
 
 
 def script(name: str) -> Path:
@@ -61,10 +62,11 @@ def script(name: str) -> Path:
 def test_the_dockerfile_and_all_scripts_are_free_of_lint() -> None:
     scripts = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "deploy").rglob("*.sh"))
     assert len(scripts) >= 7
-    for command in (
+    commands: list[list[str | Path]] = [
         [script("hadolint"), "deploy/docker/Dockerfile"],
         [script("shellcheck"), *scripts],
-    ):
+    ]
+    for command in commands:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -100,7 +102,8 @@ def tini(tmp_path: Path) -> Path:
 
 def entrypoint(tini: Path, arguments: list[str], **environment: str) -> list[str]:
     done = subprocess.run(
-        [str(DOCKER / "entrypoint.sh"), *arguments], env={"PATH": os.environ["PATH"], "TINI": str(tini), **environment},
+        [str(DOCKER / "entrypoint.sh"), *arguments],
+        env={"PATH": os.environ["PATH"], "TINI": str(tini), **environment},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout.splitlines()
@@ -117,12 +120,14 @@ def test_the_entrypoint_starts_a_driver_for_spark(tini: Path) -> None:
         SPARK_HOME="/opt/spark", SPARK_DRIVER_BIND_ADDRESS="10.0.0.1",
     )  # fmt: skip
     assert command == [
-        "/opt/spark/bin/spark-submit", "--conf", "spark.driver.bindAddress=10.0.0.1", "--deploy-mode", "client",
-        "--class", "org.apache.spark.deploy.PythonRunner", "job.py", "compact",
+        "/opt/spark/bin/spark-submit", "--conf", "spark.driver.bindAddress=10.0.0.1",
+        "--deploy-mode", "client", "--class", "org.apache.spark.deploy.PythonRunner", "job.py", "compact",
     ]  # fmt: skip
 
 
-def test_the_entrypoint_starts_an_executor_with_the_options_spark_gives_in_their_order(tini: Path) -> None:
+def test_the_entrypoint_starts_an_executor_with_the_options_spark_gives_in_their_order(
+    tini: Path,
+) -> None:
     options = {f"SPARK_JAVA_OPT_{i}": f"-Dx{i}=a b" for i in range(12)}
     command = entrypoint(
         tini, ["executor"], JAVA_HOME="/opt/java", SPARK_HOME="/opt/spark", SPARK_EXECUTOR_MEMORY="512m",
@@ -136,11 +141,12 @@ def test_the_entrypoint_starts_an_executor_with_the_options_spark_gives_in_their
 
 
 def test_the_script_before_a_stop_tells_the_executor_and_waits_for_its_end(tmp_path: Path) -> None:
-    # A process by the name of java, told so by the kernel from its file's name, that ends some time after the signal.
+    # To the kernel a process has its file's name. This one ends some time after the signal.
     java = tmp_path / "java"
     java.symlink_to("/bin/bash")
     report = tmp_path / "report"
-    program = f'trap "sleep 0.3; echo ended > {report}; exit 0" PWR; echo up; while :; do read -rt 0.05 <> <(:) || :; done'
+    on_signal = f"sleep 0.3; echo ended > {report}; exit 0"
+    program = f'trap "{on_signal}" PWR; echo up; while :; do read -rt 0.05 <> <(:) || :; done'
     executor = subprocess.Popen([str(java), "-c", program], stdout=subprocess.PIPE)
     assert executor.stdout is not None
     executor.stdout.readline()

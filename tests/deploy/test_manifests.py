@@ -1,4 +1,4 @@
-"""Every overlay renders, fits the schemas, is as safe as its namespace asks, and has the numbers of its settings."""
+"""Every overlay renders, fits the schemas, is as safe as its namespace asks, sized by its settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,12 @@ def applications(documents: list[Json]) -> list[Json]:
 
 def pod_document(pod: PodTemplate) -> Json:
     spec = copy.deepcopy(pod.spec)
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", **pod.metadata}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "pod", **pod.metadata},
+        "spec": spec,
+    }
 
 
 def test_there_is_an_overlay_for_each_way_to_run() -> None:
@@ -127,7 +132,9 @@ def test_there_are_no_secrets_in_the_manifests(overlay: str) -> None:
 @overlays
 def test_our_image_is_the_same_everywhere_and_of_this_version(overlay: str) -> None:
     documents = render(overlay)
-    images = {c["image"] for pod in pod_templates(documents) for c in pod.containers if "image" in c}
+    images = {
+        c["image"] for pod in pod_templates(documents) for c in pod.containers if "image" in c
+    }
     images |= {application["image"] for application in applications(documents)}
     images.add(named(documents, "ConfigMap", "compactor-settings")["data"]["EXECUTOR_IMAGE"])
     (ours,) = {image for image in images if "lsm-compactor" in image}
@@ -253,7 +260,8 @@ def test_a_driver_and_its_executors_are_sized_by_their_settings() -> None:
     assert_executors(
         {name.removeprefix("spark.executor."): value for name, value in spark.items()}, call
     )
-    assert spool_request_bytes(yaml.safe_load(data["executor.yaml"])["spec"]) == spool_of(spark["spark.executor.cores"], call)  # fmt: skip
+    template = yaml.safe_load(data["executor.yaml"])
+    assert spool_request_bytes(template["spec"]) == spool_of(spark["spark.executor.cores"], call)
     assert spark["spark.decommission.enabled"] == "true"
 
 
@@ -263,7 +271,10 @@ def test_applications_of_the_operator_are_sized_by_their_settings(overlay: str) 
     call = parse(application["arguments"])
     driver, executor = application["driver"], application["executor"]
     assert driver["cores"] == resources.driver().cpu
-    assert bytes_of(driver["memory"]) + bytes_of(driver["memoryOverhead"]) == resources.driver().memory_bytes
+    assert (
+        bytes_of(driver["memory"]) + bytes_of(driver["memoryOverhead"])
+        == resources.driver().memory_bytes
+    )
     assert bytes_of(driver["memoryOverhead"]) == resources.driver_overhead_bytes()
     assert_executors({name: str(value) for name, value in executor.items()}, call)
     assert spool_request_bytes(executor["template"]["spec"]) == spool_of(executor["cores"], call)
@@ -319,7 +330,11 @@ def test_resources_grow_with_the_settings_and_the_tasks() -> None:
     small = compaction_settings(memory_limit_bytes=64 * MIB, spool_limit_bytes=GIB)
     large = compaction_settings(memory_limit_bytes=GIB, spool_limit_bytes=GIB)
     two, four = resources.local_worker(small, 2), resources.local_worker(small, 4)
-    assert 2 * (64 + 150) * MIB <= four.memory_bytes - two.memory_bytes <= 2 * (64 + 150) * MIB + 64 * MIB
+    assert (
+        2 * (64 + 150) * MIB
+        <= four.memory_bytes - two.memory_bytes
+        <= 2 * (64 + 150) * MIB + 64 * MIB
+    )
     assert (two.spool, four.spool, four.cpu) == ("4Gi", "8Gi", 4)
     more = resources.executor(large, 2).memory_bytes - resources.executor(small, 2).memory_bytes
     assert more == 2 * (1024 - 64) * MIB

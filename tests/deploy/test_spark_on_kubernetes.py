@@ -18,7 +18,7 @@ import yaml
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from deploy.kubernetes import resources
-from tests.deploy.fake_cluster import FakeCluster, container_environment
+from tests.deploy.fake_cluster import DRIVER_ADDRESS, FakeCluster, container_environment
 from tests.deploy.manifests import (
     ROOT,
     PodTemplate,
@@ -90,15 +90,22 @@ def driver_command(container: Json, image: Image, values: dict[str, str]) -> lis
     for name, value in values.items():
         arguments = [argument.replace(f"$({name})", value) for argument in arguments]
     arguments = [
-        f"--master=k8s://{values['API']}" if argument.startswith("--master=") else image.local(argument)
+        f"--master=k8s://{values['API']}"
+        if argument.startswith("--master=")
+        else image.local(argument)
         for argument in arguments
     ]
+    program, *rest = arguments
+    assert program == "spark-submit"
     # One executor is enough here, and nobody is told of its end but by asking.
-    arguments[1:1] = ["--conf=spark.executor.instances=1", "--conf=spark.kubernetes.executor.apiPollingInterval=1s"]
-    job = arguments.index(str(ROOT / "deploy/spark-submit/compactor_job.py"))
-    # Last of what spark-submit reads, and so not overridden by the properties file.
-    assert arguments[0] == "spark-submit" and job > 0
-    return [str(ROOT / "deploy/docker/entrypoint.sh"), str(Path(pyspark.__path__[0]) / "bin/spark-submit"), *arguments[1:]]
+    ours = ["spark.executor.instances=1", "spark.kubernetes.executor.apiPollingInterval=1s"]
+    submit = str(Path(pyspark.__path__[0]) / "bin" / "spark-submit")
+    return [
+        str(ROOT / "deploy/docker/entrypoint.sh"),
+        submit,
+        *(f"--conf={c}" for c in ours),
+        *rest,
+    ]
 
 
 def test_the_cron_jobs_command_compacts_on_executors_that_meet_the_namespaces_policy(
@@ -115,15 +122,23 @@ def test_the_cron_jobs_command_compacts_on_executors_that_meet_the_namespaces_po
     image = Image(tmp_path, named(documents, "ConfigMap", "compactor-spark")["data"])
 
     with FakeCluster("compactor", DRIVER, image.start) as cluster:
-        values = settings | {"TABLE": url, "POD_IP": "127.0.0.1", "POD_NAME": DRIVER, "API": cluster.url}
+        values = settings | {
+            "TABLE": url,
+            "POD_IP": DRIVER_ADDRESS,
+            "POD_NAME": DRIVER,
+            "API": cluster.url,
+        }
         command = driver_command(container, image, values)
-        command = [c for c in command if c != "--log-format=json"] + ["--full"]
+        command = [*command, "--full"]
         done = subprocess.run(
             command, env=image.environment(dict(os.environ)), cwd=tmp_path, capture_output=True, text=True,
-            timeout=120, check=False,
+            timeout=280, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr + (tmp_path / "executors.log").read_text()
-    assert json.loads(done.stdout)["rows_out"] == 150
+    # spark-submit puts what goes to stderr, the log, on stdout as well.
+    *events, report = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {event["event"] for event in events} >= {"compacting", "committed"}
+    assert report["rows_out"] == 150
     assert len(CommitLog(store).current().fragments) == 1
     assert table_rows(store) == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
 
@@ -148,5 +163,9 @@ def test_the_cron_jobs_command_compacts_on_executors_that_meet_the_namespaces_po
     assert executor["resources"]["requests"]["cpu"] == str(expected.cpu)
     assert executor["image"] == settings["EXECUTOR_IMAGE"]
     assert executor["lifecycle"]["preStop"]["exec"]["command"] == ["/opt/decom.sh"]
-    template = yaml.safe_load(named(documents, "ConfigMap", "compactor-spark")["data"]["executor.yaml"])
-    assert {v["name"] for v in pod["spec"]["volumes"]} == {v["name"] for v in template["spec"]["volumes"]}
+    template = yaml.safe_load(
+        named(documents, "ConfigMap", "compactor-spark")["data"]["executor.yaml"]
+    )
+    assert {v["name"] for v in pod["spec"]["volumes"]} == {
+        v["name"] for v in template["spec"]["volumes"]
+    }
