@@ -186,14 +186,13 @@ class FakeCluster:
 
 
 def _is_selected(pod: Json, query: Json) -> bool:
-    """By equality only, which is all that Spark uses."""
-    wanted = [
-        term for text in query.get("labelSelector", []) for term in text.split(",") if "=" in term
-    ]
+    """By `key=value` and `key!=value`, which is what Spark asks by."""
     labels = pod["metadata"].get("labels", {})
-    return all(
-        labels.get(key) == value for key, _, value in (term.partition("=") for term in wanted)
-    )
+    for term in ",".join(query.get("labelSelector", [])).split(","):
+        match = re.fullmatch(r"([^=!]+)(!?)==?(.*)", term)
+        if match and (labels.get(match[1]) == match[3]) is bool(match[2]):
+            return False
+    return True
 
 
 def container_environment(pod: Json, container: Json) -> dict[str, str]:
