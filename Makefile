@@ -2,12 +2,12 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium demo test lint audit docs wheel bench peers scaling sizes small-jobs micro workload clean distclean
+.PHONY: help setup environment java promtool chromium kubectl demo test lint audit docs wheel bench peers scaling sizes small-jobs micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: environment java  ## .venv with everything, and Java for Spark
+setup: environment java  ## .venv with everything, Java for Spark, kubectl for the manifests' tests
 
 environment:
 	@PYTHON="$(PYTHON)" sh deploy/setup/python.sh
@@ -21,10 +21,13 @@ promtool: environment
 chromium:
 	@sh deploy/setup/chromium.sh
 
+kubectl:
+	@sh deploy/setup/kubectl.sh
+
 demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 1000000 --keep")
 	@$(BIN)/python -m deploy.demo.demo $(DEMO)
 
-test: setup promtool chromium  ## all tests (TESTS="-k name" for some)
+test: setup promtool chromium kubectl  ## all tests (TESTS="-k name" for some)
 	$(BIN)/python -m pytest $(TESTS)
 
 lint: environment  ## ruff check, ruff format, mypy --strict

@@ -1,0 +1,33 @@
+#!/bin/bash
+# What a container of the image runs, under tini. Spark on Kubernetes starts containers with the argument
+# `driver` or `executor` and says the rest in the environment; anything else is a command.
+set -euo pipefail
+
+case "${1:-}" in
+driver)
+    shift
+    set -- "$SPARK_HOME/bin/spark-submit" \
+        --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" --deploy-mode client "$@"
+    ;;
+executor)
+    # Options of the JVM come as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, ..., which may hold spaces.
+    options=()
+    for ((i = 0; ; i++)); do
+        name=SPARK_JAVA_OPT_$i
+        [ -n "${!name+set}" ] || break
+        options+=("${!name}")
+    done
+    set -- "$JAVA_HOME/bin/java" "${options[@]}" \
+        "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+        -cp "${SPARK_CONF_DIR:-$SPARK_HOME/conf}:${SPARK_CLASSPATH:-}:$SPARK_HOME/jars/*" \
+        org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+        --driver-url "$SPARK_DRIVER_URL" \
+        --executor-id "$SPARK_EXECUTOR_ID" \
+        --cores "$SPARK_EXECUTOR_CORES" \
+        --app-id "$SPARK_APPLICATION_ID" \
+        --hostname "$SPARK_EXECUTOR_POD_IP" \
+        --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" \
+        --podName "$SPARK_EXECUTOR_POD_NAME"
+    ;;
+esac
+exec "${TINI:-/usr/bin/tini}" -s -- "$@"

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Takes from an environment what no worker uses: tests, examples, headers, bytecode, and pip.
+#
+#   slim.sh /opt/venv
+set -eu
+
+packages=$(echo "$1"/lib/python3.*/site-packages)
+[ -d "$packages" ] || { echo "slim: error: $1 is no environment" >&2; exit 1; }
+
+rm -rf "$packages"/pyspark/examples "$packages"/pyspark/data
+rm -f "$packages"/pyspark/bin/*.cmd
+# pyarrow's headers and static parts are for building extensions; pandas, numpy and scipy carry their tests.
+rm -rf "$packages"/pyarrow/include "$packages"/pyarrow/tests "$packages"/pandas/tests
+find "$packages/numpy" "$packages/scipy" -type d -name tests -prune -exec rm -rf {} +
+find "$1" -type d -name __pycache__ -prune -exec rm -rf {} +
+rm -rf "$packages"/pip "$packages"/pip-*.dist-info "$packages"/setuptools "$packages"/setuptools-*.dist-info \
+    "$1"/bin/pip*

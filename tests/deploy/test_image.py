@@ -1,0 +1,158 @@
+"""The image's recipe: versions that are locked, scripts that do what Spark expects of an image."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.deploy.manifests import ROOT
+
+DOCKER = ROOT / "deploy" / "docker"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def locked(name: str) -> dict[str, str]:
+    """Versions by package. Every one has hashes, or it is a fault."""
+    versions: dict[str, str] = {}
+    for entry in (DOCKER / name).read_text().replace("\\\n", " ").splitlines():
+        match = re.match(r"([A-Za-z0-9._-]+)==(\S+)(.*)", entry)
+        if match:
+            assert "--hash=sha256:" in match[3], f"{match[1]} has no hash"
+            versions[canonicalize_name(match[1])] = match[2]
+    return versions
+
+
+@pytest.mark.parametrize(
+    ("lock", "wanted"),
+    [
+        ("requirements.lock", [*PROJECT["project"]["dependencies"],
+                               *PROJECT["project"]["optional-dependencies"]["spark"]]),
+        ("build.lock", PROJECT["build-system"]["requires"]),
+    ],
+)  # fmt: skip
+def test_the_lock_files_have_a_version_that_will_do_of_all_that_is_required(
+    lock: str, wanted: list[str]
+) -> None:
+    versions = locked(lock)
+    for text in wanted:
+        requirement = Requirement(text)
+        version = versions.get(canonicalize_name(requirement.name))
+        assert version, f"{requirement.name} is not in {lock}: run deploy/docker/lock.sh"
+        assert version in requirement.specifier, f"{text}, but {lock} has {version}"
+
+
+def test_the_image_has_no_package_that_only_developers_need() -> None:
+    assert not {"pytest", "moto", "mypy", "ruff", "polars", "duckdb"} & set(
+        locked("requirements.lock")
+    )
+
+
+def script(name: str) -> Path:
+    return Path(sysconfig.get_path("scripts")) / name
+
+
+def test_the_dockerfile_and_all_scripts_are_free_of_lint() -> None:
+    scripts = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "deploy").rglob("*.sh"))
+    assert len(scripts) >= 7
+    commands: list[list[str | Path]] = [
+        [script("hadolint"), "deploy/docker/Dockerfile"],
+        [script("shellcheck"), *scripts],
+    ]
+    for command in commands:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dockerfile_copies_only_what_is_there_and_not_ignored() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    allowed = [line[1:] for line in ignored if line.startswith("!")]
+    assert "*" in ignored
+    copies = re.findall(r"^COPY (?!--from)(.*)$", (DOCKER / "Dockerfile").read_text(), re.MULTILINE)
+    assert len(copies) >= 5
+    for line in copies:
+        *sources, _ = [word for word in line.split() if not word.startswith("--")]
+        for source in sources:
+            assert (ROOT / source).exists(), source
+            assert any(source == path or source.startswith(f"{path}/") for path in allowed), source
+
+
+def test_the_image_runs_as_the_user_of_the_manifests() -> None:
+    text = (DOCKER / "Dockerfile").read_text()
+    assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["185:185"]
+    bases = re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE)
+    assert len(bases) == 1 and re.fullmatch(r"python:3\.11\.\d+-slim-bookworm", bases[0])
+
+
+@pytest.fixture
+def tini(tmp_path: Path) -> Path:
+    """Shows the command that would have run, an argument a line."""
+    path = tmp_path / "tini"
+    path.write_text('#!/bin/sh\nshift 2\nprintf "%s\\n" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def entrypoint(tini: Path, arguments: list[str], **environment: str) -> list[str]:
+    done = subprocess.run(
+        [str(DOCKER / "entrypoint.sh"), *arguments],
+        env={"PATH": os.environ["PATH"], "TINI": str(tini), **environment},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.splitlines()
+
+
+def test_the_entrypoint_runs_any_command_as_it_is(tini: Path) -> None:
+    command = ["compactor", "watch", "s3://bucket/a table", "--poll", "2s"]
+    assert entrypoint(tini, command) == command
+
+
+def test_the_entrypoint_starts_a_driver_for_spark(tini: Path) -> None:
+    command = entrypoint(
+        tini, ["driver", "--class", "org.apache.spark.deploy.PythonRunner", "job.py", "compact"],
+        SPARK_HOME="/opt/spark", SPARK_DRIVER_BIND_ADDRESS="10.0.0.1",
+    )  # fmt: skip
+    assert command == [
+        "/opt/spark/bin/spark-submit", "--conf", "spark.driver.bindAddress=10.0.0.1",
+        "--deploy-mode", "client", "--class", "org.apache.spark.deploy.PythonRunner", "job.py", "compact",
+    ]  # fmt: skip
+
+
+def test_the_entrypoint_starts_an_executor_with_the_options_spark_gives_in_their_order(
+    tini: Path,
+) -> None:
+    options = {f"SPARK_JAVA_OPT_{i}": f"-Dx{i}=a b" for i in range(12)}
+    command = entrypoint(
+        tini, ["executor"], JAVA_HOME="/opt/java", SPARK_HOME="/opt/spark", SPARK_EXECUTOR_MEMORY="512m",
+        SPARK_DRIVER_URL="spark://d@10.0.0.1:7078", SPARK_EXECUTOR_ID="3", SPARK_EXECUTOR_CORES="2",
+        SPARK_APPLICATION_ID="app", SPARK_EXECUTOR_POD_IP="10.0.0.2", SPARK_RESOURCE_PROFILE_ID="0",
+        SPARK_EXECUTOR_POD_NAME="pod", **options,
+    )  # fmt: skip
+    assert command[:15] == ["/opt/java/bin/java", *options.values(), "-Xms512m", "-Xmx512m"]
+    assert command[command.index("--podName") + 1] == "pod"
+    assert command[command.index("--executor-id") + 1] == "3"
+
+
+def test_the_script_before_a_stop_tells_the_executor_and_waits_for_its_end(tmp_path: Path) -> None:
+    # To the kernel a process has its file's name. This one ends some time after the signal.
+    java = tmp_path / "java"
+    java.symlink_to("/bin/bash")
+    report = tmp_path / "report"
+    on_signal = f"sleep 0.3; echo ended > {report}; exit 0"
+    program = f'trap "{on_signal}" PWR; echo up; while :; do read -rt 0.05 <> <(:) || :; done'
+    executor = subprocess.Popen([str(java), "-c", program], stdout=subprocess.PIPE)
+    assert executor.stdout is not None
+    executor.stdout.readline()
+    # The script looks at all processes of its container: here at ours only.
+    namespaced = (DOCKER / "decom.sh").read_text().replace("/proc/[0-9]*", f"/proc/{executor.pid}")
+    waiter = subprocess.Popen(["bash", "-c", namespaced])
+    assert executor.wait(20) == 0
+    assert waiter.wait(20) == 0
+    assert report.read_text() == "ended\n"
