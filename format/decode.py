@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from format.limits import most_chunk_bytes, too_large
 from format.nodes import (
     INT_ENCODINGS,
     MAX_EXACT,
@@ -29,9 +30,11 @@ from format.nodes import (
     unpack_nodes,
     unsigned_dtype,
 )
+from format.sizes import cumulative_bytes
 from format.types import is_binary_like, is_large_offsets, is_list_like, may_stay_coded
 
 _MAX_OFFSET_32: Final = 2**31 - 1
+_LITTLE_BYTES: Final = 64 << 20
 
 
 def decode_array(
@@ -41,14 +44,16 @@ def decode_array(
     rows: int,
     *,
     keep_dictionary: bool = False,
+    most_bytes: int | None = None,
 ) -> pa.Array:
     """The storage array of type `dtype` behind a chunk.
 
     keep_dictionary: dictionary-coded strings, binaries, lists and maps stay so (int32 codes over distinct
     values), so that a merge can move codes instead of bytes.
+    most_bytes: that its values may take, dictionary-coded or not; by the payload's length if not given.
     Raises ValueError on any inconsistency.
     """
-    cursor = _Cursor(unpack_nodes(meta), raw)
+    cursor = _Cursor(unpack_nodes(meta), raw, most_bytes or most_chunk_bytes(len(raw)))
     array = _decode(cursor, dtype, rows, keep_dictionary=keep_dictionary)
     cursor.finish()
     return array
@@ -57,8 +62,12 @@ def decode_array(
 class _Cursor:
     """Walks nodes and buffers in step."""
 
-    def __init__(self, nodes: list[tuple[Node, int]], raw: bytes | memoryview) -> None:
+    def __init__(
+        self, nodes: list[tuple[Node, int]], raw: bytes | memoryview, most_bytes: int
+    ) -> None:
         self._nodes = nodes
+        self._most_bytes = most_bytes
+        self._charged_bytes = 0
         self._next = 0
         self._raw = pa.py_buffer(raw)
         self._position = 0
@@ -72,6 +81,12 @@ class _Cursor:
         if length > max(MAX_UNBACKED_VALUES, 8 * self._raw.size):
             raise ValueError(f"{length} values in a payload of {self._raw.size} bytes")
         return node, children
+
+    def charge(self, size: int) -> None:
+        """Before memory is taken for values. Raises ValueError where that is too much for the payload."""
+        self._charged_bytes += size
+        if self._charged_bytes > self._most_bytes:
+            raise ValueError(too_large(self._charged_bytes, self._most_bytes))
 
     def peek_length(self) -> int:
         """The next node's length, for children whose length only they know."""
@@ -107,14 +122,17 @@ def _decode(
     if children != expected:
         raise ValueError(f"encoding {node.encoding.name} has {children} children")
     if node.encoding is Encoding.NULL:
+        if node.null_count != length:
+            raise ValueError("NULL with values that are none")
+        cursor.charge(nulls_bytes(length, dtype))
         return pa.nulls(length, dtype)
-    validity = cursor.buffer((length + 7) // 8) if node.has_validity else None
+    validity = _validity(cursor, node)
     if node.encoding is Encoding.DICTIONARY:
         if pt.is_struct(dtype) or pt.is_fixed_size_list(dtype) or pt.is_boolean(dtype):
             raise ValueError(f"encoding DICTIONARY does not go with type {dtype}")
         return _decode_dictionary(cursor, node, dtype, validity, keep=keep_dictionary)
     if node.encoding in INT_ENCODINGS:
-        return _wrap_ints(_int_body(cursor, node), node, dtype, validity)
+        return _wrap_ints(cursor, _int_body(cursor, node), node, dtype, validity)
     if node.encoding is Encoding.PLAIN:
         return _decode_plain(cursor, node, dtype, validity)
     if node.encoding is Encoding.DECIMAL and pt.is_float64(dtype):
@@ -122,6 +140,37 @@ def _decode(
     if node.encoding is Encoding.VARLEN and is_binary_like(dtype):
         return _decode_varlen(cursor, node, dtype, validity)
     return _decode_nested(cursor, node, dtype, validity)
+
+
+def _validity(cursor: _Cursor, node: Node) -> pa.Buffer | None:
+    if not node.has_validity:
+        return None
+    bitmap = cursor.buffer((node.length + 7) // 8)
+    bits = pa.Array.from_buffers(pa.bool_(), node.length, [None, bitmap], 0)
+    if node.length - bits.true_count != node.null_count:
+        raise ValueError("the validity bitmap has another number of nulls than the node")
+    return bitmap
+
+
+def nulls(length: int, dtype: pa.DataType) -> pa.Array:
+    """Of a column that a fragment left out. Raises ValueError if they take more than any chunk may."""
+    size, most = nulls_bytes(length, dtype), most_chunk_bytes(0)
+    if size > most:
+        raise ValueError(too_large(size, most))
+    return pa.nulls(length, dtype)
+
+
+def nulls_bytes(length: int, dtype: pa.DataType) -> int:
+    """What so many nulls of a storage type take; types of fixed size take room for values."""
+    bitmap = length // 8
+    if pt.is_fixed_size_list(dtype):
+        return bitmap + nulls_bytes(length * dtype.list_size, dtype.value_type)
+    if pt.is_struct(dtype):
+        return bitmap + sum(nulls_bytes(length, field.type) for field in dtype.fields)
+    width = fixed_width_bytes(dtype)
+    if width is None:
+        width = 8 if is_large_offsets(dtype) else 0 if pt.is_boolean(dtype) else 4
+    return bitmap + length * width
 
 
 def _expected_children(encoding: Encoding, dtype: pa.DataType) -> int:
@@ -158,6 +207,7 @@ def _int_body(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
             if node.length < 1 or node.has_validity:
                 raise ValueError("DELTA needs at least one value and no nulls")
             steps = _decode_ints(cursor, node.length - 1, allow_runs=False)
+            cursor.charge(8 * node.length)
             values: npt.NDArray[np.int64] = np.empty(node.length, dtype=np.int64)
             values[0] = node.param
             np.cumsum(steps, out=values[1:])
@@ -170,6 +220,7 @@ def _int_body(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
 
 
 def _decode_for(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
+    cursor.charge(8 * node.length)
     if node.width == 0:
         return np.full(node.length, node.param, dtype=np.int64)
     if node.width not in (1, 2, 4, 8):
@@ -193,6 +244,7 @@ def _decode_runs(cursor: _Cursor, length: int) -> npt.NDArray[np.int64]:
     lengths = _decode_ints(cursor, runs, allow_runs=False)
     values = _decode_ints(cursor, runs, allow_runs=False)
     _check_lengths(lengths, length)
+    cursor.charge(8 * length)
     repeated: npt.NDArray[np.int64] = np.repeat(values, lengths)
     return repeated
 
@@ -204,9 +256,14 @@ def _check_lengths(lengths: npt.NDArray[np.int64], expected: int) -> None:
 
 
 def _wrap_ints(
-    values: npt.NDArray[np.int64], node: Node, dtype: pa.DataType, validity: pa.Buffer | None
+    cursor: _Cursor,
+    values: npt.NDArray[np.int64],
+    node: Node,
+    dtype: pa.DataType,
+    validity: pa.Buffer | None,
 ) -> pa.Array:
     if pt.is_decimal128(dtype):
+        cursor.charge(16 * len(values))
         words = np.empty((len(values), 2), dtype=np.int64)
         words[:, 0] = values
         words[:, 1] = values >> 63
@@ -235,6 +292,7 @@ def _decode_plain(
             raise ValueError(f"PLAIN values of {node.param} bytes for type {dtype}")
         data = cursor.buffer(node.length * width)
         if node.is_split:
+            cursor.charge(data.size)
             data = pa.py_buffer(join_planes(np.frombuffer(data, dtype=np.uint8), width))
     return pa.Array.from_buffers(dtype, node.length, [validity, data], node.null_count)
 
@@ -243,6 +301,7 @@ def _decode_decimals(cursor: _Cursor, node: Node, validity: pa.Buffer | None) ->
     if not 0 <= node.param <= MAX_EXPONENT:
         raise ValueError(f"a decimal exponent of {node.param}")
     integers = _decode_ints(cursor, node.length)
+    cursor.charge(8 * node.length)
     if node.length and not -MAX_EXACT <= int(integers.min()) <= int(integers.max()) <= MAX_EXACT:
         raise ValueError("a decimal of more digits than a double has")
     values = integers / powers_of_ten(node.param)
@@ -257,11 +316,17 @@ def _decode_varlen(
     data = cursor.buffer(node.param)
     lengths = _decode_ints(cursor, node.length)
     _check_lengths(lengths, node.param)
-    offsets = _offsets(lengths, node.param, large=is_large_offsets(dtype))
-    return pa.Array.from_buffers(dtype, node.length, [validity, offsets, data], node.null_count)
+    offsets = _offsets(cursor, lengths, node.param, large=is_large_offsets(dtype))
+    array = pa.Array.from_buffers(dtype, node.length, [validity, offsets, data], node.null_count)
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        array.validate(full=True)  # who gets them takes for granted that they are UTF-8
+    return array
 
 
-def _offsets(lengths: npt.NDArray[np.int64], size: int, *, large: bool) -> pa.Buffer:
+def _offsets(
+    cursor: _Cursor, lengths: npt.NDArray[np.int64], size: int, *, large: bool
+) -> pa.Buffer:
+    cursor.charge((8 if large else 4) * len(lengths))
     if not large and size > _MAX_OFFSET_32:
         raise ValueError(f"{size} bytes or elements in one chunk exceed 32-bit offsets")
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64 if large else np.int32)
@@ -283,12 +348,22 @@ def _decode_dictionary(
         raise ValueError("a null in a dictionary")
     if node.length and (int(codes.min()) < 0 or int(codes.max()) >= count):
         raise ValueError("a code points outside its dictionary")
+    cursor.charge(4 * node.length + _expanded_bytes(values, codes))
     indices = pa.Array.from_buffers(
         pa.int32(), node.length, [validity, pa.py_buffer(codes.astype(np.int32))], node.null_count
     )
     if keep and may_stay_coded(dtype):
         return pa.DictionaryArray.from_arrays(indices, values, safe=False)
     return pc.take(values, indices, boundscheck=False)
+
+
+def _expanded_bytes(values: pa.Array, codes: npt.NDArray[np.int64]) -> int:
+    """What the values take that codes stand for; at most that, where it is little anyway."""
+    by_value = np.diff(cumulative_bytes(values))
+    if not len(by_value):
+        return 0
+    most = int(by_value.max()) * len(codes)
+    return most if most <= _LITTLE_BYTES else total(by_value[codes])
 
 
 def _decode_nested(
@@ -298,11 +373,13 @@ def _decode_nested(
         counts = _decode_ints(cursor, node.length)
         elements = cursor.peek_length()
         _check_lengths(counts, elements)
-        offsets = _offsets(counts, elements, large=is_large_offsets(dtype))
+        offsets = _offsets(cursor, counts, elements, large=is_large_offsets(dtype))
         entry = (
             pa.struct([dtype.key_field, dtype.item_field]) if pt.is_map(dtype) else dtype.value_type
         )
         items = _decode(cursor, entry, elements)
+        if pt.is_map(dtype) and (items.null_count or items.field(0).null_count):
+            raise ValueError("a map has an entry or a key that is null")
         return pa.Array.from_buffers(
             dtype, node.length, [validity, offsets], node.null_count, children=[items]
         )
