@@ -46,7 +46,7 @@ from compactor.table.snapshot import Snapshot
 from format.arrays import concat_storage
 from format.reader import FragmentReader
 from format.schema import Order
-from format.types import converted_value, storage_type, to_logical, widened
+from format.types import converted_value, is_stored_as, storage_type, to_logical, widened
 
 _MEMORY_BYTES: Final = 512 << 20
 _MIN_SLICE_BYTES: Final = 16 << 10
@@ -438,6 +438,12 @@ def read_columns(
     """
     rows = reader.footer.row_groups[group].rows
     present = [name for name in names if name in reader.schema.names]
+    for name in present:
+        found, wanted = reader.schema.field(name).type, schema.field(name).type
+        if not is_stored_as(found, wanted):
+            raise DataError(
+                f"{reader.name}: column {name!r} is of type {found}, the table's is {wanted}"
+            )
     stored = dict(zip(present, reader.read_storage(present, [group])[0], strict=True))
     try:
         return {name: _typed(stored.get(name), rows, schema.field(name).type) for name in names}

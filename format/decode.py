@@ -273,9 +273,17 @@ def _wrap_ints(
         if target is None:
             raise ValueError(f"encoding {node.encoding.name} does not go with type {dtype}")
         data = values.astype(target, copy=False)
-    return pa.Array.from_buffers(
+    array = pa.Array.from_buffers(
         dtype, node.length, [validity, pa.py_buffer(data)], node.null_count
     )
+    return _within_precision(array)
+
+
+def _within_precision(array: pa.Array) -> pa.Array:
+    """Small decimals of more digits than their type has could not be compared."""
+    if pt.is_decimal(array.type) and array.type.bit_width <= 64:
+        array.validate(full=True)
+    return array
 
 
 # --- other leaves ---------------------------------------------------------------------------
@@ -294,7 +302,8 @@ def _decode_plain(
         if node.is_split:
             cursor.charge(data.size)
             data = pa.py_buffer(join_planes(np.frombuffer(data, dtype=np.uint8), width))
-    return pa.Array.from_buffers(dtype, node.length, [validity, data], node.null_count)
+    array = pa.Array.from_buffers(dtype, node.length, [validity, data], node.null_count)
+    return _within_precision(array)
 
 
 def _decode_decimals(cursor: _Cursor, node: Node, validity: pa.Buffer | None) -> pa.Array:

@@ -50,6 +50,7 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
         if xxhash.xxh3_128_digest(body) != digest:
             raise ValueError("its checksum does not match")
         table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+        table.validate(full=True)
         header = json.loads(table.schema.metadata[_HEADER])
         if header["protocol"] > PROTOCOL:
             raise DataError(
@@ -62,6 +63,8 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
         KeyError,
         TypeError,
         ValueError,
+        OSError,  # Arrow's, of bytes that it cannot make sense of
+        RecursionError,
         pa.ArrowException,
         SchemaError,
     ) as error:

@@ -18,6 +18,7 @@ HEAD = struct.Struct("<BBHIIIQQQ")
 NODE = struct.Struct("<BBBBIQQq")
 PROLOGUE = struct.Struct("<8sHHI")
 TRAILER = struct.Struct("<QQI4s")
+_MOST_RAW_BYTES = 2 << 20
 
 
 def xxh3(data: bytes) -> int:
@@ -47,7 +48,9 @@ class RawBlock:
         return HEAD.pack(*fields) + self.meta + self.stored
 
     def raw(self) -> bytes:
-        """The payload, decompressed."""
+        """The payload, decompressed. Raises ValueError for one that is too large to be changed here."""
+        if self.codec and self.raw_bytes > _MOST_RAW_BYTES:
+            raise ValueError("a bomb")
         return zstandard.decompress(self.stored) if self.codec else self.stored
 
     def with_raw(self, raw: bytes) -> RawBlock:

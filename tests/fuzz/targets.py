@@ -11,6 +11,7 @@ import contextlib
 import io
 import logging
 import random
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from functools import cache
@@ -43,8 +44,9 @@ from tests.support.tables import compact_table
 
 _MOST_SPEC_ROWS = 3000
 """The reader made from SPEC.md goes value by value."""
-_PIECES = (1, 3, 39, 40, 41, 1000, 1 << 20)
+_PIECES = (1, 39, 41, *[1000] * 9, *[1 << 20] * 9)
 
+sys.set_int_max_str_digits(0)  # an affair of Python, and of the reader made from SPEC.md
 logging.getLogger("compactor").setLevel(logging.CRITICAL)
 
 
@@ -66,11 +68,11 @@ def one(seed: int, number: int) -> None:
     """Makes an input and has it read. Raises `FindingError`, or whatever a reader wrongly raised."""
     rng = random.Random(f"{seed} {number}")
     share = rng.random()
-    if share < 0.93:
+    if share < 0.988:
         _fragment(rng)
-    elif share < 0.95:
+    elif share < 0.994:
         merge(rng)
-    elif share < 0.955:
+    elif share < 0.995:
         inspect(rng)
     else:
         table(rng)
@@ -118,7 +120,7 @@ def check_values(rows: pa.Table) -> None:
                 # Numbers that a type has no meaning for are a writer's affair; they do no harm.
                 if "acceptable range" in str(error) or "precision" in str(error):
                     continue
-                if "multiple of 86400000" in str(error) or "full days" in str(error):
+                if "whole number of days" in str(error):
                     continue
                 raise FindingError(f"not a valid array: {error}") from error
 
