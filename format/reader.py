@@ -88,7 +88,7 @@ class FragmentReader:
     def scan(
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of the range in sort order, one batch a row group at most, all or some columns.
+        """Rows of the range in sort order, a batch a row group or a few, all or some columns.
 
         Raises `SchemaError` for a column the fragment does not have.
         """
@@ -104,7 +104,7 @@ class FragmentReader:
                 if keys != KeyRange():
                     start, stop = self._slice_of(group_keys, keys)
                 if start < stop:
-                    yield self._batch(schema, group_arrays, start, stop)
+                    yield from self._batches(schema, group_arrays, start, stop)
 
     def project(self, names: Sequence[str]) -> pa.Schema:
         """The schema of these columns. Raises `SchemaError` for one that is not there."""
@@ -116,6 +116,22 @@ class FragmentReader:
                 )
         fields = [self.schema.field(name) for name in names]
         return pa.schema(fields, metadata=self.schema.metadata)
+
+    def _batches(
+        self, schema: pa.Schema, arrays: Sequence[pa.Array], start: int, stop: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Usually one; more where a merge has put more distinct values into a row group than a dictionary
+        column's index type can count."""
+        try:
+            batch = self._batch(schema, arrays, start, stop)
+        except SchemaError:
+            if stop - start == 1:
+                raise
+            middle = (start + stop) // 2
+            yield from self._batches(schema, arrays, start, middle)
+            yield from self._batches(schema, arrays, middle, stop)
+        else:
+            yield batch
 
     def _batch(
         self, schema: pa.Schema, arrays: Sequence[pa.Array], start: int, stop: int

@@ -475,6 +475,8 @@ def to_logical(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def _to_dictionary(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     encoded = array if pt.is_dictionary(array.type) else array.dictionary_encode()
+    if len(encoded.dictionary) > len(array) and not pt.is_nested(encoded.dictionary.type):
+        encoded = decoded(encoded).dictionary_encode()  # a slice, which may get along with fewer
     values = to_logical(encoded.dictionary, dtype.value_type)
     try:
         indices = encoded.indices.cast(dtype.index_type)
