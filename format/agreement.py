@@ -38,10 +38,21 @@ def check_footer(footer: Footer, header: FragmentHeader, start: int, stop: int) 
     present = set(footer.columns)
     others = [name for name in column_order(header.schema, header.sort) if name in present]
     if list(footer.columns) != [*sort, *others]:
-        raise ValueError("the footer's columns are not those of the header, in the order of the file")
+        raise ValueError(
+            "the footer's columns are not those of the header, in the order of the file"
+        )
     if any(rows > header.max_rows for rows in footer.group_rows):
-        raise ValueError(f"a row group of more rows than the {header.max_rows} that the header allows")
-    at = _after([chunk for group in zip(*(footer.columns[name] for name in sort), strict=True) for chunk in group], start)
+        raise ValueError(
+            f"a row group of more rows than the {header.max_rows} that the header allows"
+        )
+    at = _after(
+        [
+            chunk
+            for group in zip(*(footer.columns[name] for name in sort), strict=True)
+            for chunk in group
+        ],
+        start,
+    )
     for name in others:
         chunks = footer.columns[name]
         if chunks and chunks[0].offset < at + BLOCK_HEADER_BYTES:

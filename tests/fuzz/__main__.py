@@ -19,7 +19,7 @@ import traceback
 
 import pyarrow as pa
 
-from tests.fuzz.seeds import fragments, table_objects
+from tests.fuzz.seeds import fragments, tables
 from tests.fuzz.targets import one
 
 _WARM_UP_INPUTS = 300
@@ -52,7 +52,7 @@ class Search:
         self._findings = 0
 
     def run(self) -> int:
-        fragments(), table_objects()
+        fragments(), tables()
         stop = self._options.first + self._options.inputs
         at = self._options.first
         while at < stop and not self._is_over():
@@ -118,7 +118,10 @@ class Search:
         return time.monotonic() - self._began > self._options.seconds
 
     def _say(self, number: int, cause: str) -> None:
-        print(f"FOUND {cause.rstrip()}\n  python -m tests.fuzz --seed {self._options.seed} --input {number}", flush=True)
+        print(
+            f"FOUND {cause.rstrip()}\n  python -m tests.fuzz --seed {self._options.seed} --input {number}",
+            flush=True,
+        )
 
 
 def _too_slow(_signal: int, _frame: object) -> None:

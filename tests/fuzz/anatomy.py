@@ -49,9 +49,11 @@ class RawBlock:
 
     def raw(self) -> bytes:
         """The payload, decompressed. Raises ValueError for one that is too large to be changed here."""
-        if self.codec and self.raw_bytes > _MOST_RAW_BYTES:
+        if not self.codec:
+            return self.stored
+        if zstandard.frame_content_size(self.stored) > _MOST_RAW_BYTES:
             raise ValueError("a bomb")
-        return zstandard.decompress(self.stored) if self.codec else self.stored
+        return zstandard.decompress(self.stored, _MOST_RAW_BYTES)
 
     def with_raw(self, raw: bytes) -> RawBlock:
         """The same block with another payload, compressed or not as it was."""

@@ -113,7 +113,9 @@ def number(rng: random.Random, old: int) -> int:
     """Another number, often near the old one."""
     if rng.random() < 0.5:
         return max(0, old + rng.choice((-8, -2, -1, 1, 2, 8)))
-    return rng.choice((*NUMBERS, 2 * old, old // 2, old + 1, rng.randrange(1 << rng.randrange(1, 64))))
+    return rng.choice(
+        (*NUMBERS, 2 * old, old // 2, old + 1, rng.randrange(1 << rng.randrange(1, 64)))
+    )
 
 
 def _lie_in_head(rng: random.Random, anatomy: Anatomy) -> None:
@@ -296,7 +298,9 @@ def lying_frame(rng: random.Random, block: RawBlock) -> RawBlock:
             return replace(block, codec=1, stored=_bomb(size), raw_bytes=size)
         case 4:
             size = rng.choice((1 << 20, 17 << 20))
-            return replace(block, codec=1, stored=_bomb(size), raw_bytes=rng.choice((len(raw), 2**40)))
+            return replace(
+                block, codec=1, stored=_bomb(size), raw_bytes=rng.choice((len(raw), 2**40))
+            )
         case _:
             stored = b"\x50\x2a\x4d\x18" + struct.pack("<I", 8) + bytes(8) + zstandard.compress(raw)
     return replace(block, codec=1, stored=stored)
@@ -401,7 +405,7 @@ TYPES: Sequence[Any] = (
     {"kind": "extension", "name": "\u0000", "serialized": "!", "storage": {"kind": "null"}},
     {"kind": "month_day_nano_interval"}, {"kind": "string_view"}, {"kind": "large_list_view",
      "item": {"name": "", "type": {"kind": "binary_view"}, "nullable": False}}, {"kind": []}, {"kind": "union"},
-)  # fmt: skip  # noqa: E501
+)  # fmt: skip
 _ODD: Sequence[Any] = (
     None, True, False, 0, 1, -1, 2**31, 2**53 + 1, 2**63, 2**64, -(2**70), 10**400, 0.5, 1e308, float("nan"),
     float("inf"), "", "0", "ffff", "ffffffffffffffff", "g" * 16, "NaN", "asc", "carried", "\x00", "\ud800",
@@ -436,7 +440,9 @@ def _doubled_member(rng: random.Random, raw: bytes) -> bytes:
     if not places:
         return raw
     at = rng.choice(places) + 1
-    name = rng.choice((b"rows", b"name", b"type", b"kind", b"offset", b"schema", b"key", b"protocol"))
+    name = rng.choice(
+        (b"rows", b"name", b"type", b"kind", b"offset", b"schema", b"key", b"protocol")
+    )
     value = rng.choice((b"0", b"null", b'"x"', b"[]", b"{}", b"1e400", b"-0", b"9" * 5000))
     return raw[:at] + b'"' + name + b'":' + value + b"," + raw[at:]
 

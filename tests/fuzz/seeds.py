@@ -1,4 +1,4 @@
-"""What is mutated: small fragments of every type, encoding and order, and a small table with all it may have."""
+"""What is mutated: small fragments of every type, encoding and order, and small tables with all they may have."""
 
 from __future__ import annotations
 
@@ -8,18 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compactor.delete import delete_rows
-from compactor.ingest import IngestOptions
-from compactor.names import checkpoint_key
-from compactor.predicate import condition_on
-from compactor.skipping.spec import Kind, SkipSpec
-from compactor.table.checkpoint import checkpoint_bytes
-from compactor.table.commit_log import CommitLog
 from format.writer import WriterOptions
+from tests.golden.build_tables import load
 from tests.support.fragments import write_fragment
-from tests.support.memory_store import MemoryStore
 from tests.support.samples import SAMPLES, sample_array
-from tests.support.tables import append_table, compact_table
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -95,24 +87,6 @@ def _seed(name: str, table: pa.Table, sort: str, *, max_rows: int, level: int) -
 
 
 @cache
-def table_objects() -> dict[str, bytes]:
-    """The objects of a table with a log, a checkpoint, deleted rows, skip indexes and a compaction."""
-    store = MemoryStore()
-    skips = SkipSpec((("trace", Kind.BLOOM), ("service", Kind.VALUES)))
-    for start in (0, 30, 60):
-        rows = range(start, start + 30)
-        table = pa.table(
-            {
-                "ts": [n * 7 % 30 + start for n in rows],
-                "trace": [f"{n * 2654435761:012x}" for n in rows],
-                "service": [f"service-{n % 3}" for n in rows],
-            }
-        )
-        append_table(store, table.sort_by("ts"), "ts", IngestOptions(skips=skips), max_rows=16)
-        if start == 0:
-            compact_table(store)
-    log = CommitLog(store)
-    delete_rows(store, log, condition_on(log.current().table, "trace < '02'"))
-    snapshot = CommitLog(store).current()
-    store.objects[checkpoint_key(snapshot.version)] = checkpoint_bytes(snapshot)
-    return dict(store.objects)
+def tables() -> dict[str, dict[str, bytes]]:
+    """Objects of tables with a log, checkpoints, deleted rows, skip indexes and a row policy, by table."""
+    return {name: dict(load(name).objects) for name in ("deleted", "skipping", "last_rows")}

@@ -8,12 +8,11 @@ those that the modules document; anything else is a finding.
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import random
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -25,19 +24,16 @@ from compactor.cli.look import inspect_command
 from compactor.errors import CompactorError
 from compactor.predicate import condition_on
 from compactor.scan import scan
-from compactor.skipping.stored import TYPE as SUMMARIES
-from compactor.skipping.summary import summary_of
 from compactor.table.commit_log import CommitLog
 from compactor.verify import verify
-from format.blocks import BlockReader
 from format.errors import FormatError
 from format.hashing import column_contributions, fold_rows
-from format.schema import parse_sort_schema
+from format.reader import FragmentReader
 from format.types import to_storage
 from tests.fuzz import anatomy, mutations
-from tests.fuzz.seeds import Seed, fragments, table_objects
+from tests.fuzz.seeds import Seed, fragments, tables
 from tests.merge.test_oracle import Merged
-from tests.support.fragments import read_random, read_stream
+from tests.support.fragments import BytesSource, read_random, read_stream
 from tests.support.memory_store import MemoryStore
 from tests.support.spec_reader import Fragment
 from tests.support.tables import compact_table
@@ -52,16 +48,6 @@ logging.getLogger("compactor").setLevel(logging.CRITICAL)
 
 class FindingError(AssertionError):
     """A reader did what it must not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One input."""
-
-    target: str
-    seed: str
-    data: bytes
-    is_forged: bool = False
 
 
 def one(seed: int, number: int) -> None:
@@ -145,7 +131,9 @@ def hash_of(rows: pa.Table, version: int) -> int:
 
 
 def _storage(column: pa.ChunkedArray) -> pa.Array:
-    return to_storage(pa.concat_arrays(column.chunks) if column.chunks else pa.array([], column.type))
+    return to_storage(
+        pa.concat_arrays(column.chunks) if column.chunks else pa.array([], column.type)
+    )
 
 
 @cache
@@ -209,9 +197,8 @@ def merge(rng: random.Random) -> None:
 def check_merge(seed: Seed, data: bytes, *, is_forged: bool) -> None:
     """An error, or the rows of both inputs."""
     whole = expected_rows(seed.name)
-    sort = parse_sort_schema("k")
     with _refusing():
-        sort = _sort_of(seed.data)
+        sort = FragmentReader(BytesSource(seed.data), len(seed.data), seed.name).header.sort
         clean = read_random(seed.data)
         mutated = None if is_forged else clean
         if is_forged:
@@ -224,13 +211,6 @@ def check_merge(seed: Seed, data: bytes, *, is_forged: bool) -> None:
         found = sum(hash_of(t, 2) for t in tables) % 2**64
         if expected != found and mutated.schema == clean.schema:
             raise FindingError("a merge made other rows")
-
-
-def _sort_of(data: bytes):
-    from format.reader import FragmentReader  # noqa: PLC0415
-    from tests.support.fragments import BytesSource  # noqa: PLC0415
-
-    return FragmentReader(BytesSource(data), len(data), "mem").header.sort
 
 
 def inspect(rng: random.Random) -> None:
@@ -252,11 +232,13 @@ def inspect(rng: random.Random) -> None:
 
 def table(rng: random.Random) -> None:
     """A table of which one object is mutated: opened, read, verified, queried, compacted."""
-    objects = dict(table_objects())
+    name = rng.choice(sorted(tables()))
+    objects = dict(tables()[name])
     key = rng.choice(sorted(objects))
     is_forged = rng.random() < 0.7
     objects[key] = mutated_object(rng, key, objects[key], is_forged=is_forged)
-    check_table(objects, is_forged=is_forged, is_compacted=rng.random() < 0.1)
+    expected = None if is_forged else _expected_table(name)
+    check_table(objects, expected, is_compacted=rng.random() < 0.1)
 
 
 def mutated_object(rng: random.Random, key: str, data: bytes, *, is_forged: bool) -> bytes:
@@ -293,7 +275,17 @@ def checkpoint(rng: random.Random, data: bytes) -> bytes:
             values = columns[name]
             at = rng.randrange(len(values))
             odd = {
-                pa.string(): [None, "", "{", "[1e400]", "null", "[]", "[[" * 2000, '{"x":[1,2]}', '"a"'],
+                pa.string(): [
+                    None,
+                    "",
+                    "{",
+                    "[1e400]",
+                    "null",
+                    "[]",
+                    "[[" * 2000,
+                    '{"x":[1,2]}',
+                    '"a"',
+                ],
                 pa.uint64(): [None, 0, 2**64 - 1],
             }
             dtype = rows.schema.field(name).type
@@ -333,36 +325,28 @@ def blocks(rng: random.Random, data: bytes) -> bytes:
 
 
 @cache
-def _expected_table() -> list[dict[str, object]]:
-    store = MemoryStore(dict(table_objects()))
+def _expected_table(name: str) -> list[dict[str, object]]:
+    store = MemoryStore(dict(tables()[name]))
     return [row for batch in scan(store, CommitLog(store).current()) for row in batch.to_pylist()]
 
 
-def check_table(objects: dict[str, bytes], *, is_forged: bool, is_compacted: bool) -> None:
-    """Errors, or for damage the rows that there are."""
+def check_table(
+    objects: dict[str, bytes], expected: list[dict[str, object]] | None, *, is_compacted: bool
+) -> None:
+    """Errors, or the rows expected, where any are."""
     store = MemoryStore(objects)
     with _refusing():
         snapshot = CommitLog(store).current()
         repr(snapshot.by_age())
         with _refusing():
             rows = [row for batch in scan(store, snapshot) for row in batch.to_pylist()]
-            if not is_forged and rows != _expected_table():
+            if expected is not None and rows != expected:
                 raise FindingError("damage changed the rows of a table and was not noticed")
         with _refusing():
             where = condition_on(snapshot.table, "trace = '0' AND service LIKE '%-1'")
             found = [batch.num_rows for batch in scan(store, snapshot, where=where)]
-            if not is_forged and sum(found):
+            if expected is not None and sum(found):
                 raise FindingError("a query found rows that are not there")
         verify(store, snapshot)
         if is_compacted:
             compact_table(store)
-
-
-def summaries(data: bytes) -> None:
-    """Skip indexes read and asked."""
-    with _refusing():
-        for summary in BlockReader(io.BytesIO(data), "mem").read_block().decode(SUMMARIES).to_pylist():
-            asked = summary_of(summary, pa.string())
-            if asked is not None:
-                asked.may_equal(pa.scalar("a"))
-                asked.may_be_like("a%", ignores_case=False)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from format.layout import VERSION
 from format.schema import Nulls, Order, SortColumn, SortSchema
 from format.writer import WriterOptions
-from tests.support.fragments import read_random, rows_of, write_fragment
+from tests.support.fragments import rows_of, write_fragment
 from tests.support.samples import SAMPLES, sample_array
 
 D = decimal.Decimal
@@ -115,9 +115,17 @@ def _odd_names() -> dict[str, tuple[pa.Table, SortSchema, WriterOptions]]:
         "coded": pa.StructArray.from_arrays([inner, pa.array(range(4))], ["d", "n"]),
         "nothing": pa.nulls(4, pa.struct([("x", pa.list_(pa.int64(), 3))])),
     }
-    fields = [pa.field(name, array.type, metadata={"é": b"\xff"}) for name, array in columns.items()]
+    fields = [
+        pa.field(name, array.type, metadata={"é": b"\xff"}) for name, array in columns.items()
+    ]
     schema = pa.schema(fields, metadata={b"\x00": b"of the table"})
-    return {"odd_names": (pa.table(columns, schema=schema), (SortColumn(""),), WriterOptions(max_rows=3))}
+    return {
+        "odd_names": (
+            pa.table(columns, schema=schema),
+            (SortColumn(""),),
+            WriterOptions(max_rows=3),
+        )
+    }
 
 
 def main() -> None:

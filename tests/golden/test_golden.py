@@ -89,7 +89,9 @@ def test_a_query_of_a_golden_table_by_its_skip_indexes_finds_what_is_there() -> 
     trace = rows[17]["trace"]
     where = condition_on(snapshot.table, f"trace = '{trace}'")
     report = ScanReport()
-    found = [row for b in scan(store, snapshot, where=where, report=report) for row in b.to_pylist()]
+    found = [
+        row for b in scan(store, snapshot, where=where, report=report) for row in b.to_pylist()
+    ]
     assert found == [row for row in rows if row["trace"] == trace]
     assert (report.fragments_skipped, report.row_groups_skipped) == (3, 2)
 
