@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 MAX_CHUNK_BYTES: Final = int(os.environ.get("COMPACTOR_MAX_CHUNK_BYTES", 256 << 20))
-"""A chunk's payload, and its values decoded, may each take so many bytes, or `MAX_RATIO` times what is stored."""
+"""A chunk's payload, and its values decoded, each may take so much, or `MAX_RATIO` times what is stored."""
 MAX_JSON_BYTES: Final = 16 << 20
 """The same of a header or footer, of which far larger objects are made."""
 MAX_RATIO: Final = 64

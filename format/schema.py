@@ -159,6 +159,8 @@ class FragmentHeader:
         """Raises `SchemaError` for anything that is not a header."""
         try:
             document = json.loads(data)
+            if b"\\u" in data:
+                json.dumps(document, ensure_ascii=False).encode()  # half a character is no text
             return cls(
                 schema=schema_from_json(document["schema"]),
                 sort=tuple(SortColumn.from_json(column) for column in document["sort"]),

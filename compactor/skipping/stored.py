@@ -61,6 +61,5 @@ def read_index(
         return [None if data is None else summary_of(data, dtype) for data in summaries]
     except ValueError as error:
         assert entry.skip_index is not None
-        raise DataError(
-            f"{store.url}/{entry.skip_index.key}: column {column!r}: {error}; this is the skip index of {entry.key}"
-        ) from error
+        place = f"{store.url}/{entry.skip_index.key}: column {column!r}"
+        raise DataError(f"{place}: {error}; this is the skip index of {entry.key}") from error

@@ -46,8 +46,10 @@ class EntryTable:
     """Entries by row number, made when asked for and kept."""
 
     def __init__(self, table: pa.Table) -> None:
-        """Raises `pa.ArrowInvalid` for a table of another schema, or with nulls where there are none; some columns
-        may be left out."""
+        """Some columns may be left out.
+
+        Raises `pa.ArrowInvalid` for a table of another schema, or with nulls where there are none.
+        """
         for name in MAY_MISS:
             if name not in table.column_names:
                 field = SCHEMA.field(name)

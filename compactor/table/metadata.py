@@ -155,4 +155,6 @@ class TableMetadata:
         named += [part.column for part in (self.windows, self.ttl) if part is not None]
         for name in named:
             if name is not None and name not in self.schema.names:
-                raise SchemaError(f"the table has no column {name!r}, by which its rows are decided")
+                raise SchemaError(
+                    f"the table has no column {name!r}, by which its rows are decided"
+                )

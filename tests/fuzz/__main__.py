@@ -115,13 +115,11 @@ class Search:
         self._place[:] = struct.pack("<QQ", number, findings)
 
     def _is_over(self) -> bool:
-        return time.monotonic() - self._began > self._options.seconds
+        return bool(time.monotonic() - self._began > self._options.seconds)
 
     def _say(self, number: int, cause: str) -> None:
-        print(
-            f"FOUND {cause.rstrip()}\n  python -m tests.fuzz --seed {self._options.seed} --input {number}",
-            flush=True,
-        )
+        again = f"python -m tests.fuzz --seed {self._options.seed} --input {number}"
+        print(f"FOUND {cause.rstrip()}\n  {again}", flush=True)
 
 
 def _too_slow(_signal: int, _frame: object) -> None:

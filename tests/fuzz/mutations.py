@@ -7,6 +7,7 @@ give the same input anywhere.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import random
 import struct
@@ -379,15 +380,14 @@ FORGERIES: Sequence[Callable[[random.Random, Anatomy], None]] = (
 
 # --- JSON -------------------------------------------------------------------------------------
 
+_ITEM = {"name": "i", "type": {"kind": "int64"}, "nullable": True}
 TYPES: Sequence[Any] = (
     {"kind": "int64"}, {"kind": "string"}, {"kind": "null"}, {"kind": "bool"}, {"kind": "binary"},
     {"kind": "float64"}, {"kind": "float16"}, {"kind": "decimal128", "precision": 38, "scale": 2},
     {"kind": "decimal128", "precision": 99, "scale": 2}, {"kind": "decimal256", "precision": 76, "scale": -5},
     {"kind": "fixed_size_binary", "byte_width": 2**31 - 1}, {"kind": "fixed_size_binary", "byte_width": -1},
     {"kind": "fixed_size_binary", "byte_width": 2**40}, {"kind": "fixed_size_binary", "byte_width": 0},
-    {"kind": "fixed_size_list", "item": {"name": "i", "type": {"kind": "int64"}, "nullable": True}, "size": 2**31 - 1},
-    {"kind": "fixed_size_list", "item": {"name": "i", "type": {"kind": "int64"}, "nullable": True}, "size": 0},
-    {"kind": "fixed_size_list", "item": {"name": "i", "type": {"kind": "int8"}, "nullable": True}, "size": -1},
+    *({"kind": "fixed_size_list", "item": _ITEM, "size": size} for size in (2**31 - 1, 0, -1)),
     {"kind": "list", "item": {"name": "i", "type": {"kind": "string"}, "nullable": True}},
     {"kind": "map", "key": {"name": "key", "type": {"kind": "string"}, "nullable": False},
      "value": {"name": "value", "type": {"kind": "int64"}, "nullable": True}, "keys_sorted": False},
@@ -397,14 +397,16 @@ TYPES: Sequence[Any] = (
     {"kind": "timestamp", "unit": "years", "timezone": None}, {"kind": "time32", "unit": "ns"},
     {"kind": "dictionary", "index": {"kind": "int8"}, "value": {"kind": "string"}, "ordered": False},
     {"kind": "dictionary", "index": {"kind": "float64"}, "value": {"kind": "string"}, "ordered": False},
-    {"kind": "dictionary", "index": {"kind": "int8"}, "value": {"kind": "dictionary", "index": {"kind": "int8"},
-     "value": {"kind": "string"}, "ordered": True}, "ordered": None},
+    {"kind": "dictionary", "index": {"kind": "int8"}, "ordered": None, "value": {"kind": "dictionary",
+     "index": {"kind": "int8"}, "value": {"kind": "string"}, "ordered": True}},
     {"kind": "extension", "name": "arrow.json", "serialized": "", "storage": {"kind": "int8"}},
-    {"kind": "extension", "name": "arrow.uuid", "serialized": "AA==", "storage": {"kind": "fixed_size_binary", "byte_width": 16}},
-    {"kind": "extension", "name": "arrow.fixed_shape_tensor", "serialized": "e30=", "storage": {"kind": "int8"}},
+    {"kind": "extension", "name": "arrow.uuid", "serialized": "AA==",
+     "storage": {"kind": "fixed_size_binary", "byte_width": 16}},
+    {"kind": "extension", "name": "arrow.fixed_shape_tensor", "serialized": "e30=",
+     "storage": {"kind": "int8"}},
     {"kind": "extension", "name": "\u0000", "serialized": "!", "storage": {"kind": "null"}},
-    {"kind": "month_day_nano_interval"}, {"kind": "string_view"}, {"kind": "large_list_view",
-     "item": {"name": "", "type": {"kind": "binary_view"}, "nullable": False}}, {"kind": []}, {"kind": "union"},
+    {"kind": "month_day_nano_interval"}, {"kind": "string_view"}, {"kind": []}, {"kind": "union"},
+    {"kind": "large_list_view", "item": {"name": "", "type": {"kind": "binary_view"}, "nullable": False}},
 )  # fmt: skip
 _ODD: Sequence[Any] = (
     None, True, False, 0, 1, -1, 2**31, 2**53 + 1, 2**63, 2**64, -(2**70), 10**400, 0.5, 1e308, float("nan"),
@@ -486,7 +488,7 @@ def _edit_value(rng: random.Random, document: Any) -> None:
         case 0:
             del holder[key]
         case 1:
-            holder[key] = rng.choice(_ODD)
+            holder[key] = copy.deepcopy(rng.choice(_ODD))
         case 2 if key == "type":
             holder[key] = json.loads(json.dumps(rng.choice(TYPES)))
         case 2 | 3 if isinstance(old, int) and not isinstance(old, bool):
@@ -501,4 +503,4 @@ def _edit_value(rng: random.Random, document: Any) -> None:
             if isinstance(old, str):
                 holder[key] = old[:-1] + rng.choice("aé0f=\ud800\x00")
             else:
-                holder[key] = rng.choice(_ODD)
+                holder[key] = copy.deepcopy(rng.choice(_ODD))

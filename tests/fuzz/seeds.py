@@ -1,4 +1,4 @@
-"""What is mutated: small fragments of every type, encoding and order, and small tables with all they may have."""
+"""What is mutated: small fragments of every type, encoding and order, and small tables."""
 
 from __future__ import annotations
 

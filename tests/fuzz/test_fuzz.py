@@ -92,7 +92,7 @@ BROKEN = {
 @pytest.mark.parametrize(("owner", "name", "broken"), BROKEN.values(), ids=BROKEN.keys())
 def test_a_reader_without_one_of_its_checks_is_found_out(owner, name, broken, monkeypatch) -> None:
     monkeypatch.setattr(owner, name, broken)
-    with pytest.raises(Exception) as caught:  # noqa: PT011
+    with pytest.raises(Exception) as caught:
         for number in range(20_000):
             rng = random.Random(f"broken {number}")
             check_forged(mutations.forged(rng, rng.choice(fragments()).data))
@@ -109,9 +109,13 @@ def test_readers_that_believe_footers_are_found_out(monkeypatch) -> None:
         check_forged(data)
 
 
-def test_a_dictionary_column_of_more_values_than_its_index_can_count_comes_in_several_batches() -> None:
+def test_a_dictionary_column_of_more_values_than_its_index_can_count_comes_in_several_batches() -> (
+    None
+):
     dtype = pa.dictionary(pa.int8(), pa.string())
-    wide = pa.table({"k": range(300), "d": pa.array([f"v{n}" for n in range(300)]).dictionary_encode()})
+    wide = pa.table(
+        {"k": range(300), "d": pa.array([f"v{n}" for n in range(300)]).dictionary_encode()}
+    )
     data = bytearray(write_fragment(wide, "k"))
     anatomy = Anatomy.of(bytes(data))
     header = anatomy.blocks[0].raw().replace(b'{"kind":"int32"}', b'{"kind":"int8"}')

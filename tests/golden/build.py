@@ -73,12 +73,13 @@ def _orders() -> dict[str, tuple[pa.Table, str | SortSchema, WriterOptions]]:
     """Sort columns of all kinds and orders, row groups of one row, bounds that had to be shortened."""
     words = [None, "\U0010ffff" * 20, "z", "ab", "a" * 80, "a" * 79, ""]
     numbers = [None, float("nan"), float("inf"), 0.5, -0.0, -1.5, -float("inf")]
+    exact = [None, *map(D, ("9.99", "1", "0", "-0.01", "-9.99", "-9.99"))]
     mixed = pa.table(
         {
             "text": pa.array(words),
             "binary": pa.array([None, b"\xff" * 80, b"\xff", b"a" * 70, b"a", b"", b""]),
             "float": pa.array(numbers),
-            "decimal": pa.array([None, *map(D, ("9.99", "1", "0", "-0.01", "-9.99", "-9.99"))], pa.decimal128(30, 2)),
+            "decimal": pa.array(exact, pa.decimal128(30, 2)),
             "bool": pa.array([None, True, True, False, False, False, False]),
             "carried": pa.array(range(7), pa.uint64()),
         }

@@ -1,7 +1,7 @@
 """Forged fragments that readers once did something wrong with: crashed, asked for gigabytes, believed them.
 
-`python -m tests.golden.build_corpus` adds those that are not there yet. All checksums are true; the name says what
-the lie is. Every reader must refuse them.
+`python -m tests.golden.build_corpus` adds those that are not there yet. All checksums are true; the name says
+what the lie is. Every reader must refuse them.
 """
 
 from __future__ import annotations

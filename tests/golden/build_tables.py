@@ -1,7 +1,7 @@
-"""Golden tables: log, checkpoint, fragments, deleted rows, skip indexes, as a version of the program left them.
+"""Golden tables: log, checkpoint, fragments, deleted rows, skip indexes, as a program of that time left them.
 
-`python -m tests.golden.build_tables` adds those that are not there yet; what is there is never written anew. A
-change to the log, to checkpoints or to what lies beside fragments gets a table of its own here. Beside the
+`python -m tests.golden.build_tables` adds those that are not there yet; what is there is never written anew.
+A change to the log, to checkpoints or to what lies beside fragments gets a table of its own here. Beside the
 objects of each is `rows.json`: the rows at every version that can be read, as `repr` has them.
 """
 
@@ -51,7 +51,7 @@ def some_rows(start: int, count: int = 40) -> pa.Table:
     )  # fmt: skip
 
 
-def plain(store: Store) -> None:
+def plain(store: MemoryStore) -> None:
     """Log files of protocol 1: ingests, a compaction, a claim, a quarantine; a checkpoint amid them."""
     for start in (0, 40, 80):
         append_table(store, some_rows(start), "service:desc:nulls_first,größe", max_rows=16)
@@ -70,7 +70,7 @@ def plain(store: Store) -> None:
     )
 
 
-def deleted(store: Store) -> None:
+def deleted(store: MemoryStore) -> None:
     """Protocol 2: deleted rows, some of them deleted twice over, and a compaction since."""
     for start in (0, 40):
         append_table(store, some_rows(start), "größe", max_rows=16)
@@ -82,7 +82,7 @@ def deleted(store: Store) -> None:
     delete_rows(store, log, condition_on(log.current().table, "trace LIKE '00%' OR größe > 90"))
 
 
-def skipping(store: Store) -> None:
+def skipping(store: MemoryStore) -> None:
     """Protocol 3: skip indexes of both kinds, one added later; columns renamed, dropped and redacted."""
     skips = SkipSpec((("trace", Kind.BLOOM), ("service", Kind.VALUES)))
     for start in (0, 40):
@@ -96,7 +96,7 @@ def skipping(store: Store) -> None:
     _checkpoint(store)
 
 
-def last_rows(store: Store) -> None:
+def last_rows(store: MemoryStore) -> None:
     """Row policy `last` by a sequence, with tombstones and a time to live that none has outlived."""
     policy = RowPolicy(RowKind.LAST, sequence="time", delete_marker="gone")
     options = IngestOptions(rows=policy, ttl=Ttl("time", 10**10))
@@ -109,7 +109,7 @@ def last_rows(store: Store) -> None:
     _checkpoint(store)
 
 
-def aggregates(store: Store) -> None:
+def aggregates(store: MemoryStore) -> None:
     """Row policy `aggregate`, and time windows."""
     policy = RowPolicy(
         RowKind.AGGREGATE,
@@ -122,7 +122,7 @@ def aggregates(store: Store) -> None:
     compact_table(store)
 
 
-def first_version_fragments(store: Store) -> None:
+def first_version_fragments(store: MemoryStore) -> None:
     """Fragments of format version 1 in a table."""
     folder = Path(__file__).parent / "v1"
     entries, metadata = [], None
@@ -140,7 +140,7 @@ def first_version_fragments(store: Store) -> None:
     CommitLog(store).commit(lambda _: changes)
 
 
-TABLES: dict[str, Callable[[Store], None]] = {
+TABLES: dict[str, Callable[[MemoryStore], None]] = {
     make.__name__: make
     for make in (plain, deleted, skipping, last_rows, aggregates, first_version_fragments)
 }
