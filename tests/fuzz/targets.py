@@ -31,7 +31,7 @@ from compactor.verify import verify
 from format.errors import FormatError
 from format.hashing import column_contributions, fold_rows
 from format.reader import FragmentReader
-from format.types import to_storage
+from format.types import plain, storage_type, to_storage
 from tests.fuzz import anatomy, mutations
 from tests.fuzz.seeds import Seed, fragments, tables
 from tests.merge.test_oracle import Merged
@@ -135,9 +135,8 @@ def hash_of(rows: pa.Table, version: int) -> int:
 
 
 def _storage(column: pa.ChunkedArray) -> pa.Array:
-    return to_storage(
-        pa.concat_arrays(column.chunks) if column.chunks else pa.array([], column.type)
-    )
+    parts = [plain(to_storage(chunk)) for chunk in column.chunks]
+    return pa.concat_arrays([pa.array([], storage_type(column.type)), *parts])
 
 
 @cache
