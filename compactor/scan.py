@@ -36,8 +36,8 @@ from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, Summa
 from compactor.predicate.tree import And, Predicate, columns_of, conjuncts, matching
 from compactor.rows.flags import KEPT, Flags, RowRule
 from compactor.rows.fold import folded, kept_rows
-from compactor.skipping.stored import read_summaries
-from compactor.skipping.summary import AnyOf, summary_of
+from compactor.skipping.stored import read_index
+from compactor.skipping.summary import AnyOf
 from compactor.stores.base import Store
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
@@ -46,7 +46,7 @@ from compactor.table.snapshot import Snapshot
 from format.arrays import concat_storage
 from format.reader import FragmentReader
 from format.schema import Order
-from format.types import converted_value, storage_type, to_logical, widened
+from format.types import converted_value, is_stored_as, storage_type, to_logical, widened
 
 _MEMORY_BYTES: Final = 512 << 20
 _MIN_SLICE_BYTES: Final = 16 << 10
@@ -204,15 +204,14 @@ def skip_index_of(
     found: dict[str, list[Summary | None]] = {}
     indexed = {name for name, _ in table.skips.columns}
     for column in columns_of(where) if entry.skip_index is not None else ():
+        if column not in indexed:
+            continue
         try:
-            summaries = read_summaries(store, entry, column) if column in indexed else None
+            summaries = read_index(store, entry, column, table.schema.field(column).type)
         except (DataError, ObjectNotFoundError):
             continue  # without it more is read, and nothing else: `verify` says that it is damaged
         if summaries is not None:
-            dtype = table.schema.field(column).type
-            found[column] = [
-                None if data is None else summary_of(data, dtype) for data in summaries
-            ]
+            found[column] = summaries
     return found
 
 
@@ -438,6 +437,12 @@ def read_columns(
     """
     rows = reader.footer.row_groups[group].rows
     present = [name for name in names if name in reader.schema.names]
+    for name in present:
+        found, wanted = reader.schema.field(name).type, schema.field(name).type
+        if not is_stored_as(found, wanted):
+            raise DataError(
+                f"{reader.name}: column {name!r} is of type {found}, the table's is {wanted}"
+            )
     stored = dict(zip(present, reader.read_storage(present, [group])[0], strict=True))
     try:
         return {name: _typed(stored.get(name), rows, schema.field(name).type) for name in names}

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.errors import DataError, ObjectNotFoundError
-from compactor.skipping.stored import read_summaries
+from compactor.skipping.stored import read_index
 from compactor.stores.base import Store
 from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion
@@ -69,7 +69,9 @@ def verify(
             deleted = read_deletion(store, entry)
             check.rows -= 0 if deleted is None else deleted.true_count
             for column in () if entry.skip_index is None else entry.skip_index.columns:
-                read_summaries(store, entry, column)
+                place = snapshot.table.schema.get_field_index(column)
+                dtype = pa.null() if place < 0 else snapshot.table.schema.field(place).type
+                read_index(store, entry, column, dtype)
         except (FormatError, DataError) as error:
             check.faults.append(str(error))
         except ObjectNotFoundError as error:

@@ -18,6 +18,7 @@ from format.errors import CorruptFragmentError
 from format.footer import ChunkStats
 from format.keys import Value, min_max
 from format.layout import BLOCK_HEADER_BYTES, BlockHeader, Codec, Kind
+from format.limits import most_chunk_bytes, most_json_bytes, too_large
 from format.nodes import NODE_BYTES, Node, unpack_nodes
 
 _STEP_BYTES: Final = 16 << 20
@@ -50,9 +51,11 @@ class Block:
 
     def raw(self) -> bytes:
         """The payload, decompressed. Raises `CorruptFragmentError`."""
-        return bytes(self._decompressed())
+        return bytes(self._decompressed(most_json_bytes(self.header.stored_bytes)))
 
-    def _decompressed(self) -> bytes | memoryview:
+    def _decompressed(self, most_bytes: int) -> bytes | memoryview:
+        if self.header.raw_bytes > most_bytes:
+            raise self.fault(too_large(self.header.raw_bytes, most_bytes))
         try:
             return decompress(self.header.codec, self.stored, self.header.raw_bytes)
         except ValueError as error:
@@ -63,10 +66,16 @@ class Block:
 
         Chunks of nothing but nulls decode as any type.
         """
-        raw = self._decompressed()
+        most_bytes = most_chunk_bytes(self.header.stored_bytes)
+        raw = self._decompressed(most_bytes)
         try:
             return decode_array(
-                self.meta, raw, dtype, self.header.rows, keep_dictionary=keep_dictionary
+                self.meta,
+                raw,
+                dtype,
+                self.header.rows,
+                keep_dictionary=keep_dictionary,
+                most_bytes=most_bytes,
             )
         except (ValueError, OverflowError, MemoryError, pa.ArrowException) as error:
             cause = str(error) or "its values take more memory than there is"

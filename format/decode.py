@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from format.limits import KEPT_RATIO, most_chunk_bytes, too_large
 from format.nodes import (
     INT_ENCODINGS,
     MAX_EXACT,
-    MAX_EXPANDED_BYTES,
     MAX_EXPONENT,
     MAX_UNBACKED_VALUES,
     Encoding,
@@ -34,6 +34,7 @@ from format.sizes import cumulative_bytes
 from format.types import is_binary_like, is_large_offsets, is_list_like, may_stay_coded
 
 _MAX_OFFSET_32: Final = 2**31 - 1
+_LITTLE_BYTES: Final = 64 << 20
 
 
 def decode_array(
@@ -43,14 +44,17 @@ def decode_array(
     rows: int,
     *,
     keep_dictionary: bool = False,
+    most_bytes: int | None = None,
 ) -> pa.Array:
     """The storage array of type `dtype` behind a chunk.
 
     keep_dictionary: dictionary-coded strings, binaries, lists and maps stay so (int32 codes over distinct
     values), so that a merge can move codes instead of bytes.
+    most_bytes: that it may take, and its values; 16 times as much where a dictionary is kept. By default by
+    the payload's length.
     Raises ValueError on any inconsistency.
     """
-    cursor = _Cursor(unpack_nodes(meta), raw)
+    cursor = _Cursor(unpack_nodes(meta), raw, most_bytes or most_chunk_bytes(len(raw)))
     array = _decode(cursor, dtype, rows, keep_dictionary=keep_dictionary)
     cursor.finish()
     return array
@@ -59,14 +63,15 @@ def decode_array(
 class _Cursor:
     """Walks nodes and buffers in step."""
 
-    def __init__(self, nodes: list[tuple[Node, int]], raw: bytes | memoryview) -> None:
+    def __init__(
+        self, nodes: list[tuple[Node, int]], raw: bytes | memoryview, most_bytes: int
+    ) -> None:
         self._nodes = nodes
+        self._most_bytes = most_bytes
+        self._charged_bytes = 0
         self._next = 0
         self._raw = pa.py_buffer(raw)
         self._position = 0
-        unbacked = sum(node.length for node, _ in nodes if _may_take_no_bytes(node))
-        if unbacked > max(MAX_UNBACKED_VALUES, 8 * self._raw.size):
-            raise ValueError(f"{unbacked} values in a payload of {self._raw.size} bytes")
 
     def node(self, length: int) -> tuple[Node, int]:
         """The next node and its number of children. Raises ValueError unless it has `length` values."""
@@ -77,6 +82,17 @@ class _Cursor:
         if length > max(MAX_UNBACKED_VALUES, 8 * self._raw.size):
             raise ValueError(f"{length} values in a payload of {self._raw.size} bytes")
         return node, children
+
+    def charge(self, size: int) -> None:
+        """Before memory is taken for values. Raises ValueError where that is too much for the payload."""
+        self._charged_bytes += size
+        if self._charged_bytes > self._most_bytes:
+            raise ValueError(too_large(self._charged_bytes, self._most_bytes))
+
+    def allow(self, size: int) -> None:
+        """What a dictionary stands for. Raises ValueError where that is too much for the payload."""
+        if size > KEPT_RATIO * self._most_bytes:
+            raise ValueError(too_large(size, KEPT_RATIO * self._most_bytes))
 
     def peek_length(self) -> int:
         """The next node's length, for children whose length only they know."""
@@ -104,11 +120,6 @@ class _Cursor:
             raise ValueError("the encoding tree has nodes left over")
 
 
-def _may_take_no_bytes(node: Node) -> bool:
-    is_constant = node.encoding is Encoding.FOR and not node.width
-    return is_constant or node.encoding is Encoding.RUN_LENGTH
-
-
 def _decode(
     cursor: _Cursor, dtype: pa.DataType, length: int, *, keep_dictionary: bool = False
 ) -> pa.Array:
@@ -117,14 +128,17 @@ def _decode(
     if children != expected:
         raise ValueError(f"encoding {node.encoding.name} has {children} children")
     if node.encoding is Encoding.NULL:
+        if node.null_count != length:
+            raise ValueError("NULL with values that are none")
+        cursor.charge(nulls_bytes(length, dtype))
         return pa.nulls(length, dtype)
-    validity = cursor.buffer((length + 7) // 8) if node.has_validity else None
+    validity = _validity(cursor, node)
     if node.encoding is Encoding.DICTIONARY:
         if pt.is_struct(dtype) or pt.is_fixed_size_list(dtype) or pt.is_boolean(dtype):
             raise ValueError(f"encoding DICTIONARY does not go with type {dtype}")
         return _decode_dictionary(cursor, node, dtype, validity, keep=keep_dictionary)
     if node.encoding in INT_ENCODINGS:
-        return _wrap_ints(_int_body(cursor, node), node, dtype, validity)
+        return _wrap_ints(cursor, _int_body(cursor, node), node, dtype, validity)
     if node.encoding is Encoding.PLAIN:
         return _decode_plain(cursor, node, dtype, validity)
     if node.encoding is Encoding.DECIMAL and pt.is_float64(dtype):
@@ -132,6 +146,37 @@ def _decode(
     if node.encoding is Encoding.VARLEN and is_binary_like(dtype):
         return _decode_varlen(cursor, node, dtype, validity)
     return _decode_nested(cursor, node, dtype, validity)
+
+
+def _validity(cursor: _Cursor, node: Node) -> pa.Buffer | None:
+    if not node.has_validity:
+        return None
+    bitmap = cursor.buffer((node.length + 7) // 8)
+    bits = pa.Array.from_buffers(pa.bool_(), node.length, [None, bitmap], 0)
+    if node.length - bits.true_count != node.null_count:
+        raise ValueError("the validity bitmap has another number of nulls than the node")
+    return bitmap
+
+
+def nulls(length: int, dtype: pa.DataType) -> pa.Array:
+    """Of a column that a fragment left out. Raises ValueError if they take more than any chunk may."""
+    size, most = nulls_bytes(length, dtype), most_chunk_bytes(0)
+    if size > most:
+        raise ValueError(too_large(size, most))
+    return pa.nulls(length, dtype)
+
+
+def nulls_bytes(length: int, dtype: pa.DataType) -> int:
+    """What so many nulls of a storage type take; types of fixed size take room for values."""
+    bitmap = length // 8
+    if pt.is_fixed_size_list(dtype):
+        return bitmap + nulls_bytes(length * dtype.list_size, dtype.value_type)
+    if pt.is_struct(dtype):
+        return bitmap + sum(nulls_bytes(length, field.type) for field in dtype.fields)
+    width = fixed_width_bytes(dtype)
+    if width is None:
+        width = 8 if is_large_offsets(dtype) else 0 if pt.is_boolean(dtype) else 4
+    return bitmap + length * width
 
 
 def _expected_children(encoding: Encoding, dtype: pa.DataType) -> int:
@@ -168,6 +213,7 @@ def _int_body(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
             if node.length < 1 or node.has_validity:
                 raise ValueError("DELTA needs at least one value and no nulls")
             steps = _decode_ints(cursor, node.length - 1, allow_runs=False)
+            cursor.charge(8 * node.length)
             values: npt.NDArray[np.int64] = np.empty(node.length, dtype=np.int64)
             values[0] = node.param
             np.cumsum(steps, out=values[1:])
@@ -180,6 +226,7 @@ def _int_body(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
 
 
 def _decode_for(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
+    cursor.charge(8 * node.length)
     if node.width == 0:
         return np.full(node.length, node.param, dtype=np.int64)
     if node.width not in (1, 2, 4, 8):
@@ -203,6 +250,7 @@ def _decode_runs(cursor: _Cursor, length: int) -> npt.NDArray[np.int64]:
     lengths = _decode_ints(cursor, runs, allow_runs=False)
     values = _decode_ints(cursor, runs, allow_runs=False)
     _check_lengths(lengths, length)
+    cursor.charge(8 * length)
     repeated: npt.NDArray[np.int64] = np.repeat(values, lengths)
     return repeated
 
@@ -214,9 +262,14 @@ def _check_lengths(lengths: npt.NDArray[np.int64], expected: int) -> None:
 
 
 def _wrap_ints(
-    values: npt.NDArray[np.int64], node: Node, dtype: pa.DataType, validity: pa.Buffer | None
+    cursor: _Cursor,
+    values: npt.NDArray[np.int64],
+    node: Node,
+    dtype: pa.DataType,
+    validity: pa.Buffer | None,
 ) -> pa.Array:
     if pt.is_decimal128(dtype):
+        cursor.charge(16 * len(values))
         words = np.empty((len(values), 2), dtype=np.int64)
         words[:, 0] = values
         words[:, 1] = values >> 63
@@ -226,9 +279,17 @@ def _wrap_ints(
         if target is None:
             raise ValueError(f"encoding {node.encoding.name} does not go with type {dtype}")
         data = values.astype(target, copy=False)
-    return pa.Array.from_buffers(
+    array = pa.Array.from_buffers(
         dtype, node.length, [validity, pa.py_buffer(data)], node.null_count
     )
+    return _within_precision(array)
+
+
+def _within_precision(array: pa.Array) -> pa.Array:
+    """Small decimals of more digits than their type has could not be compared."""
+    if pt.is_decimal(array.type) and array.type.bit_width <= 64:
+        array.validate(full=True)
+    return array
 
 
 # --- other leaves ---------------------------------------------------------------------------
@@ -245,14 +306,17 @@ def _decode_plain(
             raise ValueError(f"PLAIN values of {node.param} bytes for type {dtype}")
         data = cursor.buffer(node.length * width)
         if node.is_split:
+            cursor.charge(data.size)
             data = pa.py_buffer(join_planes(np.frombuffer(data, dtype=np.uint8), width))
-    return pa.Array.from_buffers(dtype, node.length, [validity, data], node.null_count)
+    array = pa.Array.from_buffers(dtype, node.length, [validity, data], node.null_count)
+    return _within_precision(array)
 
 
 def _decode_decimals(cursor: _Cursor, node: Node, validity: pa.Buffer | None) -> pa.Array:
     if not 0 <= node.param <= MAX_EXPONENT:
         raise ValueError(f"a decimal exponent of {node.param}")
     integers = _decode_ints(cursor, node.length)
+    cursor.charge(8 * node.length)
     if node.length and not -MAX_EXACT <= int(integers.min()) <= int(integers.max()) <= MAX_EXACT:
         raise ValueError("a decimal of more digits than a double has")
     values = integers / powers_of_ten(node.param)
@@ -267,11 +331,17 @@ def _decode_varlen(
     data = cursor.buffer(node.param)
     lengths = _decode_ints(cursor, node.length)
     _check_lengths(lengths, node.param)
-    offsets = _offsets(lengths, node.param, large=is_large_offsets(dtype))
-    return pa.Array.from_buffers(dtype, node.length, [validity, offsets, data], node.null_count)
+    offsets = _offsets(cursor, lengths, node.param, large=is_large_offsets(dtype))
+    array = pa.Array.from_buffers(dtype, node.length, [validity, offsets, data], node.null_count)
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        array.validate(full=True)  # who gets them takes for granted that they are UTF-8
+    return array
 
 
-def _offsets(lengths: npt.NDArray[np.int64], size: int, *, large: bool) -> pa.Buffer:
+def _offsets(
+    cursor: _Cursor, lengths: npt.NDArray[np.int64], size: int, *, large: bool
+) -> pa.Buffer:
+    cursor.charge((8 if large else 4) * len(lengths))
     if not large and size > _MAX_OFFSET_32:
         raise ValueError(f"{size} bytes or elements in one chunk exceed 32-bit offsets")
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64 if large else np.int32)
@@ -293,26 +363,25 @@ def _decode_dictionary(
         raise ValueError("a null in a dictionary")
     if node.length and (int(codes.min()) < 0 or int(codes.max()) >= count):
         raise ValueError("a code points outside its dictionary")
+    cursor.charge(4 * node.length)
     indices = pa.Array.from_buffers(
         pa.int32(), node.length, [validity, pa.py_buffer(codes.astype(np.int32))], node.null_count
     )
+    expanded = _expanded_bytes(values, codes)
     if keep and may_stay_coded(dtype):
+        cursor.allow(expanded)
         return pa.DictionaryArray.from_arrays(indices, values, safe=False)
-    _check_expansion(codes, values)
+    cursor.charge(expanded)
     return pc.take(values, indices, boundscheck=False)
 
 
-def _check_expansion(codes: npt.NDArray[np.int64], values: pa.Array) -> None:
-    """Raises ValueError if values that are named again and again take too much. Who may read such keeps the
-    dictionary, and decodes so many rows at a time as it has room for."""
-    if fixed_width_bytes(values.type) is not None:
-        return
-    sizes = np.diff(cumulative_bytes(values))
-    if not len(sizes) or int(sizes.max()) * len(codes) <= MAX_EXPANDED_BYTES:
-        return
-    size = total(sizes[codes])
-    if size > MAX_EXPANDED_BYTES:
-        raise ValueError(f"a dictionary that stands for {size:,} bytes")
+def _expanded_bytes(values: pa.Array, codes: npt.NDArray[np.int64]) -> int:
+    """What the values take that codes stand for; at most that, where it is little anyway."""
+    by_value = np.diff(cumulative_bytes(values))
+    if not len(by_value):
+        return 0
+    most = int(by_value.max()) * len(codes)
+    return most if most <= _LITTLE_BYTES else total(by_value[codes])
 
 
 def _decode_nested(
@@ -322,11 +391,13 @@ def _decode_nested(
         counts = _decode_ints(cursor, node.length)
         elements = cursor.peek_length()
         _check_lengths(counts, elements)
-        offsets = _offsets(counts, elements, large=is_large_offsets(dtype))
+        offsets = _offsets(cursor, counts, elements, large=is_large_offsets(dtype))
         entry = (
             pa.struct([dtype.key_field, dtype.item_field]) if pt.is_map(dtype) else dtype.value_type
         )
         items = _decode(cursor, entry, elements)
+        if pt.is_map(dtype) and (items.null_count or items.field(0).null_count):
+            raise ValueError("a map has an entry or a key that is null")
         return pa.Array.from_buffers(
             dtype, node.length, [validity, offsets], node.null_count, children=[items]
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -97,43 +97,95 @@ class Footer:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Raises `SchemaError` for anything that is not a footer, or contradicts itself."""
+        document = _decoded(data, _Document)
+        groups = document.row_groups
         try:
-            document = json.loads(data)
-            groups = document["row_groups"]
             footer = cls(
                 [
                     RowGroupStats(rows, int(row_hash, 16), tuple(first), tuple(last))
                     for rows, row_hash, first, last in zip(
-                        groups["rows"],
-                        groups["row_hash"],
-                        groups["first_key"],
-                        groups["last_key"],
+                        groups.rows,
+                        groups.row_hash,
+                        groups.first_key,
+                        groups.last_key,
                         strict=True,
                     )
                 ],
-                {column["name"]: _chunks(column) for column in document["columns"]},
+                {column.name: column.chunks() for column in document.columns},
             )
-            consistent = (
-                footer.rows == document["rows"]
-                and footer.row_hash == int(document["row_hash"], 16)
-                and all(len(c) == len(footer.row_groups) for c in footer.columns.values())
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SchemaError(f"the footer is not a fragment footer: {error!r}") from error
-        if not consistent:
+        except ValueError as error:
+            raise SchemaError(f"the footer is not a fragment footer: {error}") from error
+        count = len(footer.row_groups)
+        is_consistent = (
+            footer.rows == document.rows
+            and footer.row_hash == int(document.row_hash, 16)
+            and len(footer.columns) == len(document.columns)
+            and all(len(chunks) == count for chunks in footer.columns.values())
+        )
+        if not is_consistent:
             raise SchemaError("the footer contradicts itself")
         return footer
 
 
+_Rows = Annotated[int, msgspec.Meta(ge=1, lt=1 << 32)]
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{16}$")]
+_Value = bool | int | float | str | None
+
+
+class _Groups(msgspec.Struct):
+    rows: list[_Rows]
+    row_hash: list[_Hash]
+    first_key: list[list[_Value]]
+    last_key: list[list[_Value]]
+
+
+class _Column(msgspec.Struct):
+    """As `pack_column` has it."""
+
+    name: str
+    offset: list[_Count]
+    stored_bytes: list[_Count]
+    raw_bytes: list[_Count]
+    encoding: list[str]
+    null_count: list[_Count]
+    min: list[_Value]
+    max: list[_Value]
+
+    def chunks(self) -> list[ChunkStats]:
+        values = zip(
+            self.offset, self.stored_bytes, self.raw_bytes, self.encoding, self.null_count,
+            self.min, self.max, strict=True,
+        )  # fmt: skip
+        return [ChunkStats(*chunk) for chunk in values]
+
+
+class _Document(msgspec.Struct):
+    rows: _Count
+    row_hash: _Hash
+    row_groups: _Groups
+    columns: list[_Column]
+
+
+_Json = TypeVar("_Json")
+
+
+def _decoded(data: bytes, kind: type[_Json]) -> _Json:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SchemaError(f"the footer is not a fragment footer: {error}") from error
+
+
 class _GroupsHead(msgspec.Struct):
-    rows: list[int]
+    rows: list[_Rows]
 
 
 class FooterHead(msgspec.Struct):
     """A footer without its columns, which may be ten thousand: decoded without making anything of them."""
 
-    rows: int
-    row_hash_hex: str = msgspec.field(name="row_hash")
+    rows: _Count
+    row_hash_hex: _Hash = msgspec.field(name="row_hash")
     row_groups: _GroupsHead
 
     @property
@@ -147,12 +199,8 @@ class FooterHead(msgspec.Struct):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Raises `SchemaError` for anything that is not a footer, or contradicts itself."""
-        try:
-            head = msgspec.json.decode(data, type=cls)
-            consistent = sum(head.group_rows) == head.rows and 0 <= head.row_hash < 1 << 64
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise SchemaError(f"the footer is not a fragment footer: {error!r}") from error
-        if not consistent:
+        head = _decoded(data, cls)
+        if sum(head.group_rows) != head.rows:
             raise SchemaError("the footer contradicts itself")
         return head
 
@@ -202,11 +250,6 @@ def with_bounds(column: bytes, bounds: Callable[[str, int], tuple[Value, Value] 
 
 def _json(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-
-
-def _chunks(column: dict[str, list[Value]]) -> list[ChunkStats]:
-    names = ("offset", "stored_bytes", "raw_bytes", "encoding", "null_count", "min", "max")
-    return [ChunkStats(*values) for values in zip(*(column[name] for name in names), strict=True)]
 
 
 def _hex(value: int) -> str:

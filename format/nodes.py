@@ -42,11 +42,8 @@ class Encoding(IntEnum):
 
 
 MAX_UNBACKED_VALUES: Final = 1 << 27
-"""Values a node may have, and all constants and runs of a chunk, beyond 8 for each byte of its payload: what
-takes no bytes can make a reader allocate."""
-
-MAX_EXPANDED_BYTES: Final = 1 << 30
-"""That a chunk may take whose dictionary is not kept."""
+"""Values a node may have beyond 8 for each byte of the chunk's payload: what constants and nulls, which take
+no bytes, can make a reader allocate."""
 
 INT_ENCODINGS: Final = frozenset({Encoding.FOR, Encoding.DELTA, Encoding.RUN_LENGTH})
 

@@ -11,8 +11,10 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from format import layout
+from format.agreement import check_footer
 from format.blocks import Block, BlockReader
-from format.errors import SchemaError
+from format.decode import nulls
+from format.errors import CorruptFragmentError, SchemaError
 from format.footer import ChunkStats, Footer
 from format.keys import Bound, KeyComparator, key_at
 from format.layout import Kind
@@ -23,6 +25,7 @@ from format.types import storage_type, to_logical
 _TAIL_BYTES: Final = 64 << 10
 _HEAD_BYTES: Final = 16 << 10
 _WINDOW_BYTES: Final = 16 << 20
+_ROW_BYTES: Final = 8
 _BATCH_BYTES: Final = 64 << 20
 """Of one column: a short dictionary may stand for far more than it takes."""
 
@@ -57,8 +60,8 @@ class FragmentReader:
         self.name = name
         self.size_bytes = size_bytes
         head = source.read_range(0, min(size_bytes, _HEAD_BYTES))
-        self.header = self._read_header(head)
-        self.footer = self._read_footer()
+        self.header, start = self._read_header(head)
+        self.footer = self._read_footer(start)
         self._compare = KeyComparator(self.header.schema, self.header.sort)
 
     @property
@@ -109,7 +112,7 @@ class FragmentReader:
                 while start < stop:
                     rest = [array.slice(start, stop - start) for array in group_arrays]
                     end = min(stop, start + rows_within(rest, _BATCH_BYTES)) if rest else stop
-                    yield self._batch(schema, group_arrays, start, end)
+                    yield from self._batches(schema, group_arrays, start, end)
                     start = end
 
     def to_reader(
@@ -136,6 +139,22 @@ class FragmentReader:
                 )
         fields = [self.schema.field(name) for name in names]
         return pa.schema(fields, metadata=self.schema.metadata)
+
+    def _batches(
+        self, schema: pa.Schema, arrays: Sequence[pa.Array], start: int, stop: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Usually one; more where a merge has put more distinct values into a row group than a dictionary
+        column's index type can count."""
+        try:
+            batch = self._batch(schema, arrays, start, stop)
+        except SchemaError:
+            if stop - start == 1:
+                raise
+            middle = (start + stop) // 2
+            yield from self._batches(schema, arrays, start, middle)
+            yield from self._batches(schema, arrays, middle, stop)
+        else:
+            yield batch
 
     def _batch(
         self, schema: pa.Schema, arrays: Sequence[pa.Array], start: int, stop: int
@@ -168,8 +187,12 @@ class FragmentReader:
         window: list[int] = []
         size = 0
         for group in groups:
+            rows = self.footer.row_groups[group].rows
+            # Constants take no bytes there, and some here.
             raw = sum(
-                self.footer.columns[n][group].raw_bytes for n in names if n in self.footer.columns
+                max(self.footer.columns[n][group].raw_bytes, _ROW_BYTES * rows)
+                for n in names
+                if n in self.footer.columns
             )
             if window and (size + raw > _WINDOW_BYTES or group != window[-1] + 1):
                 yield window
@@ -182,10 +205,16 @@ class FragmentReader:
     def _read_column(self, name: str, groups: Sequence[int]) -> list[pa.Array]:
         dtype = storage_type(self.schema.field(name).type)
         if name not in self.footer.columns:
-            return [pa.nulls(self.footer.row_groups[group].rows, dtype) for group in groups]
+            return [self._nulls(name, group, dtype) for group in groups]
         return [
             block.decode(dtype, keep_dictionary=True) for block in self.read_blocks(name, groups)
         ]
+
+    def _nulls(self, name: str, group: int, dtype: pa.DataType) -> pa.Array:
+        try:
+            return nulls(self.footer.row_groups[group].rows, dtype)
+        except ValueError as error:
+            raise CorruptFragmentError(str(error), name=self.name, column=name) from error
 
     def read_blocks(self, name: str, groups: Sequence[int]) -> Iterator[Block]:
         """The chunks of one column for these row groups, checked but compressed."""
@@ -201,17 +230,22 @@ class FragmentReader:
             reader = BlockReader(io.BytesIO(data), self.name, offset=offset)
             for group in groups[start:stop]:
                 block = reader.read_block(name)
-                self._check_block(block, group, is_key=is_key)
+                self._check_block(block, name, group, is_key=is_key)
                 yield block
             start = stop
 
-    def _check_block(self, block: Block, group: int, *, is_key: bool) -> None:
+    def _check_block(self, block: Block, name: str, group: int, *, is_key: bool) -> None:
         if block.header.kind is not (Kind.KEY if is_key else Kind.DATA):
             raise block.fault("the footer points at a block of another kind")
         if block.header.rows != self.footer.row_groups[group].rows:
             raise block.fault("the chunk's rows are not those of the footer")
+        stats = self.footer.columns[name][group]
+        lengths = block.offset, block.header.block_bytes, block.header.raw_bytes
+        if lengths != (stats.offset, stats.stored_bytes, stats.raw_bytes):
+            raise block.fault("the chunk's place and lengths are not those of the footer")
 
-    def _read_header(self, head: bytes) -> FragmentHeader:
+    def _read_header(self, head: bytes) -> tuple[FragmentHeader, int]:
+        """The header, and where it ends."""
         layout.unpack_prologue(head[: layout.PROLOGUE_BYTES], name=self.name)
         start = layout.PROLOGUE_BYTES
         source = _Continued(self._source, head[start:], len(head))
@@ -219,11 +253,12 @@ class FragmentReader:
         if block.header.kind is not Kind.HEADER:
             raise block.fault("the fragment does not begin with its header")
         try:
-            return FragmentHeader.from_bytes(block.raw())
+            header = FragmentHeader.from_bytes(block.raw())
         except SchemaError as error:
             raise block.fault(str(error)) from error
+        return header, block.offset + block.header.block_bytes
 
-    def _read_footer(self) -> Footer:
+    def _read_footer(self, header_end: int) -> Footer:
         start = max(0, self.size_bytes - _TAIL_BYTES)
         tail = self._source.read_range(start, self.size_bytes - start)
         offset = layout.unpack_trailer(
@@ -238,9 +273,11 @@ class FragmentReader:
         if block.header.kind is not Kind.FOOTER:
             raise block.fault("the trailer does not point at the footer")
         try:
-            return Footer.from_bytes(block.raw())
-        except SchemaError as error:
+            footer = Footer.from_bytes(block.raw())
+            check_footer(footer, self.header, header_end, offset)
+        except (SchemaError, ValueError) as error:
             raise block.fault(str(error)) from error
+        return footer
 
 
 def _end(stats: ChunkStats) -> int:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.errors import SchemaError
-from format.types import JsonObject, schema_from_json, schema_to_json, storage_type
+from format.types import JsonObject, check_nesting, schema_from_json, schema_to_json, storage_type
 
 
 class Order(StrEnum):
@@ -142,6 +142,7 @@ class FragmentHeader:
 
     def __post_init__(self) -> None:
         check_column_names(self.schema)
+        check_nesting(self.schema)
         check_sort_schema(self.schema, self.sort)
 
     def with_schema(self, schema: pa.Schema) -> Self:
@@ -163,12 +164,20 @@ class FragmentHeader:
         """Raises `SchemaError` for anything that is not a header."""
         try:
             document = json.loads(data)
+            if b"\\u" in data:
+                json.dumps(document, ensure_ascii=False).encode()  # half a character is no text
             return cls(
                 schema=schema_from_json(document["schema"]),
                 sort=tuple(SortColumn.from_json(column) for column in document["sort"]),
-                max_rows=int(document["max_rows"]),
+                max_rows=_count(document["max_rows"]),
                 writer=document.get("writer", {}),
                 sources=tuple(document.get("sources", ())),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SchemaError(f"the header is not a fragment header: {error!r}") from error
+
+
+def _count(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no number of rows")
+    return value

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from format import layout
+from format.agreement import Sequel, check_footer
 from format.blocks import Block, BlockReader, ByteSource
 from format.errors import CorruptFragmentError, SchemaError
 from format.footer import Footer, FooterHead
@@ -52,6 +53,8 @@ class FragmentStream:
         self._column: str | None = None
         self._chunk_index = 0
         self._keys_done = False
+        self._header_end = block.offset + block.header.block_bytes
+        self._seen = Sequel()
 
     @property
     def name(self) -> str:
@@ -74,6 +77,7 @@ class FragmentStream:
             block = self._take(name)
             if block.header.kind is not Kind.KEY:
                 raise block.fault(f"a key chunk of column {name!r} belongs here")
+            self._seen.chunk(block.offset, block.header, block.meta)
             blocks.append(block)
         rows = {block.header.rows for block in blocks}
         if len(rows) != 1 or not 1 <= blocks[0].header.rows <= self.header.max_rows:
@@ -96,6 +100,7 @@ class FragmentStream:
             raise block.fault("a column or the footer belongs here")
         name = self._column_name(self._take(None))
         self._column, self._chunk_index = name, 0
+        self._seen.column(name)
         return name
 
     def next_chunk(self) -> Block:
@@ -109,6 +114,7 @@ class FragmentStream:
                 f"{self.row_group_rows[self._chunk_index]}"
             )
         self._chunk_index += 1
+        self._seen.chunk(block.offset, block.header, block.meta)
         return block
 
     def skip_column(self) -> None:
@@ -118,13 +124,19 @@ class FragmentStream:
 
     def finish(self) -> Footer:
         """Reads footer and trailer, and checks them against what went by."""
-        return self._finish(Footer)
+        footer, block = self._finish(Footer)
+        try:
+            check_footer(footer, self.header, self._header_end, block.offset)
+            self._seen.check(footer, self._keys)
+        except ValueError as error:
+            raise block.fault(str(error)) from error
+        return footer
 
     def finish_quickly(self) -> FooterHead:
         """As `finish`, without looking at the columns' statistics."""
-        return self._finish(FooterHead)
+        return self._finish(FooterHead)[0]
 
-    def _finish(self, kind: type[_AnyFooter]) -> _AnyFooter:
+    def _finish(self, kind: type[_AnyFooter]) -> tuple[_AnyFooter, Block]:
         block = self._take(None)
         if block.header.kind is not Kind.FOOTER:
             raise block.fault("the footer belongs here")
@@ -142,7 +154,7 @@ class FragmentStream:
                 name=self.name,
                 offset=self._reader.offset,
             )
-        return footer
+        return footer, block
 
     def _check_column_complete(self) -> None:
         assert self._column is None or self._chunk_index == len(self.row_group_rows), (
@@ -150,7 +162,10 @@ class FragmentStream:
         )
 
     def _column_name(self, block: Block) -> str:
-        name = block.raw().decode(errors="replace")
+        try:
+            name = block.raw().decode()
+        except UnicodeDecodeError as error:
+            raise block.fault("the column's name is not UTF-8") from error
         if name in self._keys or self.header.schema.get_field_index(name) < 0:
             raise block.fault(f"column {name!r} is not in the schema, or comes twice")
         if self._column is not None and name.encode() <= self._column.encode():

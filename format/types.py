@@ -18,6 +18,10 @@ from format.errors import SchemaError
 
 JsonObject = dict[str, Any]
 
+MAX_NESTING: Final = 64
+"""Types within types, as in Arrow's IPC."""
+_MOST_CHARACTERS: Final = 200
+
 _SIMPLE: Final[dict[str, pa.DataType]] = {
     "null": pa.null(),
     "bool": pa.bool_(),
@@ -128,8 +132,19 @@ def type_from_json(value: JsonObject) -> pa.DataType:
     """Inverse of `type_to_json`. Raises `SchemaError` for what it does not know."""
     try:
         return _type_from_json(value)
-    except (KeyError, TypeError, ValueError, AttributeError, pa.ArrowException) as error:
-        raise SchemaError(f"not a type description: {value!r} ({error})") from error
+    except (
+        KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, pa.ArrowException,
+    ) as error:  # fmt: skip
+        raise SchemaError(f"not a type description: {_short(value)} ({error})") from error
+
+
+def _short(value: object) -> str:
+    """For an error: what is odd may be long, or deeper than Python can print."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "something nested too deeply"
+    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
 
 
 def _type_from_json(value: JsonObject) -> pa.DataType:
@@ -144,7 +159,7 @@ def _type_from_json(value: JsonObject) -> pa.DataType:
         return _LISTS[kind](field_from_json(value["item"]))
     match kind:
         case "fixed_size_binary":
-            return pa.binary(value["byte_width"])
+            return pa.binary(_natural(value["byte_width"]))
         case "timestamp":
             return pa.timestamp(value["unit"], value["timezone"])
         case "map":
@@ -154,7 +169,7 @@ def _type_from_json(value: JsonObject) -> pa.DataType:
         case "struct":
             return pa.struct([field_from_json(field) for field in value["fields"]])
         case "fixed_size_list":
-            return pa.list_(field_from_json(value["item"]), value["size"])
+            return pa.list_(field_from_json(value["item"]), _natural(value["size"]))
         case "dictionary":
             return pa.dictionary(
                 _type_from_json(value["index"]), _type_from_json(value["value"]), value["ordered"]
@@ -162,6 +177,13 @@ def _type_from_json(value: JsonObject) -> pa.DataType:
         case "extension":
             return _extension_type(value)
     raise SchemaError(f"unknown type kind {kind!r}")
+
+
+def _natural(value: object) -> int:
+    """-1 would mean another type to Arrow, other numbers below 0 none."""
+    if type(value) is not int or value < 0:
+        raise SchemaError(f"{_short(value)} is no length")
+    return value
 
 
 def _extension_type(value: JsonObject) -> pa.DataType:
@@ -197,8 +219,8 @@ def field_from_json(value: JsonObject) -> pa.Field:
             value["nullable"],
             metadata_from_json(value.get("metadata")),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise SchemaError(f"not a field description: {value!r} ({error})") from error
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise SchemaError(f"not a field description: {_short(value)} ({error})") from error
 
 
 def schema_to_json(schema: pa.Schema) -> JsonObject:
@@ -229,6 +251,24 @@ def metadata_from_json(value: dict[str, str] | None) -> dict[bytes, bytes] | Non
 
 def _encode_bytes(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
+
+
+def check_nesting(schema: pa.Schema) -> None:
+    """Raises `SchemaError` for a type that is nested too deeply."""
+    types = [field.type for field in schema]
+    for _ in range(MAX_NESTING):
+        types = [inner for dtype in types for inner in _inner_types(dtype)]
+        if not types:
+            return
+    raise SchemaError(f"a type is nested more than {MAX_NESTING} deep")
+
+
+def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
+    if isinstance(dtype, pa.BaseExtensionType):
+        return [dtype.storage_type]
+    if pt.is_dictionary(dtype):
+        return [dtype.value_type]
+    return [dtype.field(index).type for index in range(dtype.num_fields)]
 
 
 def storage_type(dtype: pa.DataType) -> pa.DataType:
@@ -435,6 +475,8 @@ def to_logical(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def _to_dictionary(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     encoded = array if pt.is_dictionary(array.type) else array.dictionary_encode()
+    if len(encoded.dictionary) > len(array) and not pt.is_nested(encoded.dictionary.type):
+        encoded = decoded(encoded).dictionary_encode()  # a slice, which may get along with fewer
     values = to_logical(encoded.dictionary, dtype.value_type)
     try:
         indices = encoded.indices.cast(dtype.index_type)

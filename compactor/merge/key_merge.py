@@ -314,6 +314,10 @@ def _too_many_rows(name: str, grouping: _Grouping) -> OrderError:
 def _order_window(
     taken: Sequence[_Taken], sort: SortSchema, numbers: dict[int, int], grouping: _Grouping
 ) -> MergeWindow:
+    if not any(part.pieces for part in taken):
+        raise OrderError(
+            "rows of an input are not in the order of its sort columns: `verify` says where"
+        )
     columns = [
         concat_storage([piece[index] for part in taken for piece in part.pieces])
         for index in range(len(sort))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Self
 
+import msgspec
 import pyarrow as pa
 from pyarrow import types as pt
 
@@ -123,9 +124,9 @@ class RowPolicy:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         return cls(
             Kind(value["kind"]),
-            value["sequence"],
-            value["delete_marker"],
-            value["keeps_tombstones"],
+            msgspec.convert(value["sequence"], str | None),
+            msgspec.convert(value["delete_marker"], str | None),
+            msgspec.convert(value["keeps_tombstones"], bool | None),
             tuple((column, Function(name)) for column, name in value["aggregates"].items()),
         )
 

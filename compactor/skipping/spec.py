@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
+import msgspec
 import pyarrow as pa
 from pyarrow import types as pt
 
@@ -42,7 +43,7 @@ class SkipSpec:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         return cls(
             tuple((name, Kind(kind)) for name, kind in value["columns"].items()),
-            value["bytes_per_row_group"],
+            msgspec.convert(value["bytes_per_row_group"], int),
         )
 
 

@@ -13,6 +13,8 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.errors import DataError
+from compactor.predicate.prune import Summary
+from compactor.skipping.summary import summary_of
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from format.blocks import BlockReader, make_chunk
@@ -46,3 +48,18 @@ def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[byte
     except FormatError as error:
         raise DataError(f"{error}; this is the skip index of {entry.key}") from error
     return summaries
+
+
+def read_index(
+    store: Store, entry: FragmentEntry, column: str, dtype: pa.DataType
+) -> list[Summary | None] | None:
+    """As `read_summaries`, to be asked for values of a type."""
+    summaries = read_summaries(store, entry, column)
+    if summaries is None:
+        return None
+    try:
+        return [None if data is None else summary_of(data, dtype) for data in summaries]
+    except ValueError as error:
+        assert entry.skip_index is not None
+        place = f"{store.url}/{entry.skip_index.key}: column {column!r}"
+        raise DataError(f"{place}: {error}; this is the skip index of {entry.key}") from error

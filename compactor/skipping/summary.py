@@ -18,6 +18,7 @@ from format.hashing import value_hashes
 from format.types import storage_type
 
 _CODES: Final = {Kind.BLOOM: 1, Kind.VALUES: 2}
+_HEAD_BYTES: Final = 2
 
 
 def build(kind: Kind, array: pa.Array, most_bytes: int) -> bytes | None:
@@ -43,12 +44,21 @@ def _build(kind: Kind, array: pa.Array, most_bytes: int) -> bytes | None:
 
 
 def summary_of(data: bytes, dtype: pa.DataType) -> Summary | None:
-    """To be asked for values of a type; None if it was made of values that are others than these now."""
+    """To be asked for values of a type; None if it was made of values that are others than these now.
+
+    Raises ValueError for bytes that are none.
+    """
+    if len(data) < _HEAD_BYTES or data[0] not in _CODES.values():
+        raise ValueError("a skip index of an unknown kind")
     code, length = data[0], data[1]
-    if data[2 : 2 + length] not in (_domain(dtype), b""):
+    if data[_HEAD_BYTES : _HEAD_BYTES + length] not in (_domain(dtype), b""):
         return None
-    body = data[2 + length :]
-    return _Bloom(body) if code == _CODES[Kind.BLOOM] else ValueSet(body)
+    body = data[_HEAD_BYTES + length :]
+    if code == _CODES[Kind.VALUES]:
+        return ValueSet(body)
+    if not body or len(body) % bloom.BLOCK_BYTES:
+        raise ValueError(f"a Bloom filter of {len(body)} bytes")
+    return _Bloom(body)
 
 
 def _domain(dtype: pa.DataType) -> bytes:

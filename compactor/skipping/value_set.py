@@ -41,11 +41,20 @@ class ValueSet:
     """What is known of the values of some rows."""
 
     def __init__(self, data: bytes) -> None:
+        """Raises ValueError for bytes that are not of `build`."""
+        if len(data) < _HEAD.size:
+            raise ValueError(f"a value set of {len(data)} bytes")
         self._length, whole, cut = _HEAD.unpack_from(data)
+        if whole + cut > (len(data) - _HEAD.size) // 4:
+            raise ValueError(f"{whole + cut} values in {len(data)} bytes")
         sizes = np.frombuffer(data, "<u4", whole + cut, _HEAD.size)
+        if int(sizes.sum(dtype=np.int64)) != len(data) - _HEAD.size - 4 * len(sizes):
+            raise ValueError("values of other lengths than their set")
         ends = np.cumsum(sizes, dtype=np.int64) + _HEAD.size + 4 * (whole + cut)
         parts = [data[int(end - size) : int(end)] for end, size in zip(ends, sizes, strict=True)]
         self._whole = frozenset(parts[:whole])
+        for part in self._whole:
+            part.decode()  # whose error is a ValueError
         self._cut = frozenset(parts[whole:])
 
     def may_equal(self, value: pa.Scalar) -> bool:

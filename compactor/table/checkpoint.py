@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
@@ -52,9 +53,8 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
         if xxhash.xxh3_128_digest(body) != digest:
             raise ValueError("its checksum does not match")
         table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
-        table.validate(
-            full=True
-        )  # a checksum is no proof of who wrote it, and Arrow follows any offset
+        # A checksum is no proof of who wrote it, and Arrow follows any offset.
+        table.validate(full=True)
         header = json.loads(table.schema.metadata[_HEADER])
         if header["protocol"] > PROTOCOL:
             raise DataError(
@@ -68,6 +68,8 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
         KeyError,
         TypeError,
         ValueError,
+        OSError,  # Arrow's, of bytes that it cannot make sense of
+        RecursionError,
         pa.ArrowException,
         SchemaError,
     ) as error:
@@ -97,18 +99,18 @@ def _header(snapshot: Snapshot) -> dict[str, Any]:
 
 def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
     claims = [Claim.from_json(claim) for claim in header["claims"]]
-    quarantine = [Quarantine(**item) for item in header["quarantine"]]
+    quarantine = msgspec.convert(header["quarantine"], list[Quarantine])
     return Snapshot(
-        version=header["version"],
+        version=msgspec.convert(header["version"], int),
         metadata=TableMetadata.from_json(header["metadata"]),
         fragments=FragmentMap(EntryTable(table)),
         claims={claim.compaction_id: claim for claim in claims},
         quarantine={item.key: item for item in quarantine},
-        totals=Totals(**header["totals"]),
-        fence=header["fence"],
-        oldest=header["oldest"],
-        committed_unix_ms=header["committed_unix_ms"],
-        commit_id=header["commit_id"],
+        totals=msgspec.convert(header["totals"], Totals),
+        fence=msgspec.convert(header["fence"], int),
+        oldest=msgspec.convert(header["oldest"], int),
+        committed_unix_ms=msgspec.convert(header["committed_unix_ms"], int),
+        commit_id=msgspec.convert(header["commit_id"], str),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
+from compactor.errors import DataError
 from compactor.names import is_deletions_key, is_fragment_key, is_skip_index_key
 from compactor.rows.flags import NONE_SEEN, Census
 from format.footer import ColumnBytes, FragmentSummary
@@ -22,7 +23,12 @@ class LazyColumns(Mapping[str, ColumnBytes]):
 
     @cached_property
     def _columns(self) -> dict[str, ColumnBytes]:
-        return {name: ColumnBytes(*sizes) for name, sizes in json.loads(self.text).items()}
+        try:
+            columns = {name: ColumnBytes(*sizes) for name, sizes in json.loads(self.text).items()}
+            check_natural(size for sizes in columns.values() for size in sizes)
+        except (AttributeError, TypeError, ValueError, RecursionError) as error:
+            raise DataError(f"a checkpoint's entry has damaged columns ({error!r})") from error
+        return columns
 
     def __getitem__(self, name: str) -> ColumnBytes:
         return self._columns[name]
@@ -235,6 +241,12 @@ class FragmentEntry:
         )
 
 
+def check_natural(numbers: Iterable[Any]) -> None:
+    """Raises TypeError unless all are integers from 0 on."""
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise TypeError("a number of a fragment entry is not one")
+
+
 _INTEGERS: Final = (
     "level",
     "rows",
@@ -248,8 +260,7 @@ _INTEGERS: Final = (
 def _check_types(value: Mapping[str, Any]) -> None:
     integers = [*(value[name] for name in _INTEGERS), *value["sequence"]]
     integers += [size for sizes in value["columns"].values() for size in sizes]
-    if not all(type(number) is int and number >= 0 for number in integers):
-        raise TypeError("a number of a fragment entry is not one")
+    check_natural(integers)
     if not isinstance(value["run"], str) or not is_fragment_key(value["key"]):
         raise ValueError(f"{value['key']!r} is no fragment's name")
     if not isinstance(value["first_key"], list) or not isinstance(value["last_key"], list):

@@ -8,8 +8,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from compactor.table.entry import Deletion, FragmentEntry, LazyColumns, SkipIndex
+from compactor.errors import DataError
+from compactor.names import is_fragment_key
+from compactor.table.entry import Deletion, FragmentEntry, LazyColumns, SkipIndex, check_natural
 from format.footer import ColumnBytes
+from format.keys import Bound
 
 SCHEMA: Final = pa.schema(
     [
@@ -36,13 +39,17 @@ SCHEMA: Final = pa.schema(
 )
 MAY_MISS: Final = ("deletion", "tombstones", "oldest_unix_ms", "skip_index")
 """Columns left out where no entry has a value, as they are in tables of earlier programs."""
+_MAY_BE_NULL: Final = (*MAY_MISS, "window")
 
 
 class EntryTable:
     """Entries by row number, made when asked for and kept."""
 
     def __init__(self, table: pa.Table) -> None:
-        """Raises `pa.ArrowInvalid` for a table of another schema; some columns may be left out."""
+        """Some columns may be left out.
+
+        Raises `pa.ArrowInvalid` for a table of another schema, or with nulls where there are none.
+        """
         for name in MAY_MISS:
             if name not in table.column_names:
                 field = SCHEMA.field(name)
@@ -51,6 +58,9 @@ class EntryTable:
                 )
         if table.schema.remove_metadata() != SCHEMA:
             raise pa.ArrowInvalid(f"its columns are {table.schema.names}")
+        for name in SCHEMA.names:
+            if name not in _MAY_BE_NULL and table.column(name).null_count:
+                raise pa.ArrowInvalid(f"its column {name} has nulls")
         self.table = table
         self._made: dict[int, FragmentEntry] = {}
 
@@ -86,13 +96,39 @@ class EntryTable:
         return keys
 
     def entries(self, rows: Sequence[int]) -> list[FragmentEntry]:
+        """Raises `DataError` for what no entry can be made of."""
         missing = [row for row in rows if row not in self._made]
         if missing:
             part = self.table
             if len(missing) < part.num_rows:
                 part = part.take(pa.array(missing, pa.int64()))
-            self._made.update(zip(missing, _entries(part), strict=True))
+            try:
+                made = _entries(part)
+                for entry in made:
+                    _check(entry)
+            except (TypeError, ValueError, AttributeError, RecursionError) as error:
+                raise DataError(f"a checkpoint's entry is damaged ({error!r})") from error
+            self._made.update(zip(missing, made, strict=True))
         return [self._made[row] for row in rows]
+
+
+def _check(entry: FragmentEntry) -> None:
+    """What a log file's entry is checked for as it is read."""
+    if not is_fragment_key(entry.key):
+        raise ValueError(f"{entry.key!r} is no fragment's name")
+    check_natural(
+        (
+            entry.level, entry.rows, entry.size_bytes, entry.row_groups, entry.peak_chunk_bytes,
+            entry.peak_row_bytes, *entry.sequence,
+        )
+    )  # fmt: skip
+
+
+def _bound(text: str) -> Bound:
+    bound = json.loads(text)
+    if not isinstance(bound, list):
+        raise TypeError("a key bound is not a list")
+    return tuple(bound)
 
 
 def _entries(table: pa.Table) -> list[FragmentEntry]:
@@ -106,8 +142,8 @@ def _entries(table: pa.Table) -> list[FragmentEntry]:
             count,
             size_bytes,
             row_hash,
-            tuple(json.loads(first_key)),
-            tuple(json.loads(last_key)),
+            _bound(first_key),
+            _bound(last_key),
             row_groups,
             peak_chunk_bytes,
             peak_row_bytes,

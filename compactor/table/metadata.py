@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
+import msgspec
 import pyarrow as pa
 
 from compactor.errors import UsageError
 from compactor.rows.policy import APPEND, RowPolicy, Ttl
 from compactor.skipping.spec import NONE as NO_SKIPS
 from compactor.skipping.spec import SkipSpec, check_skip_column
+from format.errors import SchemaError
 from format.keys import KeyComparator
-from format.schema import SortColumn, SortSchema
+from format.schema import SortColumn, SortSchema, check_sort_schema
 from format.types import schema_from_json, schema_to_json
 
 
@@ -132,14 +134,27 @@ class TableMetadata:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         windows, rows, ttl = value.get("windows"), value.get("row_policy"), value.get("ttl")
-        return cls(
+        table = cls(
             schema_from_json(value["schema"]),
             tuple(SortColumn.from_json(column) for column in value["sort"]),
-            None if windows is None else TimeWindows(**windows),
+            None if windows is None else msgspec.convert(windows, TimeWindows),
             APPEND if rows is None else RowPolicy.from_json(rows),
-            None if ttl is None else Ttl(**ttl),
-            tuple(value.get("names", {}).items()),
-            tuple(value.get("retired", ())),
+            None if ttl is None else msgspec.convert(ttl, Ttl),
+            tuple(msgspec.convert(value.get("names", {}), dict[str, str]).items()),
+            msgspec.convert(value.get("retired", ()), tuple[str, ...]),
             SkipSpec.from_json(value["skip_index"]) if value.get("skip_index") else NO_SKIPS,
-            tuple(value.get("properties", {}).items()),
+            tuple(msgspec.convert(value.get("properties", {}), dict[str, str]).items()),
         )
+        table._check_columns()
+        return table
+
+    def _check_columns(self) -> None:
+        """Raises `SchemaError` if a column is not there that rows are told apart or dated by."""
+        check_sort_schema(self.schema, self.sort)
+        named = [self.rows.sequence, self.rows.delete_marker]
+        named += [part.column for part in (self.windows, self.ttl) if part is not None]
+        for name in named:
+            if name is not None and name not in self.schema.names:
+                raise SchemaError(
+                    f"the table has no column {name!r}, by which its rows are decided"
+                )

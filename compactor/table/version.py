@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
+import msgspec
 import xxhash
 
 from compactor.errors import DataError
@@ -71,13 +72,8 @@ class Claim:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return cls(
-            value["compaction_id"],
-            value["owner"],
-            tuple(value["inputs"]),
-            value["output_level"],
-            value["expires_unix_ms"],
-        )
+        """Raises ValueError for what is none."""
+        return msgspec.convert(value, cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +142,22 @@ class Changes:
         return cls(
             operation=Operation(value["operation"]),
             adds=tuple(FragmentEntry.from_json(entry) for entry in value["adds"]),
-            removes=tuple(value["removes"]),
+            removes=_texts(value["removes"]),
             metadata=None if metadata is None else TableMetadata.from_json(metadata),
             claims=tuple(Claim.from_json(claim) for claim in value.get("claims", ())),
-            releases=tuple(value.get("releases", ())),
-            quarantines=tuple(Quarantine(**item) for item in value.get("quarantines", ())),
-            pardons=tuple(value.get("pardons", ())),
-            fence=value.get("fence"),
-            oldest=value.get("oldest"),
-            work=None if work is None else Work(**work),
+            releases=_texts(value.get("releases", ())),
+            quarantines=msgspec.convert(value.get("quarantines", ()), tuple[Quarantine, ...]),
+            pardons=_texts(value.get("pardons", ())),
+            fence=msgspec.convert(value.get("fence"), int | None),
+            oldest=msgspec.convert(value.get("oldest"), int | None),
+            work=None if work is None else msgspec.convert(work, Work),
             runs=runs_from_json(value.get("runs")),
         )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """Raises ValueError unless it is an array of texts."""
+    return msgspec.convert(value, tuple[str, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +198,9 @@ class Version:
             if checksum != xxhash.xxh3_64_hexdigest(text).encode() + b"\n":
                 raise ValueError("its checksum does not match")
             return cls(
-                document["version"],
-                document["commit_id"],
-                document["committed_unix_ms"],
+                msgspec.convert(document["version"], int),
+                msgspec.convert(document["commit_id"], str),
+                msgspec.convert(document["committed_unix_ms"], int),
                 Changes.from_json(document),
             )
         except (

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from format.decode import nulls
+from format.errors import CorruptFragmentError
 from format.reader import FragmentReader
 from format.schema import SortSchema, parse_sort_schema
 from format.stream_reader import FragmentStream
@@ -95,9 +97,16 @@ def read_stream(data: bytes, *, piece_bytes: int = 1000) -> pa.Table:
     rows = sum(stream.row_group_rows)
     arrays = []
     for field in schema:
-        chunks = columns[field.name] or [pa.nulls(rows, storage_type(field.type))]
+        chunks = columns[field.name] or [_absent(field, rows)]
         arrays.append(pa.chunked_array([to_logical(chunk, field.type) for chunk in chunks]))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _absent(field: pa.Field, rows: int) -> pa.Array:
+    try:
+        return nulls(rows, storage_type(field.type))
+    except ValueError as error:
+        raise CorruptFragmentError(str(error), name="mem", column=field.name) from error
 
 
 def rows_of(table: pa.Table | Iterable[pa.RecordBatch]) -> list[dict[str, object]]:

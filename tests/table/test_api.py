@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import compactor
@@ -181,3 +182,24 @@ def test_the_package_has_no_name_that_is_none() -> None:
     assert compactor.Table is Table
     with pytest.raises(AttributeError, match="no attribute 'Tabel'"):
         compactor.Tabel  # noqa: B018
+
+
+def test_a_long_value_in_all_rows_can_be_merged_and_read(tmp_path: Path) -> None:
+    """Coded it takes 10 kB in a row group, expanded some 650 MB."""
+    value, rows = pa.array(["x" * 10_000]), 30_000
+    for part in range(3):
+        ids = pa.array(np.arange(rows, dtype=np.int64) * 3 + part)
+        codes = pa.array(np.zeros(rows, dtype=np.int32))
+        batch = pa.table({"id": ids, "text": pa.DictionaryArray.from_arrays(codes, value)})
+        if part:
+            Table.open(tmp_path).append(batch)
+        else:
+            Table.create(tmp_path, batch, "id")
+    table = Table.open(tmp_path)
+    table.compact(full=True)
+    assert table.verify().faults == []
+    found = 0
+    for read in table.scan():
+        assert pc.all(pc.equal(read.column("text").cast(pa.string()), value[0])).as_py()
+        found += read.num_rows
+    assert found == 3 * rows

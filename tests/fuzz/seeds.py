@@ -1,0 +1,92 @@
+"""What is mutated: small fragments of every type, encoding and order, and small tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from format.writer import WriterOptions
+from tests.golden.build_tables import load
+from tests.support.fragments import write_fragment
+from tests.support.samples import SAMPLES, sample_array
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A fragment as it was written."""
+
+    name: str
+    data: bytes
+
+
+@cache
+def fragments() -> list[Seed]:
+    """Small ones, so that many mutations a second hit what matters."""
+    found = []
+    for name in SAMPLES:
+        if name != "long_strings":
+            array = sample_array(name, 2)
+            table = pa.table({"k": range(len(array)), "v": array})
+            found.append(_seed(name, table, "k", max_rows=5, level=1))
+    found += _sorted() + _encoded()
+    found += [
+        Seed(f"golden {path.parent.name} {path.stem}", path.read_bytes())
+        for path in sorted(GOLDEN.glob("v*/*.frag"))
+        if path.stat().st_size < 3000
+    ]
+    return found
+
+
+def _sorted() -> list[Seed]:
+    table = pa.table(
+        {
+            "a": pa.array([None, "x", "x", "y" * 70]),
+            "b": pa.array([1.5, 2.5, None, float("nan")]),
+            "ü": pa.array([1, 2, 3, None], pa.int16()),
+        }
+    )
+    return [
+        _seed("sorted mixed", table, "a:nulls_first,b:desc", max_rows=2, level=0),
+        _seed("one row groups", table, "a:nulls_first", max_rows=1, level=0),
+        _seed("empty", table.slice(0, 0), "b", max_rows=2, level=0),
+        _seed("only keys", table.select(["a"]), "a:nulls_first", max_rows=5, level=1),
+    ]
+
+
+def _encoded() -> list[Seed]:
+    rows = range(40)
+    columns = {
+        "constant": [7] * 40,
+        "delta": [n * n * 1000 for n in rows],
+        "runs": [n // 10 * 1000 for n in rows],
+        "nibbles": pa.array([n * 7 % 11 for n in rows], pa.uint8()),
+        "decimal": [n * 7919 % 977 / 1000 for n in rows],
+        "text": [f"text {n * 7919 % 41}" for n in rows],
+        "repeated": [None if n % 7 == 0 else f"value {n % 3}" for n in rows],
+        "lists": [None if n % 7 == 0 else ["a" * (n % 3), f"t{n % 4}"] for n in rows],
+        "planes": [10**9 + n * 7919 % 70_000 for n in rows],
+        "coded": pa.array(["x", "y"] * 20).dictionary_encode(),
+    }
+    found = [
+        _seed(name, pa.table({"k": rows, "v": column}), "k", max_rows=30, level=level)
+        for name, column in columns.items()
+        for level in (0, 3)
+    ]
+    found.append(_seed("all encodings", pa.table({"k": rows} | columns), "k", max_rows=30, level=0))
+    return found
+
+
+def _seed(name: str, table: pa.Table, sort: str, *, max_rows: int, level: int) -> Seed:
+    options = WriterOptions(max_rows, compression_level=level)
+    return Seed(name, write_fragment(table, sort, options))
+
+
+@cache
+def tables() -> dict[str, dict[str, bytes]]:
+    """Objects of tables with a log, checkpoints, deleted rows, skip indexes and a row policy, by table."""
+    return {name: dict(load(name).objects) for name in ("deleted", "skipping", "last_rows")}

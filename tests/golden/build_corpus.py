@@ -1,0 +1,207 @@
+"""Forged fragments that readers once did something wrong with: crashed, asked for gigabytes, believed them.
+
+`python -m tests.golden.build_corpus` adds those that are not there yet. All checksums are true; the name says
+what the lie is. Every reader must refuse them.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from format.writer import WriterOptions
+from tests.fuzz.anatomy import NODE, Anatomy, RawBlock
+from tests.support.fragments import write_fragment
+
+FOLDER = Path(__file__).parent / "corpus"
+PLAIN, FOR, DICTIONARY, VARLEN, LIST = 1, 2, 5, 6, 7
+
+
+def of(array: pa.Array) -> Anatomy:
+    """Of a fragment with a column v beside its keys."""
+    table = pa.table({"k": range(len(array)), "v": array})
+    return Anatomy.of(write_fragment(table, "k", WriterOptions(compression_level=0)))
+
+
+def with_chunk(array: pa.Array, meta: bytes, raw: bytes) -> Anatomy:
+    """The same with another chunk in place of v's."""
+    anatomy = of(array)
+    padded = raw + bytes(-len(raw) % 8)
+    anatomy.blocks[-2] = RawBlock(ord("D"), 0, len(array), meta, padded, len(padded))
+    return anatomy
+
+
+def node(encoding: int, length: int, *, flags=0, width=0, children=0, nulls=0, param=0) -> bytes:
+    return NODE.pack(encoding, flags, width, 0, children, length, nulls, param)
+
+
+def with_type(array: pa.Array, dtype: dict[str, Any]) -> Anatomy:
+    """The same of which the header says that v is of another type."""
+    anatomy = of(array)
+    header = json.loads(anatomy.blocks[0].raw())
+    header["schema"]["fields"][1]["type"] = dtype
+    anatomy.blocks[0] = anatomy.blocks[0].with_raw(json.dumps(header).encode())
+    return anatomy
+
+
+def with_footer(edit: Callable[[dict[str, Any]], None], *, is_linked: bool = True) -> Anatomy:
+    anatomy = of(pa.array([1, 2, 3]))
+    anatomy.is_linked = is_linked
+    anatomy.edit_footer.append(edit)
+    return anatomy
+
+
+def map_with_a_null_key() -> Anatomy:
+    array = pa.array([[("a", 1), ("b", 2)]], pa.map_(pa.string(), pa.int64()))
+    anatomy = of(array)
+    chunk = anatomy.blocks[-2]
+    nodes = list(NODE.iter_unpack(chunk.meta))
+    key = next(place for place, found in enumerate(nodes) if found[0] == VARLEN)
+    nodes[key] = (VARLEN, 1, 0, 0, 1, 2, 1, nodes[key][7])
+    before = b"".join(NODE.pack(*found) for found in nodes)
+    anatomy.blocks[-2] = replace(chunk, meta=before).with_raw(b"\1" + bytes(7) + chunk.raw())
+    return anatomy
+
+
+def another_number_of_nulls() -> Anatomy:
+    meta = node(PLAIN, 3, flags=1, nulls=1, param=8)
+    return with_chunk(pa.array([1.5, 2.5, None]), meta, b"\1" + bytes(7) + bytes(24))
+
+
+def text_that_is_no_utf8() -> Anatomy:
+    meta = node(VARLEN, 2, children=1, param=2) + node(FOR, 2, param=1)
+    return with_chunk(pa.array(["a", "b"]), meta, b"\xc3\xa9")
+
+
+def a_dictionary_of_one_huge_list() -> Anatomy:
+    rows, items = 4096, 1 << 20
+    meta = node(DICTIONARY, rows, children=2) + node(FOR, rows) + node(LIST, 1, children=2)
+    meta += node(FOR, 1, param=items) + node(FOR, items, param=7)
+    return with_chunk(pa.array([[1]] * rows), meta, b"")
+
+
+def a_dictionary_of_one_long_text() -> Anatomy:
+    rows, size = 65_536, 10_000
+    meta = node(DICTIONARY, rows, children=2) + node(FOR, rows)
+    meta += node(VARLEN, 1, children=1, param=size) + node(FOR, 1, param=size)
+    anatomy = with_chunk(pa.array(["a"] * rows), meta, b"a" * size)
+    chunk = anatomy.blocks[-2]
+    anatomy.blocks[-2] = replace(chunk, codec=1).with_raw(chunk.stored)
+    return anatomy
+
+
+def nulls_of_a_wide_type() -> Anatomy:
+    wide = {"kind": "fixed_size_binary", "byte_width": 2**31 - 1}
+    return with_type(pa.nulls(1000, pa.int8()), wide)
+
+
+def nulls_of_a_long_fixed_list() -> Anatomy:
+    item = {"name": "item", "type": {"kind": "int64"}, "nullable": True}
+    return with_type(
+        pa.nulls(1000, pa.int8()), {"kind": "fixed_size_list", "item": item, "size": 2**24}
+    )
+
+
+def a_width_below_zero() -> Anatomy:
+    return with_type(pa.array([b"ab"]), {"kind": "fixed_size_binary", "byte_width": -1})
+
+
+def a_type_nested_a_hundred_deep() -> Anatomy:
+    dtype: dict[str, Any] = {"kind": "int8"}
+    for _ in range(100):
+        dtype = {"kind": "list", "item": {"name": "i", "type": dtype, "nullable": True}}
+    return with_type(pa.nulls(3, pa.int8()), dtype)
+
+
+def a_header_nested_too_deeply_for_json() -> Anatomy:
+    anatomy = of(pa.array([1]))
+    anatomy.blocks[0] = replace(anatomy.blocks[0], codec=1).with_raw(b"[" * 100_000)
+    return anatomy
+
+
+def max_rows_without_end() -> Anatomy:
+    anatomy = of(pa.array([1]))
+    raw = anatomy.blocks[0].raw().replace(b'"max_rows":65536', b'"max_rows":1e999')
+    anatomy.blocks[0] = anatomy.blocks[0].with_raw(raw)
+    return anatomy
+
+
+def a_footer_of_another_column_s_chunk() -> Anatomy:
+    def swap(footer: dict[str, Any]) -> None:
+        one, other = footer["columns"][1:]
+        for name in ("offset", "stored_bytes", "raw_bytes"):
+            one[name], other[name] = other[name], one[name]
+
+    table = pa.table({"k": [1, 2], "v": [3, 4], "w": [5, 7]})
+    anatomy = Anatomy.of(write_fragment(table, "k", WriterOptions(compression_level=0)))
+    anatomy.edit_footer.append(swap)
+    return anatomy
+
+
+def a_footer_of_texts_for_numbers() -> Anatomy:
+    return with_footer(lambda footer: footer["columns"][0]["offset"].__setitem__(0, "12"))
+
+
+def a_footer_with_an_offset_below_zero() -> Anatomy:
+    return with_footer(lambda footer: footer["columns"][1]["offset"].__setitem__(0, -8))
+
+
+def a_footer_with_a_bound_of_another_type() -> Anatomy:
+    return with_footer(lambda footer: footer["row_groups"]["first_key"].__setitem__(0, ["x"]))
+
+
+def a_footer_without_a_column() -> Anatomy:
+    return with_footer(lambda footer: footer["columns"].pop())
+
+
+def a_bomb_for_a_footer() -> Anatomy:
+    anatomy = of(pa.array([1]))
+    anatomy.is_linked = False
+    anatomy.blocks[-1] = replace(anatomy.blocks[-1], codec=1).with_raw(b" " * (64 << 20))
+    return anatomy
+
+
+def a_small_decimal_of_too_many_digits() -> Anatomy:
+    array = pa.array([1, 2], pa.decimal64(3, 0))
+    raw = struct.pack("<qq", 99_999, 1)
+    return with_chunk(array, node(FOR, 2, width=8), raw)
+
+
+def runs_of_a_dictionary_index_out_of_range() -> Anatomy:
+    array = pa.array(["a", "b", "a"])
+    codes = np.array([0, 2, 1], np.uint8).tobytes()
+    meta = node(DICTIONARY, 3, children=2) + node(FOR, 3, width=1)
+    meta += node(VARLEN, 2, children=1, param=2) + node(FOR, 2, param=1)
+    return with_chunk(array, meta, codes + bytes(5) + b"ab")
+
+
+CORPUS: dict[str, Callable[[], Anatomy]] = {
+    make.__name__: make
+    for make in (
+        map_with_a_null_key, another_number_of_nulls, text_that_is_no_utf8, a_dictionary_of_one_huge_list,
+        a_dictionary_of_one_long_text, nulls_of_a_wide_type, nulls_of_a_long_fixed_list, a_width_below_zero,
+        a_type_nested_a_hundred_deep, a_header_nested_too_deeply_for_json, max_rows_without_end,
+        a_footer_of_another_column_s_chunk, a_footer_of_texts_for_numbers, a_footer_with_an_offset_below_zero,
+        a_footer_with_a_bound_of_another_type, a_footer_without_a_column, a_bomb_for_a_footer,
+        a_small_decimal_of_too_many_digits, runs_of_a_dictionary_index_out_of_range,
+    )
+}  # fmt: skip
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, make in CORPUS.items():
+        path = FOLDER / f"{name}.frag"
+        if not path.exists():
+            path.write_bytes(make().to_bytes())
+
+
+if __name__ == "__main__":
+    main()

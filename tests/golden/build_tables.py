@@ -1,0 +1,189 @@
+"""Golden tables: log, checkpoint, fragments, deleted rows, skip indexes, as a program of that time left them.
+
+`python -m tests.golden.build_tables` adds those that are not there yet; what is there is never written anew.
+A change to the log, to checkpoints or to what lies beside fragments gets a table of its own here. Beside the
+objects of each is `rows.json`: the rows at every version that can be read, as `repr` has them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from compactor.alter import Alteration, alter_table
+from compactor.delete import delete_rows
+from compactor.ingest import IngestOptions
+from compactor.names import checkpoint_key, fragment_key
+from compactor.predicate import condition_on
+from compactor.rows.policy import Function, RowPolicy, Ttl
+from compactor.rows.policy import Kind as RowKind
+from compactor.scan import scan
+from compactor.skipping.spec import Kind, SkipSpec
+from compactor.stores.base import Store
+from compactor.table.checkpoint import checkpoint_bytes
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata, TimeWindows
+from compactor.table.version import Changes, Claim, Operation, Quarantine
+from format.reader import FragmentReader
+from tests.support.fragments import BytesSource
+from tests.support.memory_store import MemoryStore
+from tests.support.tables import append_table, compact_table
+
+FOLDER = Path(__file__).parent / "tables"
+ROWS = "rows.json"
+
+
+def some_rows(start: int, count: int = 40) -> pa.Table:
+    numbers = range(start, start + count)
+    return pa.table(
+        {
+            "größe": pa.array([n * 7919 % 101 for n in numbers], pa.int32()),
+            "service": [None if n % 11 == 0 else f"service-{n % 4}" for n in numbers],
+            "trace": [f"{n * 2654435761 % 2**40:010x}" for n in numbers],
+            "time": pa.array([n * 977 for n in numbers], pa.timestamp("ms", "UTC")),
+            "tags": [[f"t{n % 3}"] * (n % 3) for n in numbers],
+        }
+    )  # fmt: skip
+
+
+def plain(store: MemoryStore) -> None:
+    """Log files of protocol 1: ingests, a compaction, a claim, a quarantine; a checkpoint amid them."""
+    for start in (0, 40, 80):
+        append_table(store, some_rows(start), "service:desc:nulls_first,größe", max_rows=16)
+    compact_table(store)
+    _checkpoint(store)
+    append_table(store, some_rows(120), None, max_rows=16)
+    log = CommitLog(store)
+    entry = min(log.current().fragments.values(), key=lambda entry: entry.level)
+    claim = Claim("compaction-1", "host:1", (entry.key,), 1, 1_700_000_000_000)
+    quarantine = Quarantine(entry.key, "for this table", 1_700_000_000_000)
+    log.commit(lambda _: Changes(Operation.CLAIM, claims=(claim,)))
+    log.commit(
+        lambda _: Changes(
+            Operation.QUARANTINE, releases=("compaction-1",), quarantines=(quarantine,)
+        )
+    )
+
+
+def deleted(store: MemoryStore) -> None:
+    """Protocol 2: deleted rows, some of them deleted twice over, and a compaction since."""
+    for start in (0, 40):
+        append_table(store, some_rows(start), "größe", max_rows=16)
+    log = CommitLog(store)
+    for condition in ("service = 'service-1'", "größe < 20"):
+        delete_rows(store, log, condition_on(log.current().table, condition))
+    _checkpoint(store)
+    append_table(store, some_rows(80), None, max_rows=16)
+    delete_rows(store, log, condition_on(log.current().table, "trace LIKE '00%' OR größe > 90"))
+
+
+def skipping(store: MemoryStore) -> None:
+    """Protocol 3: skip indexes of both kinds, one added later; columns renamed, dropped and redacted."""
+    skips = SkipSpec((("trace", Kind.BLOOM), ("service", Kind.VALUES)))
+    for start in (0, 40):
+        options = IngestOptions(skips=skips)
+        append_table(store, some_rows(start), "größe", options, max_rows=16)
+    log = CommitLog(store)
+    alter_table(log, Alteration(renames={"time": "zeit"}, drops=["tags"], redacts=["service"]))
+    append_table(store, some_rows(80).drop_columns(["tags", "time"]), None, max_rows=16)
+    alter_table(log, Alteration(skips={"zeit": Kind.BLOOM}, order=["trace"]))
+    append_table(store, some_rows(120).select(["größe", "trace"]), None, max_rows=16)
+    _checkpoint(store)
+
+
+def last_rows(store: MemoryStore) -> None:
+    """Row policy `last` by a sequence, with tombstones and a time to live that none has outlived."""
+    policy = RowPolicy(RowKind.LAST, sequence="time", delete_marker="gone")
+    options = IngestOptions(rows=policy, ttl=Ttl("time", 10**10))
+    for start in (0, 20, 40):
+        rows = some_rows(start)
+        gone = pa.array([n % 9 == 4 for n in range(len(rows))])
+        append_table(store, rows.append_column("gone", gone), "größe", options, max_rows=16)
+        if start == 20:
+            compact_table(store)
+    _checkpoint(store)
+
+
+def aggregates(store: MemoryStore) -> None:
+    """Row policy `aggregate`, and time windows."""
+    policy = RowPolicy(
+        RowKind.AGGREGATE,
+        aggregates=(("größe", Function.SUM), ("trace", Function.MAX)),
+    )
+    options = IngestOptions(rows=policy, windows=TimeWindows("time", 60))
+    for start in (0, 30, 60):
+        rows = some_rows(start).drop_columns(["tags"])
+        append_table(store, rows, "service,time", options, max_rows=16)
+    compact_table(store)
+
+
+def first_version_fragments(store: MemoryStore) -> None:
+    """Fragments of format version 1 in a table."""
+    folder = Path(__file__).parent / "v1"
+    entries, metadata = [], None
+    for number, name in enumerate(("encodings", "encodings")):
+        data = (folder / f"{name}.frag").read_bytes()
+        reader = FragmentReader(BytesSource(data), len(data), name)
+        key = fragment_key(0, "golden", number)
+        entry = FragmentEntry.from_summary(
+            key, reader.footer.summary(), size_bytes=len(data), level=0, run=key
+        )
+        store.create(key, data)
+        entries.append(replace(entry, sequence=(1, number)))
+        metadata = TableMetadata(reader.schema, reader.header.sort)
+    changes = Changes(Operation.INGEST, adds=tuple(entries), metadata=metadata)
+    CommitLog(store).commit(lambda _: changes)
+
+
+TABLES: dict[str, Callable[[MemoryStore], None]] = {
+    make.__name__: make
+    for make in (plain, deleted, skipping, last_rows, aggregates, first_version_fragments)
+}
+
+
+def load(name: str) -> MemoryStore:
+    """A copy of a golden table."""
+    root = FOLDER / name
+    files = [path for path in root.rglob("*") if path.is_file() and path.name != ROWS]
+    return MemoryStore({path.relative_to(root).as_posix(): path.read_bytes() for path in files})
+
+
+def rows_by_version(store: Store) -> dict[str, list[str]]:
+    """Rows at every version that can be read, in sort order."""
+    newest = CommitLog(store).current()
+    return {
+        str(number): [
+            repr(row)
+            for batch in scan(store, CommitLog(store).at(number))
+            for row in batch.to_pylist()
+        ]
+        for number in range(newest.oldest, newest.version + 1)
+    }
+
+
+def _checkpoint(store: MemoryStore) -> None:
+    snapshot = CommitLog(store).current()
+    store.objects[checkpoint_key(snapshot.version)] = checkpoint_bytes(snapshot)
+
+
+def main() -> None:
+    for name, make in TABLES.items():
+        if (FOLDER / name).exists():
+            continue
+        store = MemoryStore()
+        make(store)
+        for key, data in store.objects.items():
+            path = FOLDER / name / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        expected = json.dumps(rows_by_version(store), indent=0, ensure_ascii=False)
+        (FOLDER / name / ROWS).write_text(expected + "\n")
+
+
+if __name__ == "__main__":
+    main()
