@@ -55,7 +55,8 @@ class Image:
         self._tini = folder / "tini"
         self._tini.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
         self._tini.chmod(0o755)
-        self._log = (folder / "executors.log").open("ab")
+        self._log = folder / "executors.log"
+        self._log.touch()
 
     def local(self, text: str) -> str:
         for there, here in self._places.items():
@@ -77,12 +78,13 @@ class Image:
 
     def start(self, pod: Json) -> subprocess.Popen:
         (container,) = pod["spec"]["containers"]
-        return subprocess.Popen(
-            [str(ROOT / "deploy/docker/entrypoint.sh"), *container["args"]],
-            env=self.environment(container_environment(pod, container)),
-            stdout=self._log,
-            stderr=self._log,
-        )
+        with self._log.open("ab") as log:  # the process has one of its own
+            return subprocess.Popen(
+                [str(ROOT / "deploy/docker/entrypoint.sh"), *container["args"]],
+                env=self.environment(container_environment(pod, container)),
+                stdout=log,
+                stderr=log,
+            )
 
 
 def driver_command(container: Json, image: Image, values: dict[str, str]) -> list[str]:
