@@ -13,8 +13,9 @@ HIDDEN: Final = "***"
 _USER_INFO: Final = re.compile(
     r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:"
     # A secret key of AWS may have slashes in it, a password an `@`: so up to the last one, unless another
-    # address begins before. A port, which may be that of an IPv6 address, has no `@` after it but in a path.
-    r"(?!\[[0-9A-Fa-f:.]+\](?:[:/\s]|$))[^/\s:]*:(?!\d{1,5}(?:[/\s]|$))[^\s@]*@(?:(?:(?!://)[^\s@])*@)*"
+    # address begins before; the bound keeps the search linear. A port, which may be that of an IPv6 address,
+    # has no `@` after it but in a path.
+    r"(?!\[[0-9A-Fa-f:.]+\](?:[:/\s]|$))[^/\s:]*:(?!\d{1,5}(?:[/\s]|$))[^\s@]{0,4096}@(?:(?:(?!://)[^\s@])*@)*"
     r"|[^/\s:]+@)"
 )
 _USER_INFO_OF_ADDRESS: Final = re.compile(
