@@ -11,8 +11,10 @@ from typing import Any, Final
 from compactor.clock import Clock, SystemClock
 from compactor.driver import Driver, Settled
 from compactor.job import Compaction
+from compactor.lines import one_line
 from compactor.logs import utc_time
 from compactor.planner.debt import debt_of
+from compactor.redact import redacted_value
 from compactor.worker import Silent
 
 _LOGGED_AS: Final = {"compaction": "compaction_id"}
@@ -115,8 +117,9 @@ def to_log(event: Event) -> None:
 
 
 def as_line(event: Event, *, as_json: bool, clock: Clock | None = None) -> str:
-    """The line of `watch` on stdout."""
+    """The line of `watch` on stdout, without secrets."""
+    values = redacted_value(event.values)
     now = utc_time((clock or SystemClock()).now_unix_ms() / 1000)
     if as_json:
-        return json.dumps({"time": now, "event": event.name, **event.values}, ensure_ascii=False)
-    return f"{now} {event.name} " + " ".join(f"{k}={v}" for k, v in event.values.items())
+        return json.dumps({"time": now, "event": event.name, **values}, ensure_ascii=False)
+    return one_line(f"{now} {event.name} " + " ".join(f"{k}={v}" for k, v in values.items()))

@@ -19,6 +19,7 @@ from typing import Any, Final, TextIO
 from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
 
+from compactor.lines import indented, one_line
 from compactor.redact import redacted, redacted_value
 
 ROOT: Final = "compactor"
@@ -105,9 +106,10 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         said = [f"compactor: {record.levelname.lower()}: {record.getMessage()}"]
         said += [f"{name}={value}" for name, value in _fields(record).items()]
-        if record.exc_info:
-            said.append("\n" + self.formatException(record.exc_info))
-        return redacted(" ".join(said))
+        line = one_line(redacted(" ".join(said)))
+        if not record.exc_info:
+            return line
+        return f"{line}\n{indented(redacted(self.formatException(record.exc_info)))}"
 
 
 class _JsonFormatter(JsonFormatter):

@@ -11,8 +11,16 @@ from urllib.parse import unquote
 HIDDEN: Final = "***"
 
 _USER_INFO: Final = re.compile(
-    # A secret key of AWS may have slashes in it; a port has none of its digits before an `@` but a path.
-    r"(\b[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s:@]*:(?!\d{1,5}(?:[/\s]|$))[^\s@]*|[^/\s:@]+)@"
+    r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:"
+    # A secret key of AWS may have slashes in it, a password an `@`: so up to the last one, unless another
+    # address begins before; the bound keeps the search linear. A port, which may be that of an IPv6 address,
+    # has no `@` after it but in a path.
+    r"(?!\[[0-9A-Fa-f:.]+\](?:[:/\s]|$))[^/\s:]*:(?!\d{1,5}(?:[/\s]|$))[^\s@]{0,4096}@(?:(?:(?!://)[^\s@])*@)*"
+    r"|[^/\s:]+@)"
+)
+_USER_INFO_OF_ADDRESS: Final = re.compile(
+    # Of a text that is one address and nothing else: with blanks in the password, too.
+    r"(?s)^([A-Za-z][A-Za-z0-9+.-]*://)(?!\[[0-9A-Fa-f:.]+\](?:[:/]|$))[^/]*:(?!\d{1,5}(?:/|$)).*@"
 )
 _SECRET_PARAMETER: Final = re.compile(
     r"(?i)(x-amz-(?:signature|credential|security-token)=|awsaccesskeyid=|[?&;](?:signature|sig|token|"
@@ -33,13 +41,18 @@ def redacted(text: str, environment: Mapping[str, str] = os.environ) -> str:
     return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", text)
 
 
+def redacted_address(address: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The same of a text that is one address, whatever its password is made of."""
+    return redacted(_USER_INFO_OF_ADDRESS.sub(rf"\1{HIDDEN}@", address), environment)
+
+
 def has_secret(address: str, environment: Mapping[str, str] = os.environ) -> bool:
     """Whether an address has a user, a password, a signature or this process's own keys of AWS in it.
 
     What else the environment calls a secret may be a word like others, and a bucket's name.
     """
     own = {name: environment[name] for name in _OWN_KEYS if name in environment}
-    return redacted(address, own) != address
+    return redacted_address(address, own) != address
 
 
 def redacted_value(value: Any) -> Any:

@@ -87,8 +87,8 @@ one failed for good."""
 @policy_options
 @compaction_options
 @engine_options
-@metrics_options
 @log_options
+@metrics_options
 @click.option("--profile", is_flag=True, help="Say also where the time went, stage by stage.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def compact_command(

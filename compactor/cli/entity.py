@@ -70,8 +70,8 @@ what `sources` in the spec says."""
     f"{IN_PROCESS}: no Spark.  [default: {IN_PROCESS}, or that of spark-submit]",
 )
 @shuffle_options("entities wait to be merged")
-@metrics_options
 @log_options
+@metrics_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def entity_merge_command(
     spec: str,

@@ -11,13 +11,14 @@ import click
 import pyarrow as pa
 
 from compactor.cli.options import open_snapshot, snapshot_options
-from compactor.cli.output import echo_json, human_bytes, print_table, progress
+from compactor.cli.output import echo_json, echo_line, human_bytes, print_table, progress
 from compactor.cli.telemetry import log_options
 from compactor.config import Policy
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
 from compactor.key_text import key_text, key_types
 from compactor.planner.debt import debt_of
 from compactor.planner.tree import forest, overlapping_pairs
+from compactor.redact import redacted_value
 from compactor.scan import open_fragment
 from compactor.stores.base import Store
 from compactor.stores.open import open_store, split_object_url
@@ -92,7 +93,7 @@ def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
         "debt": debt_of(snapshot, Policy()).to_json(),
         "write_amplification": round(snapshot.totals.write_amplification, 3),
         "totals": asdict(snapshot.totals),
-        "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
+        "quarantine": redacted_value([asdict(item) for item in snapshot.quarantine.values()]),
         "compacting": [asdict(claim) for claim in snapshot.claims.values()],
         "rows": sum(entry.live_rows for entry in entries),
         "deleted_rows": sum(entry.deleted_rows for entry in entries),
@@ -106,7 +107,7 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     entries, table = snapshot.by_age(), snapshot.table
     raw = sum(column.raw for entry in entries for column in entry.columns.values())
     stored = sum(entry.size_bytes for entry in entries)
-    click.echo(f"{store.url}, version {snapshot.version}")
+    echo_line(f"{store.url}, version {snapshot.version}")
     shown_sort = [replace(c, column=table.shown_name(c.column)) for c in table.sort]
     click.echo(f"sorted by {', '.join(map(str, shown_sort))}")
     if table.rows.merges:
@@ -161,7 +162,7 @@ def _print_state(snapshot: Snapshot) -> None:
             f"{claim.output_level}"
         )
     for item in snapshot.quarantine.values():
-        click.echo(f"in quarantine: {item.key}: {item.reason}")
+        echo_line(f"in quarantine: {item.key}: {item.reason}")
 
 
 def _fragment_row(entry: FragmentEntry, types: Sequence[pa.DataType]) -> list[str]:
@@ -263,7 +264,7 @@ def verify_command(table: str, version: int | None, as_of: int | None, as_json: 
         echo_json(report.to_json())
     else:
         for fault in report.faults:
-            click.echo(fault)
+            echo_line(str(fault))
         verdict = "ok" if not report.faults else f"{len(report.faults)} FAULTS"
         click.echo(
             f"{verdict}: {report.fragments} fragments, {report.rows:,} rows, "

@@ -28,6 +28,7 @@ from compactor.cli.run import run_command
 from compactor.cli.simulate import simulate_command
 from compactor.cli.write import ingest_command
 from compactor.errors import CompactorError
+from compactor.lines import one_line
 from compactor.logs import LogSettings
 from compactor.redact import redacted
 from compactor.table.version import PROTOCOL
@@ -99,7 +100,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        click.echo(redacted(shown.getvalue()), err=True, nl=False)
+        # Beside the usage, which is ours, it repeats what was given.
+        message = error.format_message()
+        text = shown.getvalue().replace(message, one_line(message))
+        click.echo(redacted(text), err=True, nl=False)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted; nothing unfinished is visible", 130)
@@ -114,20 +118,19 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         # Stores and files explain their own: this is what we print to.
         return _fail(f"cannot write the output: {error.strerror or error}", 1)
-    except Exception as error:
-        if os.environ.get("COMPACTOR_DEBUG"):
-            raise
+    except Exception as error:  # noqa: BLE001 - said in a line, with its traceback if wanted
         cause = " ".join(str(error).split())[:400]
         return _fail(
             f"internal error: {type(error).__name__}: {cause} (COMPACTOR_DEBUG=1 shows where; please "
             "report it)",
             1,
+            shows_where=bool(os.environ.get("COMPACTOR_DEBUG")),
         )
     return result if isinstance(result, int) else 0  # an int where a command called for an exit
 
 
-def _fail(message: str, exit_code: int) -> int:
-    fail(message)
+def _fail(message: str, exit_code: int, *, shows_where: bool = False) -> int:
+    fail(message, shows_where=shows_where)
     return exit_code
 
 

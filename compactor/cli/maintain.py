@@ -32,8 +32,8 @@ loses nothing but its work. Safe to run beside everything, at any time, twice.""
 @click.option("--retain", type=duration_seconds, metavar="DURATION", default="24h", show_default=True,
               help="Versions that were current within that time stay readable.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Count, and remove nothing.")
-@metrics_options
 @log_options
+@metrics_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def vacuum_command(
     table: str, grace: float, retain: float, dry_run: bool, as_json: bool, targets: MetricsTargets

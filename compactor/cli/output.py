@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from compactor import logs
+from compactor.lines import indented, one_line
 from compactor.redact import redacted
 
 log = logging.getLogger("compactor.cli")
@@ -27,21 +29,28 @@ def echo_json(document: Any) -> None:
     click.echo(json.dumps(document, ensure_ascii=False))
 
 
+def echo_line(text: str) -> None:
+    """A line on stdout that has texts of others in it, such as the reason of a failure."""
+    click.echo(one_line(redacted(text)))
+
+
 def warn(message: str) -> None:
     """A line on stderr, in the log's format."""
     _say(logging.WARNING, "warning", message)
 
 
-def fail(message: str) -> None:
-    """The same for the error that ends the command."""
-    _say(logging.ERROR, "error", message)
+def fail(message: str, *, shows_where: bool = False) -> None:
+    """The same for the error that ends the command; shows_where: with the traceback of what is handled."""
+    _say(logging.ERROR, "error", message, shows_where=shows_where)
 
 
-def _say(level: int, word: str, message: str) -> None:
+def _say(level: int, word: str, message: str, *, shows_where: bool = False) -> None:
     if logs.is_json():
-        log.log(level, word, extra={"reason": message})
-    else:
-        click.echo(f"compactor: {word}: {redacted(message)}", err=True)
+        log.log(level, word, extra={"reason": message}, exc_info=shows_where)
+        return
+    click.echo(f"compactor: {word}: {one_line(redacted(message))}", err=True)
+    if shows_where:
+        click.echo(indented(redacted(traceback.format_exc())), err=True)
 
 
 def human_bytes(count: int) -> str:
@@ -54,7 +63,7 @@ def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[l
     for name, is_number in columns:
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(one_line, row))
     # Files and pipes get whole lines: only a terminal has a width to fold to.
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
     with console.capture() as capture:

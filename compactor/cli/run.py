@@ -47,8 +47,8 @@ output. docs/pipelines.md has all settings. Exit code 2 if bad records were put 
     f"{IN_PROCESS}: no Spark.  [default: {IN_PROCESS}, or that of spark-submit]",
 )
 @shuffle_options("rows of files wait to be written")
-@metrics_options
 @log_options
+@metrics_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, after the run.")
 def run_command(
     pipeline: str,

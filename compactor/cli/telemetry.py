@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import http.client
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -129,7 +128,7 @@ def telemetry(command: str, table: str, targets: MetricsTargets) -> Iterator[Tel
         from compactor.metrics.registry import MetricsRegistry
 
         registry = MetricsRegistry()
-        told = Telemetry(Recorder(registry.apply), traces)
+        told = Telemetry(Recorder(registry.apply, is_of_run=True), traces)
         started, succeeded = time.monotonic(), False
         try:
             yield told
@@ -165,7 +164,7 @@ def _publish(
     if targets.push_url:
         try:
             publish.push(targets.push_url, registry, {"command": command, "table": table})
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except publish.PushError as error:
             warn(f"--metrics-push {targets.push_url}: metrics were not pushed ({error})")
     if targets.textfile:
         try:

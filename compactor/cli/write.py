@@ -82,8 +82,8 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
               show_default=True, help="Of a column and row group at most.")  # fmt: skip
 @click.option("--back-pressure", type=click.Choice([str(r) for r in Reaction]), default="warn",
               show_default=True, help="If compactions lag behind: say so, wait, or neither.")  # fmt: skip
-@metrics_options
 @log_options
+@metrics_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def ingest_command(
     table: str,

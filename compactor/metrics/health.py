@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from compactor.driver import Driver
+from compactor.lines import one_line
 from compactor.redact import redacted
 from compactor.worker import Silent
 
@@ -61,5 +62,5 @@ class Health(Silent):
         missing = dict(self._missing)
         if missing:
             url, why = next(iter(missing.items()))
-            return False, redacted(f"{url} is not reached: {why}")
+            return False, one_line(redacted(f"{url} is not reached: {why}"))
         return True, "ok"

@@ -63,7 +63,7 @@ def of_requests(table: str, role: str, counts: Mapping[str, int]) -> list[Change
     return [Change(metric, counts[name], (table, role)) for name, metric in _REQUESTS.items()]
 
 
-def of_settled(table: str, settled: Settled, now_unix_seconds: float) -> list[Change]:
+def of_settled(table: str, settled: Settled) -> list[Change]:
     """An attempt that is over. Rows and fragments count only if its outputs are live now."""
     outcome = settled.outcome
     name = "void" if settled.is_void else "done" if outcome.failure is None else "failed"
@@ -81,7 +81,6 @@ def of_settled(table: str, settled: Settled, now_unix_seconds: float) -> list[Ch
         changes += [
             Change(c.INPUT_FRAGMENTS, len(settled.compaction.spec.inputs), (table,)),
             Change(c.OUTPUT_FRAGMENTS, len(outcome.outputs), (table,)),
-            Change(c.LAST_SUCCESS, now_unix_seconds, (table,)),
         ]
     return changes
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -13,10 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from compactor.errors import UsageError
 from compactor.metrics.catalog import LAST_SUCCESS, Change
-from compactor.redact import redacted
+from compactor.redact import HIDDEN
 
 JOB: Final = "compactor"
-_PUSH_SECONDS: Final = 10.0
+_PUSH_SECONDS: Final = 15.0
+_LEAST_LENGTH: Final = 4
+"""Shorter passwords are parts of other words."""
+
+
+class PushError(Exception):
+    """Metrics were not pushed; the message has no password in it."""
 
 
 def check_textfile(path: str) -> None:
@@ -31,12 +39,34 @@ def check_textfile(path: str) -> None:
 
 
 def check_push(url: str) -> None:
-    """Raises `UsageError` for what is no address of a Pushgateway."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    """Raises `UsageError` for what is no address of a Pushgateway.
+
+    It does not repeat the address: what of a wrong one is the password, nobody can say.
+    """
+    why = _fault(url)
+    if why is not None:
         raise UsageError(
-            f"--metrics-push {redacted(url)}: write http://host:9091 or https://host/path"
+            f"--metrics-push: {why} (it is not shown: there may be a password in it); write "
+            "http://host:9091 or https://host/path, and percent-encode what is no letter or digit in user "
+            "and password"
         )
+
+
+def _fault(url: str) -> str | None:
+    if not url.isprintable() or " " in url:
+        return "the address has blanks or control characters in it"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "the address has no host, or a port that is no number up to 65535"
+    if parts.scheme not in ("http", "https"):
+        return "the address does not begin with http:// or https://"
+    if not parts.hostname or port == 0:
+        return "the address has no host, or port 0"
+    if parts.query or parts.fragment or "@" in parts.path:
+        return "the address has a '?', '#' or '@' after its host"
+    return None
 
 
 def last_successes(path: str) -> list[Change]:
@@ -59,20 +89,55 @@ def write_textfile(path: str, registry: CollectorRegistry) -> None:
     write_to_textfile(path, registry)
 
 
-def push(url: str, registry: CollectorRegistry, grouping: Mapping[str, str]) -> None:
+def push(
+    url: str,
+    registry: CollectorRegistry,
+    grouping: Mapping[str, str],
+    deadline_seconds: float = _PUSH_SECONDS,
+) -> None:
     """Adds to the group `job="compactor"` and `grouping`: of what is not pushed, the old value stays there.
 
-    User and password may be in the address. Raises OSError, `http.client.HTTPException`, ValueError.
+    User and password may be in the address, which `check_push` has let pass. Raises `PushError`, also when
+    there is no whole answer in time.
     """
     parts = urlsplit(url)
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
     handler: Callable[..., Callable[[], None]] = default_handler
     if parts.username is not None:
-        user, password = unquote(parts.username), unquote(parts.password or "")
 
         def handler(**request: Any) -> Callable[[], None]:
             return basic_auth_handler(**request, username=user, password=password)
 
         parts = parts._replace(netloc=parts.netloc.rpartition("@")[2])
-    pushadd_to_gateway(
-        urlunsplit(parts), JOB, registry, dict(grouping), timeout=_PUSH_SECONDS, handler=handler
-    )
+    errors: list[Exception] = []
+
+    def send() -> None:
+        try:
+            pushadd_to_gateway(
+                urlunsplit(parts),
+                JOB,
+                registry,
+                dict(grouping),
+                timeout=deadline_seconds,
+                handler=handler,
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, the work is done
+            errors.append(error)
+
+    # The client's timeout is that of one read. A thread that still waits then ends with the process.
+    sender = threading.Thread(target=send, name="metrics-push", daemon=True)
+    sender.start()
+    sender.join(deadline_seconds)
+    if sender.is_alive():
+        raise PushError(f"no answer in {deadline_seconds:g} s")
+    if errors:
+        # A server may repeat in its answer what it was sent.
+        sent = base64.b64encode(f"{user}:{password}".encode()).decode()
+        raise PushError(_without(str(errors[0]), (sent, password, urlsplit(url).password or "")))
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        if len(secret) >= _LEAST_LENGTH:
+            text = text.replace(secret, HIDDEN)
+    return text

@@ -35,8 +35,12 @@ class _Known:
 class Recorder(Silent):
     """A `Listener`. Figures of tasks come with their outcomes, those of this process from its stores."""
 
-    def __init__(self, apply: Apply, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, apply: Apply, *, is_of_run: bool = False, clock: Clock | None = None
+    ) -> None:
+        """is_of_run: a compaction that is committed is no success yet, only the run as a whole is."""
         self.apply = apply
+        self._is_of_run = is_of_run
         self._clock = clock or SystemClock()
         self._tables: dict[str, _Known] = {}
 
@@ -67,8 +71,11 @@ class Recorder(Silent):
         self._count_running(driver)
 
     def settled(self, driver: Driver, settled: Settled) -> None:
-        now = self._clock.now_unix_ms() / 1000
-        self.apply(mapping.of_settled(label(driver.url), settled, now))
+        self.apply(mapping.of_settled(label(driver.url), settled))
+        is_done = settled.outcome.failure is None and not settled.is_void
+        if is_done and not self._is_of_run:
+            now = self._clock.now_unix_ms() / 1000
+            self.apply([Change(c.LAST_SUCCESS, now, (label(driver.url),))])
         self._count_running(driver)
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:  # noqa: ARG002

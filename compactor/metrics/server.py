@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Check = Callable[[], tuple[bool, str]]
 
+_METHODS: Final = ("GET", "HEAD")
 _IDLE_SECONDS: Final = 10.0
 """A client that says nothing for so long is dropped."""
 _POLL_SECONDS: Final = 0.1
@@ -32,8 +33,10 @@ def metrics_app(registry: CollectorRegistry, checks: dict[str, Check]) -> WSGIAp
 
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
-        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            return _text(start_response, HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only")
+        if environ["REQUEST_METHOD"] not in _METHODS:
+            allow = ("Allow", ", ".join(_METHODS))
+            line = f"{' and '.join(_METHODS)} only"
+            return _text(start_response, HTTPStatus.METHOD_NOT_ALLOWED, line, allow)
         if path == "/metrics":
             return metrics(environ, start_response)
         if path not in checks:
@@ -43,12 +46,37 @@ def metrics_app(registry: CollectorRegistry, checks: dict[str, Check]) -> WSGIAp
         status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
         return _text(start_response, status, why)
 
-    return app
+    return _with_head(app)
 
 
-def _text(start_response: StartResponse, status: HTTPStatus, line: str) -> list[bytes]:
+def _with_head(app: WSGIApplication) -> WSGIApplication:
+    """HEAD is answered like GET, without the body."""
+
+    def with_head(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "HEAD":
+            return app(environ, start_response)
+        begun: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def keep(
+            status: str, headers: list[tuple[str, str]], *_: object
+        ) -> Callable[[bytes], object]:
+            begun.append((status, headers))
+            return lambda _data: None
+
+        size_bytes = sum(map(len, app({**environ, "REQUEST_METHOD": "GET"}, keep)))
+        ((status, headers),) = begun
+        start_response(status, [*headers, ("Content-Length", str(size_bytes))])
+        return []
+
+    return with_head
+
+
+def _text(
+    start_response: StartResponse, status: HTTPStatus, line: str, *headers: tuple[str, str]
+) -> list[bytes]:
     start_response(
-        f"{status.value} {status.phrase}", [("Content-Type", "text/plain; charset=utf-8")]
+        f"{status.value} {status.phrase}",
+        [("Content-Type", "text/plain; charset=utf-8"), *headers],
     )
     return [f"{line}\n".encode()]
 

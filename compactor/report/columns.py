@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from compactor.errors import CompactorError
+from compactor.redact import redacted
 from compactor.report.data import ColumnRow, Columns
 from compactor.scan import open_fragment
 from compactor.stores.base import Store
@@ -46,7 +47,7 @@ def columns_of(store: Store, snapshot: Snapshot, most_footers: int, advance: Adv
             if isinstance(outcome, Footer):
                 _count(outcome, seen)
             else:
-                unreadable.append((entry.key, str(outcome)))
+                unreadable.append((entry.key, redacted(str(outcome))))
             advance(done, len(sample))
     rows = _column_rows(snapshot.table, snapshot.fragments.all(), seen)
     return Columns(rows, len(sample) - len(unreadable), len(entries), tuple(unreadable))

@@ -14,6 +14,7 @@ from compactor.errors import CompactorError, DataError, UsageError
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import estimate
 from compactor.planner.tree import forest, overlapping_pairs
+from compactor.redact import redacted
 from compactor.report.columns import Advance, columns_of
 from compactor.report.data import (
     Headline,
@@ -228,7 +229,7 @@ class _Gathering:
         return tuple(
             QuarantineRow(
                 item.key,
-                item.reason,
+                redacted(item.reason),
                 item.since_unix_ms,
                 fragments[item.key].size_bytes,
                 fragments[item.key].live_rows,

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from compactor.redact import redacted_value
 from compactor.report.data import HistoryPoint, RunRow
 from compactor.report.keyspace import KeyAxis, ReadCost, read_cost
 from compactor.table.entry import FragmentEntry
@@ -36,7 +37,9 @@ def before_last_compactions(start: Snapshot, versions: Sequence[Version]) -> int
 def runs_of(versions: Sequence[Version]) -> tuple[RunRow, ...]:
     """Newest first."""
     return tuple(
-        RunRow(version.number, version.committed_unix_ms, msgspec.structs.asdict(run))
+        RunRow(
+            version.number, version.committed_unix_ms, redacted_value(msgspec.structs.asdict(run))
+        )
         for version in reversed(versions)
         for run in reversed(version.changes.runs)
     )

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from compactor.errors import UsageError
-from compactor.redact import has_secret, redacted
+from compactor.redact import has_secret, redacted_address
 from compactor.stores.base import Store
 from compactor.stores.keys import check_key
 from compactor.stores.local import LocalStore
@@ -35,8 +35,8 @@ def open_store(url: str) -> Store:
         return LocalStore(url)
     if has_secret(url):
         raise UsageError(
-            f"{redacted(url)}: an address must not have keys or a password in it: set AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role"
+            f"{redacted_address(url)}: an address must not have keys or a password in it: set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role"
         )
     if match[1] == "s3":
         return _open_s3(url)

@@ -210,7 +210,9 @@ def test_each_path_says_what_it_has_to_say(registry: MetricsRegistry, recorder: 
     assert status == "200 OK"
     assert 'compactor_memory_limit_bytes{table="/t"} 64.0' in body.splitlines()
     assert asked(app, "/") == ("404 Not Found", "there are /metrics, /readyz\n")
-    assert asked(app, "/metrics", "POST")[0] == "405 Method Not Allowed"
+    assert asked(app, "/metrics", "POST") == ("405 Method Not Allowed", "GET and HEAD only\n")
+    assert asked(app, "/metrics", "HEAD") == ("200 OK", "")
+    assert asked(app, "/", "HEAD") == ("404 Not Found", "")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "0.0.0.0"])
@@ -224,6 +226,9 @@ def test_it_is_served_over_http_while_the_block_runs(
             url = f"http://localhost:{port}/"
         with urllib.request.urlopen(url + "healthz", timeout=10) as answer:
             assert answer.read() == b"ok\n"
+        head = urllib.request.Request(url + "healthz", method="HEAD")
+        with urllib.request.urlopen(head, timeout=10) as answer:
+            assert answer.headers["Content-Length"] == "3"
         with urllib.request.urlopen(url + "metrics", timeout=10) as answer:
             assert b"compactor_build_info{" in answer.read()
     with pytest.raises(OSError, match="refused"):

@@ -5,18 +5,22 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import string
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from compactor import logs
+from compactor.cli import maintain
 from compactor.cli.main import run
+from compactor.events import Event, as_line
+from compactor.lines import indented, one_line
 from compactor.logs import LogFormat, LogSettings, bound, set_up
-from compactor.redact import HIDDEN, redacted, redacted_value
+from compactor.redact import HIDDEN, has_secret, redacted, redacted_address, redacted_value
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from tests.support.tables import ingest_tables, log_rows
@@ -85,6 +89,76 @@ def test_as_text_a_line_is_like_all_messages_of_the_command(stream: io.StringIO)
     LOG.warning("no checkpoint at %d", 4, extra={"table": "http://u:p4ssw0rd@h/t"})
     assert stream.getvalue() == ("compactor: warning: no checkpoint at 4 table=http://***@h/t\n")
     assert logs.settings() == LogSettings()
+
+
+@given(st.text())
+def test_whatever_text_is_made_of_it_stays_on_its_line(text: str) -> None:
+    assert len(one_line(f"a{text}b").splitlines()) == 1
+    assert not set(one_line(text)) & set("\x1b\r\x00\x9b\u202e")
+    if text.isprintable():
+        assert one_line(text) == text
+    assert all(line.startswith("  ") for line in indented(text).splitlines())
+
+
+def test_no_line_can_be_forged_by_the_names_in_another() -> None:
+    name = "z\nFAKE 2026 committed table=evil\x1b[2K"
+    shown = "z\\nFAKE 2026 committed table=evil\\x1b[2K"
+    line = as_line(Event("committed", {"table": name}), as_json=False)
+    assert line.endswith(f" committed table={shown}")
+    stream = io.StringIO()
+    set_up(LogSettings(), stream)
+    try:
+        raise ValueError(name)
+    except ValueError:
+        LOG.exception("broke at %s", name, extra={"table": name})
+    first, *others = stream.getvalue().splitlines()
+    assert first == f"compactor: error: broke at {shown} table={shown}"
+    assert others[0] == "  Traceback (most recent call last):"
+    assert all(line.startswith("  ") for line in others)
+
+
+def test_messages_of_the_command_are_one_line_whatever_names_are_in_them(
+    tmp_path: Path, capfd
+) -> None:
+    name = f"{tmp_path}/a\ncompactor: warning: FAKE\x1b[2K"
+    assert run(["compact", name]) == 5
+    (line,) = capfd.readouterr().err.splitlines()
+    assert r"a\ncompactor: warning: FAKE\x1b[2K: no table here" in line
+    assert run(["vacuum", "t", "x\nFAKE"]) == 2
+    usage, _try, _, error = capfd.readouterr().err.splitlines()
+    assert usage.startswith("Usage: compactor vacuum")
+    assert r"unexpected extra argument (x\nFAKE)" in error
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_events_of_watch_have_no_secret_on_stdout_either(as_json: bool) -> None:
+    said = {"tables": ["http://u:p4ssw0rd@h/t"], "reason": "http://u:p4ssw0rd@h: no"}
+    line = as_line(Event("error", said), as_json=as_json)
+    assert line.count("http://***@h") == 2
+    assert "p4ssw0rd" not in line
+
+
+@pytest.mark.parametrize("shape", ["text", "json"])
+def test_where_a_defect_is_shown_there_is_no_secret_and_no_line_of_others(
+    capfd, monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    def broken(url: str) -> None:
+        raise RuntimeError("http://u:p4ssw0rd@h\ncompactor: error: FAKE")
+
+    monkeypatch.setattr(maintain, "open_store", broken)
+    monkeypatch.setenv("COMPACTOR_DEBUG", "1")
+    assert run(["vacuum", "t", "--log-format", shape]) == 1
+    err = capfd.readouterr().err
+    assert "p4ssw0rd" not in err
+    assert "http://***@h" in err
+    first, *others = err.splitlines()
+    if shape == "json":
+        assert not others
+        assert "in broken" in json.loads(first)["exc_info"]
+    else:
+        assert first.startswith("compactor: error: internal error: RuntimeError: http://***@h")
+        assert all(line.startswith("  ") for line in others)
+        assert "in broken" in err
 
 
 def events(text: str) -> list[dict[str, Any]]:
@@ -173,19 +247,35 @@ def test_no_secret_of_address_or_environment_is_ever_said(
 
 @given(
     user=st.text(string.ascii_letters + string.digits + "-._~%", min_size=1),
-    password=st.text(string.ascii_letters + string.digits + "-._~%!$&()*+,;=:", min_size=1),
+    password=st.text(string.ascii_letters + string.digits + "-._~%!$&()*+,;=:@/?#[]", min_size=1),
     before=st.sampled_from(["", "error: ", "'", '("']),
 )
 def test_an_address_never_shows_its_password(user: str, password: str, before: str) -> None:
+    assume(not re.match(r"\d{1,5}/", password))  # could be a port, and a path after it
     text = f"{before}https://{user}:{password}@host/path"
     assert redacted(text, {}) == f"{before}https://{HIDDEN}@host/path"
 
 
+@given(
+    user=st.text(string.ascii_letters + "@", min_size=1),
+    password=st.text(string.ascii_letters + string.digits + " \t\n:@/", min_size=1),
+)
+def test_a_text_that_is_one_address_shows_no_password_of_whatever_it_is_made(
+    user: str, password: str
+) -> None:
+    assume(not re.match(r"\d{1,5}/", password))
+    address = f"https://{user}:{password}@host/path"
+    assert redacted_address(address, {}) == f"https://{HIDDEN}@host/path"
+    assert has_secret(address, {})
+
+
 @pytest.mark.parametrize(
     "text",
-    ["s3://bucket/some/table", "/data/t@2", "joe@example.com", "http://host:80/a?b=c@d", "a: b@c"],
-)
+    ["s3://bucket/some/table", "/data/t@2", "joe@example.com", "http://host:80/a?b=c@d", "a: b@c",
+     "http://[::1]:9000/a@b", "http://[::1]/a@b", "http://host:9000/x y: z@w"],
+)  # fmt: skip
 def test_what_is_no_secret_stays(text: str) -> None:
+    assert redacted_address(text, {}) == text
     assert redacted(text, {"HOME": "/data/t@2x", "AWS_SECRET_ACCESS_KEY": "test"}) == text
 
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import contextlib
+import json
+import socketserver
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from compactor.cli.main import run
+from compactor.metrics.publish import PushError, check_push, push
+from compactor.metrics.registry import MetricsRegistry
 from compactor.metrics.server import serving
+from compactor.stores.local import LocalStore
+from compactor.table.commit_log import CommitLog
 from tests.support.tables import log_rows
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -122,6 +131,24 @@ def test_a_run_that_fails_says_so_and_keeps_when_the_last_good_one_was(
     assert sample(said, "last_success_timestamp_seconds", table=str(table)) == before
 
 
+def test_a_run_of_which_a_part_failed_is_no_success(tmp_path: Path, capfd) -> None:
+    table, file = tmp_path / "t", tmp_path / "compactor.prom"
+    for number, start in enumerate([0, 0, 1000, 1000]):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"id": range(start, start + 50)}), path)
+        assert run(["ingest", str(table), str(path), "--sort-by", "id"]) == 0
+    damaged = CommitLog(LocalStore(table)).current().by_age()[-1]
+    (table / damaged.key).write_bytes(b"")
+    name = "last_success_timestamp_seconds"
+    file.write_text(f'compactor_{name}{{table="{table}"}} 12345.0\n')
+    compact = ["compact", str(table), "--strategy", "overlapping", "--master", "in-process"]
+    assert run([*compact, "--metrics-textfile", str(file)]) == 1
+    said = samples_of(file.read_text())
+    assert sample(said, "compactions_total", table=str(table), outcome="done") == 1
+    assert sample(said, "run_success", table=str(table), command="compact") == 0
+    assert sample(said, name, table=str(table)) == 12345
+
+
 def test_pipelines_tell_their_records_and_bad_ones(tmp_path: Path, capfd) -> None:
     (tmp_path / "in.ndjson").write_text('{"a": 1}\n{"a": 2}\n')
     pipeline, file = tmp_path / "p.yaml", tmp_path / "p.prom"
@@ -181,13 +208,138 @@ def test_a_push_that_fails_is_a_warning_without_the_password(
         assert "s3cret99" not in line
 
 
+class Answer(socketserver.StreamRequestHandler):
+    """Takes a request, and answers with bytes of any kind."""
+
+    def handle(self) -> None:
+        length = 0
+        while (line := self.rfile.readline()).strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        self.rfile.read(length)
+        with contextlib.suppress(OSError):
+            for part in self.server.parts:  # type: ignore[attr-defined]
+                self.wfile.write(part)
+
+
+@contextmanager
+def answering(parts: Iterable[bytes]) -> Iterator[int]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as server:
+        server.parts = parts  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_gateway_that_never_comes_to_an_end_is_given_up() -> None:
+    """Each of its bytes comes in time."""
+    is_over = threading.Event()
+
+    def drops() -> Iterator[bytes]:
+        while not is_over.wait(0.01):
+            yield b"H"
+
+    with answering(drops()) as port:
+        try:
+            with pytest.raises(PushError, match=r"^no answer in 0\.2 s$"):
+                push(f"http://127.0.0.1:{port}", MetricsRegistry().prometheus, {}, 0.2)
+        finally:
+            is_over.set()
+
+
+def test_what_a_gateway_answers_forges_no_line_and_repeats_no_password(
+    tmp_path: Path, files: list[str], capfd
+) -> None:
+    token = base64.b64encode(b"joe:s3cr/et").decode()
+    status = f"HTTP/1.1 500 a\0b\rcompactor: error: FAKE {token} s3cr/et s3cr%2Fet"
+    with answering([status.encode(), b"\r\nContent-Length: 0\r\n\r\n"]) as port:
+        url = f"http://joe:s3cr%2Fet@127.0.0.1:{port}"
+        assert ingest(tmp_path / "t", files, "--metrics-push", url) == 0
+    err = capfd.readouterr().err
+    (line,) = err.splitlines()
+    assert r"a\x00b\rcompactor: error: FAKE *** *** ***" in line
+    assert not {"\0", "\r"} & set(err)
+
+
+ODD_ADDRESSES = [
+    "http://user:pa hunter22@127.0.0.1:9",
+    "http://user:pa/hunter22@127.0.0.1:9",
+    "http://user:12/hunter22@127.0.0.1:9",
+    "http://user:pa?hunter22@127.0.0.1:9",
+    "http://user:1#hunter22@127.0.0.1:9",
+    "http://user:pa\nhunter22@127.0.0.1:9",
+    "user:hunter22@127.0.0.1:9091",
+    "http://user:hunter22",
+    "http://user:hunter22@",
+    "http://[::1",
+    "http://host:99999",
+    "http://host:0",
+    "http://host:port",
+    "http://:9091",
+    "https://",
+]
+
+
+@pytest.mark.parametrize("shape", ["text", "json"])
+@pytest.mark.parametrize("address", ODD_ADDRESSES)
+def test_an_address_to_push_to_that_cannot_be_is_refused_and_not_repeated(
+    capfd, address: str, shape: str
+) -> None:
+    assert run(["vacuum", "no-table", "--metrics-push", address, "--log-format", shape]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    said = json.loads(line)["reason"] if shape == "json" else line
+    assert "--metrics-push: the address " in said
+    assert "hunter22" not in line
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://h", "https://h:1/base/", "http://[::1]:9091", "http://u:p@h", "http://u:p@q@[::1]:1"],
+)
+def test_an_address_to_push_to_may_have_port_path_and_user(address: str) -> None:
+    check_push(address)
+
+
+def test_an_at_sign_in_a_password_hides_no_less_of_it(capfd) -> None:
+    with gateway("503 Service Unavailable") as (_, port):
+        url = f"http://user:hun@ter22@127.0.0.1:{port}"
+        assert run(["vacuum", "no-table", "--metrics-push", url]) == 5
+    err = capfd.readouterr().err
+    assert f"--metrics-push http://***@127.0.0.1:{port}: " in err
+    assert "ter22" not in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["compact", "t"],
+        ["vacuum", "t"],
+        ["ingest", "t", "f.parquet"],
+        ["run", "p.yaml"],
+        ["entity-merge", "s.yaml", "--datasets", ".", "--output", "t"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_wrong_values_of_metrics_options_are_lines_of_json_where_that_is_asked_for(
+    command: list[str], capfd
+) -> None:
+    options = ["--metrics-textfile", "/no/such/x.prom", "--log-format", "json"]
+    assert run([*command, *options]) == 2
+    said = json.loads(capfd.readouterr().err)
+    assert said["reason"] == "--metrics-textfile /no/such/x.prom: there is no folder /no/such"
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--metrics-textfile", "x.txt"], "end in .prom"),
         (["--metrics-textfile", "no/such/x.prom"], "there is no folder no/such"),
         (["--metrics-push", "gateway:9091"], "write http://host:9091"),
-        (["--metrics-push", "ftp://u:hidden77@host"], "ftp://***@host"),
+        (["--metrics-push", "ftp://u:hidden77@host"], "does not begin with http:// or https://"),
     ],
 )
 def test_targets_that_cannot_be_are_refused_before_anything_is_done(

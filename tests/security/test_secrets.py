@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from pathlib import Path
 
 import boto3
 import pyarrow.parquet as pq
 import pytest
 
-from compactor import worker
+from compactor import job, worker
+from compactor.cli import compact
 from compactor.cli.main import cli, run
 from compactor.errors import StoreError, UsageError
+from compactor.events import Event
 from compactor.redact import redacted
+from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from tests.support.s3_server import Request, S3Server
-from tests.support.tables import log_rows
+from tests.support.tables import ingest_tables, log_rows
 
 CANARY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYcanary"
 ADDRESSES = {
@@ -22,6 +27,7 @@ ADDRESSES = {
     "a token in an address": f"s3://{CANARY.replace('/', '-')}@bucket/t",
     "a password": f"https://me:{CANARY}@host:9000/bucket",
     "a presigned address": f"https://b.s3.amazonaws.com/t?X-Amz-Signature={CANARY}&X-Amz-Date=1",
+    "a password with blanks": f"https://me:pass word {CANARY}@host:9000/bucket",
     "a password of a file server": f"file://me:{CANARY}@host/t",
 }
 
@@ -32,6 +38,10 @@ ADDRESSES = {
         ("s3://AKIA:a/b+c@bucket/x: no", "s3://***@bucket/x: no"),
         ("http://user@host:1/x", "http://***@host:1/x"),
         ("http://user:p:w@host:1/x", "http://***@host:1/x"),
+        ("http://user:hun@ter22@host:1/x", "http://***@host:1/x"),
+        ("http://us@er@host:1/x", "http://***@host:1/x"),
+        ("http://a:b@h,http://c:d@i", "http://***@h,http://***@i"),
+        ("http://me:pw@[::1]:9000/x", "http://***@[::1]:9000/x"),
         ("at http://:pw@host and s3://k:s@b", "at http://***@host and s3://***@b"),
         ("?a=1&X-Amz-Credential=AKIA%2F1&X-Amz-Signature=ff&b=2",
          "?a=1&X-Amz-Credential=***&X-Amz-Signature=***&b=2"),
@@ -91,15 +101,17 @@ def calls(table: str, folder: Path) -> dict[str, list[str]]:
         "verify": [table],
         "vacuum": [table],
         "release": [table, "--all"],
+        "watch": [table, "--master", "in-process"],
     }
 
 
-COMMANDS = sorted(set(cli.commands) - {"watch", "simulate"})
-"""`watch` goes on whatever its tables do; `simulate` has no address."""
+ADDRESSED = sorted(set(cli.commands) - {"simulate"})
+COMMANDS = sorted({*ADDRESSED} - {"watch"})
+"""Those that end when a store fails."""
 
 
 @pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ADDRESSED)
 def test_no_command_repeats_a_secret_in_an_address(
     command: str, address: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +158,79 @@ def test_no_command_repeats_a_secret_that_the_server_tells(
     assert CANARY not in said.out + said.err
 
 
+@pytest.fixture
+def watch_ends_at_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on whatever its tables do, until it is told to stop: its first `error` tells it."""
+    stops: list[threading.Event] = []
+    sinks = compact._sinks
+
+    def end(event: Event) -> None:
+        if event.name == "error":
+            stops[-1].set()
+
+    monkeypatch.setattr(compact, "_stop_on_signals", stops.append)
+    monkeypatch.setattr(compact, "_sinks", lambda *, as_json: [*sinks(as_json=as_json), end])
+
+
+WATCHES = [[], ["--json"], ["--log-format", "json"]]
+
+
+@pytest.mark.usefixtures("watch_ends_at_an_error")
+@pytest.mark.parametrize("options", WATCHES)
+def test_watch_repeats_no_secret_in_the_endpoint(
+    options: list[str],
+    s3_server: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    secret = CANARY.replace("/", "-")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint_url.replace("//", f"//me:{secret}@"))
+    assert run(["watch", "s3://bucket/t", "--master", "in-process", *options]) == 0
+    said = capfd.readouterr()
+    assert "AWS_ENDPOINT_URL has a user or a password in it" in said.out + said.err
+    assert CANARY[-12:] not in said.out + said.err
+
+
+@pytest.mark.usefixtures("watch_ends_at_an_error")
+@pytest.mark.parametrize("options", WATCHES)
+def test_watch_repeats_no_secret_that_the_server_tells(
+    options: list[str],
+    s3_server: S3Server,
+    s3_bucket: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    body = f"<Error><Code>Bad</Code><Message>signed with {CANARY}</Message></Error>".encode()
+    s3_server.intercept = lambda request: ("400 Bad Request", body)
+    assert run(["watch", f"s3://{s3_bucket}/t", "--master", "in-process", *options]) == 0
+    said = capfd.readouterr()
+    assert "signed with ***" in said.out + said.err
+    assert CANARY not in said.out + said.err
+
+
+def test_reasons_in_a_log_that_were_not_blanked_are_blanked_when_they_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever wrote the log."""
+    monkeypatch.setattr(worker, "_backoff_seconds", lambda failures: 0.0)
+    monkeypatch.setattr(job, "redacted", lambda text: f"http://me:{CANARY}@host: {text}")
+    store = LocalStore(tmp_path / "t")
+    log = ingest_tables(store, [log_rows(20, seed) for seed in range(2)], tmp_path)
+    (tmp_path / "t" / log.latest.by_age()[0].key).write_bytes(b"")
+    assert run(["compact", store.url, "--full", "--master", "in-process"]) == 1
+    assert any(CANARY.encode() in path.read_bytes() for path in (tmp_path / "t").rglob("*.json"))
+    capfd.readouterr()
+    page = tmp_path / "report.html"
+    shows = [["inspect"], ["inspect", "--json"], ["report", "--json"], ["report", "-o", str(page)]]
+    for command, *options in shows:
+        assert run([command, store.url, *options]) == 0
+        said = capfd.readouterr()
+        shown = page.read_text() if "-o" in options else said.out
+        assert "http://***@host" in shown
+        assert CANARY not in shown + said.err
+
+
 def test_a_failed_compaction_stores_no_secret(
     s3_server: S3Server,
     s3_bucket: str,
@@ -172,6 +257,10 @@ def test_a_failed_compaction_stores_no_secret(
     said = capfd.readouterr()
     assert "signed with ***" in said.out
     assert "signed with ***" in said.err
+    assert run(["report", table, "--json"]) == 0
+    report = capfd.readouterr().out
+    assert "signed with ***" in str(json.loads(report)["columns"]["unreadable"])
+    assert CANARY not in report
     s3_server.intercept = None
     assert run(["inspect", table]) == 0
     assert "in quarantine" in capfd.readouterr().out
