@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from compactor.spark.data_source_options import Call
+from compactor.spark.data_source_origin import with_origin
 from compactor.spark.data_source_read import FragmentsReader, SingleUseReader, opened, schema_of
 from compactor.spark.data_source_write import BatchWriter, StreamWriter
 
@@ -51,7 +52,12 @@ class FragmentsDataSource(DataSource):
         call = self._call
         table = opened(call, None)
         self._version = table.snapshot.version
-        return schema_of(table, call.read())
+        options = call.read()
+        schema = schema_of(table, options)
+        if options.version is not None or options.as_of is not None:
+            # Who names a version means it: a table is set back by writing an old one over it.
+            return schema
+        return with_origin(schema, table.url, table.snapshot.version)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """schema: the table's, or what the user gave. Raises as `schema`."""

@@ -23,6 +23,9 @@ from compactor.table.metadata import TableMetadata
 from format.types import storage_type
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
+_EXACT_SINCE: Final = datetime.datetime(1582, 10, 17)
+"""Spark hands values over by way of Java's old calendar, which has no 5 to 14 October 1582: these days come
+as the 15th, of some time zone. So no value up to there is known to be what the query says."""
 _SPECIAL: Final = re.compile(r"[%_\\]")
 """To LIKE."""
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -120,7 +123,8 @@ def _exactly(value: Any, dtype: pa.DataType) -> pa.Scalar | None:
     if _is_text(dtype):
         return pa.scalar(value, dtype) if kind is str else None
     if pt.is_date32(dtype):
-        return pa.scalar(value, dtype) if kind is datetime.date else None
+        is_exact = kind is datetime.date and value >= _EXACT_SINCE.date()
+        return pa.scalar(value, dtype) if is_exact else None
     if pt.is_timestamp(dtype) and kind is datetime.datetime:
         return _moment(value, dtype)
     return None
@@ -135,6 +139,8 @@ def _moment(value: datetime.datetime, dtype: pa.TimestampType) -> pa.Scalar | No
         return None
     if value.tzinfo is not None:
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    if value < _EXACT_SINCE:
+        return None
     passed = value - _EPOCH
     micros = (passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds
     ticks, rest = divmod(micros * _PER_SECOND[dtype.unit], 10**6)

@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -45,7 +45,7 @@ class ReadOptions(_Model):
     """Unix time in milliseconds."""
     columns: tuple[str, ...] | None = Field(None, min_length=1)
     where: str | None = None
-    nanoseconds: str = Field("error", pattern="^(error|cut)$")
+    nanoseconds: Literal["error", "cut"] = "error"
     task_bytes: int = Field(128 << 20, ge=1)
     """Decoded: tasks get about so much, where fragments can be divided."""
     single_use: bool = False
@@ -95,6 +95,8 @@ class WriteOptions(_Model):
     app_id: str | None = Field(None, min_length=1)
     """Who numbers the batches; of a stream, its query."""
     batch_id: int | None = Field(None, ge=0)
+    base_version: int | None = Field(None, ge=0)
+    """Of an overwrite: refused if rows were added or deleted since."""
 
     @field_validator("time_window", "retention", "ttl", mode="before")
     @classmethod
@@ -178,11 +180,11 @@ class Call:
 
     @property
     def path(self) -> str:
-        """Raises `UsageError` if there is none, or more than one."""
+        """Raises `UsageError` if there is none."""
         if "path" not in self.given:
-            several = "one of them at a time" if "paths" in self.given else "as in .load(path)"
             raise UsageError(
-                f"fragments: name the table, a folder or s3://bucket/prefix, {several}"
+                "fragments: name the table, a folder or s3://bucket/prefix, as in .load(path), .save(path) "
+                "or option path; tables of Spark's catalog are not told theirs: use a temporary view"
             )
         return self.given["path"]
 
@@ -194,6 +196,15 @@ class Call:
 
 
 def _checked(model: type[_Options], given: Mapping[str, str]) -> _Options:
+    if "paths" in given:
+        raise UsageError(
+            "fragments: several addresses: load one table at a time, and put the rows together by union"
+        )
+    if "owner" in given:
+        raise UsageError(
+            "fragments: Spark's catalog does not tell a source where its tables are: in place of CREATE "
+            "TABLE, CREATE TEMPORARY VIEW name USING fragments OPTIONS (path '...')"
+        )
     try:
         return model.model_validate({n: text for n, text in given.items() if n not in _OF_SPARK})
     except ValidationError as error:
@@ -202,8 +213,30 @@ def _checked(model: type[_Options], given: Mapping[str, str]) -> _Options:
         if first["type"] == "extra_forbidden":
             known = ", ".join(model.model_fields)
             raise UsageError(f"fragments: no option {name!r}; there are: {known}") from None
-        cause = first["msg"].removeprefix("Value error, ")
+        cause = _cause(first["type"], first.get("ctx", {}), given.get(name, "")[:100])
         raise UsageError(f"fragments: {name + ': ' if name else ''}{cause}") from None
+
+
+def _cause(kind: str, context: Mapping[str, Any], text: str) -> str:
+    """In our words: what is wrong with the text of an option. kind: pydantic's, of an error."""
+    match kind:
+        case "value_error":
+            return str(context["error"])
+        case "enum" | "literal_error":
+            known = str(context["expected"]).replace("'", "").replace(" or ", ", ")
+            return f"{text!r} is none of: {known}"
+        case "bool_parsing" | "bool_type":
+            return f"{text!r} is neither true nor false"
+        case "greater_than_equal":
+            least = int(context["ge"])
+            shown = least if least % (1 << 20) or not least else f"{least >> 20}MiB"
+            return f"{text!r} is too small: {shown} at least"
+        case "less_than":
+            return f"{text!r} is too large: less than {context['lt']}"
+        case "too_short" | "string_too_short":
+            return f"{text!r} names nothing"
+        case _:
+            return f"{text!r} is no whole number"
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from compactor.scan import ScanReport, scan_schema
 from compactor.scan_parts import Part, read_parts, tasks_of
 from compactor.spark.data_source_filters import condition_of, with_filters
 from compactor.spark.data_source_options import Call, ReadOptions
-from compactor.spark.data_source_types import as_spark, check_asked, spark_schema
+from compactor.spark.data_source_types import as_spark, check_asked, check_names, spark_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
@@ -52,6 +52,8 @@ def opened(call: Call, version: int | None) -> Opened:
 def schema_of(table: Opened, options: ReadOptions) -> StructType:
     """Of the columns asked for. Raises `UsageError` for one that is unknown or of no type of Spark's, and for
     a wrong condition."""
+    if options.columns is not None:
+        check_names(options.columns, table.snapshot.table.shown_schema, table.url)
     if options.where is not None:
         condition_on(table.snapshot.table, options.where)
     return spark_schema(scan_schema(table.snapshot.table, options.columns), table.url)
@@ -62,9 +64,8 @@ class FragmentsReader(DataSourceReader):
 
     def __init__(self, table: Opened, options: ReadOptions, schema: StructType) -> None:
         """schema: of columns of the table, in any order. Raises `UsageError`."""
-        asked = [
-            name for name in schema.fieldNames() if name in table.snapshot.table.shown_schema.names
-        ]
+        asked = schema.fieldNames()
+        check_names(asked, table.snapshot.table.shown_schema, table.url)
         found = spark_schema(scan_schema(table.snapshot.table, asked), table.url)
         check_asked(schema, found, table.url)
         self._url = table.url

@@ -6,14 +6,14 @@ microseconds are told as the error they are, unless they are to be cut; for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as pt
 from pyspark.sql import types as st
 
-from compactor.errors import DataError, UsageError
+from compactor.errors import DataError, InputError, UsageError
 from format.types import decoded, is_list_like, storage_type, to_logical, to_storage
 
 _MOST_DIGITS: Final = 38
@@ -37,6 +37,14 @@ _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[], st.DataTy
     (pt.is_time, lambda: st.TimeType(6)),
     (pt.is_duration, st.DayTimeIntervalType),
 )
+
+_WRITTEN: Final = (
+    *(st.NullType, st.BooleanType, st.StringType, st.CharType, st.VarcharType, st.BinaryType),
+    *(st.ByteType, st.ShortType, st.IntegerType, st.LongType),
+    *(st.FloatType, st.DoubleType, st.DecimalType),
+    *(st.DateType, st.TimestampType, st.TimestampNTZType, st.TimeType, st.DayTimeIntervalType),
+)
+"""Simple types that can be written."""
 
 
 def spark_schema(schema: pa.Schema, table: str) -> st.StructType:
@@ -78,19 +86,52 @@ def _spark_type(dtype: pa.DataType) -> st.DataType | None:
     return None
 
 
+def check_names(asked: Sequence[str], schema: pa.Schema, table: str) -> None:
+    """Raises `UsageError` unless these are columns of the table, each once."""
+    for place, name in enumerate(asked):
+        if name in asked[:place]:
+            raise UsageError(f"{table}: column {name!r} is asked for twice: name it once")
+        if name not in schema.names:
+            raise UsageError(
+                f"{table}: no column {name!r}; columns are: {', '.join(schema.names[:50])}"
+            )
+
+
 def check_asked(asked: st.StructType, found: st.StructType, table: str) -> None:
-    """Raises `UsageError` unless the schema that the user gave is of columns of the table, in its types."""
+    """Raises `UsageError` unless the schema that the user gave is in the types of the table's columns."""
     types = {field.name: field.dataType for field in found}
     for field in asked:
-        if field.name not in types:
-            raise UsageError(
-                f"{table}: no column {field.name!r}; columns are: {', '.join(list(types)[:50])}"
-            )
         if _as_nullable(field.dataType) != types[field.name]:
             raise UsageError(
                 f"{table}: column {field.name!r} is {types[field.name].simpleString()} here, not "
                 f"{field.dataType.simpleString()}: leave the schema out, and cast what was read"
             )
+
+
+def check_written(schema: st.StructType, rows: str) -> None:
+    """Raises `InputError` naming the first column of a type that tables have none for."""
+    for field in schema:
+        unknown = _unknown_in(field.dataType)
+        if unknown is not None:
+            raise InputError(
+                f"{rows}: column {field.name!r} has values of {unknown.simpleString()}, which tables have no "
+                "type for: cast it, as to a string, or drop it"
+            )
+
+
+def _unknown_in(dtype: st.DataType) -> st.DataType | None:
+    match dtype:
+        case st.StructType():
+            inner = [field.dataType for field in dtype]
+        case st.ArrayType():
+            inner = [dtype.elementType]
+        case st.MapType():
+            inner = [dtype.keyType, dtype.valueType]
+        case st.UserDefinedType():
+            inner = [dtype.sqlType()]
+        case _:
+            return None if isinstance(dtype, _WRITTEN) else dtype
+    return next((found for found in map(_unknown_in, inner) if found is not None), None)
 
 
 def in_types_of(table: pa.Schema | None, schema: st.StructType, sent: pa.Schema) -> pa.Schema:

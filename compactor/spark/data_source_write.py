@@ -32,7 +32,8 @@ from compactor.errors import (
 from compactor.files.source import FileBatches
 from compactor.ingest import IngestPlan, commit_fragments, plan_ingest, write_fragments
 from compactor.spark.data_source_options import Call, named_as_options
-from compactor.spark.data_source_types import from_spark, in_types_of
+from compactor.spark.data_source_origin import Base, origin_of
+from compactor.spark.data_source_types import check_written, from_spark, in_types_of
 from compactor.stores.open import open_store
 from compactor.table.batches import Batch, is_taken, with_batch
 from compactor.table.commit_log import CommitLog
@@ -55,6 +56,8 @@ class WritePlan:
     """In which rows are written."""
     ingest: IngestPlan
     overwrites: bool
+    base: Base
+    """Of an overwrite: it loses no rows that came later."""
     batch: Batch | None
     """That a batch job is, so that it may run twice."""
     app_id: str | None
@@ -78,11 +81,17 @@ class _AlreadyTakenError(Exception):
     """The batch is in the table."""
 
 
-def plan_write(call: Call, schema: StructType, overwrites: bool) -> WritePlan:
-    """Raises as `compactor.ingest.plan_ingest`."""
+def plan_write(
+    call: Call, schema: StructType, overwrites: bool, *, is_stream: bool = False
+) -> WritePlan:
+    """Raises `CommitConflictError` for an overwrite by rows that are known to be older than the table's, and
+    as `compactor.ingest.plan_ingest`."""
     options = call.write()
+    if options.base_version is not None and (is_stream or not overwrites):
+        raise UsageError("fragments: base_version: goes with mode overwrite of a batch job only")
     store = open_store(call.path)
-    snapshot = CommitLog(store).refresh()
+    log = CommitLog(store)
+    snapshot = log.refresh()
     if snapshot.metadata is None and options.sort_by is None:
         raise TableNotFoundError(
             f"{store.url}: no table here yet: name its sort schema to create it, as in "
@@ -90,6 +99,7 @@ def plan_write(call: Call, schema: StructType, overwrites: bool) -> WritePlan:
         )
     known = None if snapshot.metadata is None else snapshot.metadata.shown_schema
     _check_case(known, schema, store.url)
+    check_written(schema, _rows_for(store.url))
     arrow = in_types_of(known, schema, _arrow_schema(schema))
     with named_as_options():
         plan = plan_ingest(
@@ -98,7 +108,22 @@ def plan_write(call: Call, schema: StructType, overwrites: bool) -> WritePlan:
     batch = None
     if options.app_id is not None and options.batch_id is not None:
         batch = Batch(options.app_id, options.batch_id)
-    return WritePlan(store.url, arrow, plan, overwrites, batch, options.app_id)
+    base = _base(options.base_version, None if is_stream else schema, snapshot, store.url)
+    if overwrites and batch is None:
+        _check_unchanged(log, base, snapshot)
+    return WritePlan(store.url, arrow, plan, overwrites, base, batch, options.app_id)
+
+
+def _base(named: int | None, schema: StructType | None, snapshot: Snapshot, url: str) -> Base:
+    """schema: of rows that may come from the table. Raises `UsageError` for a version to come."""
+    if named is None:
+        now = Base(snapshot.version, "at which the overwrite began", "run the job again")
+        return (None if schema is None else origin_of(schema, url)) or now
+    if named > snapshot.version:
+        raise UsageError(
+            f"{url}: base_version: {named} is not there yet: the table is at version {snapshot.version}"
+        )
+    return Base(named, "the base_version", "load the table again, and name the version of that")
 
 
 def _check_case(known: pa.Schema | None, schema: StructType, url: str) -> None:
@@ -147,7 +172,7 @@ def commit_rows(
         if batch is not None and is_taken(batch, latest.metadata, plan.url):
             raise _AlreadyTakenError
         if plan.overwrites:
-            _check_unchanged(log, plan.ingest.base_version, latest)
+            _check_unchanged(log, plan.base, latest)
             changes = replace(changes, removes=tuple(e.key for e in latest.fragments.all()))
         if batch is not None:
             metadata = with_batch(changes.metadata or latest.table, batch, plan.url)
@@ -161,22 +186,25 @@ def commit_rows(
         return None
 
 
-def _check_unchanged(log: CommitLog, base: int, latest: Snapshot) -> None:
+def _check_unchanged(log: CommitLog, base: Base, latest: Snapshot) -> None:
     """Raises `CommitConflictError` unless all that happened since was compacting and the like: what is
     overwritten may be what was read."""
+    numbers = range(base.version + 1, latest.version + 1)
     try:
-        versions = [log.history.read(number) for number in range(base + 1, latest.version + 1)]
+        versions = [log.history.read(number) for number in numbers]
     except ObjectNotFoundError:
         versions = []
         is_known = False
     else:
-        is_known = True
+        is_known = base.version <= latest.version  # or it is another table in its place
     rows_changed = (Operation.INGEST, Operation.DELETE)
-    if not is_known or any(version.changes.operation in rows_changed for version in versions):
-        raise CommitConflictError(
-            f"{log.store.url}: rows were added or deleted while it was to be overwritten; nothing was "
-            "changed: run the job again"
-        )
+    if is_known and not any(version.changes.operation in rows_changed for version in versions):
+        return
+    happened = "rows were added or deleted" if is_known else "it is not known what was changed"
+    raise CommitConflictError(
+        f"{log.store.url}: {happened} since version {base.version}, {base.meaning}; nothing was "
+        f"overwritten: {base.remedy}"
+    )
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -200,7 +228,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Made anew for each batch, and again to commit it."""
 
     def __init__(self, call: Call, schema: StructType, overwrites: bool) -> None:
-        self._plan = plan_write(call, schema, overwrites)
+        self._plan = plan_write(call, schema, overwrites, is_stream=True)
         if self._plan.batch is not None:
             raise UsageError("fragments: batch_id: a stream numbers its batches itself")
 

@@ -260,6 +260,22 @@ def test_an_overwrite_takes_the_place_of_all_rows_in_one_commit(
     assert sorted_rows(Table.open(url).scan().to_table()) == sorted_rows(events(10))
     assert Table.open(url).version == 2
     assert Table.open(url, version=1).rows == 50
+    view = loaded(source, url)
+    view.createOrReplaceTempView("now")
+    Table.open(url).append(events(5, 10))
+    said = f"{url}: rows were added or deleted since version 2, from which column"
+    for stale in (
+        view,
+        source.sql("SELECT 'x' AS service, count(*) AS size, n FROM now GROUP BY n"),
+        view.join(source.range(5).selectExpr("id AS n"), "n").orderBy("n"),
+    ):
+        with pytest.raises(PySparkException) as caught:
+            stale.write.format("fragments").mode("overwrite").save(url)
+        assert said in last_line(caught.value)
+    assert Table.open(url).rows == 15
+    old = loaded(source, url, version="1").where("n >= 40")
+    old.write.format("fragments").mode("overwrite").option("base_version", 3).save(url)
+    assert sorted_rows(Table.open(url).scan().to_table()) == sorted_rows(events(10, 40))
 
 
 def test_a_task_that_fails_leaves_nothing_to_be_seen(source: SparkSession, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import datasource as ds
+from pyspark.sql.types import LongType, StructField, StructType
 
 from compactor import Table
 from compactor.delete import delete_rows
@@ -296,12 +297,19 @@ def test_columns_that_spark_has_no_type_for_can_be_left_out(tmp_path: Path) -> N
 MISTAKES: dict[str, dict[str, str]] = {
     "fragments: name the table, a folder or s3://bucket/prefix, as in .load(path)": {"path": ""},
     "fragments: no option 'versoin'; there are: version, as_of,": {"versoin": "1"},
-    "fragments: version: ": {"version": "x"},
+    "fragments: version: 'x' is no whole number": {"version": "x"},
     "fragments: as_of: 'x' is no time": {"as_of": "x"},
     "fragments: version and as_of: give one of the two": {"version": "1", "as_of": "1h"},
-    "fragments: nanoseconds: ": {"nanoseconds": "round"},
+    "fragments: nanoseconds: 'round' is none of: error, cut": {"nanoseconds": "round"},
     "fragments: task_bytes: 'x' is no size": {"task_bytes": "x"},
-    "no column 'nix'; columns are: n": {"columns": "nix"},
+    "t: no column 'N'; columns are: n": {"columns": "N"},
+    "t: column 'n' is asked for twice: name it once": {"columns": "n,n"},
+    "fragments: columns: ' ,' names nothing": {"columns": " ,"},
+    "fragments: version: '1.5' is no whole number": {"version": "1.5"},
+    "fragments: version: '0' is too small: 1 at least": {"version": "0"},
+    "fragments: single_use: 'maybe' is neither true nor false": {"single_use": "maybe"},
+    "fragments: several addresses: load one table at a time": {"paths": '["a","b"]'},
+    "fragments: Spark's catalog does not tell": {"owner": "me"},
     "where: ": {"where": "n ~ 1"},
 }
 
@@ -313,5 +321,47 @@ def test_mistakes_in_options_of_reads_are_one_line(said: str, tmp_path: Path) ->
     given = {"path": url, **MISTAKES[said]}
     with pytest.raises(UsageError) as caught:
         FragmentsDataSource({name: text for name, text in given.items() if text}).schema()
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).removeprefix(f"{tmp_path}/").startswith(said)
     assert "\n" not in str(caught.value)
+
+
+def test_a_schema_that_is_given_names_columns_of_the_table_each_once(tmp_path: Path) -> None:
+    url = str(tmp_path / "t")
+    Table.create(url, pa.table({"n": [1], "size": [2]}), sort_by="n")
+    source = FragmentsDataSource({"path": url})
+    for name, said in (
+        ("N", "no column 'N'; columns are: n, size"),
+        ("n", "'n' is asked for twice"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            source.reader(StructType([StructField(name, LongType()), StructField("n", LongType())]))
+
+
+OLD = datetime.datetime(1582, 10, 16, 23, 59, 59)
+
+
+@pytest.mark.parametrize("make", [ds.EqualTo, ds.LessThan, ds.GreaterThanOrEqual, ds.In])
+def test_filters_by_days_that_javas_old_calendar_lacks_or_may_stand_for_are_left_to_spark(
+    make: Any,
+) -> None:
+    store = MemoryStore()
+    at = pa.array([OLD], pa.timestamp("us", "UTC"))
+    table = pa.table(
+        {"n": [0], "at": at, "local": at.cast(pa.timestamp("us")), "day": [OLD.date()]}
+    )
+    metadata = append_table(store, table, "n").current().table
+    for name, value in (
+        ("day", OLD.date()),
+        ("local", OLD),
+        ("at", OLD.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=-5)))),
+    ):
+        second, days = datetime.timedelta(seconds=1), datetime.timedelta(days=1)
+        earlier = value - 1000 * days
+        later = value + (days if name == "day" else second)
+        if name == "at":
+            later, value = value, OLD.replace(tzinfo=datetime.UTC)
+        as_list = (lambda v: (v,)) if make is ds.In else (lambda v: v)
+        for old in (value, earlier):
+            assert condition_of(make((name,), as_list(old)), metadata) is None
+            assert condition_of(ds.Not(make((name,), as_list(old))), metadata) is None
+        assert condition_of(make((name,), as_list(later)), metadata) is not None

@@ -8,9 +8,12 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import types as st
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from compactor import Table
+from compactor.clock import SystemClock
 from compactor.errors import (
     CommitConflictError,
     CompactorError,
@@ -25,6 +28,7 @@ from compactor.stores.local import LocalStore
 from compactor.table.batches import Batch, is_taken
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
+from compactor.table.vacuum import VacuumSettings, vacuum
 from tests.support.samples import SAMPLES
 from tests.support.tables import compact_table
 
@@ -39,9 +43,10 @@ class Job:
         *,
         stream: bool = False,
         overwrite: bool = False,
+        schema: StructType | None = None,
         **options: str,
     ) -> None:
-        self.rows = rows
+        self.rows, self.schema = rows, schema
         self.source = FragmentsDataSource({"path": url, **options})
         self.is_stream, self.overwrite = stream, overwrite
         self.messages: list[Any] = []
@@ -49,7 +54,7 @@ class Job:
 
     def _writer(self) -> Any:
         make = self.source.streamWriter if self.is_stream else self.source.writer
-        return make(from_arrow_schema(self.rows.schema), self.overwrite)
+        return make(self.schema or from_arrow_schema(self.rows.schema), self.overwrite)
 
     def write(self, tasks: int = 2) -> Self:
         step = max(1, -(-self.rows.num_rows // tasks))
@@ -125,6 +130,109 @@ def test_an_overwrite_is_refused_if_rows_have_changed_since_it_began(url: str) -
     compact_table(LocalStore(url))
     job.commit()
     assert found(url) == list(range(100, 106))
+
+
+class Tomorrow(SystemClock):
+    def now_unix_ms(self) -> int:
+        return super().now_unix_ms() + 2 * 86_400_000
+
+
+def loaded(url: str, **options: str) -> StructType:
+    """The schema that what is loaded has, through Spark and back."""
+    return StructType.fromJson(FragmentsDataSource({"path": url, **options}).schema().jsonValue())
+
+
+def test_rows_that_were_loaded_do_not_replace_those_that_came_after(url: str) -> None:
+    Job(url, numbers(0), sort_by="n").write().commit()
+    at_1 = loaded(url)
+    compact_table(LocalStore(url))
+    Job(url, numbers(0), overwrite=True, schema=at_1).write().commit()
+    now = loaded(url)
+    late = Job(url, numbers(50), overwrite=True, schema=now).write()
+    Job(url, numbers(6)).write().commit()
+    before = Table.open(url).version
+    said = r"since version \d+, from which column 'n' was loaded; nothing was overwritten: load the table"
+    with pytest.raises(CommitConflictError, match=said):
+        Job(url, numbers(50), overwrite=True, schema=now)
+    with pytest.raises(CommitConflictError, match=said):
+        late.commit()
+    assert (Table.open(url).version, found(url)) == (before, list(range(12)))
+    Job(url, numbers(12), schema=at_1).write().commit()
+    newest: Any = {"base_version": str(Table.open(url).version)}
+    Job(url, numbers(50), overwrite=True, schema=at_1, **newest).write().commit()
+    assert found(url) == list(range(50, 56))
+
+
+def test_rows_of_another_table_or_of_a_version_that_was_named_may_replace_any(
+    url: str, tmp_path: Path
+) -> None:
+    other = str(tmp_path / "other")
+    for place in (url, other):
+        Job(place, numbers(0), sort_by="n").write().commit()
+    elsewhere, named = loaded(other), loaded(url, version="1")
+    for schema in (elsewhere, named):
+        Job(url, numbers(6)).write().commit()
+        Job(url, numbers(20), overwrite=True, schema=schema).write().commit()
+        assert found(url) == list(range(20, 26))
+
+
+def test_rows_that_were_loaded_before_a_vacuum_of_the_log_do_not_replace_what_may_have_come(
+    url: str,
+) -> None:
+    Job(url, numbers(0), sort_by="n").write().commit()
+    schema = loaded(url)
+    for first in (6, 12):
+        Job(url, numbers(first)).write().commit()
+    log = CommitLog(LocalStore(url), Tomorrow())
+    assert log.write_checkpoint(log.current())
+    assert vacuum(log, VacuumSettings(grace_seconds=0, retain_seconds=0)).log_files > 0
+    with pytest.raises(CommitConflictError, match="not known what was changed since version 1"):
+        Job(url, numbers(50), overwrite=True, schema=schema)
+
+
+def test_of_several_versions_that_were_loaded_the_oldest_counts(url: str) -> None:
+    Job(url, pa.table({"n": [1], "m": [1]}), sort_by="n").write().commit()
+    old = loaded(url)
+    Job(url, numbers(6)).write().commit()
+    mixed = StructType([loaded(url)["n"], old["m"]])
+    with pytest.raises(CommitConflictError, match="since version 1, from which column 'm'"):
+        Job(url, pa.table({"n": [1], "m": [1]}), overwrite=True, schema=mixed)
+
+
+def test_an_overwrite_names_the_version_whose_rows_it_may_replace(url: str) -> None:
+    Job(url, numbers(0), overwrite=True, base_version="0", sort_by="n").write().commit()
+    with pytest.raises(CommitConflictError, match="since version 0, the base_version"):
+        Job(url, numbers(0), overwrite=True, base_version="0")
+    with pytest.raises(UsageError, match=r"base_version: 9 is not there yet.* at version 1"):
+        Job(url, numbers(0), overwrite=True, base_version="9")
+    job = Job(url, numbers(6), overwrite=True, base_version="1").write()
+    Table.open(url).delete("n = 1")
+    with pytest.raises(CommitConflictError, match="the base_version; nothing was overwritten"):
+        job.commit()
+    with pytest.raises(UsageError, match="goes with mode overwrite of a batch job"):
+        Job(url, numbers(0), stream=True, overwrite=True, base_version="1")
+
+
+def test_a_batch_that_was_taken_is_passed_over_though_its_rows_are_stale(url: str) -> None:
+    Job(url, numbers(0), sort_by="n").write().commit()
+    schema, once = loaded(url), {"app_id": "nightly", "batch_id": "0"}
+    for first in (20, 40):
+        Job(url, numbers(first), overwrite=True, schema=schema, **once).write().commit()  # type: ignore[arg-type]
+    assert found(url) == list(range(20, 26))
+
+
+def test_columns_of_types_that_tables_have_not_are_named(url: str) -> None:
+    for dtype, shown in (
+        (st.VariantType(), "variant"),
+        (st.YearMonthIntervalType(), "interval year to month"),
+        (st.ArrayType(st.StructType([st.StructField("v", st.VariantType())])), "variant"),
+        (st.MapType(st.StringType(), st.CalendarIntervalType()), "interval"),
+    ):
+        schema = StructType([st.StructField("n", st.LongType()), st.StructField("p", dtype)])
+        with pytest.raises(
+            InputError, match=f"column 'p' has values of {shown}, which tables have no"
+        ):
+            Job(url, numbers(0), schema=schema, sort_by="n")
 
 
 def test_a_write_of_no_rows_makes_an_empty_table_or_empties_it(url: str) -> None:
@@ -228,8 +336,24 @@ MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
     "fragments: ttl and ttl_column: give both": (UsageError, {"ttl": "1d"}),
     "fragments: batch_id: name the app_id": (UsageError, {"batch_id": "1"}),
     "fragments: app_id: number the batch": (UsageError, {"app_id": "x", "sort_by": "n"}),
-    "fragments: row_policy: ": (UsageError, {"row_policy": "newest"}),
-    "fragments: memory_limit: ": (UsageError, {"memory_limit": "1MiB"}),
+    "fragments: row_policy: 'newest' is none of: append, last,": (
+        UsageError,
+        {"row_policy": "newest"},
+    ),
+    "fragments: memory_limit: '1MiB' is too small: 64MiB at least": (
+        UsageError,
+        {"memory_limit": "1MiB"},
+    ),
+    "fragments: aggregate: 'n:mean' is none of: last, first,": (
+        UsageError,
+        {"aggregate": "n:mean"},
+    ),
+    "fragments: rows_per_fragment: '3000000000' is too large: less than 2147483648": (
+        UsageError,
+        {"rows_per_fragment": "3000000000"},
+    ),
+    "fragments: app_id: '' names nothing": (UsageError, {"app_id": ""}),
+    "fragments: base_version: goes with mode overwrite": (UsageError, {"base_version": "1"}),
     "fragments: skip_index: 'n': write COLUMN:KIND": (UsageError, {"skip_index": "n"}),
     "nix": (InputError, {"sort_by": "nix"}),
     "delete_marker": (UsageError, {"sort_by": "n", "delete_marker": "n", "row_policy": "append"}),
