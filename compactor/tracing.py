@@ -82,7 +82,8 @@ def _exporter(name: str, environment: Mapping[str, str]) -> SpanExporter:
             "pip install 'lsm-compactor[otel]' has otlp over HTTP"
         )
     try:
-        exporter: SpanExporter = found[0].load()()
+        entry_point = found[0]
+        exporter: SpanExporter = entry_point.load()()
     except Exception as error:
         raise TracingUnavailableError(f"the exporter {name!r} of OTEL_*: {error}") from error
     return exporter

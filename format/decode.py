@@ -72,6 +72,10 @@ class _Cursor:
         self._next = 0
         self._raw = pa.py_buffer(raw)
         self._position = 0
+        # Before any of them is made: together they can be far more than each.
+        unbacked = sum(node.length for node, _ in nodes if _may_take_no_bytes(node))
+        if unbacked > max(MAX_UNBACKED_VALUES, 8 * self._raw.size):
+            raise ValueError(f"{unbacked} values in a payload of {self._raw.size} bytes")
 
     def node(self, length: int) -> tuple[Node, int]:
         """The next node and its number of children. Raises ValueError unless it has `length` values."""
@@ -118,6 +122,11 @@ class _Cursor:
             raise ValueError("the payload is not filled exactly by its buffers")
         if self._next < len(self._nodes):
             raise ValueError("the encoding tree has nodes left over")
+
+
+def _may_take_no_bytes(node: Node) -> bool:
+    is_constant = node.encoding is Encoding.FOR and not node.width
+    return is_constant or node.encoding is Encoding.RUN_LENGTH
 
 
 def _decode(
