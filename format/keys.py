@@ -87,6 +87,7 @@ class KeyComparator:
     def __init__(self, schema: pa.Schema, sort: SortSchema) -> None:
         self._sort = sort = ordering(sort)
         self._types = [storage_type(schema.field(column.column).type) for column in sort]
+        self._kinds = [_value_type(dtype) for dtype in self._types]
 
     def key(self, key: Bound) -> tuple[Any, ...]:
         """Comparable form of a whole key, or of a lower bound: what a bound leaves out counts as least."""
@@ -94,6 +95,19 @@ class KeyComparator:
             _comparable(value, dtype, column)
             for value, dtype, column in zip(key, self._types, self._sort, strict=False)
         )
+
+    def check(self, bound: Bound) -> None:
+        """For bounds that no checksum vouches for. Raises ValueError if a value is not its column's."""
+        for value, kind, dtype in zip(bound, self._kinds, self._types, strict=False):
+            if type(value) is kind or value is None:
+                continue
+            if kind is None and isinstance(value, str | int | float):
+                try:
+                    plain_value(value, dtype)
+                    continue
+                except (ValueError, ArithmeticError):
+                    pass
+            raise ValueError(f"{value!r} is no bound of a column of {dtype}")
 
     def upper(self, bound: Bound) -> tuple[Any, ...]:
         """Comparable form of an upper bound: what it leaves out counts as greatest."""
@@ -118,6 +132,17 @@ def plain_value(value: Value, dtype: pa.DataType) -> Any:
     if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
         return base64.b64decode(value)
     return value
+
+
+def _value_type(dtype: pa.DataType) -> type | None:
+    """Of VALUEs of a type, where `plain_value` leaves them as they are."""
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        return str
+    if pt.is_boolean(dtype):
+        return bool
+    if pt.is_floating(dtype) or pt.is_decimal(dtype) or is_binary_like(dtype):
+        return None
+    return None if pt.is_fixed_size_binary(dtype) else int
 
 
 def lower_bound(key: Bound, schema: pa.Schema, sort: SortSchema) -> Bound:

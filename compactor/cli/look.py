@@ -22,7 +22,7 @@ from compactor.redact import redacted_value
 from compactor.scan import open_fragment
 from compactor.stores.base import Store
 from compactor.stores.open import open_store, split_object_url
-from compactor.table.entry import FragmentEntry
+from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.snapshot import Snapshot
 from compactor.verify import verify
 from format.reader import FragmentReader
@@ -137,7 +137,7 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     ])  # fmt: skip
     click.echo("")
     compare = table.comparator()
-    ordered = sorted(entries, key=lambda e: (e.level, compare.key(e.first_key), e.sequence))
+    ordered = sorted(entries, key=lambda e: (e.level, key_range(e, compare)[0], e.sequence))
     shown = ordered if show_all else ordered[:_MOST_FRAGMENTS]
     columns = [("level", True), ("rows", True), ("bytes", True), ("row groups", True),
                ("fragment", False), ("first key", False), ("last key", False)]  # fmt: skip

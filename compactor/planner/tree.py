@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from compactor.planner.debt import Shape
 from compactor.rows.policy import APPEND, Kind, RowPolicy, Ttl
-from compactor.table.entry import FragmentEntry
+from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.snapshot import Snapshot
 from format.keys import KeyComparator
 
@@ -203,7 +203,7 @@ class Tree:
     """Those of level 0 that have not changed since they were asked for."""
 
     def add(self, entry: FragmentEntry) -> None:
-        item = Item(entry, self.compare.key(entry.first_key), self.compare.upper(entry.last_key))
+        item = Item(entry, *key_range(entry, self.compare))
         self._items.setdefault(entry.level, {})[entry.key] = item
         self._bytes[entry.level] = self._bytes.get(entry.level, 0) + entry.size_bytes
         if entry.level == 0:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from compactor.key_text import key_parts, key_text, key_types, shortened
 from compactor.report.data import Bar, LevelRow, Panel, SizeBin, Tick
-from compactor.table.entry import FragmentEntry
+from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.keys import Bound
@@ -42,8 +42,9 @@ class KeyAxis:
         bounds: dict[tuple[Any, ...], Bound] = {}
         for entry in entries:
             if entry.rows:
-                bounds.setdefault(self._compare.key(entry.first_key), entry.first_key)
-                bounds.setdefault(self._compare.upper(entry.last_key), entry.last_key)
+                first, last = key_range(entry, self._compare)
+                bounds.setdefault(first, entry.first_key)
+                bounds.setdefault(last, entry.last_key)
         ordered = sorted(bounds)
         self._bounds = [bounds[comparable] for comparable in ordered]
         self._rank = {comparable: rank for rank, comparable in enumerate(ordered)}

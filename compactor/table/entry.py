@@ -12,7 +12,7 @@ from compactor.errors import DataError
 from compactor.names import is_deletions_key, is_fragment_key, is_skip_index_key
 from compactor.rows.flags import NONE_SEEN, Census
 from format.footer import ColumnBytes, FragmentSummary
-from format.keys import Bound
+from format.keys import Bound, KeyComparator
 
 
 class LazyColumns(Mapping[str, ColumnBytes]):
@@ -239,6 +239,20 @@ class FragmentEntry:
             if value.get("skip_index")
             else None,
         )
+
+
+def key_range(
+    entry: FragmentEntry, compare: KeyComparator
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """First and last key as they compare. Raises `DataError` if they are none of the table."""
+    try:
+        compare.check(entry.first_key)
+        compare.check(entry.last_key)
+    except ValueError as error:
+        raise DataError(
+            f"{entry.key}: its key range in the log is damaged: {error}: restore the log from a backup"
+        ) from error
+    return compare.key(entry.first_key), compare.upper(entry.last_key)
 
 
 def check_natural(numbers: Iterable[Any]) -> None:

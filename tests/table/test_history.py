@@ -18,6 +18,7 @@ from compactor.names import checkpoint_key, fragment_key, parse_checkpoint, vers
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
+from compactor.table.entry import key_range
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import LOG_GRACE_SECONDS, VacuumSettings, vacuum
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
@@ -119,6 +120,17 @@ def test_a_flipped_bit_in_a_checkpoint_is_found(place: int) -> None:
     data[place] ^= 4
     with pytest.raises(DataError, match=r"name\.arrow: the checkpoint is damaged"):
         read_checkpoint(bytes(data), name="name.arrow")
+
+
+@pytest.mark.parametrize("bound", [("1",), ([1],), (1.5,), (True,), ({},)])
+def test_a_key_range_of_other_types_than_the_table_s_is_found(bound: tuple[object, ...]) -> None:
+    compare = METADATA.comparator()
+    fine = entry("a")
+    assert key_range(fine, compare)[0] <= key_range(fine, compare)[1]
+    with pytest.raises(DataError, match="its key range in the log is damaged"):
+        key_range(replace(fine, first_key=bound), compare)
+    with pytest.raises(DataError, match="its key range in the log is damaged"):
+        key_range(replace(fine, last_key=bound), compare)
 
 
 def test_a_truncated_checkpoint_is_found() -> None:
