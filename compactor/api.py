@@ -197,6 +197,7 @@ class Table:
 
         Nothing is read yet. Raises `UsageError` for an unknown column or a wrong condition.
         """
+        _check_names(columns=columns)
         return Scan(self._store, self._snapshot, columns, self._condition(where))
 
     def delete(self, where: str) -> DeleteReport:
@@ -226,6 +227,7 @@ class Table:
         See `compactor.alter.Alteration`. No fragment is rewritten; earlier versions show what they had.
         Raises `UsageError` naming the column that does not allow it, `CommitConflictError`.
         """
+        _check_names(drops=drops, redacts=redacts, order=order)
         self._snapshot = alter_table(self._log, Alteration(renames or {}, drops, redacts, order))
 
     def compact(
@@ -365,3 +367,10 @@ def _address(url: str | PathLike[str]) -> str:
 
 def _unix_ms(moment: datetime) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _check_names(**given: object) -> None:
+    """A text is a sequence of its letters, which may be names of columns as well."""
+    for name, names in given.items():
+        if isinstance(names, str):
+            raise UsageError(f"{name}: {names!r} is one name: give a list, such as [{names!r}]")

@@ -38,7 +38,7 @@ def said_sort_schema(
     try:
         document = json.loads((metadata or {})[METADATA_KEY])
         return _leading([SortColumn.from_json(column) for column in document], names)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return None  # whoever wrote the file: it is no reason not to read it
 
 

@@ -201,7 +201,14 @@ def sizes_chart(space: KeySpace) -> Chart | None:
                 row=1, col=column,
             )  # fmt: skip
             shown.add(level)
-    figure.update_yaxes(row=1, col=1, title="fragments", rangemode="tozero", tickformat=",d")
+    highest = max(
+        sum(b.fragments for b in p.sizes if b.lower_bytes == at) for p in panels for at in bins
+    )
+    # Of their own accord, ticks of small counts are at halves.
+    step = 1 if highest <= 5 else None
+    figure.update_yaxes(
+        row=1, col=1, title="fragments", rangemode="tozero", tickformat=",d", dtick=step
+    )
     figure.update_xaxes(type="category", tickangle=-40 if len(lowers) > 4 else 0)
     titles_at_left(figure, per_column=True)
     lay_out(figure, 320, barmode="stack", bargap=0.18, margin={"t": TOP_PIXELS})

@@ -155,7 +155,16 @@ def test_a_table_in_memory_keeps_what_its_file_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"{}", b"[1]", b'[{"column": "n"}]', b"\xff", b'[{"column": 5, "order": "asc"}]']
+    "said",
+    [
+        b"",
+        b"{}",
+        b"[1]",
+        b'[{"column": "n"}]',
+        b"\xff",
+        b'[{"column": 5, "order": "asc"}]',
+        b"[" * 5000,
+    ],
 )
 def test_metadata_that_makes_no_sense_is_as_if_it_were_not_there(
     tmp_path: Path, said: bytes

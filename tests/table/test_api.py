@@ -203,3 +203,15 @@ def test_a_long_value_in_all_rows_can_be_merged_and_read(tmp_path: Path) -> None
         assert pc.all(pc.equal(read.column("text").cast(pa.string()), value[0])).as_py()
         found += read.num_rows
     assert found == 3 * rows
+
+
+def test_a_text_in_place_of_names_is_not_taken_for_its_letters(table: Table) -> None:
+    for call in (
+        lambda: table.scan("n"),
+        lambda: table.alter(drops="n"),
+        lambda: table.alter(redacts="n"),
+        lambda: table.alter(order="n"),
+    ):
+        with pytest.raises(UsageError, match="give a list, such as"):
+            call()
+    assert "n" in table.schema.names
