@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from os import PathLike, fspath
 from typing import Any, Self
 
@@ -44,6 +44,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
+from compactor.units import unix_ms
 from compactor.verify import VerifyReport, verify
 from compactor.worker import CompactReport, compact, explain_lost, refuse
 from format.errors import SchemaError
@@ -131,7 +132,7 @@ class Table:
             raise UsageError(f"as_of: {as_of!r} is no datetime")
         store = open_store(_address(url))
         log = CommitLog(store)
-        return cls(store, log, log.at(version, None if as_of is None else _unix_ms(as_of)))
+        return cls(store, log, log.at(version, None if as_of is None else unix_ms(as_of)))
 
     @classmethod
     def exists(cls, url: str | PathLike[str]) -> bool:
@@ -363,10 +364,6 @@ def _address(url: str | PathLike[str]) -> str:
         return fspath(url)
     except TypeError:
         raise UsageError(f"{url!r} is no folder and no address") from None
-
-
-def _unix_ms(moment: datetime) -> int:
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _check_names(**given: object) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from compactor.lines import shortened
 from format.keys import Bound
 from format.schema import SortSchema
 from format.types import storage_type
@@ -41,7 +42,3 @@ def value_text(value: Any, dtype: pa.DataType) -> str:
         except (ValueError, OverflowError):
             return str(value)  # outside the years that Python has
     return str(value)
-
-
-def shortened(text: str, characters: int) -> str:
-    return text if len(text) <= characters else text[: characters - 1] + "…"

@@ -19,3 +19,8 @@ def one_line(text: str) -> str:
 def indented(text: str) -> str:
     """Text that is of several lines, such as a traceback: none of them begins where ours begin."""
     return "\n".join(f"  {one_line(line)}" for line in text.splitlines())
+
+
+def shortened(text: str, characters: int) -> str:
+    """At most so many characters."""
+    return text if len(text) <= characters else text[: characters - 1] + "…"

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from compactor.job import AttemptReport, Compaction, Outcome
+from compactor.lines import shortened
 from compactor.planner.estimate import Estimate
 from compactor.table.run_record import MAX_TEXT, RunRecord
 
@@ -22,8 +23,8 @@ def run_record(
         compaction_id=compaction.compaction_id,
         output_level=spec.output_level,
         attempt=attempt,
-        reason=_shortened(spec.reason),
-        failure=_shortened(outcome.failure or ""),
+        reason=shortened(spec.reason, MAX_TEXT),
+        failure=shortened(outcome.failure or "", MAX_TEXT),
         inputs=len(spec.inputs),
         outputs=len(outcome.outputs),
         predicted_seconds=round(predicted.task_seconds, _DIGITS),
@@ -55,7 +56,3 @@ def _with_figures(record: RunRecord, report: AttemptReport) -> RunRecord:
         passed_rows=report.passed_rows,
         dropped_rows=sum(report.dropped.values()),
     )
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"

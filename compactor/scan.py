@@ -43,7 +43,7 @@ from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
-from format.arrays import concat_storage
+from format.arrays import batch_of, concat_storage
 from format.reader import FragmentReader
 from format.schema import Order
 from format.types import converted_value, is_stored_as, storage_type, to_logical, widened
@@ -309,12 +309,8 @@ def _batch(sources: Sequence[_ScanInput], window: MergeWindow, wanted: Wanted) -
         holds = pc.fill_null(matching(wanted.where_merged, arrays, rows), False)
         rows = holds.true_count
         arrays = {name: array.filter(holds) for name, array in arrays.items()}
-    if not wanted.schema.names:  # rows all the same
-        return pa.RecordBatch.from_struct_array(
-            pa.StructArray.from_buffers(pa.struct([]), rows, [None])
-        )
     columns = [to_logical(arrays[f.name], f.type) for f in wanted.schema]
-    return pa.RecordBatch.from_arrays(columns, schema=wanted.schema)
+    return batch_of(columns, wanted.schema, rows)
 
 
 def columns_of_window(

@@ -34,6 +34,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
+from format.arrays import batch_of
 from format.types import to_logical
 
 _WORTH_A_TASK_BYTES: Final = 8 << 20
@@ -189,14 +190,6 @@ def _read_row_groups(
         if kept < rows:
             chosen = [array.filter(keep) for array in chosen]
         report.rows += kept
-        yield _batch(
+        yield batch_of(
             [to_logical(a, f.type) for a, f in zip(chosen, schema, strict=True)], schema, kept
         )
-
-
-def _batch(columns: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    if columns:
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-    # Rows all the same.
-    empty = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
-    return pa.RecordBatch.from_struct_array(empty)

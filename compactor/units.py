@@ -42,4 +42,9 @@ def moment_unix_ms(text: str, clock: Clock) -> int:
         raise ValueError(
             f"{text!r} is no time: write 2026-11-21T08:30:00Z, or 15m for a quarter of an hour ago"
         ) from None
+    return unix_ms(moment)
+
+
+def unix_ms(moment: datetime) -> int:
+    """UTC if it names no zone."""
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

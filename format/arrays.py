@@ -19,6 +19,15 @@ I32 = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
 
 
+def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """Columns of so many rows as a batch, which has its rows where there is no column, too."""
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_struct_array(
+        pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    )
+
+
 def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
     """Storage arrays of one type end to end; dictionary-coded ones come out over one dictionary.
 

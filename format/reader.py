@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from format import layout
 from format.agreement import check_footer
+from format.arrays import batch_of
 from format.blocks import Block, BlockReader
 from format.decode import nulls
 from format.errors import CorruptFragmentError, SchemaError
@@ -163,9 +164,7 @@ class FragmentReader:
             to_logical(array.slice(start, stop - start), field.type)
             for array, field in zip(arrays, schema, strict=True)
         ]
-        if not columns:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * (stop - start), pa.struct([])))
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        return batch_of(columns, schema, stop - start)
 
     def _slice_of(self, keys: Sequence[pa.Array], wanted: KeyRange) -> tuple[int, int]:
         rows = range(len(keys[0]))

@@ -92,13 +92,18 @@ def is_on_spark(master: str | None, staging: str | None, shuffle_partitions: int
     return on_spark
 
 
+def check_one_moment(version: int | None, as_of: int | None) -> None:
+    """Raises `UsageError` if a snapshot is asked for twice."""
+    if version is not None and as_of is not None:
+        raise UsageError("--version and --as-of: give one of the two")
+
+
 def open_snapshot(table: str, version: int | None, as_of: int | None) -> tuple[Store, Snapshot]:
     """A table's newest snapshot, or the one asked for.
 
     Raises `UsageError` if asked twice, `VersionNotFoundError` for what is not kept.
     """
-    if version is not None and as_of is not None:
-        raise UsageError("--version and --as-of: give one of the two")
+    check_one_moment(version, as_of)
     store = open_store(table)
     return store, CommitLog(store).at(version, as_of)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from compactor.cli.options import moment_unix_ms, snapshot_options
+from compactor.cli.options import check_one_moment, moment_unix_ms, snapshot_options
 from compactor.cli.output import echo_json, human_bytes, progress
 from compactor.errors import UsageError
 from compactor.files.write import check_target, write_whole
@@ -80,8 +80,7 @@ def report_command(
     """
     if as_json == (output is not None):
         raise UsageError("report: give -o FILE (- for stdout), or --json")
-    if version is not None and as_of is not None:
-        raise UsageError("--version and --as-of: give one of the two")
+    check_one_moment(version, as_of)
     if output is not None:
         check_plotly()
         if output != "-":

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.key_text import key_parts, key_text, key_types, shortened
+from compactor.key_text import key_parts, key_text, key_types
+from compactor.lines import shortened
 from compactor.report.data import Bar, LevelRow, Panel, SizeBin, Tick
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.metadata import TableMetadata

@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from compactor import __version__
+from compactor.lines import shortened
 from compactor.report.chart import Chart, level_color
 from compactor.report.charts import charts, plotly_script
 from compactor.report.data import ColumnRow, Report
@@ -31,7 +32,7 @@ def page(report: Report) -> str:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     environment.filters.update(
-        bytes=bytes_text, count=count_text, seconds=seconds_text, when=when_text, clip=_clip
+        bytes=bytes_text, count=count_text, seconds=seconds_text, when=when_text, clip=shortened
     )
     drawn = charts(report)
     plotly, script = plotly_script().strip(), _resource("page.js")
@@ -84,10 +85,6 @@ def _json_text(value: Any) -> str:
     """JSON that can stand in a script element: nothing in it looks like HTML."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _clip(text: str, characters: int) -> str:
-    return text if len(text) <= characters else text[: characters - 1] + "…"
 
 
 def _resource(name: str) -> str:

@@ -19,6 +19,7 @@ from pyarrow import types as pt
 from pyspark.sql import datasource as ds
 
 from compactor.predicate.tree import And, Compare, IsIn, IsNull, Like, Not, Op, Or, Predicate
+from compactor.rows.flags import UNITS_PER_SECOND
 from compactor.table.metadata import TableMetadata
 from format.types import storage_type
 
@@ -28,7 +29,6 @@ _EXACT_SINCE: Final = datetime.datetime(1582, 10, 17)
 as the 15th, of some time zone. So no value up to there is known to be what the query says."""
 _SPECIAL: Final = re.compile(r"[%_\\]")
 """To LIKE."""
-_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def condition_of(spark_filter: ds.Filter, table: TableMetadata) -> Predicate | None:
@@ -143,7 +143,7 @@ def _moment(value: datetime.datetime, dtype: pa.TimestampType) -> pa.Scalar | No
         return None
     passed = value - _EPOCH
     micros = (passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds
-    ticks, rest = divmod(micros * _PER_SECOND[dtype.unit], 10**6)
+    ticks, rest = divmod(micros * UNITS_PER_SECOND[dtype.unit], 10**6)
     return None if rest else pa.scalar(ticks, pa.int64()).cast(dtype)
 
 

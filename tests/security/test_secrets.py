@@ -138,6 +138,12 @@ def test_no_command_repeats_a_secret_in_the_endpoint(
     assert CANARY[-12:] not in said.out + said.err
 
 
+def answer_with_our_key(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """The body of a server's error that repeats the key, which is this process's from now on."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    return f"<Error><Code>Bad</Code><Message>signed with {CANARY}</Message></Error>".encode()
+
+
 @pytest.mark.parametrize("status", ["403 Forbidden", "400 Bad Request", "501 Not Implemented"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_repeats_a_secret_that_the_server_tells(
@@ -149,8 +155,7 @@ def test_no_command_repeats_a_secret_that_the_server_tells(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
-    body = f"<Error><Code>Bad</Code><Message>signed with {CANARY}</Message></Error>".encode()
+    body = answer_with_our_key(monkeypatch)
     s3_server.intercept = lambda request: (status, body)
     assert run([command, *calls(f"s3://{s3_bucket}/t", tmp_path)[command]]) == 4
     said = capfd.readouterr()
@@ -200,8 +205,7 @@ def test_watch_repeats_no_secret_that_the_server_tells(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
-    body = f"<Error><Code>Bad</Code><Message>signed with {CANARY}</Message></Error>".encode()
+    body = answer_with_our_key(monkeypatch)
     s3_server.intercept = lambda request: ("400 Bad Request", body)
     assert run(["watch", f"s3://{s3_bucket}/t", "--master", "in-process", *options]) == 0
     said = capfd.readouterr()
@@ -245,8 +249,7 @@ def test_a_failed_compaction_stores_no_secret(
         path = tmp_path / f"{number}.parquet"
         pq.write_table(log_rows(20, number), path)
         assert run(["ingest", table, str(path), "--sort-by", "service,ts"]) == 0
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
-    body = f"<Error><Code>Bad</Code><Message>signed with {CANARY}</Message></Error>".encode()
+    body = answer_with_our_key(monkeypatch)
 
     def intercept(request: Request) -> tuple[str, bytes] | None:
         reads_data = request.method == "GET" and "/data/" in request.key
