@@ -10,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from compactor.config import CompactionSettings
 from compactor.planner.spec import CompactionSpec
 from compactor.simulate.settings import Locality, Spread
 from compactor.table.entry import FragmentEntry
 from format.keys import Bound, KeyComparator
+from format.schema import SortColumn
 
 _BYTES_PER_ROW: Final = 40
 _FLUSH_JITTER: Final = 0.1
@@ -26,7 +28,8 @@ _MIN_CUT_SHARE: Final = 4
 class IntegerKeys(KeyComparator):
     """Keys of one integer, which compare as they are."""
 
-    def __init__(self) -> None: ...
+    def __init__(self) -> None:
+        super().__init__(pa.schema([pa.field("key", pa.int64())]), (SortColumn("key"),))
 
     def key(self, key: Bound) -> tuple[Any, ...]:
         return key
