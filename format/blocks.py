@@ -13,8 +13,8 @@ from format import layout
 from format.arrays import in_order_of_use
 from format.compression import compress, decompress
 from format.decode import decode_array
-from format.encode import encode_array
 from format.errors import CorruptFragmentError
+from format.fitting import encode_fitting
 from format.footer import ChunkStats
 from format.keys import Value, min_max
 from format.layout import BLOCK_HEADER_BYTES, BlockHeader, Codec, Kind
@@ -237,12 +237,12 @@ def make_chunk(array: pa.Array, *, level: int, is_decided: bool = False) -> Chun
 
     is_decided: whether it went through `format.encode.by_dictionary`, or its dictionary's values are known to
     differ from each other.
+    Raises `LimitError` if readers would refuse it.
     """
     is_coded = pt.is_dictionary(array.type)
     if is_coded:
         array = in_order_of_use(array)
-    encoded = encode_array(array, is_decided=is_decided)
-    codec, stored = compress(encoded.raw, level)
+    encoded, codec, stored = encode_fitting(array, level=level, is_decided=is_decided)
     low, high = min_max(array.dictionary if is_coded else array)
     return Chunk(
         encoded.meta,
@@ -260,6 +260,8 @@ def make_chunk(array: pa.Array, *, level: int, is_decided: bool = False) -> Chun
 def make_block(kind: Kind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:
     """A block that is not a chunk: header, column start or footer."""
     codec, stored = compress(payload, level)
+    if len(payload) > most_json_bytes(len(stored)):  # readers would take it for a bomb
+        codec, stored = compress(payload, _RAW_PAYLOAD_LEVEL)
     head = layout.pack_block_header(
         kind, codec, rows=0, meta=b"", stored=stored, raw_bytes=len(payload)
     )

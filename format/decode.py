@@ -30,7 +30,7 @@ from format.nodes import (
     unpack_nodes,
     unsigned_dtype,
 )
-from format.sizes import cumulative_bytes
+from format.sizes import cumulative_bytes, nulls_bytes
 from format.types import is_binary_like, is_large_offsets, is_list_like, may_stay_coded
 
 _MAX_OFFSET_32: Final = 2**31 - 1
@@ -173,19 +173,6 @@ def nulls(length: int, dtype: pa.DataType) -> pa.Array:
     if size > most:
         raise ValueError(too_large(size, most))
     return pa.nulls(length, dtype)
-
-
-def nulls_bytes(length: int, dtype: pa.DataType) -> int:
-    """What so many nulls of a storage type take; types of fixed size take room for values."""
-    bitmap = length // 8
-    if pt.is_fixed_size_list(dtype):
-        return bitmap + nulls_bytes(length * dtype.list_size, dtype.value_type)
-    if pt.is_struct(dtype):
-        return bitmap + sum(nulls_bytes(length, field.type) for field in dtype.fields)
-    width = fixed_width_bytes(dtype)
-    if width is None:
-        width = 8 if is_large_offsets(dtype) else 0 if pt.is_boolean(dtype) else 4
-    return bitmap + length * width
 
 
 def _expected_children(encoding: Encoding, dtype: pa.DataType) -> int:

@@ -6,6 +6,7 @@ so it is deterministic. The idea of cascading light encodings before a general c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -37,8 +38,11 @@ from format.nodes import (
     unsigned_dtype,
     valid_mask,
 )
+from format.sizes import nulls_bytes
 from format.types import decoded, is_binary_like, is_list_like, list_parts, may_stay_coded
 
+_MOST_VALUE_BYTES: Final = 24
+"""That a reader charges for a value beside its bytes: an integer, and 16 bytes of a decimal made of it."""
 _SAMPLE_VALUES: Final = 2048
 _STRETCHES: Final = 4
 _STRETCH_VALUES: Final = 1024
@@ -68,22 +72,45 @@ class EncodedArray:
     encoding: Encoding
     meta: bytes
     raw: memoryview
+    decoded_bytes: int
+    """What decoding takes at most, without the values that dictionaries stand for."""
+    values: int
+    """Of all nodes together."""
+    dictionaries: int
+    """Nodes that stand for other values."""
 
 
-def encode_array(array: pa.Array, *, is_decided: bool = False) -> EncodedArray:
+def encode_array(
+    array: pa.Array, *, is_decided: bool = False, is_backed: bool = False
+) -> EncodedArray:
     """`array`: a storage array; or a dictionary-coded one with its values in order of use, and no others.
 
-    is_decided: see `make_chunk`.
+    is_decided: see `make_chunk`. is_backed: without any encoding by which values take no bytes; `array` is
+    no dictionary-coded one then.
     """
-    root = _encode(array, is_decided=is_decided)
-    return EncodedArray(root.encoding, pack_nodes(root), join_buffers(root))
+    root = _encode_backed(array) if is_backed else _encode(array, is_decided=is_decided)
+    nodes = list(root.walk())
+    return EncodedArray(
+        root.encoding,
+        pack_nodes(root),
+        join_buffers(root),
+        sum(map(_most_decoded_bytes, nodes)),
+        sum(node.length for node in nodes),
+        sum(node.encoding is Encoding.DICTIONARY for node in nodes),
+    )
+
+
+def _most_decoded_bytes(node: Node) -> int:
+    """As `format.decode` charges: integers as 64 bits, once more as they are wrapped."""
+    planes = sum(memoryview(buffer).nbytes for buffer in node.buffers) if node.is_split else 0
+    return node.null_bytes or _MOST_VALUE_BYTES * node.length + planes
 
 
 def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
-    length = len(array)
+    length, dtype = len(array), array.type
     if array.null_count == length:
-        return Node(Encoding.NULL, length, length)
-    dtype = array.type
+        stored = dtype.value_type if pt.is_dictionary(dtype) else dtype
+        return Node(Encoding.NULL, length, length, null_bytes=nulls_bytes(length, stored))
     if pt.is_dictionary(dtype):
         return _encode_dictionary_array(array, is_distinct=is_decided)
     if is_decided and may_stay_coded(dtype):
@@ -191,8 +218,13 @@ def _encode_for(
     base: int,
     width: int,
     valid: npt.NDArray[np.bool_] | None = None,
+    *,
+    may_pack: bool = True,
 ) -> Node:
-    """`values`: integers, all (where `valid`) within `width` bytes above `base`, mod 2^64."""
+    """`values`: integers, all (where `valid`) within `width` bytes above `base`, mod 2^64.
+
+    may_pack: two in a byte.
+    """
     nulls = 0 if valid is None else len(valid) - int(np.count_nonzero(valid))
     buffers: list[Any] = [] if valid is None else [pack_bits(valid)]
     split = nibbles = False
@@ -201,7 +233,7 @@ def _encode_for(
         if valid is not None:
             stored[~valid] = 0
         split = width > 1 and _planes_pay(stored, width)
-        nibbles = width == 1 and _nibbles_pay(stored)
+        nibbles = may_pack and width == 1 and _nibbles_pay(stored)
         if split:
             buffers.append(split_planes(stored, width))
         else:
@@ -534,14 +566,14 @@ def _encode_undivided(values: pa.Array) -> Node:
 # --- strings and nested ---------------------------------------------------------------------
 
 
-def _encode_varlen(array: pa.Array) -> Node:
+def _encode_varlen(array: pa.Array, ints: Callable[[npt.NDArray[Any]], Node] = encode_ints) -> Node:
     valid = valid_mask(array)
     if valid is not None:
         # Arrow allows bytes behind a null; the format does not.
         array = pc.fill_null(array, pa.scalar(b"", pa.binary()).cast(array.type))
     offsets, data = binary_parts(array)
     start, stop = int(offsets[0]), int(offsets[-1])
-    lengths = encode_ints(np.diff(offsets))
+    lengths = ints(np.diff(offsets))
     return _with_validity(
         Encoding.VARLEN,
         len(array),
@@ -553,15 +585,20 @@ def _encode_varlen(array: pa.Array) -> Node:
 
 
 def _encode_nested(array: pa.Array) -> Node:
-    dtype, length, valid = array.type, len(array), valid_mask(array)
-    if is_list_like(dtype) or pt.is_map(dtype):
+    if is_list_like(array.type) or pt.is_map(array.type):
         return _encode_by_sampled_dictionary(array) or _encode_lists(array)
+    return _encode_fixed(array, _encode)
+
+
+def _encode_fixed(array: pa.Array, child: Callable[[pa.Array], Node]) -> Node:
+    """Structs and lists of fixed size."""
+    dtype, length, valid = array.type, len(array), valid_mask(array)
     if pt.is_fixed_size_list(dtype):
         items = array.values.slice(array.offset * dtype.list_size, length * dtype.list_size)
-        return _with_validity(Encoding.FIXED_LIST, length, valid, [], children=(_encode(items),))
+        return _with_validity(Encoding.FIXED_LIST, length, valid, [], children=(child(items),))
     if pt.is_struct(dtype):
         # flatten() pushes the struct's nulls into its fields, which normalises what is behind them.
-        children = tuple(_encode(child) for child in array.flatten())
+        children = tuple(child(part) for part in array.flatten())
         return _with_validity(Encoding.STRUCT, length, valid, [], children=children)
     raise AssertionError(f"not a storage type: {dtype}")
 
@@ -570,3 +607,33 @@ def _encode_lists(array: pa.Array) -> Node:
     counts, items = list_parts(array)
     children = (encode_ints(counts), _encode(items))
     return _with_validity(Encoding.LIST, len(array), valid_mask(array), [], children=children)
+
+
+# --- bytes for every value ------------------------------------------------------------------
+
+
+def _encode_backed(array: pa.Array) -> Node:
+    """Without constants, runs, nulls and dictionaries, which may stand for far more than they take. Only values
+    of the type null, which have no other encoding, take no bytes."""
+    dtype, length = array.type, len(array)
+    if pt.is_null(dtype):
+        return _encode(array)
+    if is_binary_like(dtype):
+        return _encode_varlen(array, _encode_backed_ints)
+    if pt.is_boolean(dtype):
+        return _encode_bool(array)
+    if fixed_width_bytes(dtype) is not None:
+        return _encode_plain(array)
+    if is_list_like(dtype) or pt.is_map(dtype):
+        counts, items = list_parts(array)
+        children = (_encode_backed_ints(counts), _encode_backed(items))
+        return _with_validity(Encoding.LIST, length, valid_mask(array), [], children=children)
+    return _encode_fixed(array, _encode_backed)
+
+
+def _encode_backed_ints(values: npt.NDArray[Any]) -> Node:
+    if len(values) == 0:
+        return Node(Encoding.FOR, 0)
+    low = int(values.min())
+    width = max(1, _width_of(int(values.max()) - low))
+    return _encode_for(values, low, width, may_pack=False)

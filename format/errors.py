@@ -5,6 +5,7 @@ FormatError
 ├── UnsupportedVersionError  written by a newer version of the format
 ├── CorruptFragmentError     truncated, flipped or inconsistent bytes; names object, offset, column
 ├── SchemaError              unsupported type, unknown or duplicate column, bad sort schema
+├── LimitError               values that would take more memory than a reader is allowed
 └── OrderError               rows handed to a writer, or found by a reader, are not sorted
 """
 
@@ -54,6 +55,10 @@ def _rebuild(cause: str, name: str, offset: int | None, column: str | None) -> C
 
 class SchemaError(FormatError):
     """A schema, type or sort schema that the format cannot hold."""
+
+
+class LimitError(FormatError):
+    """Values cannot be written, because no reader would take them (`format.limits`)."""
 
 
 class OrderError(FormatError):

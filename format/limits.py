@@ -1,4 +1,7 @@
-"""How much memory a reader takes on the word of a fragment: bombs are refused before they are decoded."""
+"""How much memory a reader takes on the word of a fragment: bombs are refused before they are decoded.
+
+Writers hold themselves to the same (`format.fitting`), so that what was written can be read.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,17 @@ def max_chunk_bytes() -> int:
 def most_chunk_bytes(stored_bytes: int) -> int:
     """What a chunk of a stored payload of so many bytes may take."""
     return max(max_chunk_bytes(), MAX_RATIO * stored_bytes)
+
+
+def most_written_bytes(stored_bytes: int) -> int:
+    """What a chunk may take that is written, stored in so many bytes: never more than readers take that were
+    told nothing, whatever COMPACTOR_MAX_CHUNK_BYTES allows this process to read."""
+    return max(max_written_bytes(), MAX_RATIO * stored_bytes)
+
+
+def max_written_bytes() -> int:
+    """The same of a chunk stored in none."""
+    return min(max_chunk_bytes(), _MAX_CHUNK_BYTES)
 
 
 def most_json_bytes(stored_bytes: int) -> int:

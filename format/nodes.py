@@ -62,6 +62,8 @@ class Node:
     has_nibbles: bool = False
     buffers: tuple[Buffer, ...] = ()
     children: tuple[Node, ...] = ()
+    null_bytes: int = 0
+    """What the nulls of a NULL node take decoded; known when writing, and not stored."""
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, in pre-order."""

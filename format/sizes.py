@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.nodes import binary_parts, dictionary_codes, fixed_width_bytes, valid_mask
-from format.types import is_binary_like, list_parts
+from format.types import is_binary_like, is_large_offsets, list_parts
 
 I64 = npt.NDArray[np.int64]
 _LENGTH_BITS: Final = 32
@@ -57,6 +57,19 @@ def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
         for array in arrays
     ]
     return max(1, min(counts))
+
+
+def nulls_bytes(length: int, dtype: pa.DataType) -> int:
+    """What so many nulls of a storage type take; types of fixed size take room for values."""
+    bitmap = length // 8
+    if pt.is_fixed_size_list(dtype):
+        return bitmap + nulls_bytes(length * dtype.list_size, dtype.value_type)
+    if pt.is_struct(dtype):
+        return bitmap + sum(nulls_bytes(length, field.type) for field in dtype.fields)
+    width = fixed_width_bytes(dtype)
+    if width is None:
+        width = 8 if is_large_offsets(dtype) else 0 if pt.is_boolean(dtype) else 4
+    return bitmap + length * width
 
 
 def _dictionary_sizes(array: pa.Array) -> npt.NDArray[Any]:

@@ -19,7 +19,7 @@ from format import __version__
 from format.arrays import concat_storage
 from format.blocks import ByteSink, Chunk, make_chunk
 from format.emitter import FragmentEmitter
-from format.errors import OrderError, SchemaError
+from format.errors import LimitError, OrderError, SchemaError
 from format.footer import ChunkStats, FragmentSummary
 from format.hashing import hash_batch
 from format.keys import Bound, KeyComparator, key_at, lower_bound, upper_bound
@@ -28,6 +28,7 @@ from format.ordering import first_disorder, order_words
 from format.schema import FragmentHeader, SortSchema, column_order
 from format.sizes import cumulative_bytes, rows_within
 from format.types import JsonObject, to_storage
+from format.validity import check_values
 
 _SPOOL_MEMORY_BYTES: Final = 16 << 20
 
@@ -104,12 +105,18 @@ class FragmentWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows; they must continue the sort order.
 
-        Raises `OrderError` if they do not, `SchemaError` for a schema other than the writer's.
+        Raises `OrderError` if they do not, `SchemaError` for a schema other than the writer's and for values
+        that its types do not have, `LimitError` for what no reader would take.
         """
         if not batch.schema.equals(self._emitter.header.schema):
             raise SchemaError("the batch's schema is not the writer's")
         if batch.num_rows == 0:
             return
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                check_values(array)
+            except ValueError as error:
+                raise SchemaError(f"column {name!r}: {error}") from error
         columns = {n: to_storage(a) for n, a in zip(batch.schema.names, batch.columns, strict=True)}
         self._check_order(columns)
         self._pending.append(columns, batch.num_rows)
@@ -168,18 +175,28 @@ class FragmentWriter:
             self._pending.append({n: a.slice(start) for n, a in columns.items()}, rows - start)
 
     def _emit_group(self, columns: dict[str, pa.Array], rows: int) -> None:
-        level, header = self._options.compression_level, self._emitter.header
+        header = self._emitter.header
         keys = [columns[name] for name in self._keys]
         self._emitter.key_group(
-            [make_chunk(array, level=level) for array in keys],
+            [self._chunk(name, columns[name]) for name in self._keys],
             lower_bound(key_at(keys, 0), header.schema, header.sort),
             upper_bound(key_at(keys, rows - 1), header.schema, header.sort),
         )
         for name in self._others:
-            self._spool.append(name, make_chunk(columns[name], level=level))
+            self._spool.append(name, self._chunk(name, columns[name]))
         self._row_hashes.append(hash_batch(columns, rows))
         if self._on_row_group is not None:
             self._on_row_group(columns)
+
+    def _chunk(self, name: str, array: pa.Array) -> Chunk:
+        try:
+            return make_chunk(array, level=self._options.compression_level)
+        except LimitError as error:
+            first = self._emitter.rows - (len(array) if name in self._others else 0)
+            raise LimitError(
+                f"column {name!r}, rows {first:,} to {first + len(array) - 1:,} in sort order: {error}: divide "
+                "these values into several rows, or leave them out"
+            ) from error
 
     def _copy_column(self, name: str) -> None:
         if not self._spool.has_values(name):

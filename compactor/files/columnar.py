@@ -17,6 +17,7 @@ from compactor.files.sortedness import said_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
 from format.open import open_fragment
 from format.schema import ordering
+from format.validity import check_values
 
 _READ_BYTES: Final = 1 << 20
 _IPC_FILE_MAGIC: Final = b"ARROW1"
@@ -53,6 +54,8 @@ class ParquetBatches(FileBatches):
                 batch_size=max(1, min(rows, group.num_rows)), row_groups=[index]
             ):
                 self._rows_read += batch.num_rows
+                for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                    _check_values(name, column)  # Parquet's reader does not look at text
                 columns = [
                     _restored(column, field.type)
                     for column, field in zip(batch.columns, self.schema, strict=True)
@@ -152,6 +155,13 @@ def _restored(column: pa.Array, dtype: pa.DataType) -> pa.Array:
     if pt.is_dictionary(dtype) and not pt.is_dictionary(column.type):
         return column.dictionary_encode()
     return column if column.type == dtype else column.cast(dtype)
+
+
+def _check_values(name: str, column: pa.Array) -> None:
+    try:
+        check_values(column)
+    except ValueError as error:
+        raise ValueError(f"column {name!r}: {error}") from error
 
 
 def _ipc_reader(source: Any) -> Any:

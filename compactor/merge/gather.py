@@ -19,6 +19,8 @@ from compactor.merge.splits import Pieces, Splits, coded_bytes, row_bits
 from compactor.rows.flags import Flags as RowFlags
 from compactor.rows.flags import is_divisible
 from format.arrays import concat_storage
+from format.fitting import expanded_bytes
+from format.limits import KEPT_RATIO, max_written_bytes
 
 I64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -75,7 +77,16 @@ class Gatherer:
         ):
             self._split(number, row_bits(array), None, order.flags)
             return None
+        if pieces.is_coded and is_divisible(order.flags, order.rows) and self._stands_for_much(array):
+            bits, most = row_bits(array), KEPT_RATIO * max_written_bytes()
+            self.splits.add(number, bits, most, order.flags)
+            return None
         return array, codes
+
+    def _stands_for_much(self, array: pa.Array) -> bool:
+        """Whether readers would refuse so many values of a dictionary."""
+        most = KEPT_RATIO * max_written_bytes()
+        return len(array) * array.dictionary.nbytes > most and expanded_bytes(array) > most
 
     def _take(self, book: Codebook, order: GroupOrder, has_rows: Flags) -> Pieces:
         """The rows of those inputs that have the column, end to end."""

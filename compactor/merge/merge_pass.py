@@ -55,7 +55,9 @@ from format.encode import by_dictionary
 from format.footer import with_bounds
 from format.hashing import combine
 from format.keys import KeyComparator, Value, key_at, lower_bound, upper_bound
+from format.limits import max_written_bytes
 from format.schema import FragmentHeader
+from format.sizes import nulls_bytes
 from format.types import storage_type
 
 ORDER = "order"
@@ -63,6 +65,7 @@ _BOOK_BYTES: Final = 4 << 20
 """Of a column's distinct values, while they are moved as codes."""
 _CLOSE_SECONDS: Final = 5.0
 """How long all connections together may take to end; one that hangs is left to itself."""
+_MANY_ROWS: Final = 1024
 I64 = npt.NDArray[np.int64]
 
 
@@ -387,13 +390,20 @@ class MergePass:
         # Outputs of equal size rather than full ones and a small rest.
         fragments = max(1, round(total / self._settings.target_fragment_bytes))
         return CutRule(
-            options.max_rows,
+            min(options.max_rows, self._most_null_rows()),
             options.target_row_group_bytes,
             max(1, total * SIZE_UNITS // fragments),
             -(-sizes * SIZE_UNITS // np.maximum(rows, 1)),
             [self._key_order.key(bound) for bound in self._settings.cut_keys],
             lambda window, row: self._compare.key(key_at(window.keys, row)),
         )
+
+    def _most_null_rows(self) -> int:
+        """Rows of which readers take the nulls, of every column: those of a wide type take as much as values, and
+        a column may have no others."""
+        types = [storage_type(field.type) for field in self._settings.schema]
+        widest = max(nulls_bytes(_MANY_ROWS, dtype) for dtype in types)
+        return max(1, max_written_bytes() * _MANY_ROWS // max(1, widest))
 
     def _start_output(self) -> Output:
         sink = self._open_output(self._uploads)

@@ -1,0 +1,102 @@
+"""Chunks that readers take: what `format.decode` would refuse is stored in another way, or not written.
+
+Readers take 1 GiB for a chunk, or so many times what is stored of it (`format.limits`). Where values compress
+further than that, they are stored in more bytes: uncompressed, and where that does not do (constants, values of
+dictionaries), with bytes for every value.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from format.compression import compress
+from format.decode import decode_array
+from format.encode import EncodedArray, encode_array
+from format.errors import LimitError
+from format.layout import MAX_META_BYTES, Codec
+from format.limits import KEPT_RATIO, MAX_RATIO, max_written_bytes, most_written_bytes
+from format.nodes import MAX_UNBACKED_VALUES, NODE_BYTES
+from format.sizes import cumulative_bytes
+from format.types import plain
+
+_STORED: Final = 0
+"""The level of no compression."""
+
+
+def encode_fitting(
+    array: pa.Array, *, level: int, is_decided: bool
+) -> tuple[EncodedArray, Codec, bytes]:
+    """The chunk's values as they are stored: level and is_decided as `format.blocks.make_chunk` has them.
+
+    Raises `LimitError` if readers would refuse them however they are stored.
+    """
+    encoded = encode_array(array, is_decided=is_decided)
+    if len(encoded.meta) > MAX_META_BYTES:
+        raise LimitError(f"a type of {len(encoded.meta) // NODE_BYTES:,} parts is too wide")
+    if (stored := _stored(encoded, array, level)) is not None:
+        return encoded, *stored
+    if pt.is_dictionary(array.type):
+        if expanded_bytes(array) > KEPT_RATIO * max_written_bytes():
+            raise _too_large(array)  # before memory is taken for them
+        array = plain(array)
+    encoded = encode_array(array, is_backed=True)
+    if (stored := _stored(encoded, array, level)) is not None:
+        return encoded, *stored
+    raise _too_large(array)
+
+
+def _stored(encoded: EncodedArray, array: pa.Array, level: int) -> tuple[Codec, bytes] | None:
+    """As it is stored so that readers take it; None if they do not even if it is not compressed."""
+    codec, stored = compress(encoded.raw, level)
+    if _is_taken(encoded, array, len(stored)):
+        return codec, stored
+    if codec is not Codec.NONE and _is_taken(encoded, array, len(encoded.raw)):
+        return compress(encoded.raw, _STORED)
+    return None
+
+
+def _too_large(array: pa.Array) -> LimitError:
+    dtype = array.type.value_type if pt.is_dictionary(array.type) else array.type
+    return LimitError(
+        f"{len(array):,} values of type {dtype} take more memory decoded than the "
+        f"{max_written_bytes():,} bytes, or {MAX_RATIO} times what is stored, that readers allow"
+    )
+
+
+def expanded_bytes(array: pa.Array) -> int:
+    """What the values of a dictionary-coded array take, each as often as it is used."""
+    return int(cumulative_bytes(array)[-1])
+
+
+def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool:
+    """Whether a reader that keeps dictionaries takes the chunk if so much is stored of it."""
+    most = most_written_bytes(stored_bytes)
+    if len(encoded.raw) > most:
+        return False
+    if encoded.values <= MAX_UNBACKED_VALUES and _most_needed_bytes(encoded, array, most) <= most:
+        return True
+    is_coded = pt.is_dictionary(array.type)
+    dtype = array.type.value_type if is_coded else array.type
+    try:
+        decode_array(
+            encoded.meta, encoded.raw, dtype, len(array), keep_dictionary=True, most_bytes=most
+        )
+    except (ValueError, OverflowError, MemoryError, pa.ArrowException):
+        return False
+    return True
+
+
+def _most_needed_bytes(encoded: EncodedArray, array: pa.Array, most: int) -> int:
+    """What decoding takes at most; found without doing it, and so for nearly all chunks."""
+    if not encoded.dictionaries:
+        return encoded.decoded_bytes
+    if not pt.is_dictionary(array.type):
+        stood_for = array.nbytes + encoded.values
+    else:
+        stood_for = len(array) * array.dictionary.nbytes
+        if stood_for > most:
+            stood_for = expanded_bytes(array)
+    return encoded.decoded_bytes + encoded.dictionaries * stood_for
