@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format.limits import KEPT_RATIO, most_chunk_bytes, too_large
@@ -29,12 +28,14 @@ from format.nodes import (
     unpack_nibbles,
     unpack_nodes,
     unsigned_dtype,
+    valid_mask,
 )
 from format.sizes import cumulative_bytes, nulls_bytes
-from format.types import is_binary_like, is_large_offsets, is_list_like, may_stay_coded
+from format.types import decoded, is_binary_like, is_large_offsets, is_list_like, may_stay_coded
 
 _MAX_OFFSET_32: Final = 2**31 - 1
 _LITTLE_BYTES: Final = 64 << 20
+"""Up to which nobody counts what a dictionary stands for that is kept."""
 
 
 def decode_array(
@@ -363,21 +364,16 @@ def _decode_dictionary(
     indices = pa.Array.from_buffers(
         pa.int32(), node.length, [validity, pa.py_buffer(codes.astype(np.int32))], node.null_count
     )
-    expanded = _expanded_bytes(values, codes)
-    if keep and may_stay_coded(dtype):
-        cursor.allow(expanded)
-        return pa.DictionaryArray.from_arrays(indices, values, safe=False)
-    cursor.charge(expanded)
-    return pc.take(values, indices, boundscheck=False)
-
-
-def _expanded_bytes(values: pa.Array, codes: npt.NDArray[np.int64]) -> int:
-    """What the values take that codes stand for; at most that, where it is little anyway."""
+    valid = valid_mask(indices)
+    present = codes if valid is None else codes[valid]  # what a null's code stands for is not made
     by_value = np.diff(cumulative_bytes(values))
-    if not len(by_value):
-        return 0
-    most = int(by_value.max()) * len(codes)
-    return most if most <= _LITTLE_BYTES else total(by_value[codes])
+    if keep and may_stay_coded(dtype):
+        if len(by_value) and int(by_value.max()) * len(present) > _LITTLE_BYTES:
+            cursor.allow(total(by_value[present]))
+        return pa.DictionaryArray.from_arrays(indices, values, safe=False)
+    # No rough figure here: those of many fields would add up to a refusal.
+    cursor.charge(total(by_value[present]) if len(by_value) else 0)
+    return decoded(pa.DictionaryArray.from_arrays(indices, values, safe=False))
 
 
 def _decode_nested(

@@ -17,7 +17,7 @@ from format.decode import decode_array
 from format.encode import EncodedArray, encode_array
 from format.errors import LimitError
 from format.layout import MAX_META_BYTES, Codec
-from format.limits import KEPT_RATIO, MAX_RATIO, max_written_bytes, most_written_bytes
+from format.limits import MAX_RATIO, max_written_bytes, most_written_bytes
 from format.nodes import MAX_UNBACKED_VALUES, NODE_BYTES
 from format.sizes import cumulative_bytes
 from format.types import plain
@@ -39,7 +39,7 @@ def encode_fitting(
     if (stored := _stored(encoded, array, level)) is not None:
         return encoded, *stored
     if pt.is_dictionary(array.type):
-        if expanded_bytes(array) > KEPT_RATIO * max_written_bytes():
+        if expanded_bytes(array) > max(max_written_bytes(), 2 * array.nbytes):
             raise _too_large(array)  # before memory is taken for them
         array = plain(array)
     encoded = encode_array(array, is_backed=True)
@@ -72,17 +72,19 @@ def expanded_bytes(array: pa.Array) -> int:
 
 
 def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool:
-    """Whether a reader that keeps dictionaries takes the chunk if so much is stored of it."""
+    """Whether readers take the chunk if so much is stored of it, those that keep no dictionary among them."""
     most = most_written_bytes(stored_bytes)
     if len(encoded.raw) > most:
         return False
     if encoded.values <= MAX_UNBACKED_VALUES and _most_needed_bytes(encoded, array, most) <= most:
         return True
     is_coded = pt.is_dictionary(array.type)
+    if is_coded and expanded_bytes(array) > most - encoded.decoded_bytes:
+        return False
     dtype = array.type.value_type if is_coded else array.type
     try:
         decode_array(
-            encoded.meta, encoded.raw, dtype, len(array), keep_dictionary=True, most_bytes=most
+            encoded.meta, encoded.raw, dtype, len(array), keep_dictionary=is_coded, most_bytes=most
         )
     except (ValueError, OverflowError, MemoryError, pa.ArrowException):
         return False

@@ -18,6 +18,7 @@ from format.errors import SchemaError
 
 JsonObject = dict[str, Any]
 
+_MOST_RESERVED_BYTES: Final = 256 << 20
 MAX_NESTING: Final = 64
 """Types within types, as in Arrow's IPC."""
 _MOST_CHARACTERS: Final = 200
@@ -489,8 +490,23 @@ def _to_dictionary(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """A dictionary-coded array as its values; Arrow's own cast knows no nested ones."""
-    return pc.take(array.dictionary, array.indices, boundscheck=False)
+    """The values of a dictionary-coded array, as many as it has rows."""
+    values, indices = array.dictionary, array.indices
+    if not is_binary_like(values.type) or not len(values):
+        return pc.take(values, indices, boundscheck=False)
+    # Arrow reserves the average of all values for every row, also where a long one is rarely used.
+    if values.nbytes // len(values) * len(indices) <= _MOST_RESERVED_BYTES or len(indices) == 1:
+        return pc.take(values, indices, boundscheck=False)
+    middle = len(indices) // 2
+    return pa.concat_arrays(
+        [decoded(_in_use(part, values)) for part in (indices[:middle], indices[middle:])]
+    )
+
+
+def _in_use(indices: pa.Array, values: pa.Array) -> pa.Array:
+    used = pc.unique(indices.drop_null())
+    codes = pc.index_in(indices, used, skip_nulls=True)
+    return pa.DictionaryArray.from_arrays(codes, values.take(used), safe=False)
 
 
 def plain(array: pa.Array) -> pa.Array:

@@ -20,7 +20,7 @@ from compactor.rows.flags import Flags as RowFlags
 from compactor.rows.flags import is_divisible
 from format.arrays import concat_storage
 from format.fitting import expanded_bytes
-from format.limits import KEPT_RATIO, max_written_bytes
+from format.limits import max_written_bytes
 
 I64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -77,16 +77,10 @@ class Gatherer:
         ):
             self._split(number, row_bits(array), None, order.flags)
             return None
-        if pieces.is_coded and is_divisible(order.flags, order.rows) and self._stands_for_much(array):
-            bits, most = row_bits(array), KEPT_RATIO * max_written_bytes()
-            self.splits.add(number, bits, most, order.flags)
+        if pieces.is_coded and is_divisible(order.flags, order.rows) and _stands_for_much(array):
+            self.splits.add(number, row_bits(array), _most_stood_for_bytes(), order.flags)
             return None
         return array, codes
-
-    def _stands_for_much(self, array: pa.Array) -> bool:
-        """Whether readers would refuse so many values of a dictionary."""
-        most = KEPT_RATIO * max_written_bytes()
-        return len(array) * array.dictionary.nbytes > most and expanded_bytes(array) > most
 
     def _take(self, book: Codebook, order: GroupOrder, has_rows: Flags) -> Pieces:
         """The rows of those inputs that have the column, end to end."""
@@ -108,6 +102,17 @@ class Gatherer:
         if positions is not None:
             bits = pc.take(pa.array(bits), positions).fill_null(0).to_numpy()
         self.splits.add(number, bits, self._target_bytes, row_flags)
+
+
+def _most_stood_for_bytes() -> int:
+    """Of what readers take; the other half is for all else that they need."""
+    return max_written_bytes() // 2
+
+
+def _stands_for_much(array: pa.Array) -> bool:
+    """Whether readers might refuse so many values of a dictionary."""
+    most = _most_stood_for_bytes()
+    return len(array) * array.dictionary.nbytes > most and expanded_bytes(array) > most
 
 
 def _positions(order: GroupOrder, has_rows: Flags) -> pa.Array | None:
