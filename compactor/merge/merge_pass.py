@@ -55,7 +55,7 @@ from format.encode import by_dictionary
 from format.footer import with_bounds
 from format.hashing import combine
 from format.keys import KeyComparator, Value, key_at, lower_bound, upper_bound
-from format.limits import max_written_bytes
+from format.limits import max_written_bytes, most_written_bytes
 from format.schema import FragmentHeader
 from format.sizes import nulls_bytes
 from format.types import storage_type
@@ -548,6 +548,11 @@ class MergePass:
             output.skips.add(name, array)
         if block is None:
             output.emitter.chunk(self._encoder.encode(pa.nulls(order.rows, dtype)))
+        elif block.header.raw_bytes > most_written_bytes(block.header.stored_bytes):
+            # Only this process may read it, by a larger limit than that of all.
+            with self._budget.holding("decode", block.header.raw_bytes):
+                array = block.decode(dtype, keep_dictionary=True)
+                output.emitter.chunk(self._encoder.encode(array))
         else:
             with self._watch.on("pass on"):
                 output.emitter.pass_chunk(block)

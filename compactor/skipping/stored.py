@@ -15,7 +15,7 @@ import pyarrow as pa
 from compactor.errors import DataError
 from compactor.predicate.prune import Summary
 from compactor.skipping.summary import summary_of
-from compactor.stores.base import Store
+from compactor.stores.base import Store, check_size
 from compactor.table.entry import FragmentEntry
 from format.blocks import BlockReader, make_chunk
 from format.errors import FormatError
@@ -37,6 +37,7 @@ def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[byte
     if index is None or not length:
         return None
     name = f"{store.url}/{index.key}"
+    check_size(length, name)
     data = store.read_range(index.key, offset, length)
     try:
         block = BlockReader(BytesIO(data), name, offset=offset).read_block(column)

@@ -10,10 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Final, Protocol, Self, runtime_checkable
 
+from compactor.errors import DataError
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
+
+MAX_READ_BYTES: Final = 1 << 30
+"""Of an object that is read whole: a version of a table, or a checkpoint. None is written that is larger."""
+
+
+def check_size(size_bytes: int, address: str) -> None:
+    """Before an object is read whole. Raises `DataError` if it is too large for that."""
+    if size_bytes > MAX_READ_BYTES:
+        raise DataError(
+            f"{address}: {size_bytes:,} bytes where a file of the log has {MAX_READ_BYTES:,} at most: it is "
+            "none of this program's, or damaged"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +156,8 @@ class Store(Protocol):
         ...
 
     def read(self, key: str) -> bytes:
-        """The whole object, for small ones. Raises `ObjectNotFoundError`."""
+        """The whole object, of up to `MAX_READ_BYTES`. Raises `ObjectNotFoundError`; `DataError` for a larger
+        one, before it is read."""
         ...
 
     def head(self, key: str) -> ObjectInfo:

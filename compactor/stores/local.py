@@ -18,7 +18,7 @@ from typing import Final
 from compactor.errors import ObjectChangedError, StoreError, StoreUnreachableError, UsageError
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
-from compactor.stores.base import ObjectInfo, Store, UnfinishedUpload, UploadScope
+from compactor.stores.base import ObjectInfo, Store, UnfinishedUpload, UploadScope, check_size
 from compactor.stores.keys import HIDDEN_FOLDER, check_key, check_prefix
 from compactor.stores.local_files import explained, link_new, make_folder, rename_over, walk
 
@@ -61,7 +61,9 @@ class LocalStore:
     def read(self, key: str) -> bytes:
         path = self._path(key)
         with explained(path, absent=_ABSENT):
-            return path.read_bytes()
+            with path.open("rb") as file:
+                check_size(os.fstat(file.fileno()).st_size, str(path))
+                return file.read()
 
     def head(self, key: str) -> ObjectInfo:
         path = self._path(key)

@@ -29,6 +29,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from urllib3.exceptions import HTTPError as Urllib3Error
 
 from compactor.errors import (
+    DataError,
     ObjectExistsError,
     PermissionDeniedError,
     StoreError,
@@ -37,7 +38,7 @@ from compactor.errors import (
 )
 from compactor.flow.upload_memory import Unaccounted, UploadMemory
 from compactor.redact import has_secret, redacted
-from compactor.stores.base import ObjectInfo, UnfinishedUpload
+from compactor.stores.base import ObjectInfo, UnfinishedUpload, check_size
 from compactor.stores.keys import check_key, check_prefix
 from compactor.stores.s3_answers import (
     EmptyRangeError,
@@ -216,12 +217,18 @@ class S3Store:
         return data
 
     def _read_body_once(self, key: str, byte_range: str | None, if_match: str | None) -> bytes:
-        body = self._get(key, byte_range, if_match)["Body"]
+        response = self._get(key, byte_range, if_match)
+        body = response["Body"]
         try:
+            if byte_range is None:
+                check_size(response["ContentLength"], self._address(key))
             data: bytes = body.read()
         except _BODY_ERRORS as error:
             body.close()
             raise _BrokenBodyError(self._address(key), error) from error
+        except DataError:
+            body.close()
+            raise
         return data
 
     def _get(self, key: str, byte_range: str | None, if_match: str | None) -> Any:

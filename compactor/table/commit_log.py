@@ -33,12 +33,13 @@ from compactor.errors import (
     ObjectExistsError,
     StoreError,
     StoreUnreachableError,
+    TableError,
     TableNotFoundError,
     UnknownOutcomeError,
     VersionNotFoundError,
 )
 from compactor.names import base_version, checkpoint_key, version_key
-from compactor.stores.base import Store
+from compactor.stores.base import MAX_READ_BYTES, Store
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.history import History
 from compactor.table.snapshot import Snapshot
@@ -126,8 +127,8 @@ class CommitLog:
     def commit(self, prepare: Prepare) -> Snapshot:
         """Makes a change visible, atomically, on top of the newest version; the snapshot after it.
 
-        Raises what `prepare` raises, `FencedError` for fragments of attempts that a vacuum has moved
-        past, and `CommitConflictError` after too many lost races.
+        Raises what `prepare` raises, `TableError` for a change that makes too large a file, `FencedError` for
+        fragments of attempts that a vacuum has moved past, and `CommitConflictError` after too many lost races.
         """
         commit_id = self._ids()
         retrying = Retrying(
@@ -149,9 +150,19 @@ class CommitLog:
         return snapshot
 
     def write_checkpoint(self, snapshot: Snapshot) -> bool:
-        """Spares later readers the log up to here; whether there is one now. A failure costs nothing else."""
+        """Spares later readers the log up to here; whether there is one now. A failure costs nothing else.
+
+        None is written that is larger than readers take.
+        """
+        data = checkpoint_bytes(snapshot)
+        if len(data) > MAX_READ_BYTES:
+            log.warning(
+                "no checkpoint at version %d: it would have %d bytes, %d are the most",
+                snapshot.version, len(data), MAX_READ_BYTES,
+            )  # fmt: skip
+            return False
         try:
-            self._store.create(checkpoint_key(snapshot.version), checkpoint_bytes(snapshot))
+            self._store.create(checkpoint_key(snapshot.version), data)
         except ObjectExistsError:
             pass
         except StoreError as error:
@@ -204,6 +215,13 @@ class CommitLog:
         read: whatever failed last, the commit may stand.
         """
         key, data = version_key(version.number), version.to_bytes()
+        if len(data) > MAX_READ_BYTES:
+            raise TableError(
+                f"{self._store.url}: the change adds or removes "
+                f"{len(version.changes.adds) + len(version.changes.removes):,} fragments, its log file would have "
+                f"{len(data):,} bytes where {MAX_READ_BYTES:,} are the most: nothing was changed; change less at a "
+                "time, such as fewer files, or write larger fragments"
+            )
         unknown = False
 
         def create() -> None:

@@ -25,6 +25,8 @@ Deleted: TypeAlias = pa.BooleanArray
 """Of each row of a fragment whether it is deleted; shape (rows,), never null."""
 
 _LEVEL: Final = 3
+_MOST_BESIDE_BITS: Final = 1024
+"""Bytes of a block beside a bit for each row."""
 
 
 def write_deletions(
@@ -48,6 +50,8 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
     if deletion is None:
         return None
     name = f"{store.url}/{deletion.key}"
+    if deletion.length > entry.rows // 8 + _MOST_BESIDE_BITS:
+        raise DataError(f"{name}: {deletion.length:,} bytes for the bits of {entry.rows:,} rows")
     data = store.read_range(deletion.key, deletion.offset, deletion.length)
     try:
         block = BlockReader(BytesIO(data), name, offset=deletion.offset).read_block()

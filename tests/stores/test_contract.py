@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import (
+    DataError,
     ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
     StoreError,
     UsageError,
 )
+from compactor.stores import base
 from compactor.stores.base import Store, UnfinishedUpload
 from compactor.stores.local import LocalStore
 from compactor.stores.metered import MeteredStore, StoreMetrics
@@ -62,6 +64,20 @@ def test_what_is_uploaded_is_streamed_back(store: Store, size: int) -> None:
     assert read_all(stream) == DATA[:size]
     assert store.read("data/k") == DATA[:size]
     assert store.head("data/k").size_bytes == size
+
+
+def test_an_object_too_large_to_be_read_whole_is_refused_before_it_is_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, "k", DATA)
+    monkeypatch.setattr(base, "MAX_READ_BYTES", len(DATA))
+    assert store.read("k") == DATA
+    monkeypatch.setattr(base, "MAX_READ_BYTES", len(DATA) - 1)
+    with pytest.raises(
+        DataError, match="k: 10,240 bytes where a file of the log has 10,239 at most"
+    ):
+        store.read("k")
+    assert store.read_range("k", 0, len(DATA)) == DATA
 
 
 @pytest.mark.parametrize("start", [0, 1, 5000, len(DATA) - 1, len(DATA), len(DATA) + 10])

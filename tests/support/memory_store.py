@@ -8,7 +8,7 @@ from typing import Any
 from compactor.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, StoreError
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
-from compactor.stores.base import ObjectInfo, UnfinishedUpload
+from compactor.stores.base import ObjectInfo, UnfinishedUpload, check_size
 
 Fault = Callable[[str, str], None]
 """Called with the operation ("create:before", "create:after", ...) and the key; may raise."""
@@ -49,7 +49,9 @@ class MemoryStore:
 
     def read(self, key: str) -> bytes:
         self._call("read", key)
-        return self._get(key)
+        data = self._get(key)
+        check_size(len(data), key)
+        return data
 
     def head(self, key: str) -> ObjectInfo:
         self._call("head", key)

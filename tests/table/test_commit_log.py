@@ -14,11 +14,15 @@ from compactor.errors import (
     PermissionDeniedError,
     StoreError,
     StoreUnreachableError,
+    TableError,
     TableNotFoundError,
     UnknownOutcomeError,
 )
 from compactor.names import parse_version, version_key
+from compactor.stores import base
 from compactor.stores.local import LocalStore
+from compactor.table import commit_log
+from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog, Prepare
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
@@ -311,3 +315,33 @@ def test_names_are_parsed_as_they_are_built() -> None:
     assert parse_version(version_key(12)) == 12
     assert parse_version("_log/12.json") is None
     assert parse_version("_log/00000000000000000012.json.tmp") is None
+
+
+def test_a_change_whose_log_file_nobody_could_read_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    log = CommitLog(store, StillClock())
+    log.commit(add("a"))
+    size = len(store.objects[version_key(1)])
+    for module in (base, commit_log):
+        monkeypatch.setattr(module, "MAX_READ_BYTES", 2 * size)
+    with pytest.raises(TableError, match="adds or removes 100 fragments.*nothing was changed"):
+        log.commit(add(*(f"f{n}" for n in range(100))))
+    assert names(log.commit(add("b"))) == ["a", "b"]
+    assert names(CommitLog(store).current()) == ["a", "b"]
+
+
+def test_no_checkpoint_is_written_that_nobody_could_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    log = CommitLog(store, StillClock())
+    snapshot = log.commit(add("a"))
+    size = len(checkpoint_bytes(snapshot))
+    monkeypatch.setattr(commit_log, "MAX_READ_BYTES", size - 1)
+    assert not log.write_checkpoint(snapshot)
+    assert "no checkpoint at version 1: it would have" in caplog.text
+    assert names(CommitLog(store).current()) == ["a"]
+    monkeypatch.setattr(commit_log, "MAX_READ_BYTES", size)
+    assert log.write_checkpoint(snapshot)
