@@ -613,8 +613,8 @@ def _encode_lists(array: pa.Array) -> Node:
 
 
 def _encode_backed(array: pa.Array) -> Node:
-    """Without constants, runs, nulls and dictionaries, which may stand for far more than they take. Only values
-    of the type null, which have no other encoding, take no bytes."""
+    """Without constants, runs, nulls and dictionaries, which may stand for far more than they take. Only
+    values of the type null, which have no other encoding, take no bytes."""
     dtype, length = array.type, len(array)
     if pt.is_null(dtype):
         return _encode(array)

@@ -1,8 +1,8 @@
 """Chunks that readers take: what `format.decode` would refuse is stored in another way, or not written.
 
-Readers take 1 GiB for a chunk, or so many times what is stored of it (`format.limits`). Where values compress
-further than that, they are stored in more bytes: uncompressed, and where that does not do (constants, values of
-dictionaries), with bytes for every value.
+Readers take 1 GiB for a chunk, or so many times what is stored of it (`format.limits`). Where values
+compress further than that, they are stored in more bytes: uncompressed, and where that does not do
+(constants, values of dictionaries), with bytes for every value.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from format.types import is_list_like
 
 
 def check_values(array: pa.Array) -> None:
-    """Raises ValueError for text that is not UTF-8, decimals of up to 64 bits with more digits than their type,
-    dictionary codes without a value, and maps with an entry or key that is null."""
+    """Raises ValueError for text that is not UTF-8, decimals of up to 64 bits with more digits than their
+    type, dictionary codes without a value, and maps with a key that is null."""
     dtype = array.type
     if isinstance(dtype, pa.BaseExtensionType):
         check_values(array.storage)

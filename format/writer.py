@@ -194,8 +194,8 @@ class FragmentWriter:
         except LimitError as error:
             first = self._emitter.rows - (len(array) if name in self._others else 0)
             raise LimitError(
-                f"column {name!r}, rows {first:,} to {first + len(array) - 1:,} in sort order: {error}: divide "
-                "these values into several rows, or leave them out"
+                f"column {name!r}, rows {first:,} to {first + len(array) - 1:,} in sort order: {error}: "
+                "divide these values into several rows, or leave them out"
             ) from error
 
     def _copy_column(self, name: str) -> None:

@@ -15,6 +15,7 @@ from compactor.errors import InputError
 from compactor.files.problems import reading
 from compactor.files.sortedness import said_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
+from format.limits import MAX_RATIO, max_chunk_bytes
 from format.open import open_fragment
 from format.schema import ordering
 from format.validity import check_values
@@ -32,6 +33,7 @@ class ParquetBatches(FileBatches):
         with reading(path):
             # Pre-buffering would hold the compressed bytes of every row group asked for.
             self._file = pq.ParquetFile(path, buffer_size=_READ_BYTES, pre_buffer=False)
+            _check_sizes(path, self._file.metadata)
             self.sort = sort_of_parquet(self._file.metadata, self._file.schema_arrow)
             kept = _types_kept(self._file)
         self.schema = _plain_schema(path, kept)
@@ -124,6 +126,24 @@ class FragmentBatches(FileBatches):
         for batch in self._reader.scan():
             self._rows_read += batch.num_rows
             yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+
+
+def _check_sizes(path: str, metadata: Any) -> None:
+    """Raises `InputError` for a row group that says it becomes far larger than any of ours may."""
+    most = max_chunk_bytes()
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        if group.total_byte_size <= most:
+            continue
+        columns = [group.column(number) for number in range(group.num_columns)]
+        sizes = [(c.total_compressed_size, c.total_uncompressed_size) for c in columns]
+        needed = sum(raw for stored, raw in sizes if raw > MAX_RATIO * stored)
+        if needed > most:
+            raise InputError(
+                f"{path}: row group {index}: {needed:,} bytes of its columns are compressed more than "
+                f"{MAX_RATIO}-fold, {most:,} are allowed: write it in smaller row groups, or raise "
+                "COMPACTOR_MAX_CHUNK_BYTES"
+            )
 
 
 def _types_kept(file: pq.ParquetFile) -> pa.Schema:

@@ -399,8 +399,8 @@ class MergePass:
         )
 
     def _most_null_rows(self) -> int:
-        """Rows of which readers take the nulls, of every column: those of a wide type take as much as values, and
-        a column may have no others."""
+        """Rows of which readers take the nulls, of every column: those of a wide type take as much as values,
+        and a column may have no others."""
         types = [storage_type(field.type) for field in self._settings.schema]
         widest = max(nulls_bytes(_MANY_ROWS, dtype) for dtype in types)
         return max(1, max_written_bytes() * _MANY_ROWS // max(1, widest))

@@ -60,10 +60,9 @@ class LocalStore:
 
     def read(self, key: str) -> bytes:
         path = self._path(key)
-        with explained(path, absent=_ABSENT):
-            with path.open("rb") as file:
-                check_size(os.fstat(file.fileno()).st_size, str(path))
-                return file.read()
+        with explained(path, absent=_ABSENT), path.open("rb") as file:
+            check_size(os.fstat(file.fileno()).st_size, str(path))
+            return file.read()
 
     def head(self, key: str) -> ObjectInfo:
         path = self._path(key)

@@ -128,7 +128,7 @@ class CommitLog:
         """Makes a change visible, atomically, on top of the newest version; the snapshot after it.
 
         Raises what `prepare` raises, `TableError` for a change that makes too large a file, `FencedError` for
-        fragments of attempts that a vacuum has moved past, and `CommitConflictError` after too many lost races.
+        fragments of attempts that a vacuum has moved past, `CommitConflictError` after too many lost races.
         """
         commit_id = self._ids()
         retrying = Retrying(
@@ -216,11 +216,11 @@ class CommitLog:
         """
         key, data = version_key(version.number), version.to_bytes()
         if len(data) > MAX_READ_BYTES:
+            changed = len(version.changes.adds) + len(version.changes.removes)
             raise TableError(
-                f"{self._store.url}: the change adds or removes "
-                f"{len(version.changes.adds) + len(version.changes.removes):,} fragments, its log file would have "
-                f"{len(data):,} bytes where {MAX_READ_BYTES:,} are the most: nothing was changed; change less at a "
-                "time, such as fewer files, or write larger fragments"
+                f"{self._store.url}: the change adds or removes {changed:,} fragments, its log file would "
+                f"have {len(data):,} bytes where {MAX_READ_BYTES:,} are the most: nothing was changed; "
+                "change less at a time, such as fewer files, or write larger fragments"
             )
         unknown = False
 

@@ -8,13 +8,16 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from compactor.errors import InputError
 from compactor.files.read import open_table_file
 from compactor.predicate import parse_where
 from compactor.predicate.tree import matching
+from format import limits
 from format.reader import FragmentReader
+from tests.security.bombs import parquet
 from tests.support.fragments import BytesSource, rows_of, write_fragment
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +37,7 @@ def test_small_inputs_that_stand_for_large_ones_are_refused_in_bounded_memory(
     )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(lines) == 18
+    assert len(lines) == 19
     for line in lines:
         assert line["said"].startswith(_ERRORS), line
         assert "\n" not in line["said"], line
@@ -54,6 +57,38 @@ def test_a_text_that_stands_for_gigabytes_is_read_in_batches() -> None:
         assert batch.nbytes <= 65 << 20
         keys += batch.column("k").to_pylist()
     assert keys == list(range(300))
+
+
+def test_parquet_that_is_compressed_well_is_read_up_to_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = parquet(tmp_path, "a.parquet", 2)
+    raw = pq.read_metadata(path).row_group(0).total_byte_size
+    for most, is_read in ((raw, True), (raw - 1, False)):
+        limits.max_chunk_bytes.cache_clear()
+        monkeypatch.setenv("COMPACTOR_MAX_CHUNK_BYTES", str(most))
+        try:
+            if is_read:
+                with open_table_file(path) as file:
+                    assert sum(batch.num_rows for batch in file) == 32 << 10
+            else:
+                with pytest.raises(InputError, match=r"a.parquet: row group 0: .*COMPACTOR_MAX"):
+                    open_table_file(path)
+        finally:
+            limits.max_chunk_bytes.cache_clear()
+
+
+def test_parquet_text_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    """Arrow writes and reads it; fragments with it could not be read."""
+    offsets, data = pa.py_buffer(b"\0\0\0\0\2\0\0\0\4\0\0\0"), pa.py_buffer(b"ab\xff\xfe")
+    text = pa.Array.from_buffers(pa.string(), 2, [None, offsets, data])
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": [1, 2], "v": text}), path)
+    with (
+        pytest.raises(InputError, match=r"a.parquet: .*column 'v': Invalid UTF8"),
+        open_table_file(str(path)) as file,
+    ):
+        list(file)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "more"])
