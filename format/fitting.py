@@ -96,9 +96,9 @@ def _most_needed_bytes(encoded: EncodedArray, array: pa.Array, most: int) -> int
     if not encoded.dictionaries:
         return encoded.decoded_bytes
     if not pt.is_dictionary(array.type):
-        stood_for = array.nbytes + encoded.values
+        stood_for = int(array.nbytes) + encoded.values
     else:
-        stood_for = len(array) * array.dictionary.nbytes
+        stood_for = len(array) * int(array.dictionary.nbytes)
         if stood_for > most:
             stood_for = expanded_bytes(array)
     return encoded.decoded_bytes + encoded.dictionaries * stood_for
