@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Final, Protocol, Self, runtime_checkable
 
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
+
+REQUEST_KINDS: Final = ("get", "head", "list", "put", "post", "delete")
+"""As stores bill them."""
 
 
 @dataclass(frozen=True, slots=True)
