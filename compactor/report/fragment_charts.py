@@ -214,7 +214,7 @@ def sizes_chart(space: KeySpace) -> Chart | None:
     figure.update_yaxes(
         row=1, col=1, title="fragments", rangemode="tozero", tickformat=",d", dtick=step
     )
-    figure.update_xaxes(type="category", tickangle=-40 if len(lowers) > 4 else 0)
+    figure.update_xaxes(type="category", tickangle=-40 if len(lowers) * len(panels) > 6 else 0)
     titles_at_left(figure, per_column=True)
     lay_out(figure, 320, barmode="stack", bargap=0.18, margin={"t": TOP_PIXELS})
     return Chart(

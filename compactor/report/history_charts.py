@@ -81,7 +81,13 @@ def _over_time(
             )
         )
     top = 40 if len(lines) > 1 else 12
-    lay_out(figure, 240 + top, hovermode="closest", showlegend=len(lines) > 1, margin={"t": top})
+    lay_out(
+        figure,
+        262 + top,
+        hovermode="closest",
+        showlegend=len(lines) > 1,
+        margin={"t": top, "b": 66},
+    )
     figure.update_xaxes(
         type="date", nticks=6, tickangle=0, title="committed (UTC)", ticklabelstandoff=5
     )

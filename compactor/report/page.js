@@ -139,6 +139,15 @@
     } catch { /* then it holds for this time */ }
   });
   system.addEventListener("change", draw);
+  // Paper is narrow and white, whatever the screen is.
+  addEventListener("beforeprint", () => {
+    root.dataset.printing = "yes";
+    draw();
+  });
+  addEventListener("afterprint", () => {
+    delete root.dataset.printing;
+    draw();
+  });
   let waiting = 0;
   addEventListener("resize", () => {
     cancelAnimationFrame(waiting);

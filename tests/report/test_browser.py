@@ -168,6 +168,39 @@ def test_nothing_sticks_out_and_no_labels_run_into_each_other(
     assert max(right for _, right in boxes) <= width
 
 
+@pytest.mark.parametrize("width", [360, 1360])
+@pytest.mark.parametrize("axis", ["clock", "version"])
+def test_labels_of_axes_over_time_keep_apart(
+    chromium: Browser, usual: Path, width: int, axis: str
+) -> None:
+    chromium.open(usual, width=width)
+    chromium.driver.execute_script(f"document.querySelector('[data-axis={axis}]').click()")
+    for chart in ("reads", "writes", "storage"):
+        boxes = chromium(
+            f'[...document.querySelectorAll("[data-chart={chart}] :is(.xtick text, .ytick text, .xtitle)")]'
+            ".map((t) => t.getBoundingClientRect()).map((b) => [b.left, b.top, b.right, b.bottom])"
+        )
+        assert len(boxes) >= 4
+        for one, other in itertools.combinations(boxes, 2):
+            across = min(one[2], other[2]) - max(one[0], other[0])
+            down = min(one[3], other[3]) - max(one[1], other[1])
+            assert min(across, down) < 2, (chart, one, other)
+
+
+def test_paper_gets_narrow_charts_in_light_colours(chromium: Browser, usual: Path) -> None:
+    chromium.open(usual, scheme="dark")
+    dark = chromium.color(".card", "backgroundColor")
+    chromium.driver.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    charts = "[...document.querySelectorAll('[data-chart] .main-svg')]"
+    assert max(chromium(f"{charts}.map((c) => c.getBoundingClientRect().width)")) <= 700
+    assert chromium.color(".card", "backgroundColor") == "rgb(255, 255, 255)"
+    assert luminance(chromium.color("[data-chart=reads] .xtick text", "fill")) < 0.2
+    chromium.driver.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert max(chromium(f"{charts}.map((c) => c.getBoundingClientRect().width)")) > 700
+    assert chromium.color(".card", "backgroundColor") == dark
+    assert_quiet(chromium, usual)
+
+
 def test_hostile_names_and_values_are_shown_and_do_nothing(
     chromium: Browser, tmp_path: Path
 ) -> None:
