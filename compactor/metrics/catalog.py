@@ -57,6 +57,12 @@ STORE_PUTS = _counter("compactor_store_puts_total", "Objects that became visible
 STORE_RETRIES = _counter(
     "compactor_store_retries_total", "Requests that the S3 client sent again by itself.", "role"
 )
+STORE_REQUESTS = _counter(
+    "compactor_store_requests_total",
+    "Requests sent to the store; kind is get, head, list, put, post or delete.",
+    "role",
+    "kind",
+)
 READ_BYTES = _counter("compactor_read_bytes_total", "Bytes read from the store.", "role")
 WRITTEN_BYTES = _counter(
     "compactor_written_bytes_total",

@@ -24,15 +24,22 @@ from compactor.table.vacuum import VacuumReport
 DRIVER: Final = "driver"
 TASK: Final = "task"
 
-_REQUESTS: Final[Mapping[str, Metric]] = {
-    "gets": c.STORE_GETS,
-    "resumed_gets": c.STORE_RESUMED,
-    "range_gets": c.STORE_RANGE_GETS,
-    "puts": c.STORE_PUTS,
-    "retries": c.STORE_RETRIES,
-    "bytes_read": c.READ_BYTES,
-    "bytes_written": c.WRITTEN_BYTES,
+_REQUESTS: Final[Mapping[str, tuple[Metric, tuple[str, ...]]]] = {
+    "gets": (c.STORE_GETS, ()),
+    "resumed_gets": (c.STORE_RESUMED, ()),
+    "range_gets": (c.STORE_RANGE_GETS, ()),
+    "puts": (c.STORE_PUTS, ()),
+    "retries": (c.STORE_RETRIES, ()),
+    "bytes_read": (c.READ_BYTES, ()),
+    "bytes_written": (c.WRITTEN_BYTES, ()),
+    "get_requests": (c.STORE_REQUESTS, ("get",)),
+    "head_requests": (c.STORE_REQUESTS, ("head",)),
+    "list_requests": (c.STORE_REQUESTS, ("list",)),
+    "put_requests": (c.STORE_REQUESTS, ("put",)),
+    "post_requests": (c.STORE_REQUESTS, ("post",)),
+    "delete_requests": (c.STORE_REQUESTS, ("delete",)),
 }
+"""Metric and further labels of each of `MeteredStore.counts`."""
 _ENDS: Final = (CommitEnd.CONFLICT, CommitEnd.UNKNOWN, CommitEnd.FAILED)
 _OUTCOMES: Final = ("done", "failed", "void")
 _OF_COMPACTIONS: Final = (
@@ -60,7 +67,10 @@ def of_log_start(table: str) -> list[Change]:
 
 def of_requests(table: str, role: str, counts: Mapping[str, int]) -> list[Change]:
     """counts: what came since the last time, by name as in `MeteredStore.counts`."""
-    return [Change(metric, counts[name], (table, role)) for name, metric in _REQUESTS.items()]
+    return [
+        Change(metric, counts[name], (table, role, *labels))
+        for name, (metric, labels) in _REQUESTS.items()
+    ]
 
 
 def of_settled(table: str, settled: Settled) -> list[Change]:

@@ -30,6 +30,8 @@ class Chart:
     """What it shows, in a sentence or two; said to screen readers, too."""
     figure: Figure
     is_wide: bool = False
+    has_axes: bool = False
+    """Whether the page can draw it by the clock or by version: `figure.layout.meta` has what it needs."""
 
 
 def plain(text: str) -> str:

@@ -17,6 +17,8 @@ class Headline:
     fragments: int
     levels: int
     """That hold anything."""
+    windows: int | None
+    """Time windows that hold anything; None for a table that has none."""
     rows: int
     """Without deleted ones."""
     deleted_rows: int
@@ -26,6 +28,7 @@ class Headline:
     debt_score: float
     pressure: str
     level0_runs: int
+    """Of the time window that has most."""
     pending_bytes: int
     write_amplification: float
     sorted_runs: int
@@ -195,21 +198,68 @@ class RunningRow:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingFragment:
+    key: str
+    level: int
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRow:
+    """A step that would be due if nothing were in quarantine."""
+
+    what: str
+    reason: str
+    output_level: int
+    window: str | None
+    """The time window that it is in; None for a table that has none."""
+    quarantined: tuple[str, ...]
+    """Keys of the fragments that hold it up."""
+    waiting: tuple[WaitingFragment, ...]
+    """Its other inputs that no step that is due takes."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(fragment.size_bytes for fragment in self.waiting)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Of what waits."""
+        return tuple(sorted({fragment.level for fragment in self.waiting}))
+
+
+@dataclass(frozen=True, slots=True)
 class QuarantineRow:
     key: str
+    level: int
     reason: str
     since_unix_ms: int
     size_bytes: int
     rows: int
+    held_fragments: int
+    """That wait for it, and maybe for others too."""
+    held_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
     planned: tuple[PlannedRow, ...]
     blocked: tuple[str, ...]
-    """What would be due, but is held up, and why."""
+    """What would be due, but is held up by another's compaction or by the memory limit: a line each."""
+    held: tuple[HeldRow, ...]
+    """What would be due, but is held up by quarantine."""
     running: tuple[RunningRow, ...]
     quarantine: tuple[QuarantineRow, ...]
+
+    @property
+    def held_bytes(self) -> int:
+        """Of fragments that wait, without those in quarantine. No fragment is in two steps."""
+        return sum(row.waiting_bytes for row in self.held)
+
+    @property
+    def held_fragments(self) -> int:
+        return sum(len(row.waiting) for row in self.held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ _TICK_PIXELS: Final = 118
 """Between labels of keys: where there is less room, the page leaves some out."""
 _LEVEL_GAP: Final = 0.7
 _HOVER_CHARACTERS: Final = 80
+_LEAST_BINS: Final = 4
+"""Of sizes, so that bars have the width of bars."""
 
 
 def fragments_chart(space: KeySpace) -> Chart | None:
@@ -178,7 +180,10 @@ def sizes_chart(space: KeySpace) -> Chart | None:
     if not panels:
         return None
     bins = sorted({b.lower_bytes for p in panels for b in p.sizes})
-    lowers = [1 << n for n in range(bins[0].bit_length() - 1, bins[-1].bit_length())]
+    # One size alone would be a bar as wide as the chart.
+    smallest, largest = bins[0].bit_length() - 1, bins[-1].bit_length()
+    margin = max(0, (_LEAST_BINS - (largest - smallest) + 1) // 2)
+    lowers = [1 << n for n in range(max(0, smallest - margin), largest + margin)]
     names = {id(space.before): "before", id(space.now): "now"}
     figure = subplots(
         rows=1, cols=len(panels), shared_yaxes=True, horizontal_spacing=0.04,
@@ -209,7 +214,7 @@ def sizes_chart(space: KeySpace) -> Chart | None:
     figure.update_yaxes(
         row=1, col=1, title="fragments", rangemode="tozero", tickformat=",d", dtick=step
     )
-    figure.update_xaxes(type="category", tickangle=-40 if len(lowers) > 4 else 0)
+    figure.update_xaxes(type="category", tickangle=-40 if len(lowers) * len(panels) > 6 else 0)
     titles_at_left(figure, per_column=True)
     lay_out(figure, 320, barmode="stack", bargap=0.18, margin={"t": TOP_PIXELS})
     return Chart(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,6 +19,7 @@ from compactor.redact import redacted
 from compactor.report.columns import Advance, columns_of
 from compactor.report.data import (
     Headline,
+    HeldRow,
     History,
     KeySpace,
     Panel,
@@ -26,7 +28,9 @@ from compactor.report.data import (
     QuarantineRow,
     Report,
     RunningRow,
+    WaitingFragment,
 )
+from compactor.report.held import HeldStep, held_up
 from compactor.report.history import (
     before_last_compactions,
     compactions_without_figures,
@@ -34,6 +38,7 @@ from compactor.report.history import (
     runs_of,
 )
 from compactor.report.keyspace import KeyAxis, ReadCost, panel, read_cost
+from compactor.report.text import window_text
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
@@ -158,6 +163,7 @@ class _Gathering:
             made_unix_ms=self._log.clock.now_unix_ms(),
             fragments=len(entries),
             levels=len(now.levels),
+            windows=len({e.window for e in entries}) if snapshot.table.windows else None,
             rows=sum(entry.live_rows for entry in entries),
             deleted_rows=sum(entry.deleted_rows for entry in entries),
             size_bytes=sum(entry.size_bytes for entry in entries),
@@ -184,11 +190,17 @@ class _Gathering:
     def _pending(self) -> Pending:
         snapshot = self._snapshot
         settings = CompactionSettings()
+        driver = Driver(self._log, DriverSettings())
         try:
-            plan = Driver(self._log, DriverSettings()).plan(snapshot)
+            plan = driver.plan(snapshot)
+            unhindered = (
+                driver.plan(replace(snapshot, quarantine={})) if snapshot.quarantine else plan
+            )
         except CompactorError as error:
             self._notes.append(f"What is due could not be planned: {error}")
-            return Pending((), (), (), self._quarantine())
+            return Pending((), (), (), (), self._quarantine(()))
+        quarantined = [snapshot.fragments[key] for key in snapshot.quarantine]
+        held = held_up(plan, unhindered, quarantined)
         specs = [
             PlannedRow(
                 "compact",
@@ -210,7 +222,8 @@ class _Gathering:
         ]
         return Pending(
             (*(expiry if gone else ()), *moves, *specs),
-            (*plan.blocked, *plan.refused),
+            tuple(dict.fromkeys((*unhindered.blocked, *unhindered.refused, *plan.refused))),
+            tuple(map(self._held, held)),
             tuple(
                 RunningRow(
                     claim.compaction_id,
@@ -221,20 +234,38 @@ class _Gathering:
                 )
                 for claim in snapshot.claims.values()
             ),
-            self._quarantine(),
+            self._quarantine(held),
         )
 
-    def _quarantine(self) -> tuple[QuarantineRow, ...]:
-        fragments = self._snapshot.fragments
+    def _held(self, step: HeldStep) -> HeldRow:
+        windows = self._snapshot.table.windows
+        return HeldRow(
+            step.what,
+            step.reason,
+            step.output_level,
+            None if windows is None else window_text(step.window, windows.window_seconds),
+            tuple(entry.key for entry in step.quarantined),
+            tuple(WaitingFragment(e.key, e.level, e.live_rows, e.size_bytes) for e in step.waiting),
+        )
+
+    def _quarantine(self, held: Sequence[HeldStep]) -> tuple[QuarantineRow, ...]:
+        waiting: dict[str, list[FragmentEntry]] = defaultdict(list)
+        for step in held:
+            for entry in step.quarantined:
+                waiting[entry.key] += step.waiting
         return tuple(
             QuarantineRow(
                 item.key,
+                entry.level,
                 redacted(item.reason),
                 item.since_unix_ms,
-                fragments[item.key].size_bytes,
-                fragments[item.key].live_rows,
+                entry.size_bytes,
+                entry.live_rows,
+                len(waiting[item.key]),
+                _bytes(waiting[item.key]),
             )
             for item in self._snapshot.quarantine.values()
+            for entry in [self._snapshot.fragments[item.key]]
         )
 
 

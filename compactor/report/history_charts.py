@@ -1,13 +1,19 @@
-"""Lines over time."""
+"""Lines over time: by the clock, or a step a version, as the reader of the page likes it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from compactor.report.chart import LEVEL_COLORS, Chart, lay_out
 from compactor.report.data import HistoryPoint
+from compactor.report.text import when_text
+
+_PLACES: Final = 400
+"""Along the axis of time that an eye can tell apart."""
 
 
 def reads_chart(points: Sequence[HistoryPoint]) -> Chart | None:
@@ -58,22 +64,53 @@ def _over_time(
         return None
     times = np.array([p.committed_unix_ms for p in points], np.int64)
     figure = graph_objects.Figure()
-    for label, color, value, format_ in lines:
+    for place, (label, color, value, format_) in enumerate(lines):
         figure.add_trace(
             graph_objects.Scatter(
                 x=times,
                 y=np.array([value(p) for p in points], float),
                 name=label,
                 mode="lines+markers" if len(points) <= 60 else "lines",
-                line={"shape": "hv", "width": 2, "color": color},
+                line={"shape": "hv", "width": 2 if place else _first_width(lines), "color": color},
                 marker={"size": 5},
-                customdata=[[p.version, p.operation] for p in points],
-                hovertemplate=f"{label} %{{y:{format_}}}, version %{{customdata[0]}} (%{{customdata[1]}})"
-                "<extra></extra>",
+                customdata=[
+                    [f"{p.version:,}", p.operation, when_text(p.committed_unix_ms)] for p in points
+                ],
+                hovertemplate=f"{label} %{{y:{format_}}}<br>version %{{customdata[0]}} (%{{customdata[1]}})"
+                "<br>%{customdata[2]}<extra></extra>",
             )
         )
     top = 40 if len(lines) > 1 else 12
-    lay_out(figure, 240 + top, hovermode="closest", showlegend=len(lines) > 1, margin={"t": top})
-    figure.update_xaxes(type="date", nticks=6, tickangle=0)
-    figure.update_yaxes(rangemode="tozero")
-    return Chart(name, title, text, figure)
+    lay_out(
+        figure,
+        262 + top,
+        hovermode="closest",
+        showlegend=len(lines) > 1,
+        margin={"t": top, "b": 66},
+    )
+    figure.update_xaxes(
+        type="date", nticks=6, tickangle=0, title="committed (UTC)", ticklabelstandoff=5
+    )
+    highest = max(value(p) for p in points for *_, value, _ in lines)
+    figure.update_yaxes(rangemode="tozero", separatethousands=True)
+    if all(format_ == ",d" for *_, format_ in lines) and highest <= 5:
+        figure.update_yaxes(dtick=1)
+    figure.update_layout(
+        meta={
+            "versions": [p.version for p in points],
+            "axis": "version" if _is_crowded(times) else "clock",
+        }
+    )
+    return Chart(name, title, text, figure, has_axes=True)
+
+
+def _first_width(lines: Sequence[Any]) -> int:
+    """A line that others may lie on is seen below them."""
+    return 5 if len(lines) > 1 else 2
+
+
+def _is_crowded(times: npt.NDArray[np.int64]) -> bool:
+    """Whether, by the clock, most points would fall on others: commits come in bursts."""
+    span = max(1, int(times[-1] - times[0]))
+    places = (times - times[0]) * _PLACES // span
+    return len(np.unique(places)) * 2 <= len(times)

@@ -29,13 +29,16 @@
     };
   }
 
+  const dated = Object.values(figures).find((figure) => figure.layout.meta?.axis);
+  let axis = dated?.layout.meta.axis;
+
   const config = {
     displaylogo: false, responsive: false, displayModeBar: false, doubleClick: "reset", showTips: false,
   };
 
   // Of labels that would run into each other some are left out.
   function thinned(layout, width) {
-    if (!layout.meta) return;
+    if (!layout.meta?.tick_pixels) return;
     const room = width - layout.margin.l - layout.margin.r;
     for (const [name, axis] of Object.entries(layout)) {
       if (!name.startsWith("xaxis")) continue;
@@ -64,11 +67,22 @@
     figure.layout.height += 20 * (rows - 1);
   }
 
+  // A burst of commits is one line by the clock: by version every one has the same room.
+  function byVersion(figure) {
+    const { versions } = figure.layout.meta;
+    for (const trace of figure.data) trace.x = versions;
+    const span = versions[versions.length - 1] - versions[0];
+    Object.assign(figure.layout.xaxis, {
+      type: "linear", tickformat: ",d", title: { text: "version" }, ...(span <= 6 && { dtick: 1 }),
+    });
+  }
+
   function draw() {
     const colors = template();
     const card = getComputedStyle(root).getPropertyValue("--card").trim();
     for (const element of document.querySelectorAll("[data-chart]")) {
       const figure = structuredClone(figures[element.dataset.chart]);
+      if (figure.layout.meta?.versions && axis === "version") byVersion(figure);
       thinned(figure.layout, element.clientWidth);
       narrowed(figure, element.clientWidth);
       for (const trace of figure.data) {
@@ -96,8 +110,26 @@
     }
   }
 
-  document.querySelector(".switch").hidden = false;
-  document.querySelector(".switch").addEventListener("click", (event) => {
+  // All charts over time have the same axis, so that they can be compared.
+  function chooseAxis(name) {
+    axis = name;
+    for (const button of document.querySelectorAll("[data-axis]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.axis === name));
+    }
+  }
+
+  for (const element of document.querySelectorAll(".switch.axes")) {
+    element.hidden = false;
+    element.addEventListener("click", (event) => {
+      const name = event.target.dataset.axis;
+      if (!name) return;
+      chooseAxis(name);
+      draw();
+    });
+  }
+  chooseAxis(axis);
+  document.querySelector("#theme").hidden = false;
+  document.querySelector("#theme").addEventListener("click", (event) => {
     const name = event.target.dataset.choice;
     if (!names.includes(name)) return;
     choose(name);
@@ -107,6 +139,15 @@
     } catch { /* then it holds for this time */ }
   });
   system.addEventListener("change", draw);
+  // Paper is narrow and white, whatever the screen is.
+  addEventListener("beforeprint", () => {
+    root.dataset.printing = "yes";
+    draw();
+  });
+  addEventListener("afterprint", () => {
+    delete root.dataset.printing;
+    draw();
+  });
   let waiting = 0;
   addEventListener("resize", () => {
     cancelAnimationFrame(waiting);

@@ -44,6 +44,8 @@ def page(report: Report) -> str:
         charts={chart.name: chart for chart in drawn},
         runs=report.history.runs[:MAX_ROWS],
         columns=columns,
+        planned=report.pending.planned,
+        has_windows=any(row.window is not None for row in report.pending.held),
         stored=max(1, sum(row.stored_bytes for row in report.columns.rows)),
         widest=max(1, *(row.stored_bytes for row in columns), 1),
         most_rows=MAX_ROWS,

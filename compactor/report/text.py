@@ -34,5 +34,15 @@ def when_text(unix_ms: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def window_text(window: int | None, window_seconds: int) -> str:
+    """When a time window begins, as far as it needs saying; None is that of rows without a time."""
+    if window is None:
+        return "no time"
+    begin = when_text(window * window_seconds * 1000)
+    return begin.removesuffix(" 00:00:00 UTC") if window_seconds % 86_400 == 0 else begin
+
+
 def seconds_text(seconds: float) -> str:
+    if 0 < seconds < 0.005:
+        return "<0.01 s"
     return f"{seconds:,.2f} s" if seconds < 100 else f"{seconds:,.0f} s"

@@ -16,6 +16,9 @@ from compactor.errors import DataError
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
 
+REQUEST_KINDS: Final = ("get", "head", "list", "put", "post", "delete")
+"""As stores bill them."""
+
 MAX_READ_BYTES: Final = 1 << 30
 """Of an object that is read whole: a version of a table, or a checkpoint. None is written that is larger."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
 from compactor.stores.base import (
+    REQUEST_KINDS,
     ByteStream,
     ObjectInfo,
     Store,
@@ -18,14 +19,11 @@ from compactor.stores.base import (
     UploadScope,
 )
 
+_ASKED: Final = ("gets", "resumed_gets", "range_gets", "puts", "bytes_read", "bytes_written")
 COUNTERS: Final = (
-    "gets",
-    "resumed_gets",
-    "range_gets",
-    "puts",
-    "bytes_read",
-    "bytes_written",
+    *_ASKED,
     "retries",
+    *(f"{kind}_requests" for kind in REQUEST_KINDS),
 )
 """What `MeteredStore.counts` tells."""
 
@@ -42,6 +40,11 @@ class StoreMetrics:
     """GETs of a given byte range."""
     puts: int = 0
     """Objects that became visible: creations that won, and uploads completed."""
+    heads: int = 0
+    lists: int = 0
+    """Listings, of unfinished uploads too; not their pages."""
+    deletes: int = 0
+    """Of objects and of unfinished uploads."""
     bytes_read: int = 0
     bytes_written: int = 0
     """Given to the store, also by uploads that were aborted later."""
@@ -62,12 +65,25 @@ class MeteredStore:
     def __init__(self, store: Store, metrics: StoreMetrics) -> None:
         self._store = store
         self._retried_before = retried_requests(store)
+        self._sent_before = sent_requests(store) or {}
         self.metrics = metrics
 
     def counts(self) -> dict[str, int]:
-        """By name, since this was made: what was asked for, and requests that the store sent again."""
-        counts = {name: getattr(self.metrics, name) for name in COUNTERS if name != "retries"}
-        return {**counts, "retries": retried_requests(self._store) - self._retried_before}
+        """By name, since this was made: what was asked for, and requests that the store sent for it."""
+        sent = sent_requests(self._store)
+        kinds = self._calls() if sent is None else {k: sent[k] - self._sent_before[k] for k in sent}
+        return {
+            **{name: getattr(self.metrics, name) for name in _ASKED},
+            "retries": retried_requests(self._store) - self._retried_before,
+            **{f"{kind}_requests": kinds[kind] for kind in REQUEST_KINDS},
+        }
+
+    def _calls(self) -> dict[str, int]:
+        """In place of requests, for a store that sends none."""
+        asked = self.metrics
+        gets = asked.gets + asked.resumed_gets + asked.range_gets
+        calls = (gets, asked.heads, asked.lists, asked.puts, 0, asked.deletes)
+        return dict(zip(REQUEST_KINDS, calls, strict=True))
 
     @property
     def url(self) -> str:
@@ -93,7 +109,9 @@ class MeteredStore:
         return data
 
     def head(self, key: str) -> ObjectInfo:
-        return self._store.head(key)
+        info = self._store.head(key)
+        self.metrics.add(heads=1)
+        return info
 
     def create(self, key: str, data: bytes) -> ObjectInfo:
         info = self._store.create(key, data)
@@ -104,22 +122,32 @@ class MeteredStore:
         return _MeteredUpload(self._store.start_upload(key, memory), self.metrics)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        self.metrics.add(lists=1)
         return self._store.list(prefix, start_after=start_after)
 
     def delete(self, key: str) -> None:
         self._store.delete(key)
+        self.metrics.add(deletes=1)
 
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:
+        self.metrics.add(lists=1)
         return self._store.list_unfinished()
 
     def discard_unfinished(self, upload: UnfinishedUpload) -> None:
         self._store.discard_unfinished(upload)
+        self.metrics.add(deletes=1)
 
 
 def retried_requests(store: Store) -> int:
     """Requests that it sent again by itself so far; 0 for stores that don't, or don't tell."""
     count: int = getattr(store, "retried_requests", 0)
     return count
+
+
+def sent_requests(store: Store) -> Mapping[str, int] | None:
+    """Requests that it sent so far, by `REQUEST_KINDS`; None for stores that send none, or don't tell."""
+    sent: Mapping[str, int] | None = getattr(store, "sent_requests", None)
+    return sent
 
 
 class _MeteredStream:

@@ -6,7 +6,8 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import boto3
@@ -38,7 +39,7 @@ from compactor.errors import (
 )
 from compactor.flow.upload_memory import Unaccounted, UploadMemory
 from compactor.redact import has_secret, redacted
-from compactor.stores.base import ObjectInfo, UnfinishedUpload, check_size
+from compactor.stores.base import REQUEST_KINDS, ObjectInfo, UnfinishedUpload, check_size
 from compactor.stores.keys import check_key, check_prefix
 from compactor.stores.s3_answers import (
     EmptyRangeError,
@@ -111,9 +112,15 @@ class S3Store:
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
     @property
+    def sent_requests(self) -> Mapping[str, int]:
+        """Requests that the SDK has sent for this store in this process, by `REQUEST_KINDS`: each part of an
+        upload, each page of a listing, each further try."""
+        return self._clients.sent().by_kind()
+
+    @property
     def retried_requests(self) -> int:
-        """Requests that the SDK has sent again for this store, in this process."""
-        return self._clients.retries()
+        """Those of them that were sent again."""
+        return self._clients.sent().retries
 
     def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> S3Stream:
         byte_range = f"bytes={start}-" if start else None
@@ -337,8 +344,8 @@ class _Clients:
     def endpoint(self) -> str:
         return self.retrying().meta.endpoint_url
 
-    def retries(self) -> int:
-        return self._process.retries.count
+    def sent(self) -> _Sent:
+        return self._process.sent
 
     def _client(self, *, tries: int) -> S3Client:
         process = self._process
@@ -381,7 +388,7 @@ class _Clients:
                 "AWS_ENDPOINT_URL has a user or a password in it: set AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY instead"
             )
-        client.meta.events.register("request-created.s3", self._process.retries.add)
+        client.meta.events.register("request-created.s3", self._process.sent.add)
         return client
 
 
@@ -392,20 +399,28 @@ class _Process:
         self.id = os.getpid()
         self.lock = threading.Lock()
         self.clients: dict[int, S3Client] = {}
-        self.retries = _Retries()
+        self.sent = _Sent()
 
 
-class _Retries:
-    """Counts requests that are made for another try of the SDK's."""
+class _Sent:
+    """Counts requests as they are made, those for another try of the SDK's too."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.retries = 0
+        self._kinds: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def add(self, request: Any, **_: Any) -> None:
-        if request.context.get("retries", {}).get("attempt", 1) > 1:
-            with self._lock:
-                self.count += 1
+    def by_kind(self) -> dict[str, int]:
+        with self._lock:
+            return {kind: self._kinds[kind] for kind in REQUEST_KINDS}
+
+    def add(self, request: Any, operation_name: str, **_: Any) -> None:
+        # Listings are GETs to HTTP, and dearer than GETs on the bill.
+        kind = "list" if operation_name.startswith("List") else request.method.lower()
+        is_retry = request.context.get("retries", {}).get("attempt", 1) > 1
+        with self._lock:
+            self._kinds[kind] += 1
+            self.retries += is_retry
 
 
 def _rebuild(

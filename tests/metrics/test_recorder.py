@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from compactor.metrics import mapping
 from compactor.metrics.catalog import LEVEL_BYTES
 from compactor.metrics.recorder import Recorder
 from compactor.planner.debt import debt_of
-from compactor.stores.base import Store
+from compactor.stores.base import REQUEST_KINDS, Store
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -75,6 +76,18 @@ def test_counters_of_a_compaction_are_those_of_its_report_and_of_the_server(
     assert value("commits_total", table=url, operation="claim") == 1
     assert value("commits_total", table=url, operation="compact") == 1
     assert value("store_puts_total", table=url, role="task") == told["output_fragments"]
+    sent = Counter(
+        "list" if "list-type" in r.query else r.method.lower() for r in s3_server.requests()
+    )
+    told_by_kind = {
+        kind: sum(
+            value("store_requests_total", table=url, role=role, kind=kind) or 0
+            for role in ("task", "driver")
+        )
+        for kind in REQUEST_KINDS
+    }
+    assert told_by_kind == {kind: sent[kind] for kind in REQUEST_KINDS}
+    assert sent["list"] > 0
     # And the table afterwards.
     snapshot = CommitLog(store).current()
     assert value("table_version", table=url) == snapshot.version == report.version

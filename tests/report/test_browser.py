@@ -3,6 +3,7 @@ hostile names do no harm. What the console says is a fault."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from compactor.report.data import Report
 from compactor.report.page import page
+from compactor.report.text import when_text
 from compactor.table.version import Operation
 from tests.report.browser import Browser
 from tests.report.hostile import ATTACK, SORT_COLUMN, TEMPLATES, fail_once, hostile_table
@@ -166,6 +168,39 @@ def test_nothing_sticks_out_and_no_labels_run_into_each_other(
     assert max(right for _, right in boxes) <= width
 
 
+@pytest.mark.parametrize("width", [360, 1360])
+@pytest.mark.parametrize("axis", ["clock", "version"])
+def test_labels_of_axes_over_time_keep_apart(
+    chromium: Browser, usual: Path, width: int, axis: str
+) -> None:
+    chromium.open(usual, width=width)
+    chromium.driver.execute_script(f"document.querySelector('[data-axis={axis}]').click()")
+    for chart in ("reads", "writes", "storage"):
+        boxes = chromium(
+            f'[...document.querySelectorAll("[data-chart={chart}] :is(.xtick text, .ytick text, .xtitle)")]'
+            ".map((t) => t.getBoundingClientRect()).map((b) => [b.left, b.top, b.right, b.bottom])"
+        )
+        assert len(boxes) >= 4
+        for one, other in itertools.combinations(boxes, 2):
+            across = min(one[2], other[2]) - max(one[0], other[0])
+            down = min(one[3], other[3]) - max(one[1], other[1])
+            assert min(across, down) < 2, (chart, one, other)
+
+
+def test_paper_gets_narrow_charts_in_light_colours(chromium: Browser, usual: Path) -> None:
+    chromium.open(usual, scheme="dark")
+    dark = chromium.color(".card", "backgroundColor")
+    chromium.driver.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    charts = "[...document.querySelectorAll('[data-chart] .main-svg')]"
+    assert max(chromium(f"{charts}.map((c) => c.getBoundingClientRect().width)")) <= 700
+    assert chromium.color(".card", "backgroundColor") == "rgb(255, 255, 255)"
+    assert luminance(chromium.color("[data-chart=reads] .xtick text", "fill")) < 0.2
+    chromium.driver.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert max(chromium(f"{charts}.map((c) => c.getBoundingClientRect().width)")) > 700
+    assert chromium.color(".card", "backgroundColor") == dark
+    assert_quiet(chromium, usual)
+
+
 def test_hostile_names_and_values_are_shown_and_do_nothing(
     chromium: Browser, tmp_path: Path
 ) -> None:
@@ -225,6 +260,107 @@ def test_thousands_of_fragments_are_drawn_in_a_bounded_number_of_bars(
     assert "each row of level 0 of version 1 is where" in text
     assert "3,000 fragments of version 1 are" in text
     assert_quiet(chromium, path)
+
+
+def burst() -> MadeUp:
+    """A commit, an hour, and thirty within two seconds."""
+    made = MadeUp()
+    made.ingest((0, 5))
+    made.clock.sleep(3600)
+    for n in range(30):
+        made.clock.sleep(-59.93)  # of the minute that a commit takes
+        made.ingest((n, n + 5))
+    return made
+
+
+def places(chromium: Browser, chart: str) -> list[float]:
+    """Of the first line's points, from the left."""
+    boxes = chromium(
+        f'[...document.querySelectorAll("[data-chart={chart}] .scatterlayer .trace:first-child .point")]'
+        ".map((point) => point.getBoundingClientRect().left)"
+    )
+    return sorted(boxes)
+
+
+def test_a_burst_of_commits_is_told_apart_by_version(chromium: Browser, tmp_path: Path) -> None:
+    path = saved(burst().report(), tmp_path)
+    chromium.open(path)
+
+    def press(name: str) -> None:
+        chromium.driver.execute_script(
+            "document.querySelector(arguments[0]).click()", f"#writes [data-axis={name}]"
+        )
+
+    def gaps() -> dict[str, list[float]]:
+        found = {chart: places(chromium, chart) for chart in ("reads", "writes", "storage")}
+        return {
+            chart: [right - left for left, right in itertools.pairwise(at)]
+            for chart, at in found.items()
+        }
+
+    for step in gaps().values():  # begins so, since by the clock nothing could be seen
+        assert len(step) == 30
+        assert step == pytest.approx([step[0]] * 30, abs=0.5)
+        assert step[0] > 10
+    press("clock")
+    for step in gaps().values():
+        assert max(step[1:]) < 1 < 400 < step[0]
+    assert chromium(
+        "[...document.querySelectorAll('[data-axis=clock]')].map((b) => b.ariaPressed)"
+    ) == (["true"] * 3)
+    press("version")
+    assert min(gaps()["storage"]) > 10
+    labels = chromium(
+        "[...document.querySelectorAll('[data-chart=storage] .xtick text')].map((t) => t.textContent)"
+    )
+    assert {"10", "20", "30"} <= set(labels)
+    assert_quiet(chromium, path)
+
+
+def test_a_point_says_its_version_and_when(chromium: Browser, tmp_path: Path) -> None:
+    made = burst()
+    chromium.open(saved(made.report(), tmp_path))
+    chromium.driver.execute_script(
+        "Plotly.Fx.hover(document.querySelector('[data-chart=storage]'), [{curveNumber: 0, pointNumber: 7}])"
+    )
+    text = chromium("document.querySelector('[data-chart=storage] .hoverlayer').textContent")
+    assert "fragments 8" in text
+    assert "version 8 (ingest)" in text
+    assert when_text(made.log.at(8).committed_unix_ms) in text
+
+
+def test_commits_that_are_spread_out_are_drawn_by_the_clock(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    made = MadeUp()
+    for n in range(5):
+        made.ingest((n, n))
+    made.clock.sleep(240)
+    made.ingest((5, 5))
+    chromium.open(saved(made.report(), tmp_path))
+    at = places(chromium, "storage")
+    assert at[5] - at[4] == pytest.approx(5 * (at[1] - at[0]), abs=2)
+    title = chromium("document.querySelector('[data-chart=storage] .xtitle').textContent")
+    assert title == "committed (UTC)"
+
+
+@pytest.mark.parametrize("width", [360, 1360])
+def test_what_quarantine_holds_up_is_on_the_page(
+    chromium: Browser, tmp_path: Path, width: int
+) -> None:
+    made = MadeUp()
+    entries = [made.ingest((n, n + 5))[0] for n in range(5)]
+    made.quarantine(entries[2], "it lies")
+    chromium.open(saved(made.report(), tmp_path), width=width)
+    text = chromium("document.querySelector('#pending').textContent")
+    assert "Nothing can be done now." in text
+    assert "4 fragments with 40.0 kB wait" in text
+    assert all(entry.key in text for entry in entries)
+    assert "4 fragments, 40.0 kB" in chromium("document.querySelector('#quarantine').textContent")
+    assert "40.0 kB held up by quarantine" in chromium(
+        "document.querySelector('.tiles').textContent"
+    )
+    assert chromium("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("fragments", [0, 1])
