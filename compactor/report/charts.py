@@ -32,7 +32,7 @@ def plotly_script() -> str:
 def charts(report: Report) -> list[Chart]:
     """Those that there is something to show in."""
     drawn: list[Chart | None] = [
-        fragments_chart(report.key_space),
+        fragments_chart(report.key_space, report.headline.windows),
         sizes_chart(report.key_space),
         reads_chart(report.history.points),
         writes_chart(report.history.points),

@@ -32,7 +32,8 @@ _LEAST_BINS: Final = 4
 """Of sizes, so that bars have the width of bars."""
 
 
-def fragments_chart(space: KeySpace) -> Chart | None:
+def fragments_chart(space: KeySpace, windows: int | None = None) -> Chart | None:
+    """windows: time windows that the table's fragments are in; None if it has none."""
     panels = [p for p in (space.before, space.now) if p is not None]
     if not any(p.bars for p in panels):
         return None
@@ -91,7 +92,8 @@ def fragments_chart(space: KeySpace) -> Chart | None:
         f"Every bar is a fragment, from its first key to its last, in rows so that none hides another. The "
         f"axis is the rank of keys ({', '.join(space.sort)}) among all first and last keys, so distances "
         "mean nothing. "
-        f"{_versions(space)}{_drawn_together(panels)} Drag to zoom, double-click to go back.",
+        f"{_windows(windows)}{_versions(space)}{_drawn_together(panels)} Drag to zoom, double-click to go "
+        "back.",
         figure,
         is_wide=True,
     )
@@ -99,6 +101,12 @@ def fragments_chart(space: KeySpace) -> Chart | None:
 
 def _panel_title(p: Panel) -> str:
     return f"version {p.version:,}, {count_text(p.fragments, 'fragment')}"
+
+
+def _windows(windows: int | None) -> str:
+    if windows is None or windows < 2:
+        return ""
+    return f"Fragments of the {windows:,} time windows lie over one another here, and are never merged. "
 
 
 def _versions(space: KeySpace) -> str:

@@ -50,6 +50,8 @@ class Browser:
             "Emulation.setEmulatedMedia",
             {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
         )
+        # Pages are told with the next frame.
+        self.driver.execute_async_script("requestAnimationFrame(() => arguments[0]())")
 
     def __call__(self, script: str, *arguments: Any) -> Any:
         """The value of a JavaScript expression; `arguments` are its `arguments`."""

@@ -13,6 +13,7 @@ from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan
 from compactor.report.held import held_up
+from compactor.report.page import page
 from compactor.report.text import window_text
 from compactor.table.metadata import TimeWindows
 from compactor.table.version import Operation
@@ -72,6 +73,10 @@ def test_one_window_does_not_wait_for_another() -> None:
     assert row.window == "1970-01-02"
     assert {f.key for f in row.waiting} == {e.key for e in by_window[1]} - {by_window[1][2].key}
     assert report.headline.windows == 2
+    html = page(report)
+    assert "1970-01-02" in html
+    assert "on 1 level in 2 time windows" in html
+    assert "Fragments of the 2 time windows lie over one another here" in html
 
 
 @pytest.mark.parametrize(
