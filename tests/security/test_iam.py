@@ -122,6 +122,7 @@ def reader(url: str, t: Tables) -> list[Call]:
         ["inspect", url],
         ["verify", url],
         ["plan", url],
+        ["report", url, "-o", str(t.folder / "report.html")],
     ]
 
 
