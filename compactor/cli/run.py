@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
+from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.output import echo_json, print_table, warn
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
@@ -82,25 +79,12 @@ def run_command(
         else:
             from compactor.pipeline.phases import run_pipeline
 
-            with _terminated_as_interrupted():
+            with terminated_as_interrupted():
                 report = run_pipeline(loaded)
         told.record(lambda label: mapping.of_pipeline(label, report), pipeline)
         _print_report(report, as_json=as_json)
         if report.dlq_count:
             click.get_current_context().exit(2)
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM is Ctrl-C: what is unfinished goes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _explain(pipeline: Pipeline, shape: str, *, on_spark: bool) -> None:

@@ -3,11 +3,15 @@
 # `driver` or `executor` and says the rest in the environment; anything else is a command.
 set -euo pipefail
 
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 case "${1:-}" in
 driver)
     shift
-    set -- "$SPARK_HOME/bin/spark-submit" \
+    set -- "$here/driver.sh" "$SPARK_HOME/bin/spark-submit" \
         --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" --deploy-mode client "$@"
+    ;;
+spark-submit | */bin/spark-submit)
+    set -- "$here/driver.sh" "$@"
     ;;
 executor)
     # Options of the JVM come as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, ..., which may hold spaces.

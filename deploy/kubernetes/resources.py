@@ -2,7 +2,8 @@
 
     python -m deploy.kubernetes.resources --memory-limit 1GiB --tasks 4
 
-prints what to write for other settings. `tests/deploy` holds the manifests against the same functions.
+prints what to write for other settings, and how many workers a table asks for. `tests/deploy` holds manifests
+and documents against the same functions.
 
 Three kinds of processes make up a pod's memory:
 - Spark's JVM: its heap, and what Spark itself adds for a JVM's own needs;
@@ -12,12 +13,15 @@ Three kinds of processes make up a pod's memory:
 
 from __future__ import annotations
 
-import argparse
+import math
 from dataclasses import dataclass
 from typing import Final
 
+import click
+
 from compactor.cli.options import size_bytes
 from compactor.config import CompactionSettings, compaction_settings
+from compactor.errors import ConfigError
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -35,6 +39,34 @@ STOP_SECONDS: Final = 30
 TMP_BYTES: Final = 1 * GIB
 """Spark's local directories and whatever else goes to /tmp: small files, as nothing is shuffled."""
 _ROUND_BYTES: Final = 64 * MIB
+
+TASK_BYTES_PER_SECOND: Final = 35e6
+"""Stored bytes that a task compacts on a core: docs/benchmarks.md."""
+WRITE_AMPLIFICATION: Final = 10.5
+"""Of `leveled`, in the second half of a day at 1 TB a day: `compactor simulate`, docs/operations.md."""
+HEADROOM: Final = 1.5
+"""Tasks for peaks, over those that are busy on average."""
+_DAY_SECONDS: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the manifests give a pod to do: of a worker's pod and of an executor alike."""
+
+    tasks: int = 2
+    memory_limit_bytes: int = 512 * MIB
+    spool_limit_bytes: int = 25 * GIB
+    """Holds the largest compaction of 1 TB a day, 26 GB: docs/operations.md."""
+    drain_seconds: float = 120.0
+
+    @property
+    def settings(self) -> CompactionSettings:
+        return compaction_settings(
+            memory_limit_bytes=self.memory_limit_bytes, spool_limit_bytes=self.spool_limit_bytes
+        )
+
+
+SHAPE: Final = Shape()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +131,12 @@ def in_process() -> PodResources:
     return PodResources(1, DRIVER_PYTHON_BYTES, 0)
 
 
+def workers_for(ingest_bytes_per_day: float, tasks: int) -> int:
+    """Pods of so many tasks that keep up with what is ingested."""
+    written = ingest_bytes_per_day / _DAY_SECONDS * WRITE_AMPLIFICATION
+    return math.ceil(math.ceil(written / TASK_BYTES_PER_SECOND * HEADROOM) / tasks)
+
+
 def grace_seconds(drain_seconds: float) -> int:
     """terminationGracePeriodSeconds, at least."""
     return int(drain_seconds) + STOP_SECONDS
@@ -108,36 +146,49 @@ def _rounded(count: int) -> int:
     return -(-count // _ROUND_BYTES) * _ROUND_BYTES
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    defaults = CompactionSettings()
-    parser.add_argument("--memory-limit", type=size_bytes, default=defaults.memory_limit_bytes)
-    parser.add_argument("--spool-limit", type=size_bytes, default=defaults.spool_limit_bytes)
-    parser.add_argument("--tasks", type=int, default=2, help="at a time in one pod")
-    parser.add_argument("--drain-seconds", type=float, default=25.0)
-    options = parser.parse_args()
-    settings = compaction_settings(
-        memory_limit_bytes=options.memory_limit, spool_limit_bytes=options.spool_limit
-    )
-    worker, runs, drives = (
-        local_worker(settings, options.tasks),
-        executor(settings, options.tasks),
-        driver(),
-    )
-    overhead = executor_overhead_bytes(settings, options.tasks) // MIB
-    grace = grace_seconds(options.drain_seconds)
+@click.command()
+@click.option("--memory-limit", type=size_bytes, default=str(SHAPE.memory_limit_bytes))
+@click.option("--spool-limit", type=size_bytes, default=str(SHAPE.spool_limit_bytes))
+@click.option("--tasks", type=click.IntRange(1), default=SHAPE.tasks, help="At a time in one pod.")
+@click.option("--drain-seconds", type=click.FloatRange(0), default=SHAPE.drain_seconds)
+def main(memory_limit: int, spool_limit: int, tasks: int, drain_seconds: float) -> None:
+    """Print requests and limits of pods by their settings; without options, those of the manifests."""
+    shape = Shape(tasks, memory_limit, spool_limit, drain_seconds)
+    try:
+        _print_pods(shape)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+    print()
+    _print_fleets(shape)
+
+
+def _print_pods(shape: Shape) -> None:
+    worker, drives = local_worker(shape.settings, shape.tasks), driver()
+    runs = executor(shape.settings, shape.tasks)
+    overhead = executor_overhead_bytes(shape.settings, shape.tasks) // MIB
     print(
-        f"watch --master local[{options.tasks}]: cpu {worker.cpu}, memory {worker.memory}, "
-        f"spool {worker.spool}, terminationGracePeriodSeconds {grace}"
+        f"watch --master local[{shape.tasks}]: cpu {worker.cpu}, memory {worker.memory}, "
+        f"spool {worker.spool}, terminationGracePeriodSeconds {grace_seconds(shape.drain_seconds)}"
     )
     print(
         f"driver: cpu {drives.cpu}, memory {drives.memory}; spark.driver.memory "
         f"{HEAP_BYTES // MIB}m, spark.driver.memoryOverhead {driver_overhead_bytes() // MIB}m"
     )
     print(
-        f"executor of {options.tasks} cores: memory {runs.memory}, spool {runs.spool}; "
+        f"executor of {shape.tasks} cores: memory {runs.memory}, spool {runs.spool}; "
         f"spark.executor.memory {HEAP_BYTES // MIB}m, spark.executor.memoryOverhead {overhead}m"
     )
+
+
+def _print_fleets(shape: Shape) -> None:
+    worker = local_worker(shape.settings, shape.tasks)
+    print("ingested a day  workers  cores    memory  local disk")
+    for terabytes in (0.1, 1, 3):
+        pods = workers_for(terabytes * 1e12, shape.tasks)
+        memory, disk = pods * worker.memory_bytes / GIB, pods * worker.spool_bytes // GIB
+        print(
+            f"{terabytes:>11g} TB  {pods:>7}  {pods * worker.cpu:>5}  {memory:>6.1f}Gi  {disk:>8}Gi"
+        )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
+# shellcheck source-path=SCRIPTDIR source=checks.sh
+. "$here/checks.sh"
 python=${PYTHON:-}
 if [ -z "$python" ]; then
     python=$root/.venv/bin/python
@@ -21,11 +23,10 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
     options+=("$1")
     shift
 done
-if [ $# -eq 0 ]; then
-    echo "usage: submit.sh [spark-submit options] -- compactor arguments" >&2
-    exit 2
-fi
+[ $# -gt 1 ] || fail "usage: submit.sh [spark-submit options] -- compactor arguments"
 shift
+need_python "$python" pyspark pyarrow
+need_java
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -10,7 +10,12 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 python=${PYTHON:-$root/.venv/bin/python}
+# shellcheck source-path=SCRIPTDIR source=checks.sh
+. "$here/checks.sh"
 [ $# -gt 0 ] || set -- --master 'local[2]'
+[[ $1 == -* ]] || fail "$1 is no option of spark-submit; usage: try.sh [spark-submit options]"
+need_python "$python" pyspark pyarrow moto flask
+need_java
 
 work=$(mktemp -d)
 server=
@@ -27,12 +32,19 @@ export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_CONFIG_FILE=/dev/
 export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1 PYTHONPATH=$root PYTHON=$python
 "$python" -m moto.server -H 127.0.0.1 -p "$port" >"$work/server.log" 2>&1 &
 server=$!
-"$python" - <<'PY' || { cat "$work/server.log" >&2; exit 1; }
+unreachable() {
+    cat "$work/server.log" >&2
+    echo "try.sh: error: the S3 server on port $port did not come up; what it said is above" >&2
+    exit 1
+}
+"$python" - <<'PY' || unreachable
 import boto3, botocore.config
 # Tried again while the server comes up.
 config = botocore.config.Config(retries={"total_max_attempts": 12, "mode": "standard"}, connect_timeout=5)
 boto3.client("s3", config=config).create_bucket(Bucket="try")
 PY
+# Another one may have taken the port meanwhile, and answered.
+kill -0 "$server" 2>/dev/null || unreachable
 
 table=s3://try/logs
 cd "$work"

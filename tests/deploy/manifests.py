@@ -19,7 +19,8 @@ from compactor.cli.options import size_bytes
 from compactor.config import CompactionSettings, compaction_settings
 
 ROOT = Path(__file__).parents[2]
-OVERLAYS = ROOT / "deploy" / "kubernetes" / "overlays"
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+OVERLAYS = KUBERNETES / "overlays"
 NAMES = sorted(path.name for path in OVERLAYS.iterdir() if (path / "kustomization.yaml").exists())
 
 Json = dict[str, Any]
@@ -28,18 +29,22 @@ _UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "m": 1 << 20, "g": 1 << 3
 
 
 @functools.cache
-def _rendered(overlay: str) -> str:
+def _rendered(folder: Path) -> str:
     kubectl = shutil.which("kubectl")
     assert kubectl, "kubectl is missing: deploy/setup/kubectl.sh"
     done = subprocess.run(
-        [kubectl, "kustomize", str(OVERLAYS / overlay)], capture_output=True, text=True, check=False
+        [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def render(overlay: str) -> list[Json]:
-    return list(yaml.safe_load_all(_rendered(overlay)))
+    return render_folder(OVERLAYS / overlay)
+
+
+def render_folder(folder: Path) -> list[Json]:
+    return list(yaml.safe_load_all(_rendered(folder)))
 
 
 def named(documents: list[Json], kind: str, name: str) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import kubernetes_validate
@@ -14,13 +15,20 @@ Json = dict[str, Any]
 _SECRET = re.compile(r"secret|password|token|credential|access_key|private", re.IGNORECASE)
 
 
-def schema_faults(document: Json) -> list[str]:
+OLDEST, NEWEST = "1.29", "1.37"
+"""Versions of Kubernetes that docs/kubernetes.md promises."""
+
+
+def schema_faults(document: Json, versions: Sequence[str] = (OLDEST, NEWEST)) -> list[str]:
     """Against Kubernetes' own schema, unknown fields counting as faults."""
-    try:
-        kubernetes_validate.validate(document, "1.37", strict=True)
-    except kubernetes_validate.ValidationError as error:
-        return [f"{document['kind']} {document['metadata'].get('name')}: {error.message}"]
-    return []
+    faults = []
+    for version in versions:
+        try:
+            kubernetes_validate.validate(document, version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            name = document["metadata"].get("name")
+            faults.append(f"{document['kind']} {name}, {version}: {error.message}")
+    return faults
 
 
 def faults_of(pod: PodTemplate) -> list[str]:

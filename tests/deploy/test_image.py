@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
+import signal
 import subprocess
+import sys
 import sysconfig
 import tomllib
 from pathlib import Path
@@ -13,6 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from compactor import __version__
 from tests.deploy.manifests import ROOT
 
 DOCKER = ROOT / "deploy" / "docker"
@@ -84,6 +89,12 @@ def test_the_dockerfile_copies_only_what_is_there_and_not_ignored() -> None:
             assert any(source == path or source.startswith(f"{path}/") for path in allowed), source
 
 
+def test_the_image_says_what_it_is_and_of_which_version() -> None:
+    text = (DOCKER / "Dockerfile").read_text()
+    assert f'org.opencontainers.image.version="{__version__}"' in text
+    assert 'org.opencontainers.image.revision="${REVISION}"' in text
+
+
 def test_the_image_runs_as_the_user_of_the_manifests() -> None:
     text = (DOCKER / "Dockerfile").read_text()
     assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["185:185"]
@@ -120,9 +131,106 @@ def test_the_entrypoint_starts_a_driver_for_spark(tini: Path) -> None:
         SPARK_HOME="/opt/spark", SPARK_DRIVER_BIND_ADDRESS="10.0.0.1",
     )  # fmt: skip
     assert command == [
-        "/opt/spark/bin/spark-submit", "--conf", "spark.driver.bindAddress=10.0.0.1",
+        str(DOCKER / "driver.sh"), "/opt/spark/bin/spark-submit",
+        "--conf", "spark.driver.bindAddress=10.0.0.1",
         "--deploy-mode", "client", "--class", "org.apache.spark.deploy.PythonRunner", "job.py", "compact",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", ["spark-submit", "/opt/spark/bin/spark-submit"])
+def test_the_entrypoint_runs_spark_submit_so_that_its_program_is_told_to_stop(
+    tini: Path, program: str
+) -> None:
+    command = [program, "--master=k8s://https://x", "job.py", "compact"]
+    assert entrypoint(tini, command) == [str(DOCKER / "driver.sh"), *command]
+
+
+class Submitted:
+    """driver.sh with a bash in the place of the JVM: a SIGTERM ends it at once, too."""
+
+    def __init__(self, folder: Path, program: str) -> None:
+        submit = folder / "spark-submit"
+        submit.write_text(f"#!/bin/bash\n{program}\n")
+        submit.chmod(0o755)
+        self.process = subprocess.Popen(
+            [str(DOCKER / "driver.sh"), str(submit)],
+            stdout=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def wait_until_up(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "up\n"
+
+    def stop(self) -> tuple[int, str]:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            output, _ = self.process.communicate(timeout=20)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        return self.process.returncode, output
+
+
+PROGRAM = """
+import signal, sys
+def end(number, frame):
+    print("drained", flush=True)
+    sys.exit(7)
+signal.signal(signal.SIGTERM, end)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_driver_hands_a_stop_on_to_the_program_and_ends_as_it_does(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    # `exit` keeps bash, in the JVM's stead, from becoming the program.
+    submitted = Submitted(tmp_path, f'"{sys.executable}" "{tmp_path}/program.py"\nexit $?')
+    submitted.wait_until_up()
+    assert submitted.stop() == (7, "drained\n")
+
+
+def test_a_driver_leaves_the_processes_alone_that_run_tasks(tmp_path: Path) -> None:
+    for name in ("program.py", "pyspark.daemon.py"):
+        (tmp_path / name).write_text(PROGRAM)
+    submitted = Submitted(
+        tmp_path,
+        f'exec 3< <("{sys.executable}" "{tmp_path}/pyspark.daemon.py"); daemon=$!; read -r <&3\n'
+        f'"{sys.executable}" "{tmp_path}/program.py"; status=$?\n'
+        'kill -KILL "$daemon" && echo "tasks ran on"; cat <&3; exit "$status"',
+    )
+    submitted.wait_until_up()
+    assert submitted.stop() == (7, "drained\ntasks ran on\n")
+
+
+def test_a_driver_whose_program_has_not_begun_ends_at_once(tmp_path: Path) -> None:
+    submitted = Submitted(tmp_path, "echo up; exec tail -f /dev/null")
+    submitted.wait_until_up()
+    assert submitted.stop() == (143, "")
+
+
+@pytest.mark.spark
+def test_a_worker_that_spark_submitted_ends_its_compactions_when_its_container_is_stopped(
+    tini: Path, tmp_path: Path
+) -> None:
+    tini.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    worker = subprocess.Popen(
+        [str(DOCKER / "entrypoint.sh"), "spark-submit", "--master=local[1]",
+         str(ROOT / "deploy/spark-submit/compactor_job.py"),
+         "watch", str(tmp_path / "t"), "--drain=20s", "--json"],
+        env={**os.environ, "TINI": str(tini), "PATH": f"{script('.')}:{os.environ['PATH']}",
+             "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert worker.stdout is not None
+    for line in worker.stdout:
+        if '"watching"' in line:
+            break
+    worker.send_signal(signal.SIGTERM)
+    output, _ = worker.communicate(timeout=60)
+    assert worker.returncode == 0
+    assert json.loads(output.splitlines()[-1])["event"] == "stopped"
 
 
 def test_the_entrypoint_starts_an_executor_with_the_options_spark_gives_in_their_order(

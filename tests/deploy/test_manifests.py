@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,13 +12,16 @@ import jsonschema
 import pyspark
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from compactor import __version__
 from compactor.cli.options import duration_seconds
-from compactor.config import compaction_settings
+from compactor.config import Policy, compaction_settings
+from compactor.metrics import catalog
 from deploy.kubernetes import resources
 from deploy.kubernetes.resources import GIB, MIB, PodResources
 from tests.deploy.manifests import (
+    KUBERNETES,
     NAMES,
     ROOT,
     Call,
@@ -28,15 +32,18 @@ from tests.deploy.manifests import (
     parse,
     pod_templates,
     render,
+    render_folder,
     spark_application,
     spark_settings,
 )
-from tests.deploy.security import faults_of, schema_faults
+from tests.deploy.security import NEWEST, OLDEST, faults_of, schema_faults
 
 Json = dict[str, Any]
 APPLICATION_SCHEMA = json.loads((ROOT / "tests/deploy/spark_application.json").read_text())
+CUSTOM_SCHEMAS = json.loads((ROOT / "tests/deploy/custom_resources.json").read_text())
 OF_OPERATOR = ("SparkApplication", "ScheduledSparkApplication")
-SPARK = [name for name in NAMES if name not in ("watch", "local")]
+CUSTOM = (*OF_OPERATOR, *CUSTOM_SCHEMAS["properties"])
+SPARK = [name for name in NAMES if name not in ("watch", "watch-autoscaled", "local")]
 
 overlays = pytest.mark.parametrize("overlay", NAMES)
 
@@ -61,7 +68,7 @@ def test_there_is_an_overlay_for_each_way_to_run() -> None:
 
 @overlays
 def test_every_document_fits_kubernetes_own_schema(overlay: str) -> None:
-    documents = [d for d in render(overlay) if d["kind"] not in OF_OPERATOR]
+    documents = [d for d in render(overlay) if d["kind"] not in CUSTOM]
     assert [fault for document in documents for fault in schema_faults(document)] == []
 
 
@@ -77,6 +84,81 @@ def test_a_misspelt_field_does_not_fit() -> None:
     document = pod_document(pod)
     document["spec"]["containers"][0]["readynessProbe"] = {}
     assert schema_faults(document) != []
+
+
+def test_an_older_kubernetes_than_promised_does_not_know_all_fields() -> None:
+    budget = named(render("watch"), "PodDisruptionBudget", "compactor-watch")
+    assert schema_faults(budget, ["1.25"]) != []
+    text = (ROOT / "docs/kubernetes.md").read_text()
+    assert f"Kubernetes {OLDEST} or newer" in text
+    assert f"{OLDEST} and {NEWEST}" in text
+
+
+def custom_faults(document: Json) -> list[str]:
+    schema = {**CUSTOM_SCHEMAS, "required": [document["kind"]]}
+    validator = jsonschema.Draft202012Validator(schema)
+    return [error.message for error in validator.iter_errors({document["kind"]: document})]
+
+
+def test_custom_resources_fit_their_schemas() -> None:
+    documents = [*render("watch-autoscaled"), *render_folder(KUBERNETES / "components/monitoring")]
+    found = [d for d in documents if d["kind"] in CUSTOM]
+    assert {d["kind"] for d in found} == set(CUSTOM_SCHEMAS["properties"])
+    assert [fault for document in found for fault in custom_faults(document)] == []
+
+
+@pytest.mark.parametrize("kind", ["PodMonitor", "ScaledObject", "PrometheusRule"])
+def test_a_misspelt_field_of_a_custom_resource_does_not_fit(kind: str) -> None:
+    documents = [*render("watch-autoscaled"), *render_folder(KUBERNETES / "components/monitoring")]
+    (document,) = [d for d in documents if d["kind"] == kind]
+    document["spec"]["spec"] = {}
+    assert custom_faults(document) != []
+
+
+def test_the_operators_alerts_are_those_of_prometheus() -> None:
+    documents = render_folder(KUBERNETES / "components/monitoring")
+    (rules,) = [d for d in documents if d["kind"] == "PrometheusRule"]
+    assert rules["spec"] == yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text())
+
+
+@pytest.mark.parametrize("overlay", ["watch", "spark-operator-watch"])
+def test_the_monitor_scrapes_the_pods_that_serve_metrics(overlay: str) -> None:
+    documents = render_folder(KUBERNETES / "components/monitoring")
+    (monitor,) = [d["spec"] for d in documents if d["kind"] == "PodMonitor"]
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    serving = [
+        pod
+        for pod in pod_templates(render(overlay))
+        if any(p["name"] == endpoint["port"] for c in pod.containers for p in c.get("ports", []))
+    ]
+    assert len(serving) == 1
+    labels = serving[0].metadata["labels"]
+    assert _selects(monitor["selector"], labels)
+    for expression in monitor["selector"]["matchExpressions"]:
+        assert expression["operator"] == "In"
+        assert labels[expression["key"]] in expression["values"]
+    assert endpoint["path"] == serving[0].metadata["annotations"]["prometheus.io/path"]
+
+
+def test_workers_are_scaled_by_the_debt_that_they_tell_before_writers_have_to_wait() -> None:
+    documents = render("watch-autoscaled")
+    fleet = named(documents, "StatefulSet", "compactor-watch")
+    assert "replicas" not in fleet["spec"], "every apply would set it back"
+    scaled = named(documents, "ScaledObject", "compactor-watch")["spec"]
+    target = scaled["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == (fleet["kind"], fleet["metadata"]["name"])
+    (trigger,) = scaled["triggers"]
+    names = set(re.findall(r"compactor_\w+", trigger["metadata"]["query"]))
+    assert names == {catalog.DEBT_SCORE.name}
+    a_worker = float(trigger["metadata"]["threshold"])
+    assert scaled["minReplicaCount"] >= 1, "without a worker nobody tells the debt"
+    assert scaled["maxReplicaCount"] * a_worker < 1, "all are there before writers have to stop"
+    # As the comment says: a worker for what it compacts in less than ten minutes.
+    waiting = a_worker * Policy().stop_pending_bytes
+    assert 300 < waiting / (resources.SHAPE.tasks * resources.TASK_BYTES_PER_SECOND) < 600
+    down = scaled["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
+    grace = fleet["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert all(policy["periodSeconds"] >= 2 * grace for policy in down["policies"])
 
 
 @pytest.mark.parametrize("overlay", ["spark-operator", "spark-operator-watch"])
@@ -199,8 +281,34 @@ def test_selectors_of_budgets_services_and_controllers_choose_their_pods(overlay
         if selector:
             by_labels = selector if "matchLabels" in selector else {"matchLabels": selector}
             assert any(_selects(by_labels, labels) for labels in _labels(documents))
+
+
+@overlays
+def test_a_drain_waits_for_runs_that_end_and_for_nothing_else(overlay: str) -> None:
+    documents = render(overlay)
     budgets = [d["spec"] for d in documents if d["kind"] == "PodDisruptionBudget"]
-    assert budgets and all("maxUnavailable" in b or "minAvailable" in b for b in budgets)
+    for budget in budgets:
+        assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+        ends = not any(d["kind"] in ("StatefulSet", "SparkApplication") for d in documents)
+        assert ("minAvailable" in budget) is ends
+        assert ("maxUnavailable" in budget) is not ends
+    assert len(budgets) == (overlay != "spark-operator-watch")
+
+
+@overlays
+def test_settings_have_names_that_change_with_them_wherever_they_are_referred_to(
+    overlay: str,
+) -> None:
+    documents = render(overlay)
+    maps = {d["metadata"]["name"] for d in documents if d["kind"] == "ConfigMap"}
+    assert all(re.fullmatch(r"[a-z-]+-[a-z0-9]{10}", name) for name in maps)
+    referred = set()
+    for pod in pod_templates(documents):
+        referred |= {v["configMap"]["name"] for v in pod.spec["volumes"] if "configMap" in v}
+        for container in pod.containers:
+            for source in container.get("envFrom", []):
+                referred |= {source["configMapRef"]["name"]} if "configMapRef" in source else set()
+    assert referred == maps
 
 
 # The numbers.
@@ -227,6 +335,50 @@ def spool_request_bytes(spec: Json) -> int:
     (volume,) = [v for v in spec["volumes"] if v["name"] == "spool"]
     claim = volume["ephemeral"]["volumeClaimTemplate"]["spec"]
     return bytes_of(claim["resources"]["requests"]["storage"])
+
+
+@overlays
+def test_pods_have_the_shape_that_the_documents_numbers_are_of(overlay: str) -> None:
+    documents, shape = render(overlay), resources.SHAPE
+    found = [call for _, call in calls(documents) if call.command in ("watch", "compact")]
+    found += [parse(application["arguments"]) for application in applications(documents)]
+    for call in found:
+        assert call.settings.memory_limit_bytes == shape.memory_limit_bytes
+        if overlay != "local":  # a small one, for a laptop
+            assert call.settings.spool_limit_bytes == shape.spool_limit_bytes
+            assert call.tasks in (
+                shape.tasks,
+                2 * shape.tasks,
+            )  # of one worker, or of two executors
+        if call.command == "watch":
+            assert duration_seconds(call.options["drain_seconds"]) == shape.drain_seconds
+
+
+def test_the_fleet_has_as_many_workers_as_the_documents_table_asks_for() -> None:
+    fleet = named(render("watch"), "StatefulSet", "compactor-watch")
+    assert fleet["spec"]["replicas"] == resources.workers_for(1e12, resources.SHAPE.tasks)
+
+
+CONSOLE = re.compile(
+    r"^\$ python -m deploy\.kubernetes\.resources([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.mark.parametrize("document", ["kubernetes.md", "operations.md"])
+def test_the_documents_show_what_the_numbers_command_says(document: str) -> None:
+    shown = CONSOLE.findall((ROOT / "docs" / document).read_text())
+    assert shown
+    for arguments, output in shown:
+        done = CliRunner().invoke(resources.main, arguments.split())
+        assert done.exit_code == 0, done.output
+        assert done.output == output
+
+
+@pytest.mark.parametrize("arguments", ["--memory-limit 1QB", "--memory-limit 1KiB", "--tasks 0"])
+def test_the_numbers_command_refuses_what_a_worker_would(arguments: str) -> None:
+    done = CliRunner().invoke(resources.main, arguments.split())
+    assert done.exit_code == 2
+    assert "Error: " in done.output
 
 
 @pytest.mark.parametrize("overlay", ["watch", "local"])

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
+import yaml
 
 import compactor
 import format as format_package
+from compactor.cli.main import cli
 from compactor.errors import CompactorError
 from format.errors import FormatError
-from tests.deploy.manifests import ROOT
+from tests.deploy.manifests import ROOT, render
 
 Error = TypeVar("Error", CompactorError, FormatError)
 
@@ -52,3 +54,28 @@ def test_the_runbook_has_every_error_with_its_exit_code() -> None:
 def test_every_error_has_a_cause_and_something_to_do(name: str) -> None:
     (cells,) = [text.split(" | ") for found, _, text in ROW.findall(RUNBOOK) if found == name]
     assert len(cells) == 3 and all(cells), cells
+
+
+def test_every_alert_has_a_meaning_and_something_to_do() -> None:
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text())
+    alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    (section,) = re.findall(r"## What to watch\n(.*?)\n## ", RUNBOOK, re.DOTALL)
+    assert re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", section, re.MULTILINE) == alerts
+
+
+def test_commands_of_the_night_name_what_the_manifests_have() -> None:
+    (commands,) = re.findall(r"## First, at night.*?```sh\n(.*?)```", RUNBOOK, re.DOTALL)
+    documents = [*render("watch"), *render("cronjob")]
+    names = {d["kind"].lower(): set[str]() for d in documents}
+    for document in documents:
+        names[document["kind"].lower()].add(document["metadata"]["name"])
+    controllers = re.findall(r"statefulset (\S+)", commands)
+    jobs = re.findall(r"cronjob/(\S+)", commands)
+    assert controllers and set(controllers) <= names["statefulset"]
+    assert jobs and {*jobs, "compactor-compact"} <= names["cronjob"]
+    (namespace,) = names["namespace"]
+    assert set(re.findall(r"kubectl -n (\S+)", commands)) == {namespace}
+    (fleet,) = names["statefulset"]
+    assert set(re.findall(r"\b(?:pod|logs|exec) (\S+)", commands)) == {f"{fleet}-0"}
+    for command in re.findall(r"'compactor (\w+) ", commands):
+        assert command in cli.commands

@@ -25,6 +25,8 @@ _DENIED = (
     b"<Error><Code>AccessDenied</Code><Message>User: arn:aws:iam::1:user/x is not authorized</Message>"
     b"</Error>"
 )
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+VIA_S3 = {"kms:ViaService": "s3.us-east-1.amazonaws.com"}
 Statement = dict[str, Any]
 
 
@@ -117,11 +119,23 @@ def asked_for(request: Request) -> tuple[str, str, dict[str, str]]:
     return action, f"{bucket}/{request.key}", context
 
 
+def asked_of_key(request: Request) -> str | None:
+    """What S3 asks of the key on behalf of the caller, where one encrypts: "Protecting data with server-side
+    encryption" of AWS. Parts of an upload are put under the data key that its beginning made."""
+    query = parse_qs(request.query, keep_blank_values=True)
+    if not request.key or request.method in ("HEAD", "DELETE"):
+        return None
+    is_read = request.method == "GET" or "uploadId" in query
+    return "kms:Decrypt" if is_read else "kms:GenerateDataKey"
+
+
 @dataclass
 class Guard:
     """An `Intercept`: refuses what the policy does not allow."""
 
     statements: list[Statement]
+    key_statements: list[Statement] | None = None
+    """Of the key that encrypts the bucket, if one does."""
     denied: list[str] = field(default_factory=list)
 
     def __call__(self, request: Request) -> tuple[str, bytes] | None:
@@ -131,9 +145,14 @@ class Guard:
             # S3 says that an object is not there only to who may list the bucket as a whole.
             bucket = resource.partition("/")[0]
             allowed = is_allowed(self.statements, "s3:ListBucket", bucket, {})
+        asked = f"{action} {resource}"
+        key_action = asked_of_key(request)
+        if allowed and self.key_statements is not None and key_action is not None:
+            allowed = is_allowed(self.key_statements, key_action, KEY, VIA_S3)
+            asked = f"{key_action} {KEY}"
         if allowed:
             return None
-        self.denied.append(f"{action} {resource}")
+        self.denied.append(asked)
         return "403 Forbidden", b"" if request.method == "HEAD" else _DENIED
 
 

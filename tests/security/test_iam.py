@@ -20,7 +20,16 @@ from compactor.stores.parts import remove_parts, writing_part
 from compactor.stores.s3 import S3Store
 from compactor.table import commit_log
 from compactor.table import vacuum as old
-from tests.security.iam import FOLDER, Guard, listed, load, without_each
+from tests.security.iam import (
+    FOLDER,
+    KEY,
+    VIA_S3,
+    Guard,
+    is_allowed,
+    listed,
+    load,
+    without_each,
+)
 from tests.support.s3_server import S3Server
 from tests.support.tables import log_rows
 
@@ -73,8 +82,8 @@ class Tables:
             )
         return prefix
 
-    def under(self, statements: list[Any]) -> Guard:
-        guard = Guard(statements)
+    def under(self, statements: list[Any], key_statements: list[Any] | None = None) -> Guard:
+        guard = Guard(statements, key_statements)
         self._server.intercept = guard
         return guard
 
@@ -122,6 +131,7 @@ def reader(url: str, t: Tables) -> list[Call]:
         ["inspect", url],
         ["verify", url],
         ["plan", url],
+        ["report", url, "-o", str(t.folder / "report.html")],
     ]
 
 
@@ -187,6 +197,49 @@ def test_the_policy_of_a_role_is_enough_for_its_commands(role: str, tables: Tabl
         assert run(call) == 0, call
     assert guard.denied == []
     assert role != "vacuum" or tables.unfinished() == 0
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_with_a_key_the_keys_policy_is_enough_and_no_action_of_it_too_much(
+    role: str, tables: Tables, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_key = load("kms-reader" if role == "reader" else "kms-writer", KMS_KEY_ARN=KEY)
+    for name, key_statements in [("nothing", of_key), *without_each(of_key)]:
+        prefix, calls = calls_of(role, tables)
+        guard = tables.under(policy(role, tables, prefix), key_statements)
+        capsys.readouterr()
+        codes = [run(call) for call in calls[:3]]  # what others make beside it is tested above
+        if name == "nothing":
+            assert not any(codes) and guard.denied == []
+        else:
+            assert any(codes), f"{role} works without {name}"
+            assert "permission denied (AccessDenied)" in capsys.readouterr().err
+            assert guard.denied[0].startswith(name.split()[0])
+
+
+def test_a_key_is_used_for_s3_only() -> None:
+    for name in ("kms-reader", "kms-writer"):
+        [statement] = load(name, KMS_KEY_ARN=KEY)
+        for action in listed(statement["Action"]):
+            assert is_allowed([statement], action, KEY, VIA_S3)
+            assert not is_allowed([statement], action, KEY, {})
+            assert not is_allowed(
+                [statement], action, KEY, {"kms:ViaService": "ec2.us-east-1.amazonaws.com"}
+            )
+            assert not is_allowed([statement], action, f"{KEY}0", VIA_S3)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_no_policy_has_a_wildcard_but_below_the_tables_prefix(path: Path) -> None:
+    variables = {"BUCKET": "b", "PREFIX": "p/t", "KMS_KEY_ARN": KEY}
+    for statement in load(path.stem, **variables):
+        assert statement["Effect"] == "Allow"
+        assert not any("*" in action for action in listed(statement["Action"]))
+        for resource in listed(statement["Resource"]):
+            below = resource.removeprefix("arn:aws:s3:::b/p/t/")
+            assert "*" not in resource or (below != resource and below.count("*") == 1)
+        if "s3:ListBucket" in listed(statement["Action"]):
+            assert statement["Condition"] == {"StringLike": {"s3:prefix": "p/t/*"}}
 
 
 _CLEANING = ("s3:AbortMultipartUpload x/data/*",)
@@ -334,9 +387,6 @@ def test_a_staging_place_takes_its_policy(tables: Tables) -> None:
     assert guard.denied == []
 
 
-def test_every_policy_file_is_tested_or_of_kms() -> None:
+def test_every_policy_file_is_tested() -> None:
     names = {path.stem for path in FOLDER.glob("*.json")}
     assert names == {*ROLES, "staging", "kms-reader", "kms-writer"}
-    for name in ("kms-reader", "kms-writer"):
-        [statement] = load(name, KMS_KEY_ARN="arn:aws:kms:us-east-1:1:key/2")
-        assert statement["Resource"].startswith("arn:aws:kms:")

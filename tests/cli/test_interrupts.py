@@ -1,0 +1,43 @@
+"""A command that is told to stop tidies up first."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from compactor.cli.main import run
+from compactor.engine import InProcessEngine
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from tests.support.tables import log_rows
+
+
+def test_a_compaction_that_is_terminated_gives_up_its_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(tmp_path / f"{number}.parquet") for number in range(3)]
+    for number, file in enumerate(files):
+        pq.write_table(log_rows(20, number), file)
+    table = str(tmp_path / "t")
+    assert run(["ingest", table, *files, "--sort-by", "service,ts"]) == 0
+    log = CommitLog(open_store(table))
+    claimed = []
+
+    def wait(_engine: InProcessEngine, _timeout_seconds: float) -> list[object]:
+        claimed.append(len(log.current().claims))
+        os.kill(os.getpid(), signal.SIGTERM)
+        return []
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(InProcessEngine, "wait", wait)
+    capsys.readouterr()
+    assert run(["compact", table, "--full", "--master", "in-process"]) == 130
+    assert capsys.readouterr().err.endswith("interrupted; nothing unfinished is visible\n")
+    assert claimed == [1]
+    assert not log.current().claims
+    assert len(log.current().fragments) == 3
+    assert signal.getsignal(signal.SIGTERM) == before
