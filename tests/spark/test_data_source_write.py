@@ -344,7 +344,7 @@ MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
         UsageError,
         {"memory_limit": "1MiB"},
     ),
-    "fragments: aggregate: 'n:mean' is none of: last, first,": (
+    "fragments: aggregate: 'mean' is none of: last, first,": (
         UsageError,
         {"aggregate": "n:mean"},
     ),
