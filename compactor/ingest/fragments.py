@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -22,6 +23,8 @@ from compactor.windows import split_by_window
 from format.types import to_storage
 from format.writer import FragmentWriter
 
+_LEAST_ROW_BYTES: Final = 16
+"""A row counts for no less: its place in the order takes as much, however narrow it is."""
 Progress = Callable[[int, int], None]
 """Called with bytes of the file consumed, and in all."""
 
@@ -81,7 +84,7 @@ class _FragmentsOfFile:
                 batch = batch.slice(head.num_rows)
                 pending.append(head)
                 rows += head.num_rows
-                size += head.nbytes
+                size += max(head.nbytes, head.num_rows * _LEAST_ROW_BYTES)
                 if rows >= self._options.rows_per_fragment or size >= self._options.buffer_bytes:
                     yield from self._write_windows(pending)
                     pending, rows, size = [], 0, 0
@@ -104,7 +107,12 @@ class _FragmentsOfFile:
         with (
             self._store.start_upload(key) as upload,
             FragmentWriter(
-                upload, schema, sort, self._options.writer, on_row_group=self._summarise
+                upload,
+                schema,
+                sort,
+                self._options.writer,
+                spool_memory_bytes=self._options.spool_memory_bytes,
+                on_row_group=self._summarise,
             ) as writer,
         ):
             census = Census()

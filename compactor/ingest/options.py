@@ -9,7 +9,7 @@ from compactor.rows.policy import RowPolicy, Ttl
 from compactor.skipping.spec import NONE as NO_SKIPS
 from compactor.skipping.spec import SkipSpec
 from compactor.table.metadata import TimeWindows
-from format.writer import WriterOptions
+from format.writer import SPOOL_MEMORY_BYTES, WriterOptions
 
 BUFFER_BYTES = 256 << 20
 """Rows held for sorting take no more than this: a fragment ends earlier if its rows are heavy."""
@@ -33,3 +33,5 @@ class IngestOptions:
     """Map or struct columns of files that become a column for each of their keys."""
     buffer_bytes: int = BUFFER_BYTES
     """Of Arrow data that is sorted into one fragment at most; sorting takes some three times as much."""
+    spool_memory_bytes: int = SPOOL_MEMORY_BYTES
+    """Of encoded columns of the fragment being written; above it, they go to a temporary file."""

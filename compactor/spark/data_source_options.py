@@ -12,16 +12,22 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from compactor import units
 from compactor.clock import SystemClock
-from compactor.errors import UsageError
+from compactor.errors import InputError, UsageError
 from compactor.ingest import IngestOptions
 from compactor.ingest.settings import Bytes, IngestSettings, names, written
 from compactor.validated import validated
+from format.writer import SPOOL_MEMORY_BYTES
 
 _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname"))
 """What Spark itself puts among the options, or takes from them."""
 _FLAG: Final = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
+_FIXED_BYTES: Final = 24 << 20
+"""Of a task's memory: what reading, encoding and the allocators take besides the rows, measured."""
 _SORTING: Final = 5
-"""Rows that are sorted and written take so many times the memory of what was read."""
+"""Rows that are sorted and written take so many times the memory of what was read, measured."""
+_ROW_GROUP_SHARE: Final = 64
+"""As of a compaction: a row group's heaviest column, which is held a few times while it is encoded."""
+_SPOOL_SHARE: Final = 8
 _MIN_MEMORY_BYTES: Final = 64 << 20
 
 
@@ -70,7 +76,15 @@ class WriteOptions(IngestSettings):
 
     @property
     def ingest(self) -> IngestOptions:
-        return replace(self.options, buffer_bytes=self.memory_limit // _SORTING)
+        """In bounds of memory. Raises as `options`."""
+        limit, options = self.memory_limit, self.options
+        row_group_bytes = min(options.writer.target_row_group_bytes, limit // _ROW_GROUP_SHARE)
+        return replace(
+            options,
+            writer=replace(options.writer, target_row_group_bytes=row_group_bytes),
+            buffer_bytes=(limit - _FIXED_BYTES) // _SORTING,
+            spool_memory_bytes=min(SPOOL_MEMORY_BYTES, limit // _SPOOL_SHARE),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +100,8 @@ class Call:
         if "path" not in self.given:
             raise UsageError(
                 "fragments: name the table, a folder or s3://bucket/prefix, as in .load(path), .save(path) "
-                "or option path; tables of Spark's catalog are not told theirs: use a temporary view"
+                "or option path. For a name of Spark's catalog Spark does not tell it: CREATE TEMPORARY VIEW "
+                "name USING fragments OPTIONS (path '...'), or say it in the query: name WITH (path = '...')"
             )
         return self.given["path"]
 
@@ -108,6 +123,13 @@ def _checked(model: type[_Options], given: Mapping[str, str]) -> _Options:
             "TABLE, CREATE TEMPORARY VIEW name USING fragments OPTIONS (path '...')"
         )
     said = {name: text for name, text in given.items() if name not in _OF_SPARK}
+    for other, of_other in ((ReadOptions, "reads"), (WriteOptions, "writes")):
+        for name in said:
+            if name in other.model_fields and name not in model.model_fields:
+                raise UsageError(
+                    f"fragments: {name}: goes with {of_other} only; leave it out here (of a view, make "
+                    "another without it)"
+                )
     try:
         with named_as_options():
             return validated(model, said, str)
@@ -120,5 +142,5 @@ def named_as_options() -> Iterator[None]:
     """Mistakes that are told in terms of the command line are told in those of options."""
     try:
         yield
-    except UsageError as error:
-        raise UsageError(_FLAG.sub(lambda flag: flag[1].replace("-", "_"), str(error))) from None
+    except (UsageError, InputError) as error:
+        raise type(error)(_FLAG.sub(lambda flag: flag[1].replace("-", "_"), str(error))) from None
