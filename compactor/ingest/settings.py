@@ -35,10 +35,8 @@ def names(text: Any) -> Any:
 
 
 def _pairs(given: Any) -> Any:
-    """`COLUMN:KIND`, several apart by commas, or one a text."""
-    texts = [
-        part for text in ((given,) if isinstance(given, str) else given) for part in names(text)
-    ]
+    """`COLUMN:KIND`, several apart by commas in one text, or each a text, where a column may have a comma."""
+    texts = names(given)
     pairs = [text.rpartition(":") for text in texts]
     for text, (column, _, _) in zip(texts, pairs, strict=True):
         if not column:
