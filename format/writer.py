@@ -30,7 +30,8 @@ from format.sizes import cumulative_bytes, rows_within
 from format.types import JsonObject, to_storage
 from format.validity import check_values
 
-_SPOOL_MEMORY_BYTES: Final = 16 << 20
+SPOOL_MEMORY_BYTES: Final = 16 << 20
+"""Encoded columns of a fragment that is being written; above it, they go to a temporary file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class FragmentWriter:
         options: WriterOptions | None = None,
         *,
         spool_directory: str | None = None,
+        spool_memory_bytes: int = SPOOL_MEMORY_BYTES,
         on_row_group: Callable[[dict[str, pa.Array]], None] | None = None,
     ) -> None:
         """on_row_group: called with the columns of each, as storage arrays."""
@@ -96,7 +98,7 @@ class FragmentWriter:
         self._pending = _Pending(schema.names)
         self._last_key: Bound | None = None
         self._row_hashes: list[int] = []
-        self._spool = _ColumnSpool(spool_directory)
+        self._spool = _ColumnSpool(spool_directory, spool_memory_bytes)
 
     @property
     def rows_written(self) -> int:
@@ -235,9 +237,9 @@ class _Pending:
 class _ColumnSpool:
     """Finished blocks by column: statistics in memory, bytes in memory and then on disk."""
 
-    def __init__(self, directory: str | None) -> None:
+    def __init__(self, directory: str | None, memory_bytes: int) -> None:
         self._file = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - closed by close()
-            max_size=_SPOOL_MEMORY_BYTES, dir=directory
+            max_size=memory_bytes, dir=directory
         )
         self._stats: dict[str, list[ChunkStats]] = {}
         self._has_values: set[str] = set()

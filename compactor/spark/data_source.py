@@ -19,10 +19,12 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
 
+from compactor.errors import UsageError
 from compactor.spark.data_source_options import Call
 from compactor.spark.data_source_origin import with_origin
 from compactor.spark.data_source_read import FragmentsReader, SingleUseReader, opened, schema_of
@@ -64,6 +66,13 @@ class FragmentsDataSource(DataSource):
         call = self._call
         reader = SingleUseReader if call.read().single_use else FragmentsReader
         return reader(opened(call, self._version), call.read(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """Raises `UsageError`: there is none."""
+        raise UsageError(
+            "fragments: there is no streaming read: load the table by spark.read, which may name a version "
+            "(a stream can be written, by writeStream)"
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raises as `compactor.ingest.plan_ingest`."""

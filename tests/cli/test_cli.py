@@ -741,8 +741,8 @@ def test_a_table_of_newest_rows_through_ingest_query_compact_and_alter(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--sequence", "v"), "belong to a --row-policy"),
-        (("--row-policy", "aggregate", "--aggregate", "v"), "give COLUMN:FUNCTION"),
+        (("--sequence", "v"), "go with --row-policy"),
+        (("--row-policy", "aggregate", "--aggregate", "v"), "'v': write COLUMN:KIND"),
         (("--row-policy", "aggregate", "--aggregate", "v:mean"), "sum, count, min"),
         (
             ("--row-policy", "aggregate", "--aggregate", "v:sum", "--aggregate", "v:max"),

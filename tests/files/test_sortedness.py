@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import compactor.ingest
+import compactor.ingest.sorting
 from compactor import IngestOptions, RowKind, RowPolicy, Table
 from compactor.cli.main import run
 from compactor.errors import TableNotFoundError, UsageError
@@ -195,7 +195,7 @@ def test_rows_that_come_in_order_are_not_sorted_again(
         sorts.append(len(words[0]))
         return stable_order(words)
 
-    monkeypatch.setattr(compactor.ingest, "stable_order", counted)
+    monkeypatch.setattr(compactor.ingest.sorting, "stable_order", counted)
     again = Table.create(tmp_path / "again", path)
     assert sorts == []
     again.append(LOGS)

@@ -310,6 +310,103 @@ def test_mistakes_are_told_in_a_line(source: SparkSession, tmp_path: Path) -> No
     assert Table.open(url).version == 1
 
 
+REFUSED = {
+    "CREATE TABLE {name} USING fragments LOCATION '{url}'": "does not tell a source where its tables are",
+    "CREATE TABLE {name} USING fragments OPTIONS (path '{url}') AS SELECT 'a' AS service, 1L AS n": (
+        "For a name of Spark's catalog Spark does not tell it"
+    ),
+    "TRUNCATE TABLE logs": "expects a table but `logs` is a view",
+    "DELETE FROM logs WHERE n = 1": "does not support deletes",
+    "UPDATE logs SET n = 1": "does not support update table",
+    "MERGE INTO logs USING logs AS b ON logs.n = b.n WHEN MATCHED THEN DELETE": "does not support merge",
+    "INSERT INTO logs VALUES ('a')": "not enough data columns",
+    "INSERT INTO old VALUES ('a', 1)": "version: goes with reads only",
+    "CREATE TEMPORARY VIEW {name} USING fragments OPTIONS (path '{url}', sort_by 'n')": (
+        "sort_by: goes with writes only"
+    ),
+    "SELECT * FROM fragments.`{url}`": "unsupported data source type for direct query",
+}
+
+
+def test_sql_writes_through_views_and_is_refused_for_the_rest_with_nothing_written(
+    source: SparkSession, tmp_path: Path
+) -> None:
+    url = f"{tmp_path}/t"
+    first = pa.table({"service": ["a"], "n": [1]})
+    Table.create(url, first, sort_by="service,n")
+    views = {"logs": "", "old": ", version 1"}
+    for name, more in views.items():
+        source.sql(f"CREATE TEMPORARY VIEW {name} USING fragments OPTIONS (path '{url}'{more})")
+    for place, (statement, said) in enumerate(REFUSED.items()):
+        with pytest.raises(PySparkException) as caught:
+            source.sql(statement.format(name=f"refused_{place}", url=url))
+        assert said.casefold() in str(caught.value).casefold(), statement
+        assert not source.catalog.tableExists(f"refused_{place}")
+    assert Table.open(url).version == 1
+
+    source.sql("INSERT INTO logs (n, service) VALUES (2, 'b')")
+    assert Table.open(url).rows == 2
+    with pytest.raises(PySparkException, match="rows were added or deleted since version 1"):
+        source.sql("INSERT OVERWRITE logs SELECT upper(service), n FROM logs")
+    source.sql(f"CREATE OR REPLACE TEMPORARY VIEW logs USING fragments OPTIONS (path '{url}')")
+    source.sql("INSERT OVERWRITE logs SELECT upper(service), n + 1 FROM logs")
+    found = sorted_rows(Table.open(url).scan().to_table())
+    assert found == [{"service": "A", "n": 2}, {"service": "B", "n": 3}]
+    for name in views:
+        source.sql(f"DROP VIEW {name}")
+    assert Table.open(url).version == 3
+
+
+def test_a_name_of_sparks_catalog_is_read_by_saying_its_path(
+    source: SparkSession, tmp_path: Path
+) -> None:
+    url = f"{tmp_path}/t"
+    rows = source.createDataFrame(pa.table({"n": [1, 2]}))
+    write = rows.write.format("fragments").option("sort_by", "n")
+    write.option("path", url).saveAsTable("entered")
+    for attempt in (
+        lambda: source.table("entered").collect(),
+        lambda: source.sql("INSERT INTO entered VALUES (3)"),
+        lambda: rows.write.format("fragments").option("sort_by", "n").saveAsTable("nowhere"),
+    ):
+        with pytest.raises(PySparkException) as caught:
+            attempt()
+        assert "say it in the query: name WITH (path = '...')" in last_line(caught.value)
+    assert not source.catalog.tableExists("nowhere")
+    source.sql(f"INSERT INTO entered WITH (path = '{url}') VALUES (3)")
+    assert source.sql(f"SELECT * FROM entered WITH (path = '{url}')").count() == 3
+    assert source.read.option("path", url).table("entered").count() == 3
+    source.sql("DROP TABLE entered")
+    assert Table.open(url).rows == 3
+
+
+def test_filters_are_those_of_the_query_though_spark_would_keep_those_of_the_last(
+    source: SparkSession, tmp_path: Path
+) -> None:
+    url = f"{tmp_path}/t"
+    Table.create(url, events(40), sort_by="n")
+    source.sql(f"CREATE OR REPLACE TEMPORARY VIEW kept USING fragments OPTIONS (path '{url}')")
+    counts = [
+        source.sql(f"SELECT count(*) AS c FROM kept WHERE {where}").collect()[0].c
+        for where in ("n = 1", "n < 5", "true", "n = 1 OR n = 7")
+    ]
+    assert counts == [1, 5, 40, 2]
+    both = source.sql("SELECT * FROM kept WHERE n = 1 UNION ALL SELECT * FROM kept WHERE n = 2")
+    assert sorted(row.n for row in both.collect()) == [1, 2]
+    source.sql("DROP VIEW kept")
+
+
+def test_a_streaming_read_is_refused_in_a_line(source: SparkSession, tmp_path: Path) -> None:
+    url = f"{tmp_path}/t"
+    Table.create(url, events(5), sort_by="n")
+    query = source.readStream.format("fragments").load(url).writeStream.format("noop").start()
+    with pytest.raises(PySparkException) as caught:
+        query.awaitTermination(60)
+    assert last_line(caught.value).startswith(
+        "fragments: there is no streaming read: load the table"
+    )
+
+
 class Tomorrow(SystemClock):
     def now_unix_ms(self) -> int:
         return super().now_unix_ms() + 2 * 86_400_000

@@ -310,6 +310,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     "fragments: single_use: 'maybe' is neither true nor false": {"single_use": "maybe"},
     "fragments: several addresses: load one table at a time": {"paths": '["a","b"]'},
     "fragments: Spark's catalog does not tell": {"owner": "me"},
+    "fragments: sort_by: goes with writes only; leave it out here": {"sort_by": "n"},
     "where: ": {"where": "n ~ 1"},
 }
 

@@ -344,7 +344,7 @@ MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
         UsageError,
         {"memory_limit": "1MiB"},
     ),
-    "fragments: aggregate: 'n:mean' is none of: last, first,": (
+    "fragments: aggregate: 'mean' is none of: last, first,": (
         UsageError,
         {"aggregate": "n:mean"},
     ),
@@ -354,6 +354,8 @@ MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
     ),
     "fragments: app_id: '' names nothing": (UsageError, {"app_id": ""}),
     "fragments: base_version: goes with mode overwrite": (UsageError, {"base_version": "1"}),
+    "fragments: version: goes with reads only; leave it out here": (UsageError, {"version": "1"}),
+    "fragments: aggregate: column 'n' is named twice": (UsageError, {"aggregate": "n:max,n:min"}),
     "fragments: skip_index: 'n': write COLUMN:KIND": (UsageError, {"skip_index": "n"}),
     "nix": (InputError, {"sort_by": "nix"}),
     "delete_marker": (UsageError, {"sort_by": "n", "delete_marker": "n", "row_policy": "append"}),

@@ -1,0 +1,177 @@
+"""What is asked of an ingest, as people write it: names, units, bounds, defaults and help, of the command
+line and of the Spark data source alike. Where a message names another setting, it does so as the command line
+does."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from compactor import units
+from compactor.conform import OnConflict
+from compactor.errors import UsageError
+from compactor.ingest.options import IngestOptions
+from compactor.rows.policy import Function, Kind, RowPolicy, Ttl
+from compactor.skipping.spec import NONE as NO_SKIPS
+from compactor.skipping.spec import Kind as SkipKind
+from compactor.skipping.spec import SkipSpec
+from compactor.table.metadata import TimeWindows
+from format.errors import SchemaError
+from format.schema import SortSchema, parse_sort_schema
+from format.writer import WriterOptions
+
+
+def written(text: str) -> Any:
+    """A default as people write it: the model parses it."""
+    return text
+
+
+def names(text: Any) -> Any:
+    """Apart by commas."""
+    if not isinstance(text, str):
+        return text
+    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
+
+
+def _pairs(given: Any) -> Any:
+    """`COLUMN:KIND`, several apart by commas in one text, or each a text, where a column may have a comma."""
+    texts = names(given)
+    pairs = [text.rpartition(":") for text in texts]
+    for text, (column, _, _) in zip(texts, pairs, strict=True):
+        if not column:
+            raise ValueError(f"{text!r}: write COLUMN:KIND")
+    columns = [column for column, _, _ in pairs]
+    for place, column in enumerate(columns):
+        if column in columns[:place]:
+            raise ValueError(f"column {column!r} is named twice")
+    return tuple((column, kind) for column, _, kind in pairs)
+
+
+def _parsed(parse: Any) -> BeforeValidator:
+    return BeforeValidator(lambda given: parse(given) if isinstance(given, str) else given)
+
+
+Seconds = Annotated[float, _parsed(units.duration_seconds)]
+"""Written as `90s`, `15m`, `6h`, `7d` or `2w`."""
+Bytes = Annotated[int, _parsed(units.size_bytes)]
+"""Written as `512MiB`, `2GiB` or a number of bytes."""
+
+
+class IngestSettings(BaseModel):
+    """Texts or values. Of these, `on_conflict` and the sizes of fragments and row groups are of the ingest,
+    the others of a table that it creates."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    sort_by: str | None = Field(None, description="Sort schema of a new table.")
+    rows_per_fragment: int = Field(
+        1_000_000,
+        ge=1,
+        lt=2**31,
+        description="Rows of a level-0 fragment at most.",
+    )
+    max_rows_per_row_group: int = Field(
+        65_536, ge=1, lt=2**31, description="Rows of a row group at most."
+    )
+    time_column: str | None = Field(
+        None, description="Sort column that divides a new table into time windows."
+    )
+    time_window: Seconds = Field(
+        written("1d"), ge=1, description="Length of a time window, with --time-column."
+    )
+    retention: Seconds | None = Field(
+        None, ge=1, description="Windows that ended longer ago are dropped.  [default: kept]"
+    )
+    row_policy: Kind | None = Field(
+        None,
+        description="What rows of equal --sort-by are in a new table.  [default: append]",
+    )
+    sequence: str | None = Field(
+        None, description="Column whose greater values are newer, for last and first."
+    )
+    delete_marker: str | None = Field(
+        None, description="Boolean column: rows where it is true are tombstones."
+    )
+    keep_tombstones: bool | None = Field(
+        None,
+        description="Whether compactions drop tombstones.  [default: keep with --sequence]",
+    )
+    aggregate: Annotated[tuple[tuple[str, Function], ...], BeforeValidator(_pairs)] = Field(
+        (), description="What becomes of a column's values, for row policy aggregate."
+    )
+    ttl: Seconds | None = Field(
+        None, ge=1, description="Rows of a new table that are older are dropped by compactions."
+    )
+    ttl_column: str | None = Field(None, description="Time column that --ttl goes by.")
+    on_conflict: OnConflict = Field(
+        OnConflict.ERROR,
+        description="If a column's values have no place in the table's type: refuse the rows, make the "
+        "table's column text, or add the values as another column.",
+    )
+    skip_index: Annotated[tuple[tuple[str, SkipKind], ...], BeforeValidator(_pairs)] = Field(
+        (), description="A new table keeps what queries skip row groups by: bloom or values."
+    )
+    skip_index_bytes: Bytes = Field(
+        written("64KiB"), ge=32, description="Of a column and row group at most."
+    )
+
+    @model_validator(mode="after")
+    def _together(self) -> IngestSettings:
+        of_policy = (
+            self.sequence,
+            self.delete_marker,
+            self.keep_tombstones,
+            self.aggregate or None,
+        )
+        if self.row_policy is None and any(value is not None for value in of_policy):
+            raise ValueError(
+                "--sequence, --delete-marker, --keep-tombstones and --aggregate go with --row-policy: name "
+                "it too"
+            )
+        if self.retention is not None and self.time_column is None:
+            raise ValueError("--retention: name the --time-column it goes by")
+        if (self.ttl is None) != (self.ttl_column is None):
+            raise ValueError("--ttl and --ttl-column: give both, or neither")
+        return self
+
+    @property
+    def sort(self) -> SortSchema | None:
+        """Raises `UsageError`."""
+        try:
+            return None if self.sort_by is None else parse_sort_schema(self.sort_by)
+        except SchemaError as error:
+            raise UsageError(f"--sort-by: {error}") from error
+
+    @property
+    def options(self) -> IngestOptions:
+        return IngestOptions(
+            rows_per_fragment=self.rows_per_fragment,
+            writer=WriterOptions(self.max_rows_per_row_group),
+            windows=self._windows,
+            rows=self._rows,
+            ttl=self._ttl,
+            skips=SkipSpec(self.skip_index, self.skip_index_bytes) if self.skip_index else NO_SKIPS,
+            on_conflict=self.on_conflict,
+        )
+
+    @property
+    def _windows(self) -> TimeWindows | None:
+        if self.time_column is None:
+            return None
+        retention = None if self.retention is None else int(self.retention)
+        return TimeWindows(self.time_column, int(self.time_window), retention)
+
+    @property
+    def _rows(self) -> RowPolicy | None:
+        if self.row_policy is None:
+            return None
+        return RowPolicy(
+            self.row_policy, self.sequence, self.delete_marker, self.keep_tombstones, self.aggregate
+        )
+
+    @property
+    def _ttl(self) -> Ttl | None:
+        if self.ttl is None or self.ttl_column is None:
+            return None
+        return Ttl(self.ttl_column, int(self.ttl))

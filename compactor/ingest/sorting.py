@@ -1,0 +1,61 @@
+"""Rows of a fragment in sort order, those of one key merged. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.rows.flags import COUNTS, KEPT, RowRule
+from compactor.rows.fold import folded, kept_rows
+from format.arrays import concat_storage
+from format.ordering import first_disorder, order_words, same_as_previous, stable_order
+from format.schema import SortSchema
+from format.types import to_logical, to_storage
+
+_SORTED_BATCH_ROWS = 16_384
+
+
+def sorted_batches(
+    batches: list[pa.RecordBatch], schema: pa.Schema, sort: SortSchema, rule: RowRule
+) -> Iterator[pa.RecordBatch]:
+    """All rows of the batches in sort order, stably, a few thousand at a time; those of one key merged by the
+    rule."""
+    arrays = {
+        name: concat_storage([to_storage(batch.column(name)) for batch in batches])
+        for name in schema.names
+    }
+    words = order_words([arrays[column.column] for column in sort], sort)
+    # Rows that came in order, as from a sorted file, are neither sorted nor moved.
+    order = None if first_disorder(words) is None else stable_order(words)
+    rows = len(words[0])
+    if rule.merges:
+        positions = pa.array(np.arange(rows) if order is None else order)
+        arrays.update(_merged(arrays, positions, sort, rule))
+        order, rows = None, len(arrays[sort[0].column])
+    for start in range(0, rows, _SORTED_BATCH_ROWS):
+        if order is None:
+            batch = {f.name: arrays[f.name].slice(start, _SORTED_BATCH_ROWS) for f in schema}
+        else:
+            positions = pa.array(order[start : start + _SORTED_BATCH_ROWS])
+            batch = {f.name: arrays[f.name].take(positions) for f in schema}
+        columns = [to_logical(batch[f.name], f.type) for f in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _merged(
+    arrays: Mapping[str, pa.Array], order: pa.Array, sort: SortSchema, rule: RowRule
+) -> Iterator[tuple[str, pa.Array]]:
+    """Column by column, in order, with one row of each key."""
+    keys = [arrays[column.column].take(order) for column in sort]
+    starts = ~same_as_previous(order_words(keys, rule.key))
+    decision = rule.decide(keys, starts)
+    # Even a row that is alone in its key has each element of a set once.
+    flags = np.full(len(order), KEPT | COUNTS, np.uint8) if decision is None else decision.flags
+    for name, array in list(arrays.items()):
+        in_order = array.take(order)
+        if rule.folds(name):
+            yield name, folded(in_order, flags, rule.policy.function(name), name)
+        else:
+            yield name, kept_rows(in_order, flags)

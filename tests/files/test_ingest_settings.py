@@ -1,0 +1,87 @@
+"""Settings of an ingest: texts and values alike, the same from the command line as from Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from compactor.cli.ingest_settings import chosen_settings, ingest_settings_options
+from compactor.errors import UsageError
+from compactor.ingest import IngestOptions
+from compactor.ingest.settings import IngestSettings
+from compactor.rows.policy import Function, Kind
+from compactor.spark.data_source_options import Call
+from compactor.table.metadata import TimeWindows
+
+
+def test_settings_that_are_left_out_are_those_of_an_ingest_that_is_asked_for_nothing() -> None:
+    assert IngestSettings.model_validate({}).options == IngestOptions()
+
+
+def by_command_line(*words: str) -> IngestSettings:
+    chosen: list[IngestSettings] = []
+
+    @click.command
+    @ingest_settings_options
+    def command(**given: Any) -> None:
+        chosen.append(chosen_settings(given))
+
+    CliRunner().invoke(command, words, catch_exceptions=False)
+    return chosen[0]
+
+
+def test_what_is_written_as_flags_and_as_options_of_spark_is_the_same() -> None:
+    given = {
+        "sort_by": "k,t",
+        "rows_per_fragment": "7",
+        "max_rows_per_row_group": "5",
+        "row_policy": "aggregate",
+        "aggregate": "a:sum,b:max",
+        "time_column": "t",
+        "time_window": "6h",
+        "retention": "2w",
+        "ttl": "90d",
+        "ttl_column": "t",
+        "on_conflict": "split",
+        "skip_index": "c:bloom",
+        "skip_index_bytes": "1KiB",
+        "keep_tombstones": "true",
+    }
+    words = [w for n, text in given.items() for w in ("--" + n.replace("_", "-"), text)][:-1]
+    place = words.index("--aggregate")
+    words[place : place + 2] = ["--aggregate", "a:sum", "--aggregate", "b:max"]
+    settings = by_command_line(*words)
+    spark = Call(given).write()
+    assert settings.model_dump() == {
+        name: getattr(spark, name) for name in IngestSettings.model_fields
+    }
+    assert settings.options.windows == TimeWindows("t", 6 * 3600, 14 * 86_400)
+    rows = settings.options.rows
+    assert rows is not None
+    assert (rows.kind, rows.keeps_tombstones) == (Kind.AGGREGATE, True)
+    assert rows.aggregates == (("a", Function.SUM), ("b", Function.MAX))
+
+
+def test_a_column_with_a_comma_has_a_flag_of_its_own() -> None:
+    settings = by_command_line("--row-policy", "aggregate", "--aggregate", "a,b:sum")
+    assert settings.aggregate == (("a,b", Function.SUM),)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ttl": "soon"}, "--ttl: 'soon' is no duration: write 90s"),
+        ({"ttl": "0"}, "--ttl: '0' is too small: 1 at least"),
+        ({"retention": "1d"}, "--retention: name the --time-column it goes by"),
+        ({"skip_index": ("c:tree",)}, "--skip-index: 'tree' is none of: bloom, values"),
+        ({"skip_index": ("c",)}, "--skip-index: 'c': write COLUMN:KIND"),
+        ({"skip_index_bytes": "many"}, "--skip-index-bytes: 'many' is no size"),
+    ],
+)
+def test_what_is_wrong_is_told_by_the_flag(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        chosen_settings(given)
+    assert str(caught.value).startswith(said)
