@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+from pydantic import PositiveInt
 
 from compactor.clock import Ids, random_id
 from compactor.conform import (
@@ -61,7 +62,7 @@ _SORTED_BATCH_ROWS = 16_384
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    rows_per_fragment: int = 1_000_000
+    rows_per_fragment: PositiveInt = 1_000_000
     writer: WriterOptions = field(default_factory=WriterOptions)
     windows: TimeWindows | None = None
     """Time windows of a new table."""
@@ -75,7 +76,7 @@ class IngestOptions:
     """What is done with a column whose values have no place in the table's type."""
     promotes: tuple[str, ...] = ()
     """Map or struct columns of files that become a column for each of their keys."""
-    buffer_bytes: int = BUFFER_BYTES
+    buffer_bytes: PositiveInt = BUFFER_BYTES
     """Of Arrow data that is sorted into one fragment at most; sorting takes some three times as much."""
 
 
