@@ -110,6 +110,11 @@ class Scan:
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 
+    def __repr__(self) -> str:
+        columns = ", ".join(self.schema.names)
+        some = "" if self._where is None else ", some rows"
+        return f"<Scan {self._store.url} version {self._snapshot.version}: {columns}{some}>"
+
 
 class Table:
     """One table, at one version."""
@@ -188,6 +193,8 @@ class Table:
             raise UsageError(f"sort_by: {error}") from error
         if isinstance(rows, (str, PathLike)):
             report = ingest_file(self._store, self._log, fspath(rows), sort, options)
+        elif options.promotes:
+            raise UsageError("options.promotes: only of files, which are read twice for it")
         else:
             with StreamBatches(rows, DEFAULT_BATCH_BYTES) as batches:
                 if latest.metadata is None and (sort or batches.sort) is None:

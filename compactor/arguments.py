@@ -69,6 +69,8 @@ def explained(name: str, problem: ErrorDetails) -> str:
     value = _shown(problem["input"])
     if problem["type"] == "sequence_str":
         return f"{place}: {value} is one text: give a list, such as [{value}]"
+    if problem["type"] == "is_instance_of" and problem["ctx"]["class"] == "Sequence":
+        return f"{place}: {value} is no sequence: give a list"
     return f"{place}: {problem['msg'][0].lower()}{problem['msg'][1:]}, got {value}"
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
 from compactor import (
@@ -28,7 +30,7 @@ from compactor import (
     Ttl,
     WriterOptions,
 )
-from compactor.errors import ConfigError, UsageError, VersionNotFoundError
+from compactor.errors import ConfigError, InputError, UsageError, VersionNotFoundError
 from format import open_fragment
 
 ROWS = pa.table({"k": [2, 1], "t": ["x", "y"]})
@@ -88,11 +90,12 @@ WRONG: list[tuple[Call, str]] = [
     (created(skips=untyped(SkipSpec)((("k", "bloom"),))), f"options.skips.columns.0.1: {INSTANCE} Kind"),
     (created(on_conflict="split"), f"options.on_conflict: {INSTANCE} OnConflict, got 'split'"),
     (created(promotes="t"), "options.promotes: input should be a valid tuple, got 't'"),
+    (created(promotes=("t",)), "options.promotes: only of files"),
     (lambda t, _: t.append(ROWS, 5), f"options: {INSTANCE} IngestOptions, got 5"),
-    (lambda t, _: t.scan(5), f"columns: {INSTANCE} Sequence, got 5"),
+    (lambda t, _: t.scan(5), "columns: 5 is no sequence: give a list"),
     (lambda t, _: t.scan("t"), "columns: 't' is one text: give a list, such as ['t']"),
     (lambda t, _: t.scan(["t", 5]), f"columns.1: {TEXT}, got 5"),
-    (lambda t, _: t.scan({"t"}), f"columns: {INSTANCE} Sequence, got {{'t'}}"),
+    (lambda t, _: t.scan({"t"}), "columns: {'t'} is no sequence: give a list"),
     (lambda t, _: t.scan(["t"], 5), f"where: {TEXT}, got 5"),
     (lambda t, _: t.scan().to_file(5), "path: 5 is given, str | PathLike[str] wanted"),
     (lambda t, _: t.delete(None), f"where: {TEXT}, got None"),
@@ -194,6 +197,32 @@ def test_options_arrive_as_they_were_given(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", ROWS, "k", options)
     assert len(table.fragments()) == 2
     assert table.row_policy == RowPolicy(RowKind.LAST)
+
+
+def test_what_is_printed_says_what_it_is(table: Table) -> None:
+    assert repr(table.scan(["t"], "k = 1")) == f"<Scan {table.url} version 1: t, some rows>"
+    table.append(ROWS)
+    report = table.compact(full=True)
+    assert f"{report.version}: 1 compactions done, 0 void, 0 attempts failed" in str(report)
+    assert len(repr(report)) < 100
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (pl.LazyFrame({"k": [1]}), r"LazyFrame has no Arrow stream .*of a lazy one: collect\(\)"),
+        (ds.dataset(ROWS), r"InMemoryDataset has no Arrow stream .*scanner\(\)\.to_reader\(\)"),
+        (pl.DataFrame({"k": [1]}, schema={"k": pl.Int128}), "rows: cannot be read: .*cast the column"),
+        (pa.table({"k": [1], "d": pa.array([1], pa.date64())}), "whole number of days: cast the column"),
+        ([{"k": 1}], "list has no Arrow stream"),
+    ],
+)  # fmt: skip
+def test_what_has_no_rows_that_arrow_can_read_says_what_to_give(
+    table: Table, rows: Any, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        table.append(rows)
+    assert Table.open(table.url).version == 1
 
 
 def test_a_scan_keeps_the_columns_it_was_asked_for(table: Table) -> None:
