@@ -20,8 +20,10 @@ from os import PathLike, fspath
 from typing import Any, Self
 
 import pyarrow as pa
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from compactor.alter import Alteration, alter_table
+from compactor.arguments import checked
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.delete import DeleteReport, delete_rows
 from compactor.describe import fragments_table, history_table
@@ -89,6 +91,7 @@ class Scan:
         """All rows, in memory."""
         return self.to_reader().read_all()
 
+    @checked
     def to_file(self, path: str | PathLike[str]) -> ExportReport:
         """Writes all rows to a .parquet, .arrow, .frag, .ndjson, .csv or .xml file, as `compactor export`.
 
@@ -107,6 +110,11 @@ class Scan:
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 
+    def __repr__(self) -> str:
+        columns = ", ".join(self.schema.names)
+        some = "" if self._where is None else ", some rows"
+        return f"<Scan {self._store.url} version {self._snapshot.version}: {columns}{some}>"
+
 
 class Table:
     """One table, at one version."""
@@ -118,6 +126,7 @@ class Table:
         self._snapshot = snapshot
 
     @classmethod
+    @checked
     def open(
         cls, url: str | PathLike[str], *, version: int | None = None, as_of: datetime | None = None
     ) -> Self:
@@ -128,18 +137,18 @@ class Table:
         """
         if version is not None and as_of is not None:
             raise UsageError("version and as_of: give one of the two")
-        if as_of is not None and not isinstance(as_of, datetime):
-            raise UsageError(f"as_of: {as_of!r} is no datetime")
-        store = open_store(_address(url))
+        store = open_store(fspath(url))
         log = CommitLog(store)
         return cls(store, log, log.at(version, None if as_of is None else unix_ms(as_of)))
 
     @classmethod
+    @checked
     def exists(cls, url: str | PathLike[str]) -> bool:
         """Whether there is a table. Raises `StoreError`, `UsageError`."""
-        return CommitLog(open_store(_address(url))).refresh().metadata is not None
+        return CommitLog(open_store(fspath(url))).refresh().metadata is not None
 
     @classmethod
+    @checked
     def create(
         cls,
         url: str | PathLike[str],
@@ -154,7 +163,7 @@ class Table:
         fragment file says how it is sorted, as exported ones do.
         Raises `TableExistsError` where there is one, and as `append`.
         """
-        store = open_store(_address(url))
+        store = open_store(fspath(url))
         log = CommitLog(store)
         snapshot = log.refresh()
         if snapshot.metadata is not None:
@@ -163,6 +172,7 @@ class Table:
         table._ingest(rows, sort_by, options)
         return table
 
+    @checked
     def append(self, rows: Any, options: IngestOptions | None = None) -> IngestReport:
         """Adds rows in one commit, and moves on to its version.
 
@@ -183,6 +193,8 @@ class Table:
             raise UsageError(f"sort_by: {error}") from error
         if isinstance(rows, (str, PathLike)):
             report = ingest_file(self._store, self._log, fspath(rows), sort, options)
+        elif options.promotes:
+            raise UsageError("options.promotes: only of files, which are read twice for it")
         else:
             with StreamBatches(rows, DEFAULT_BATCH_BYTES) as batches:
                 if latest.metadata is None and (sort or batches.sort) is None:
@@ -193,14 +205,15 @@ class Table:
         self._snapshot = self._log.latest
         return report
 
+    @checked
     def scan(self, columns: Sequence[str] | None = None, where: str | None = None) -> Scan:
         """Rows in sort order: all or some columns, all rows or those of which the SQL condition holds.
 
         Nothing is read yet. Raises `UsageError` for an unknown column or a wrong condition.
         """
-        _check_names(columns=columns)
         return Scan(self._store, self._snapshot, columns, self._condition(where))
 
+    @checked
     def delete(self, where: str) -> DeleteReport:
         """Deletes all rows of which the SQL condition holds, in one commit, and moves on to its version.
 
@@ -208,13 +221,11 @@ class Table:
         and the old ones vacuumed. Raises as `scan`, and `CommitConflictError`.
         """
         self.refresh()
-        condition = self._condition(where)
-        if condition is None:
-            raise UsageError("where: say which rows are to be deleted")
-        report = delete_rows(self._store, self._log, condition)
+        report = delete_rows(self._store, self._log, condition_on(self._snapshot.table, where))
         self._snapshot = self._log.latest
         return report
 
+    @checked
     def alter(
         self,
         *,
@@ -228,9 +239,9 @@ class Table:
         See `compactor.alter.Alteration`. No fragment is rewritten; earlier versions show what they had.
         Raises `UsageError` naming the column that does not allow it, `CommitConflictError`.
         """
-        _check_names(drops=drops, redacts=redacts, order=order)
         self._snapshot = alter_table(self._log, Alteration(renames or {}, drops, redacts, order))
 
+    @checked
     def compact(
         self,
         *,
@@ -238,7 +249,7 @@ class Table:
         policy: Policy | None = None,
         settings: CompactionSettings | None = None,
         spark: Any = None,
-        max_tasks: int | None = None,
+        max_tasks: PositiveInt | None = None,
     ) -> CompactReport:
         """Merges fragments as far as it is due, and moves on to the version after. Readers see the same rows.
 
@@ -251,6 +262,8 @@ class Table:
         if full and policy is not None:
             raise UsageError("full and policy: give one of the two")
         policy = Policy(strategy=Strategy.FULL) if full else policy or Policy()
+        if spark is not None and not hasattr(spark, "createDataFrame"):
+            raise UsageError(f"spark: {spark!r} is no SparkSession")
         engine: Engine
         if spark is None:
             engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
@@ -268,11 +281,12 @@ class Table:
         refuse(driver.plan(self._log.latest))
         return report
 
+    @checked
     def vacuum(
         self,
         *,
-        grace_seconds: float = 86_400.0,
-        retain_seconds: float = 86_400.0,
+        grace_seconds: NonNegativeFloat = 86_400.0,
+        retain_seconds: NonNegativeFloat = 86_400.0,
         dry_run: bool = False,
     ) -> VacuumReport:
         """Removes objects that no version of the last `retain_seconds` needs, safely beside everything.
@@ -296,7 +310,8 @@ class Table:
         """The fragments of this version, oldest first, with sizes, key ranges and levels."""
         return fragments_table(self._snapshot)
 
-    def history(self, limit: int | None = None) -> pa.Table:
+    @checked
+    def history(self, limit: NonNegativeInt | None = None) -> pa.Table:
         """The versions up to this one that are kept, newest first: when they came, and what they changed.
 
         limit: so many at most; each takes one GET. Raises `DataError` if a vacuum removes them meanwhile.
@@ -309,11 +324,7 @@ class Table:
         return history_table(history.versions_after(start, newest.version))
 
     def _condition(self, where: str | None) -> Predicate | None:
-        if where is None:
-            return None
-        if not isinstance(where, str):
-            raise UsageError(f"where: {where!r} is no text")
-        return condition_on(self._snapshot.table, where)
+        return None if where is None else condition_on(self._snapshot.table, where)
 
     def refresh(self) -> None:
         """Moves on to the newest version."""
@@ -356,18 +367,3 @@ class Table:
 
     def __repr__(self) -> str:
         return f"<Table {self.url} version {self.version}: {self.rows:,} rows>"
-
-
-def _address(url: str | PathLike[str]) -> str:
-    """Raises `UsageError` for what is none."""
-    try:
-        return fspath(url)
-    except TypeError:
-        raise UsageError(f"{url!r} is no folder and no address") from None
-
-
-def _check_names(**given: object) -> None:
-    """A text is a sequence of its letters, which may be names of columns as well."""
-    for name, names in given.items():
-        if isinstance(names, str):
-            raise UsageError(f"{name}: {names!r} is one name: give a list, such as [{names!r}]")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from compactor.arguments import explained
 from compactor.errors import ConfigError
 from compactor.memory_plan import MemorySettings
 from format.writer import WriterOptions
@@ -16,13 +17,21 @@ MIB = 1 << 20
 _MAX_ROW_GROUP_BYTES = 8 * MIB
 _ROW_GROUP_SHARE = 64
 
-_Model = TypeVar("_Model", bound=BaseModel)
 
-
-class CompactionSettings(BaseModel):
-    """How compactions are cut, and what one task may use. Travels to the tasks as JSON."""
+class _Settings(BaseModel):
+    """Raises `ConfigError` naming what is wrong when it is made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(explained("", error.errors(include_url=False)[0])) from None
+
+
+class CompactionSettings(_Settings):
+    """How compactions are cut, and what one task may use. Travels to the tasks as JSON."""
 
     target_fragment_bytes: int = Field(default=512 * MIB, ge=1)
     """Stored bytes of an output fragment. Larger: fewer objects; smaller: finer later picks."""
@@ -79,10 +88,8 @@ class Strategy(StrEnum):
     """One sorted run."""
 
 
-class Policy(BaseModel):
+class Policy(_Settings):
     """When to compact what. The defaults come out of `compactor simulate` (docs/simulations.md)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     strategy: Strategy = Strategy.LEVELED
     level0_trigger_runs: int = Field(default=4, ge=2)
@@ -116,18 +123,13 @@ class Policy(BaseModel):
 
 def compaction_settings(**values: Any) -> CompactionSettings:
     """Settings from keywords, None meaning the default. Raises `ConfigError` naming what is wrong."""
-    return _checked(CompactionSettings, values)
+    return CompactionSettings(**_given(values))
 
 
 def policy(**values: Any) -> Policy:
     """A policy from keywords, None meaning the default. Raises `ConfigError` naming what is wrong."""
-    return _checked(Policy, values)
+    return Policy(**_given(values))
 
 
-def _checked(model: type[_Model], values: Mapping[str, Any]) -> _Model:
-    try:
-        return model(**{k: v for k, v in values.items() if v is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{name}: {first['msg'].lower()}, got {first['input']!r}") from None
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -11,7 +11,16 @@ from pyarrow import types as pt
 
 from compactor.errors import InputError
 from format.errors import SchemaError
-from format.types import converts_to, may_be_text, storage_type, type_to_json, widens_to
+from format.types import (
+    converts_to,
+    may_be_text,
+    storage_type,
+    to_logical,
+    to_storage,
+    type_to_json,
+    widens_to,
+    with_wide_indices,
+)
 
 
 class OnConflict(StrEnum):
@@ -51,7 +60,7 @@ def merged_schema(
             raise InputError(f"{path}: column {field.name!r}: {error}") from error
         known = fields.get(field.name)
         if known is None or pt.is_null(known.type):
-            fields[field.name] = pa.field(field.name, _table_type(field.type))
+            fields[field.name] = pa.field(field.name, with_wide_indices(field.type))
         elif not can_widen(field.type, known.type):
             wider = _wider_type(known.type, field.type, may_convert=field.name not in fixed)
             if wider is not None:
@@ -146,13 +155,6 @@ def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> 
     return None
 
 
-def _table_type(dtype: pa.DataType) -> pa.DataType:
-    """As it is, but for narrow dictionary indices: a merge unites the values of many fragments."""
-    if pt.is_dictionary(dtype):
-        return pa.dictionary(pa.int32(), dtype.value_type, dtype.ordered)
-    return dtype
-
-
 def can_widen(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether every value of `source` is a value of `target`."""
     if source == target or pt.is_null(source):
@@ -203,7 +205,7 @@ def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Rec
         column = batch.column(index)
         try:
             columns.append(column if column.type == field.type else _cast(column, field.type))
-        except pa.ArrowException as error:
+        except (pa.ArrowException, SchemaError) as error:
             cause = str(error).splitlines()[0]
             raise InputError(
                 f"{path}: column {field.name!r} of type {column.type} cannot become {field.type}: "
@@ -213,6 +215,8 @@ def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Rec
 
 
 def _cast(column: pa.Array, dtype: pa.DataType) -> pa.Array:
+    if storage_type(column.type) == storage_type(dtype):  # Arrow has no cast for all that is within
+        return to_logical(to_storage(column), dtype)
     if pt.is_dictionary(dtype) and not pt.is_dictionary(column.type):
         return column.cast(dtype.value_type).dictionary_encode().cast(dtype)
     if pt.is_dictionary(column.type) and not pt.is_dictionary(dtype):

@@ -26,11 +26,19 @@ CompactorError                  every error a user can cause or meet; `exit_code
 imports `compactor`; the CLI maps it to exit code 3.
 """
 
+from __future__ import annotations
+
+from compactor.redact import redacted
+
 
 class CompactorError(Exception):
-    """Base of all errors with a message meant for the user."""
+    """Base of all errors with a message meant for the user: without secrets, whatever a server or a library
+    said in it. What an error was raised from is as it came."""
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(redacted(message))
 
 
 class UsageError(CompactorError):

@@ -93,8 +93,14 @@ class CompactReport:
     """What became of the compactions of one table; `to_json` is the CLI's `--json` object."""
 
     version: int
-    settled: list[Settled] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list, repr=False)
     seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"version {self.version}: {len(self.done):,} compactions done, {len(self.void):,} void, "
+            f"{len(self.failed):,} attempts failed"
+        )
 
     @property
     def done(self) -> list[Settled]:

@@ -50,8 +50,8 @@ def open_fragment(source: str | PathLike[str] | bytes | IO[bytes]) -> OpenFragme
 
     Only header and footer are read here. Columns lie one after the other in a fragment, so rows need random
     access: a pipe has to be read into memory first.
-    Raises `OSError`; `io.UnsupportedOperation` for a file that can't be sought; `NotAFragmentError`,
-    `UnsupportedVersionError`, `CorruptFragmentError`.
+    Raises `TypeError` for anything else; `OSError`; `io.UnsupportedOperation` for a file that can't be
+    sought; `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`.
     """
     if isinstance(source, (str, PathLike)):
         path = os.fspath(source)
@@ -59,6 +59,8 @@ def open_fragment(source: str | PathLike[str] | bytes | IO[bytes]) -> OpenFragme
         name = path
     elif isinstance(source, bytes):
         ranges, name = _FileRanges(io.BytesIO(source)), _NO_NAME
+    elif not hasattr(source, "seek"):
+        raise TypeError(f"{source!r} is no path, no bytes and no open file")
     else:
         ranges, name = _FileRanges(source), str(getattr(source, "name", _NO_NAME))
     try:

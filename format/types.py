@@ -56,6 +56,12 @@ _LISTS: Final = {
     "list_view": pa.list_view,
     "large_list_view": pa.large_list_view,
 }
+_LIST_KINDS: Final = (
+    ("list", pt.is_list),
+    ("large_list", pt.is_large_list),
+    ("list_view", pt.is_list_view),
+    ("large_list_view", pt.is_large_list_view),
+)
 
 
 def type_to_json(dtype: pa.DataType) -> JsonObject:
@@ -116,12 +122,7 @@ def _nested_to_json(dtype: pa.DataType) -> JsonObject:
             "value": type_to_json(dtype.value_type),
             "ordered": bool(dtype.ordered),
         }
-    for kind, is_kind in (
-        ("list", pt.is_list),
-        ("large_list", pt.is_large_list),
-        ("list_view", pt.is_list_view),
-        ("large_list_view", pt.is_large_list_view),
-    ):
+    for kind, is_kind in _LIST_KINDS:
         if is_kind(dtype):
             return {"kind": kind, "item": field_to_json(dtype.value_field)}
     raise SchemaError(
@@ -301,6 +302,28 @@ def storage_type(dtype: pa.DataType) -> pa.DataType:
 
 def _storage_item(dtype: pa.DataType) -> pa.Field:
     return dtype.value_field.with_type(storage_type(dtype.value_type))
+
+
+def with_wide_indices(dtype: pa.DataType) -> pa.DataType:
+    """With int32 indices of all dictionaries: narrow ones can't count the values of many fragments."""
+    if pt.is_dictionary(dtype):
+        return pa.dictionary(pa.int32(), with_wide_indices(dtype.value_type), dtype.ordered)
+    if pt.is_struct(dtype):
+        return pa.struct([_wide_field(field) for field in dtype.fields])
+    if pt.is_map(dtype):
+        return pa.map_(
+            _wide_field(dtype.key_field), _wide_field(dtype.item_field), dtype.keys_sorted
+        )
+    if pt.is_fixed_size_list(dtype):
+        return pa.list_(_wide_field(dtype.value_field), dtype.list_size)
+    for kind, is_kind in _LIST_KINDS:
+        if is_kind(dtype):
+            return _LISTS[kind](_wide_field(dtype.value_field))
+    return dtype
+
+
+def _wide_field(field: pa.Field) -> pa.Field:
+    return field.with_type(with_wide_indices(field.type))
 
 
 def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import types as pt
 
 from compactor.errors import InputError
+from compactor.files.kept_types import restored, with_kept_types, with_said_types
 from compactor.files.problems import reading
 from compactor.files.sortedness import said_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
@@ -58,11 +58,7 @@ class ParquetBatches(FileBatches):
                 self._rows_read += batch.num_rows
                 for name, column in zip(batch.schema.names, batch.columns, strict=True):
                     _check_values(name, column)  # Parquet's reader does not look at text
-                columns = [
-                    _restored(column, field.type)
-                    for column, field in zip(batch.columns, self.schema, strict=True)
-                ]
-                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+                yield _restored(batch, self.schema)
 
 
 class ArrowBatches(FileBatches):
@@ -74,7 +70,7 @@ class ArrowBatches(FileBatches):
             self._source = pa.OSFile(path)
             self._reader = _ipc_reader(self._source)
         self._consumed = 0
-        self.schema = _plain_schema(path, self._reader.schema)
+        self.schema = _plain_schema(path, with_said_types(self._reader.schema))
         self.sort = said_sort_schema(self._reader.schema.metadata, self.schema.names)
 
     @property
@@ -89,7 +85,7 @@ class ArrowBatches(FileBatches):
             self._consumed = consumed
             # Arrow trusts the offsets it reads; a damaged file must not crash the process.
             batch.validate(full=True)
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+            yield _restored(batch, self.schema)
         self._consumed = self.bytes_total
 
     def _stored_batches(self) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -147,8 +143,7 @@ def _check_sizes(path: str, metadata: Any) -> None:
 
 
 def _types_kept(file: pq.ParquetFile) -> pa.Schema:
-    """The file's schema, with Arrow types that pyarrow writes down, but leaves as they are stored: dates in
-    milliseconds, dictionaries of what is no text."""
+    """The file's schema, with the types that its writer wrote down, but pyarrow leaves as they are stored."""
     read = file.schema_arrow
     said = (file.metadata.metadata or {}).get(b"ARROW:schema")
     if said is None:
@@ -159,22 +154,13 @@ def _types_kept(file: pq.ParquetFile) -> pa.Schema:
         return read  # whoever wrote that: the file can be read without
     if written.names != read.names:
         return read
-    pairs = zip(read, written, strict=True)
-    return pa.schema([field.with_type(_kept_type(field.type, was.type)) for field, was in pairs])
+    return with_kept_types(read, {field.name: field.type for field in written})
 
 
-def _kept_type(read: pa.DataType, written: pa.DataType) -> pa.DataType:
-    if pt.is_date64(written) and pt.is_date32(read):
-        return written
-    if pt.is_dictionary(written) and written.value_type == read:
-        return pa.dictionary(pa.int32(), read, written.ordered)
-    return read
-
-
-def _restored(column: pa.Array, dtype: pa.DataType) -> pa.Array:
-    if pt.is_dictionary(dtype) and not pt.is_dictionary(column.type):
-        return column.dictionary_encode()
-    return column if column.type == dtype else column.cast(dtype)
+def _restored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    pairs = zip(batch.columns, schema, strict=True)
+    columns = [restored(column, field.type) for column, field in pairs]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _check_values(name: str, column: pa.Array) -> None:

@@ -92,7 +92,9 @@ def _failing_within(
 
 
 @contextlib.contextmanager
-def reading(path: str) -> Iterator[None]:
+def reading(
+    path: str, advice: str = "it is damaged, or not what its ending says"
+) -> Iterator[None]:
     """Turns what the system and Arrow raise on a bad path or a damaged file into `InputError`."""
     try:
         yield
@@ -105,6 +107,4 @@ def reading(path: str) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or one_line(error)}") from error
     except PROBLEMS as error:
-        raise InputError(
-            f"{path}: cannot be read: {one_line(error)}: it is damaged, or not what its ending says"
-        ) from error
+        raise InputError(f"{path}: cannot be read: {one_line(error)}: {advice}") from error

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as pt
 
+from compactor.files.kept_types import contains, plain_schema
+from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
 from format.schema import SortSchema
-from format.types import storage_type, to_logical, to_storage
+from format.types import to_logical, to_storage
 from format.writer import FragmentWriter
 
 ROW_GROUP_BYTES: Final = 64 << 20
@@ -72,14 +74,11 @@ class TextSink(TableSink):
 
 
 class ArrowSink(TableSink):
-    """An IPC file, zstd-compressed; small batches go together. Dictionaries are written as plain values.
-
-    An IPC file has one dictionary per column, while every batch of a scan may bring its own.
-    """
+    """An IPC file, zstd-compressed; small batches go together. Dictionaries are written as plain values,
+    which the file says."""
 
     def __init__(self, output: Output, schema: pa.Schema, sort: SortSchema | None = None) -> None:
-        plain = pa.schema([f.with_type(without_dictionaries(f.type)) for f in schema])
-        self._schema = with_sort_schema(plain, sort)
+        self._schema = with_sort_schema(plain_schema(schema), sort)
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         self._writer = pa.ipc.new_file(output, self._schema, options=options)
         self._held: list[pa.RecordBatch] = []
@@ -109,7 +108,8 @@ class ArrowSink(TableSink):
 class ParquetSink(TableSink):
     """Row groups of up to so many bytes of Arrow data or 1,048,576 rows, however small the batches are.
 
-    The file says how its rows are sorted, and which Arrow types they had.
+    The file says how its rows are sorted, and which Arrow types they had. What Parquet would lose is refused:
+    by `pa.ArrowInvalid` naming the column, when its row group ends.
     """
 
     def __init__(
@@ -119,8 +119,11 @@ class ParquetSink(TableSink):
         sort: SortSchema | None,
         row_group_bytes: int = ROW_GROUP_BYTES,
     ) -> None:
+        if any(contains(dtype, _is_empty_list) for dtype in schema.types):
+            raise pa.ArrowNotImplementedError("lists of size 0 can't be read back")
         self._schema = schema
         self._row_group_bytes = row_group_bytes
+        self._dates = [f.name for f in schema if contains(f.type, pt.is_date64)]
         self._writer = pq.ParquetWriter(
             output,
             with_sort_schema(schema, sort),
@@ -155,7 +158,14 @@ class ParquetSink(TableSink):
     def _end_row_group(self) -> None:
         if self._held_rows:
             table = pa.Table.from_batches(self._held, schema=self._schema)
-            self._writer.write_table(table, row_group_size=self._held_rows)
+            try:
+                for (
+                    name
+                ) in self._dates:  # Parquet keeps whole days, and would say nothing of the rest
+                    table[name].validate(full=True)
+                self._writer.write_table(table, row_group_size=self._held_rows)
+            except PROBLEMS as error:
+                raise pa.ArrowInvalid(f"{_unfit_column(table)}{error}") from error
         self._held, self._held_rows, self._held_bytes = [], 0, 0
 
 
@@ -175,15 +185,19 @@ class FragmentSink(TableSink):
         self._writer.__exit__(None, None, None)
 
 
-def without_dictionaries(dtype: pa.DataType) -> pa.DataType:
-    """`dtype` with plain values for dictionaries at any level; such a type is in storage form."""
-    return dtype if not _has_dictionary(dtype) else storage_type(dtype)
+def _is_empty_list(dtype: pa.DataType) -> bool:
+    return bool(pt.is_fixed_size_list(dtype) and dtype.list_size == 0)
 
 
-def _has_dictionary(dtype: pa.DataType) -> bool:
-    if pt.is_dictionary(dtype):
-        return True
-    return any(_has_dictionary(dtype.field(i).type) for i in range(dtype.num_fields))
+def _unfit_column(table: pa.Table) -> str:
+    """The first column that can't be written alone, for an error."""
+    for name in table.column_names:
+        try:
+            table[name].validate(full=True)
+            pq.write_table(table.select([name]), pa.MockOutputStream())
+        except PROBLEMS:
+            return f"column {name!r}: "
+    return ""
 
 
 def _as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

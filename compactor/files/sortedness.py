@@ -57,8 +57,6 @@ def sorting_columns(schema: pa.Schema, sort: SortSchema | None) -> list[pq.Sorti
                 nulls_first=column.nulls is Nulls.FIRST,
             )
         )
-        if pt.is_date64(dtype):
-            break  # kept as whole days: rows of one day may be in any order of what follows
     return found or None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -72,9 +73,13 @@ class FileBatches(ABC):
         """Batches of `schema` of any size."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        with reading(self.path):
+        with self._reading():
             for batch in self._batches():
                 yield from sliced(batch, self._batch_bytes)
+
+    def _reading(self) -> AbstractContextManager[None]:
+        """Around all that may find the rows unreadable."""
+        return reading(self.path)
 
     def __enter__(self) -> Self:
         return self

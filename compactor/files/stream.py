@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,6 +36,9 @@ class StreamBatches(FileBatches):
     def close(self) -> None:
         self._reader.close()
 
+    def _reading(self) -> AbstractContextManager[None]:
+        return _reading()
+
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._reader:
             batch.validate(full=True)  # whoever made it, nobody else has looked
@@ -47,7 +51,12 @@ def _reader(rows: Any) -> pa.RecordBatchReader:
     if not hasattr(rows, "__arrow_c_stream__"):
         raise InputError(
             f"{NAME}: {type(rows).__name__} has no Arrow stream (__arrow_c_stream__): give a table, "
-            "record batch or reader of Arrow, or a data frame"
+            "record batch or reader of Arrow (of a dataset: scanner().to_reader()), or a data frame (of a "
+            "lazy one: collect())"
         )
-    with reading(NAME):
+    with _reading():
         return pa.RecordBatchReader.from_stream(rows)
+
+
+def _reading() -> AbstractContextManager[None]:
+    return reading(NAME, "cast the column, or leave it out")

@@ -138,7 +138,10 @@ class StagedSink(TableSink):
 
     def finish(self) -> None:
         with _writing(self._path):
-            self._sink.finish()
+            try:
+                self._sink.finish()
+            except PROBLEMS as error:
+                raise _unfit(self._path, None, self._kind, error) from error
             if self._output is not self._file:
                 self._output.close()
             self._file.flush()
@@ -234,7 +237,7 @@ def _check_types(path: str, schema: pa.Schema, kind: FileKind, options: SinkOpti
                 json_lines(_one_null(alone))
             elif kind.format is FileFormat.XML:
                 xml_rows(_one_null(alone))
-        except PROBLEMS as error:
+        except (*PROBLEMS, OSError) as error:  # nothing is written to disk here
             raise InputError(
                 f"{path}: column {field.name!r} is {field.type}, which {kind.format.value} can't hold "
                 f"({one_line(error)}): leave the column out, or choose another format"
@@ -246,16 +249,20 @@ def _one_null(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(1, f.type) for f in schema], schema=nullable)
 
 
-def _unfit(path: str, batch: pa.RecordBatch, kind: FileKind, error: Exception) -> InputError:
-    place = ""
+def _unfit(path: str, batch: pa.RecordBatch | None, kind: FileKind, error: Exception) -> InputError:
+    """batch: of which a value is at fault, where the sink does not name the column itself."""
+    place = "" if batch is None or kind.format is FileFormat.PARQUET else _place(batch, kind)
+    return InputError(f"{path}: {place}{kind.format.value} can't hold a value: {one_line(error)}")
+
+
+def _place(batch: pa.RecordBatch, kind: FileKind) -> str:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             alone = pa.RecordBatch.from_arrays([column], names=[name])
             _ = xml_rows(alone) if kind.format is FileFormat.XML else json_lines(alone)
         except PROBLEMS:
-            place = f"column {name!r}: "
-            break
-    return InputError(f"{path}: {place}{kind.format.value} can't hold a value: {one_line(error)}")
+            return f"column {name!r}: "
+    return ""
 
 
 @contextlib.contextmanager

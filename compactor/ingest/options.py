@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pydantic import PositiveInt
+
 from compactor.conform import OnConflict
 from compactor.rows.policy import RowPolicy, Ttl
 from compactor.skipping.spec import NONE as NO_SKIPS
@@ -17,7 +19,7 @@ BUFFER_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    rows_per_fragment: int = 1_000_000
+    rows_per_fragment: PositiveInt = 1_000_000
     writer: WriterOptions = field(default_factory=WriterOptions)
     windows: TimeWindows | None = None
     """Time windows of a new table."""
@@ -31,7 +33,7 @@ class IngestOptions:
     """What is done with a column whose values have no place in the table's type."""
     promotes: tuple[str, ...] = ()
     """Map or struct columns of files that become a column for each of their keys."""
-    buffer_bytes: int = BUFFER_BYTES
+    buffer_bytes: PositiveInt = BUFFER_BYTES
     """Of Arrow data that is sorted into one fragment at most; sorting takes some three times as much."""
-    spool_memory_bytes: int = SPOOL_MEMORY_BYTES
+    spool_memory_bytes: PositiveInt = SPOOL_MEMORY_BYTES
     """Of encoded columns of the fragment being written; above it, they go to a temporary file."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError, InputError, UsageError
-from compactor.files.sinks import without_dictionaries
+from compactor.files.kept_types import without_dictionaries
 from compactor.pipeline.provenance import HIDDEN_NAMES
 from compactor.predicate import parse_where
 from compactor.predicate.tree import Predicate

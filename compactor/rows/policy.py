@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 import msgspec
 import pyarrow as pa
 from pyarrow import types as pt
+from pydantic import NonNegativeInt
 
 from compactor.errors import UsageError
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
@@ -139,7 +140,7 @@ class Ttl:
     """Rows whose time is longer ago are left out by compactions; those without a time never."""
 
     column: str
-    seconds: int
+    seconds: NonNegativeInt
 
     def __str__(self) -> str:
         return f"{self.seconds:,} s by {self.column}"

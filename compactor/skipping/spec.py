@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 import msgspec
 import pyarrow as pa
 from pyarrow import types as pt
+from pydantic import PositiveInt
 
 from compactor.errors import UsageError
 from format.types import storage_type
@@ -30,7 +31,7 @@ class SkipSpec:
 
     columns: tuple[tuple[str, Kind], ...] = ()
     """By the names under which they are stored."""
-    bytes_per_row_group: int = DEFAULT_BYTES
+    bytes_per_row_group: PositiveInt = DEFAULT_BYTES
     """Of each column, at most; what does not get along with that is not kept."""
 
     def to_json(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import msgspec
 import pyarrow as pa
+from pydantic import NonNegativeInt, PositiveInt
 
 from compactor.errors import UsageError
 from compactor.rows.policy import APPEND, RowPolicy, Ttl
@@ -25,8 +26,8 @@ class TimeWindows:
 
     column: str
     """A sort column, so that rows of equal keys are of one window."""
-    window_seconds: int
-    retention_seconds: int | None = None
+    window_seconds: PositiveInt
+    retention_seconds: NonNegativeInt | None = None
     """Windows that ended longer ago are dropped; None keeps all."""
 
     def is_expired(self, window: int | None, now_unix_ms: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import threading
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import boto3
 import pyarrow.parquet as pq
 import pytest
 
-from compactor import job, worker
+from compactor import Table, job, worker
 from compactor.cli import compact
 from compactor.cli.main import cli, run
 from compactor.errors import StoreError, UsageError
@@ -282,6 +283,27 @@ def test_the_endpoint_is_refused_by_the_library_too(monkeypatch: pytest.MonkeyPa
     with pytest.raises(UsageError, match="a user or a password in it") as caught:
         open_store("s3://bucket/t").read("k")
     assert "pw" not in str(caught.value).replace("password", "")
+
+
+def test_exceptions_of_the_library_repeat_no_secret_that_the_server_tells(
+    s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = answer_with_our_key(monkeypatch)
+    s3_server.intercept = lambda request: ("400 Bad Request", body)
+    with pytest.raises(StoreError, match=r"signed with \*\*\*") as caught:
+        Table.open(f"s3://{s3_bucket}/t")
+    assert CANARY not in repr(caught.value)
+    again = pickle.loads(pickle.dumps(caught.value))  # as Spark's tasks send it
+    assert str(again) == str(caught.value)
+
+
+def test_a_proxys_password_is_in_no_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:Corr3ct-h0rse@127.0.0.1:1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://s3.example.com")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(StoreError) as caught:
+        open_store("s3://bucket/t").read("k")
+    assert "Corr3ct-h0rse" not in repr(caught.value)
 
 
 def test_tls_is_verified_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:

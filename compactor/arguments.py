@@ -1,0 +1,79 @@
+"""What the public functions are called with, held against their annotations in one place.
+
+The annotations are the contract, and Pydantic reads them: strictly, so that '1' is no version and True no
+limit, and options field by field, whoever made them. NumPy's scalars are what they stand for.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
+
+import numpy as np
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from compactor.errors import UsageError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_CONFIG: Final = ConfigDict(
+    strict=True, revalidate_instances="always", allow_inf_nan=False, arbitrary_types_allowed=True
+)
+_MOST_CHARACTERS: Final = 200
+
+
+def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The function, raising `UsageError` that names the argument which is not as annotated.
+
+    Missing and unknown arguments are Python's own `TypeError`.
+    """
+    signature = inspect.signature(function)
+
+    @functools.cache
+    def adapters() -> dict[str, TypeAdapter[Any]]:
+        hints = get_type_hints(function, include_extras=True)
+        named = [name for name in signature.parameters if name in hints]
+        return {name: TypeAdapter(hints[name], config=_CONFIG) for name in named}
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        given = signature.bind(*args, **kwargs)
+        for name, adapter in adapters().items():
+            if name in given.arguments:
+                annotation = signature.parameters[name].annotation
+                value = given.arguments[name]
+                given.arguments[name] = _validated(name, value, adapter, annotation)
+        return function(*given.args, **given.kwargs)
+
+    return call
+
+
+def _validated(name: str, value: object, adapter: TypeAdapter[Any], annotation: object) -> Any:
+    plain = value.item() if isinstance(value, np.generic) else value
+    try:
+        return adapter.validate_python(plain)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+    if len(problems) > 1 and all(problem["input"] is plain for problem in problems):  # of a union
+        raise UsageError(f"{name}: {_shown(value)} is given, {annotation} wanted")
+    raise UsageError(explained(name, problems[0]))
+
+
+def explained(name: str, problem: ErrorDetails) -> str:
+    """One line of what Pydantic found. name: of the whole, or empty."""
+    place = ".".join(filter(None, [name, *map(str, problem["loc"])]))
+    value = _shown(problem["input"])
+    if problem["type"] == "sequence_str":
+        return f"{place}: {value} is one text: give a list, such as [{value}]"
+    if problem["type"] == "is_instance_of" and problem["ctx"]["class"] == "Sequence":
+        return f"{place}: {value} is no sequence: give a list"
+    return f"{place}: {problem['msg'][0].lower()}{problem['msg'][1:]}, got {value}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"

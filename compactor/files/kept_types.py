@@ -1,0 +1,143 @@
+"""Arrow types that a file stores as others, and how they come back.
+
+Parquet has no seconds, no dates in milliseconds, no views, and dictionaries of text only; whoever writes it
+from Arrow says in the file which types they were (`ARROW:schema`). An IPC file has one dictionary a column,
+while every batch of a scan brings its own: there dictionaries are plain values, and the file says so under a
+name of ours. What a file says is taken where stored values are of the same meaning; all else is as it is
+stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from format.errors import SchemaError
+from format.types import (
+    build_list,
+    list_parts,
+    null_mask,
+    storage_type,
+    to_logical,
+    to_storage,
+    type_from_json,
+    type_to_json,
+    with_wide_indices,
+)
+
+METADATA_KEY: Final = b"lsm-compactor.types"
+"""Of the types of columns that an IPC file stores as plain values, as JSON, in the metadata of its schema."""
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """With plain values for dictionaries, saying what they were."""
+    plain = [field.with_type(without_dictionaries(field.type)) for field in schema]
+    said = {
+        field.name: type_to_json(field.type)
+        for field, other in zip(schema, plain, strict=True)
+        if field.type != other.type
+    }
+    metadata = dict(schema.metadata or {})
+    if said:
+        metadata[METADATA_KEY] = json.dumps(said, ensure_ascii=False).encode()
+    return pa.schema(plain, metadata)
+
+
+def with_said_types(stored: pa.Schema) -> pa.Schema:
+    """The schema of an IPC file, with the types that its columns had."""
+    try:
+        document = json.loads((stored.metadata or {})[METADATA_KEY])
+        said = {name: type_from_json(dtype) for name, dtype in document.items()}
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, SchemaError):
+        return stored  # whoever wrote that: the file can be read without
+    return with_kept_types(stored, said)
+
+
+def with_kept_types(stored: pa.Schema, said: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The schema of a file, with the types that columns are said to have had where that may be."""
+    fields = []
+    for field in stored:
+        dtype = with_wide_indices(said.get(field.name, field.type))
+        is_kept = _is_stored_form(storage_type(field.type), storage_type(dtype))
+        fields.append(field.with_type(dtype) if is_kept else field)
+    return pa.schema(fields, stored.metadata)
+
+
+def restored(column: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """A column as the type that `with_kept_types` gave it. Raises `pa.ArrowInvalid` for a value that never
+    was of that type."""
+    if column.type.equals(dtype, check_metadata=True):
+        return column
+    stored, wanted = to_storage(column), storage_type(dtype)
+    if pt.is_dictionary(stored.type):
+        values = _cast(stored.dictionary, wanted)
+        stored = pa.DictionaryArray.from_arrays(stored.indices, values)
+    else:
+        stored = _cast(stored, wanted)
+    return to_logical(stored, dtype)
+
+
+def without_dictionaries(dtype: pa.DataType) -> pa.DataType:
+    """With plain values for dictionaries at any level; such a type is in storage form."""
+    return storage_type(dtype) if contains(dtype, pt.is_dictionary) else dtype
+
+
+def contains(dtype: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type, or one within it, is of a kind."""
+    if is_kind(dtype):
+        return True
+    if isinstance(dtype, pa.BaseExtensionType):
+        return contains(dtype.storage_type, is_kind)
+    if pt.is_dictionary(dtype):
+        return contains(dtype.value_type, is_kind)
+    return any(contains(dtype.field(index).type, is_kind) for index in range(dtype.num_fields))
+
+
+def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Between storage types of one shape. Arrow's own cast of a slice of lists of nulls makes wrong lists."""
+    if not pt.is_nested(dtype):
+        return array if array.type == dtype else array.cast(dtype)
+    mask = null_mask(array)
+    if pt.is_struct(dtype):
+        pairs = zip(array.flatten(), dtype.fields, strict=True)
+        children = [_cast(child, field.type) for child, field in pairs]
+        return pa.StructArray.from_arrays(children, fields=dtype.fields, mask=mask)
+    if pt.is_fixed_size_list(dtype):
+        items = array.values.slice(array.offset * dtype.list_size, len(array) * dtype.list_size)
+        return pa.FixedSizeListArray.from_arrays(
+            _cast(items, dtype.value_type), type=dtype, mask=mask
+        )
+    counts, items = list_parts(array)
+    return build_list(dtype, counts, _cast(items, dtype.field(0).type), mask)
+
+
+def _is_stored_form(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a file may store values of the one storage type as the other."""
+    if stored == wanted or _STORED_AS.get(wanted) == stored:
+        return True
+    if pt.is_timestamp(stored) and pt.is_timestamp(wanted):
+        return bool((stored.unit, wanted.unit) == ("ms", "s") and stored.tz == wanted.tz)
+    if not pt.is_nested(wanted) or _shape(stored) != _shape(wanted):
+        return False
+    inner = range(wanted.num_fields)
+    return all(_is_stored_form(stored.field(i).type, wanted.field(i).type) for i in inner)
+
+
+def _shape(dtype: pa.DataType) -> object:
+    fields = [dtype.field(index) for index in range(dtype.num_fields)]
+    names = [field.name for field in fields] if pt.is_struct(dtype) else None
+    size = dtype.list_size if pt.is_fixed_size_list(dtype) else None
+    return dtype.id, names, size, [field.nullable for field in fields]
+
+
+_STORED_AS: Final = {
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time32("ms"),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+}
+"""What Parquet has instead, timestamps aside."""

@@ -1,0 +1,232 @@
+"""Calls of the public interface with what was not meant: each is one clear line, and changes nothing."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from compactor import (
+    CompactionSettings,
+    IngestOptions,
+    OnConflict,
+    Policy,
+    RowKind,
+    RowPolicy,
+    Scan,
+    SkipKind,
+    SkipSpec,
+    Strategy,
+    Table,
+    TimeWindows,
+    Ttl,
+    WriterOptions,
+)
+from compactor.errors import ConfigError, InputError, UsageError, VersionNotFoundError
+from format import open_fragment
+
+ROWS = pa.table({"k": [2, 1], "t": ["x", "y"]})
+Untyped: Any = Table
+Call = Callable[[Any, Path], object]
+
+INTEGER = "input should be a valid integer"
+NUMBER = "input should be a valid number"
+FINITE = "input should be a finite number"
+POSITIVE = "input should be greater than 0"
+NATURAL = "input should be greater than or equal to 0"
+TEXT = "input should be a valid string"
+MOMENT = "input should be a valid datetime"
+BOOLEAN = "input should be a valid boolean"
+INSTANCE = "input should be an instance of"
+SETTINGS = "input should be a valid dictionary or instance of"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table.create(tmp_path / "t", ROWS, "k")
+
+
+def untyped(kind: type) -> Any:
+    return kind
+
+
+def created(**options: Any) -> Call:
+    return lambda _, new: Table.create(new, ROWS, "k", IngestOptions(**options))
+
+
+WRONG: list[tuple[Call, str]] = [
+    (lambda t, _: Untyped.open(5), "url: 5 is given, str | PathLike[str] wanted"),
+    (lambda t, _: Untyped.open(b"t"), "url: b't' is given, str | PathLike[str] wanted"),
+    (lambda t, _: Untyped.open(t.url, version="1"), f"version: {INTEGER}, got '1'"),
+    (lambda t, _: Untyped.open(t.url, version=1.0), f"version: {INTEGER}, got 1.0"),
+    (lambda t, _: Untyped.open(t.url, version=True), f"version: {INTEGER}, got True"),
+    (lambda t, _: Untyped.open(t.url, as_of="2026-01-01"), f"as_of: {MOMENT}, got '2026"),
+    (lambda t, _: Untyped.open(t.url, as_of=date(2026, 1, 1)), f"as_of: {MOMENT}"),
+    (lambda t, _: Untyped.open(t.url, as_of=1_700_000_000), f"as_of: {MOMENT}"),
+    (lambda t, _: Untyped.exists(None), "url: None is given, str | PathLike[str] wanted"),
+    (lambda t, new: Untyped.create(new, ROWS, sort_by=5), f"sort_by: {TEXT}, got 5"),
+    (lambda t, new: Untyped.create(new, ROWS, ["k"]), f"sort_by: {TEXT}, got ['k']"),
+    (lambda t, new: Untyped.create(new, ROWS, "k", {"writer": 5}), f"options: {INSTANCE} IngestOptions"),
+    (created(rows_per_fragment="many"), f"options.rows_per_fragment: {INTEGER}, got 'many'"),
+    (created(rows_per_fragment=0), f"options.rows_per_fragment: {POSITIVE}, got 0"),
+    (created(buffer_bytes=-1), f"options.buffer_bytes: {POSITIVE}, got -1"),
+    (created(writer=5), f"options.writer: {INSTANCE} WriterOptions, got 5"),
+    (created(windows="k"), f"options.windows: {INSTANCE} TimeWindows, got 'k'"),
+    (created(windows=TimeWindows("k", 0)), f"options.windows.window_seconds: {POSITIVE}, got 0"),
+    (created(windows=TimeWindows("k", 60, -1)), f"options.windows.retention_seconds: {NATURAL}"),
+    (created(rows=untyped(RowPolicy)("last")), f"options.rows.kind: {INSTANCE} Kind, got 'last'"),
+    (created(rows=RowKind.LAST), f"options.rows: {INSTANCE} RowPolicy"),
+    (created(rows=untyped(RowPolicy)(RowKind.AGGREGATE, aggregates=(("t", "max"),))),
+     f"options.rows.aggregates.0.1: {INSTANCE} Function, got 'max'"),
+    (created(ttl=untyped(Ttl)("k", "1h")), f"options.ttl.seconds: {INTEGER}, got '1h'"),
+    (created(skips=untyped(SkipSpec)((("k", "bloom"),))), f"options.skips.columns.0.1: {INSTANCE} Kind"),
+    (created(on_conflict="split"), f"options.on_conflict: {INSTANCE} OnConflict, got 'split'"),
+    (created(promotes="t"), "options.promotes: input should be a valid tuple, got 't'"),
+    (created(promotes=("t",)), "options.promotes: only of files"),
+    (lambda t, _: t.append(ROWS, 5), f"options: {INSTANCE} IngestOptions, got 5"),
+    (lambda t, _: t.scan(5), "columns: 5 is no sequence: give a list"),
+    (lambda t, _: t.scan("t"), "columns: 't' is one text: give a list, such as ['t']"),
+    (lambda t, _: t.scan(["t", 5]), f"columns.1: {TEXT}, got 5"),
+    (lambda t, _: t.scan({"t"}), "columns: {'t'} is no sequence: give a list"),
+    (lambda t, _: t.scan(["t"], 5), f"where: {TEXT}, got 5"),
+    (lambda t, _: t.scan().to_file(5), "path: 5 is given, str | PathLike[str] wanted"),
+    (lambda t, _: t.delete(None), f"where: {TEXT}, got None"),
+    (lambda t, _: t.delete(True), f"where: {TEXT}, got True"),
+    (lambda t, _: t.alter(renames={"t": 5}), f"renames.t: {TEXT}, got 5"),
+    (lambda t, _: t.alter(renames=[("t", "u")]), "renames: input should be a valid dictionary"),
+    (lambda t, _: t.alter(drops="t"), "drops: 't' is one text: give a list, such as ['t']"),
+    (lambda t, _: t.alter(redacts="t"), "redacts: 't' is one text"),
+    (lambda t, _: t.alter(order=[None]), f"order.0: {TEXT}, got None"),
+    (lambda t, _: t.compact(full="no"), f"full: {BOOLEAN}, got 'no'"),
+    (lambda t, _: t.compact(policy="leveled"), f"policy: {SETTINGS} Policy"),
+    (lambda t, _: t.compact(policy=Strategy.FULL), "policy: input should be"),
+    (lambda t, _: t.compact(settings=5), f"settings: {SETTINGS} CompactionSettings"),
+    (lambda t, _: t.compact(spark="local[2]"), "spark: 'local[2]' is no SparkSession"),
+    (lambda t, _: t.compact(max_tasks=0), f"max_tasks: {POSITIVE}, got 0"),
+    (lambda t, _: t.vacuum(grace_seconds="1h"), f"grace_seconds: {NUMBER}, got '1h'"),
+    (lambda t, _: t.vacuum(grace_seconds=-1), f"grace_seconds: {NATURAL}, got -1"),
+    (lambda t, _: t.vacuum(retain_seconds=-0.5), f"retain_seconds: {NATURAL}"),
+    (lambda t, _: t.vacuum(retain_seconds=float("nan")), f"retain_seconds: {FINITE}, got nan"),
+    (lambda t, _: t.vacuum(grace_seconds=float("inf")), f"grace_seconds: {FINITE}, got inf"),
+    (lambda t, _: t.vacuum(dry_run=1), f"dry_run: {BOOLEAN}, got 1"),
+    (lambda t, _: t.history("5"), f"limit: {INTEGER}, got '5'"),
+    (lambda t, _: t.history(-1), f"limit: {NATURAL}, got -1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_a_wrong_argument_is_named_with_what_was_given(
+    table: Table, tmp_path: Path, call: Call, message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        call(table, tmp_path / "new")
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "new").exists()
+    assert Table.open(table.url).version == table.version == 1
+
+
+def test_the_table_of_wrong_calls_has_every_parameter() -> None:
+    """`rows` may be anything: what has no stream of rows is an `InputError`."""
+    said = {message.split(":")[0].split(".")[0] for _, message in WRONG}
+    for kind in (Table, Scan):
+        for name, member in vars(kind).items():
+            function = getattr(member, "__func__", member)
+            if not name.startswith("_") and inspect.isfunction(function):
+                taken = set(inspect.signature(function).parameters) - {"self", "cls", "rows"}
+                assert taken <= said, name
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: untyped(Policy)(strategy="eager"), "strategy: input should be 'leveled', 'tiered'"),
+        (lambda: untyped(Policy)(push_ratio="much"), f"push_ratio: {NUMBER}"),
+        (lambda: untyped(Policy)(level0_triggers=5), "level0_triggers: extra inputs are not"),
+        (lambda: untyped(CompactionSettings)(memory_limit_bytes=5), "memory_limit_bytes: input should"),
+    ],
+)  # fmt: skip
+def test_settings_that_make_no_sense_are_refused_when_they_are_made(
+    made: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        made()
+    assert str(caught.value).startswith(message)
+
+
+def test_arguments_that_are_missing_or_unknown_are_pythons_own_errors(table: Table) -> None:
+    with pytest.raises(TypeError, match="missing a required argument: 'rows'"):
+        table.append()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'wher'"):
+        table.scan(wher="k = 1")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="is no path"):
+        open_fragment(5)  # type: ignore[arg-type]
+
+
+def test_what_stands_for_a_plain_value_is_taken_for_it(table: Any, tmp_path: Path) -> None:
+    assert Untyped.open(table.url, version=np.int64(1)).version == 1
+    assert Untyped.open(Path(table.url.removeprefix("file://"))).version == 1
+    assert table.history(np.uint8(1)).num_rows == 1
+    assert table.scan(("t",)).schema.names == ["t"]
+    assert table.vacuum(grace_seconds=np.float32(0.5), dry_run=np.bool_(True)).dry_run
+    later = datetime.now(UTC).replace(year=2999)
+    assert Untyped.open(table.url, as_of=later).version == 1
+    with pytest.raises(VersionNotFoundError):
+        Untyped.open(table.url, as_of=datetime.min)
+    for number in (0, -1, 10**30):
+        with pytest.raises(VersionNotFoundError):
+            Untyped.open(table.url, version=number)
+
+
+def test_options_arrive_as_they_were_given(tmp_path: Path) -> None:
+    options = IngestOptions(
+        rows_per_fragment=1,
+        writer=WriterOptions(max_rows=7),
+        on_conflict=OnConflict.SPLIT,
+        skips=SkipSpec((("t", SkipKind.VALUES),)),
+        rows=RowPolicy(RowKind.LAST),
+    )
+    table = Table.create(tmp_path / "t", ROWS, "k", options)
+    assert len(table.fragments()) == 2
+    assert table.row_policy == RowPolicy(RowKind.LAST)
+
+
+def test_what_is_printed_says_what_it_is(table: Table) -> None:
+    assert repr(table.scan(["t"], "k = 1")) == f"<Scan {table.url} version 1: t, some rows>"
+    table.append(ROWS)
+    report = table.compact(full=True)
+    assert f"{report.version}: 1 compactions done, 0 void, 0 attempts failed" in str(report)
+    assert len(repr(report)) < 100
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (pl.LazyFrame({"k": [1]}), r"LazyFrame has no Arrow stream .*of a lazy one: collect\(\)"),
+        (ds.dataset(ROWS), r"InMemoryDataset has no Arrow stream .*scanner\(\)\.to_reader\(\)"),
+        (pl.DataFrame({"k": [1]}, schema={"k": pl.Int128}), "rows: cannot be read: .*cast the column"),
+        (pa.table({"k": [1], "d": pa.array([1], pa.date64())}), "whole number of days: cast the column"),
+        ([{"k": 1}], "list has no Arrow stream"),
+    ],
+)  # fmt: skip
+def test_what_has_no_rows_that_arrow_can_read_says_what_to_give(
+    table: Table, rows: Any, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        table.append(rows)
+    assert Table.open(table.url).version == 1
+
+
+def test_a_scan_keeps_the_columns_it_was_asked_for(table: Table) -> None:
+    columns = ["t"]
+    scan = table.scan(columns)
+    columns.append("k")
+    assert scan.to_table().schema.names == ["t"]
