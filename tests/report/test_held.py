@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.planner.plan import plan_compactions
-from compactor.planner.spec import CompactionPlan
+from compactor.planner.spec import CompactionPlan, Move
 from compactor.report.held import held_up
 from compactor.report.page import page
 from compactor.report.text import window_text
@@ -77,6 +77,15 @@ def test_one_window_does_not_wait_for_another() -> None:
     assert "1970-01-02" in html
     assert "on 1 level in 2 time windows" in html
     assert "Fragments of the 2 time windows lie over one another here" in html
+
+
+def test_what_waits_for_its_turn_waits_for_those_of_its_window() -> None:
+    made = MadeUp()
+    younger, older, elsewhere = (replace(made.entry(0, 5), window=w) for w in (1, 1, 2))
+    released = CompactionPlan(moves=(Move((younger,), 1, "overlaps nothing"),))
+    (step,) = held_up(CompactionPlan(), released, [older, elsewhere])
+    assert (step.what, step.waiting, step.quarantined) == ("move", (younger,), (older,))
+    assert held_up(released, released, [older, elsewhere]) == ()
 
 
 @pytest.mark.parametrize(
