@@ -552,7 +552,9 @@ def list_parts(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa
     counts = pc.list_value_length(array)
     if array.null_count:
         counts = counts.fill_null(0)
-    return counts.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), array.flatten()
+    # Arrow makes no empty array of extensions, which flattening nulls alone would take.
+    items = array.flatten() if array.null_count < len(array) else array.values[:0]
+    return counts.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), items
 
 
 def _map_as_list(array: pa.Array) -> pa.Array:

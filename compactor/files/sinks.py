@@ -15,7 +15,7 @@ from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
 from format.schema import SortSchema
-from format.types import to_logical, to_storage
+from format.types import build_list, decoded, list_parts, null_mask, to_logical, to_storage
 from format.writer import FragmentWriter
 
 ROW_GROUP_BYTES: Final = 64 << 20
@@ -123,7 +123,6 @@ class ParquetSink(TableSink):
             raise pa.ArrowNotImplementedError("lists of size 0 can't be read back")
         self._schema = schema
         self._row_group_bytes = row_group_bytes
-        self._dates = [f.name for f in schema if contains(f.type, pt.is_date64)]
         self._writer = pq.ParquetWriter(
             output,
             with_sort_schema(schema, sort),
@@ -159,11 +158,7 @@ class ParquetSink(TableSink):
         if self._held_rows:
             table = pa.Table.from_batches(self._held, schema=self._schema)
             try:
-                for (
-                    name
-                ) in self._dates:  # Parquet keeps whole days, and would say nothing of the rest
-                    table[name].validate(full=True)
-                self._writer.write_table(table, row_group_size=self._held_rows)
+                self._writer.write_table(_for_parquet(table), row_group_size=self._held_rows)
             except PROBLEMS as error:
                 raise pa.ArrowInvalid(f"{_unfit_column(table)}{error}") from error
         self._held, self._held_rows, self._held_bytes = [], 0, 0
@@ -189,12 +184,62 @@ def _is_empty_list(dtype: pa.DataType) -> bool:
     return bool(pt.is_fixed_size_list(dtype) and dtype.list_size == 0)
 
 
+def _for_parquet(table: pa.Table) -> pa.Table:
+    """The same rows. Raises `pa.ArrowInvalid` for what Arrow's writer would lose, and say nothing."""
+    for index, field in enumerate(table.schema):
+        if contains(field.type, pt.is_date64):  # kept as days: it must be whole ones
+            table[index].validate(full=True)
+        if contains(field.type, _has_required_field):
+            chunks = [_without_masked_nulls(chunk) for chunk in table[index].chunks]
+            table = table.set_column(index, field, chunks)
+    return table
+
+
+def _has_required_field(dtype: pa.DataType) -> bool:
+    return pt.is_struct(dtype) and any(not field.nullable for field in dtype.fields)
+
+
+def _without_masked_nulls(array: pa.Array, *, is_masked: bool = False) -> pa.Array:
+    """The same values. What is null only since its struct is, in a field that can't be null, is so no more:
+    Arrow's writer of Parquet would take it for a null of the field.
+
+    is_masked: whether the array's nulls are such.
+    """
+    dtype, mask = array.type, None if is_masked else null_mask(array)
+    if isinstance(dtype, pa.BaseExtensionType):
+        storage = _without_masked_nulls(array.storage, is_masked=is_masked)
+        return pa.ExtensionArray.from_storage(dtype, storage)
+    if pt.is_struct(dtype):
+        children = []
+        for child, field in zip(array.flatten(), dtype.fields, strict=True):
+            masked = not field.nullable and child.null_count == array.null_count
+            if masked and child.null_count and pt.is_fixed_size_list(field.type):
+                raise pa.ArrowInvalid(
+                    f"field {field.name!r}, a list of fixed size that can't be null, in a struct that is: "
+                    "it could not be read back"
+                )
+            children.append(_without_masked_nulls(child, is_masked=masked))
+        return pa.StructArray.from_arrays(children, fields=dtype.fields, mask=mask)
+    if pt.is_fixed_size_list(dtype):
+        items = array.values.slice(array.offset * dtype.list_size, len(array) * dtype.list_size)
+        items = _without_masked_nulls(items)
+        return pa.FixedSizeListArray.from_arrays(items, type=dtype, mask=mask)
+    if pt.is_nested(dtype):
+        counts, items = list_parts(array)
+        return build_list(dtype, counts, _without_masked_nulls(items), mask)
+    if mask is not None or array.null_count == 0 or pt.is_null(dtype):
+        return array
+    if pt.is_dictionary(dtype):
+        plain = _without_masked_nulls(to_storage(decoded(array)), is_masked=True)
+        return to_logical(plain, dtype)
+    return pa.Array.from_buffers(dtype, len(array), [None, *array.buffers()[1:]], 0, array.offset)
+
+
 def _unfit_column(table: pa.Table) -> str:
     """The first column that can't be written alone, for an error."""
     for name in table.column_names:
         try:
-            table[name].validate(full=True)
-            pq.write_table(table.select([name]), pa.MockOutputStream())
+            pq.write_table(_for_parquet(table.select([name])), pa.MockOutputStream())
         except PROBLEMS:
             return f"column {name!r}: "
     return ""

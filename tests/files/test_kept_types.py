@@ -63,7 +63,7 @@ def wrapped(inner: st.SearchStrategy[tuple[pa.DataType, Values]]) -> st.SearchSt
         st.builds(list_of, inner, st.sampled_from([pa.list_, pa.large_list, pa.list_view])),
         st.builds(pair_of, inner),
         st.builds(map_of, inner, st.booleans()),
-        st.lists(inner, min_size=1, max_size=3).map(struct_of),
+        st.builds(struct_of, st.lists(inner, min_size=1, max_size=3), st.integers(0, 3)),
     )
 
 
@@ -82,11 +82,22 @@ def map_of(inner: tuple[pa.DataType, Values], is_sorted: bool) -> tuple[pa.DataT
     return dtype, values.map(lambda found: sorted(found.items()))
 
 
-def struct_of(inner: list[tuple[pa.DataType, Values]]) -> tuple[pa.DataType, Values]:
-    names = [f"f{n}" for n in range(len(inner))]
-    dtype = pa.struct([pa.field(n, t) for n, (t, _) in zip(names, inner, strict=True)])
-    values = {n: v | st.none() for n, (_, v) in zip(names, inner, strict=True)}
-    return dtype, st.fixed_dictionaries(values)
+def struct_of(inner: list[tuple[pa.DataType, Values]], required: int) -> tuple[pa.DataType, Values]:
+    """required: the place of a field that can't be null, if it has one there."""
+    fields = [
+        pa.field(f"f{n}", t, n != required or pa.types.is_null(t) or pa.types.is_fixed_size_list(t))
+        for n, (t, _) in enumerate(inner)
+    ]
+    values = [
+        v | st.none() if f.nullable else v.filter(is_some)
+        for f, (_, v) in zip(fields, inner, strict=True)
+    ]
+    names = [field.name for field in fields]
+    return pa.struct(fields), st.fixed_dictionaries(dict(zip(names, values, strict=True)))
+
+
+def is_some(value: object) -> bool:
+    return value is not None
 
 
 @st.composite
@@ -148,6 +159,10 @@ REFUSED = [
     (pa.array([[]], pa.list_(pa.int8(), 0)), "lists of size 0"),
     (pa.array([Decimal(100)], pa.decimal128(5, -2)), "Scale"),
     (pa.array([10**16], pa.timestamp("s")), "overflow"),
+    (
+        pa.array([None], pa.struct([pa.field("f", pa.list_(pa.int8(), 2), False)])),
+        "could not be read back",
+    ),
 ]
 
 
