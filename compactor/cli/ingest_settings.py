@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeVar, get_args
 
-import annotated_types
 import click
 from pydantic.fields import FieldInfo
 
@@ -72,7 +71,7 @@ def _type(kinds: set[Any], field: FieldInfo) -> click.ParamType[Any]:
     if choices:
         return click.Choice([str(value) for value in choices[0]])
     if int in kinds and isinstance(field.default, int):
-        least = next(part.ge for part in field.metadata if isinstance(part, annotated_types.Ge))
-        above = next(part.lt for part in field.metadata if isinstance(part, annotated_types.Lt))
-        return click.IntRange(min=int(str(least)), max=int(str(above)) - 1)
+        least = next(part.ge for part in field.metadata if hasattr(part, "ge"))
+        above = next(part.lt for part in field.metadata if hasattr(part, "lt"))
+        return click.IntRange(min=least, max=above - 1)
     return click.STRING

@@ -336,7 +336,9 @@ def test_sql_writes_through_views_and_is_refused_for_the_rest_with_nothing_writt
     Table.create(url, first, sort_by="service,n")
     views = {"logs": "", "old": ", version 1"}
     for name, more in views.items():
-        source.sql(f"CREATE TEMPORARY VIEW {name} USING fragments OPTIONS (path '{url}'{more})")
+        source.sql(
+            f"CREATE OR REPLACE TEMPORARY VIEW {name} USING fragments OPTIONS (path '{url}'{more})"
+        )
     for place, (statement, said) in enumerate(REFUSED.items()):
         with pytest.raises(PySparkException) as caught:
             source.sql(statement.format(name=f"refused_{place}", url=url))
