@@ -109,9 +109,11 @@ class LocalStore:
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:
         hidden = self._root / HIDDEN_FOLDER
         with explained(hidden), open_unlinked(hidden) as folder:
-            for name in sorted(os.listdir(folder) if folder is not None else ()):
-                if not _TEMPORARY.fullmatch(name):
-                    continue
+            if folder is None:
+                return
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries if _TEMPORARY.fullmatch(entry.name))
+            for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
