@@ -6,10 +6,13 @@ import contextlib
 import gzip
 import io
 import os
+import re
+import stat
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,6 +42,8 @@ from format.schema import FragmentHeader, SortSchema, check_sort_schema
 Render = Callable[[pa.RecordBatch], bytes]
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
+_DEAD_AFTER_SECONDS = 86_400
+_PART = re.compile(r"\.(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +206,34 @@ def _kind_of_sink(path: str) -> FileKind:
 
 
 def _beside(target: Path) -> Path:
+    """A new name for what is not finished; what the dead left under such names is removed."""
+    today = int(time.time() / _DEAD_AFTER_SECONDS)
+    for path in _left_by_the_dead(target.parent, today).get(target.name, ()):
+        with contextlib.suppress(OSError):
+            if _is_dead(path.lstat()):
+                path.unlink()
     return target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.part")
+
+
+@lru_cache(maxsize=16)
+def _left_by_the_dead(folder: Path, _today: int) -> dict[str, list[Path]]:
+    """Unfinished files that nobody wrote to for a day, by the name they were to get. A folder is looked
+    through once a day and process: there may be thousands of files to write into it.
+
+    A writer that did stand still for so long fails when its file is to get its name.
+    """
+    dead: dict[str, list[Path]] = {}
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _PART.fullmatch(entry.name)
+            if match is not None and _is_dead(entry.stat(follow_symlinks=False)):
+                dead.setdefault(match[1], []).append(Path(entry.path))
+    return dead
+
+
+def _is_dead(status: os.stat_result) -> bool:
+    is_old = status.st_mtime < time.time() - _DEAD_AFTER_SECONDS
+    return is_old and stat.S_ISREG(status.st_mode)
 
 
 def _checked_target(path: str) -> Path:

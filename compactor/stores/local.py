@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,11 +21,21 @@ from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
 from compactor.stores.base import ObjectInfo, Store, UnfinishedUpload, UploadScope, check_size
 from compactor.stores.keys import HIDDEN_FOLDER, check_key, check_prefix
-from compactor.stores.local_files import explained, link_new, make_folder, rename_over, walk
+from compactor.stores.local_files import (
+    explained,
+    link_new,
+    make_folder,
+    open_unlinked,
+    rename_over,
+    walk,
+)
 
 _WRITE_BUFFER_BYTES: Final = 64 << 10
 _ABSENT: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 """No object has the key: nothing there, a folder, or a file where a folder would have to be."""
+
+_TEMPORARY: Final = re.compile("[0-9a-f]{32}")
+"""Names of unfinished files; others in the hidden folder are not ours."""
 
 Publish = Callable[[Path, Path], None]
 """Gives a finished file its name, one way or the other."""
@@ -97,21 +108,37 @@ class LocalStore:
 
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:
         hidden = self._root / HIDDEN_FOLDER
-        with explained(hidden), contextlib.suppress(FileNotFoundError):
-            for path in sorted(hidden.iterdir()):
+        with explained(hidden), open_unlinked(hidden) as folder:
+            if folder is None:
+                return
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries if _TEMPORARY.fullmatch(entry.name))
+            for name in names:
                 with contextlib.suppress(FileNotFoundError):
-                    yield UnfinishedUpload(path.name, path.stat().st_mtime)
+                    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        yield UnfinishedUpload(name, status.st_mtime)
 
     def discard_unfinished(self, upload: UnfinishedUpload) -> None:
-        if Path(upload.token).name != upload.token:
+        if not _TEMPORARY.fullmatch(upload.token):
             raise UsageError(f"{upload.token!r} is no token of an unfinished upload")
-        path = self._root / HIDDEN_FOLDER / upload.token
-        with explained(path):
-            path.unlink(missing_ok=True)
+        hidden = self._root / HIDDEN_FOLDER
+        with (
+            explained(hidden / upload.token),
+            open_unlinked(hidden) as folder,
+            contextlib.suppress(FileNotFoundError),
+        ):
+            if folder is not None:
+                os.unlink(upload.token, dir_fd=folder)
 
     def _upload(self, key: str, publish: Publish) -> LocalUpload:
         path, hidden = self._path(key), self._root / HIDDEN_FOLDER
         with explained(path):
+            if hidden.is_symlink():
+                raise StoreError(
+                    f"{hidden}: it is a link, and unfinished files belong into a folder beside the "
+                    "finished ones: remove the link"
+                )
             make_folder(hidden)
             return LocalUpload(key, path, hidden / uuid.uuid4().hex, publish)
 

@@ -30,6 +30,25 @@ def make_folder(folder: Path) -> None:
     _sync(folder.parent)
 
 
+@contextlib.contextmanager
+def open_unlinked(folder: Path) -> Iterator[int | None]:
+    """A descriptor of the folder, by which no name leads out of it; None if nothing or a link is there."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        yield None
+        return
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR) or not folder.is_symlink():
+            raise
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def link_new(temporary: Path, path: Path) -> None:
     """Makes a finished, synced file appear as `path`, durably and only if nothing is there.
 

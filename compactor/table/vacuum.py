@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from compactor.errors import TableNotFoundError
 from compactor.names import (
     CHECKPOINT_PREFIX,
     DATA_PREFIX,
@@ -69,8 +70,8 @@ class VacuumSettings:
 def vacuum(log: CommitLog, settings: VacuumSettings) -> VacuumReport:
     """Removes unreferenced fragments, log files, checkpoints and unfinished uploads.
 
-    Running it twice at once is harmless. Raises `StoreError` where the store refuses; what is left is for
-    the next run.
+    Running it twice at once is harmless. Raises `TableNotFoundError` where no log is, having removed nothing;
+    `StoreError` where the store refuses; what is left is for the next run.
     """
     return _Vacuum(log, settings).run()
 
@@ -84,7 +85,9 @@ class _Vacuum:
 
     def run(self) -> VacuumReport:
         settings = self._settings
-        snapshot = self._log.current()
+        snapshot = self._log.refresh()
+        if snapshot.version == 0:
+            raise TableNotFoundError(self._without_table())
         boundaries = self._boundaries(snapshot)
         report = VacuumReport(snapshot.version, boundaries.oldest, dry_run=settings.dry_run)
         self._survey(snapshot, boundaries, report)
@@ -99,6 +102,21 @@ class _Vacuum:
         self._remove_log(boundaries)
         self._for_each(self._store.discard_unfinished, self._abandoned())
         return report
+
+    def _without_table(self) -> str:
+        """Nothing is removed where no log is: there is no fence in it, so a first write that sleeps could
+        still commit what was removed."""
+        url = self._store.url
+        objects = sum(base_version(info.key) is not None for info in self._store.list(DATA_PREFIX))
+        uploads = sum(1 for _ in self._store.list_unfinished())
+        if not objects and not uploads:
+            return f"{url}: no table here; `compactor ingest` creates one"
+        return (
+            f"{url}: no table here, but {objects:,} objects under {DATA_PREFIX} and {uploads:,} unfinished "
+            "uploads of a first write that runs or died; nothing was removed: write the table, whose vacuum "
+            "removes them, or, if there is to be none and nobody writes, remove them by hand: see "
+            "docs/operations.md"
+        )
 
     def _move_boundaries(self, snapshot: Snapshot) -> Changes:
         boundaries = self._boundaries(snapshot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -261,3 +262,26 @@ def test_links_to_folders_that_go_round_end_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "t" / "data" / "round").symlink_to(tmp_path / "t" / "data")
     with pytest.raises(CompactorError, match=r"symbolic links|too long"):
         list(store.list("data/"))
+
+
+def test_a_vacuum_removes_nothing_of_strangers(
+    table: LocalStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    hidden = Path(table.url) / ".tmp"
+    (hidden / "folder").mkdir()
+    for folder in (victim, hidden):
+        for name in ("thesis.txt", "a" * 31):
+            (folder / name).write_text("x")
+            os.utime(folder / name, (0, 0))
+    os.utime(hidden / "folder", (0, 0))
+    abandoned = hidden / ("0" * 32)
+    abandoned.write_text("x")
+    os.utime(abandoned, (0, 0))
+    assert run(["vacuum", table.url]) == 0, capsys.readouterr().err
+    assert {path.name for path in hidden.iterdir()} == {"folder", "thesis.txt", "a" * 31}
+    hidden.rename(tmp_path / "aside")
+    hidden.symlink_to(victim)
+    run(["vacuum", table.url])
+    assert {path.name for path in victim.iterdir()} == {"thesis.txt", "a" * 31}

@@ -16,7 +16,9 @@ from compactor.errors import (
     StoreError,
     StoreUnreachableError,
     UnknownOutcomeError,
+    UsageError,
 )
+from compactor.stores.base import UnfinishedUpload
 from compactor.stores.local import LocalStore
 
 
@@ -38,6 +40,39 @@ def test_finished_work_leaves_no_temporary_files(tmp_path: Path) -> None:
         upload.complete()
     store.start_upload("c").abort()
     assert list((tmp_path / ".tmp").iterdir()) == []
+
+
+def test_unfinished_files_are_told_from_strangers_in_their_folder(tmp_path: Path) -> None:
+    store, hidden = LocalStore(tmp_path), tmp_path / ".tmp"
+    upload = store.start_upload("data/k")
+    (own,) = hidden.iterdir()
+    (hidden / "thesis.txt").write_text("x")
+    (hidden / "folder").mkdir()
+    (hidden / ("a" * 32)).mkdir()
+    (hidden / ("b" * 32)).symlink_to(hidden / "thesis.txt")
+    assert [unfinished.token for unfinished in store.list_unfinished()] == [own.name]
+    with pytest.raises(UsageError, match=r"thesis\.txt"):
+        store.discard_unfinished(UnfinishedUpload("thesis.txt", 0.0))
+    upload.abort()
+
+
+def test_a_link_in_place_of_the_folder_of_unfinished_files_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    own_like = victim / ("a" * 32)
+    own_like.write_text("x")
+    store = LocalStore(tmp_path / "t")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / ".tmp").symlink_to(victim)
+    assert list(store.list_unfinished()) == []
+    store.discard_unfinished(UnfinishedUpload(own_like.name, 0.0))
+    with pytest.raises(StoreError, match=r"\.tmp: it is a link.*remove"):
+        store.create("k", b"v")
+    with pytest.raises(StoreError, match="it is a link"):
+        store.start_upload("k")
+    assert list(victim.iterdir()) == [own_like]
+    (tmp_path / "t" / ".tmp").unlink()
+    store.create("k", b"v")
 
 
 def test_a_file_cut_short_while_it_is_read_is_noticed(tmp_path: Path) -> None:

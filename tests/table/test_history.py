@@ -11,6 +11,7 @@ from compactor.errors import (
     DataError,
     FencedError,
     StoreUnreachableError,
+    TableNotFoundError,
     UnknownOutcomeError,
     VersionNotFoundError,
 )
@@ -271,6 +272,23 @@ def test_without_grace_all_garbage_goes_at_once(world: World) -> None:
     world.write(2, "orphan")
     world.vacuum(grace_seconds=0, retain_seconds=0)
     assert world.data() == keys
+
+
+def test_what_a_first_write_left_is_for_the_vacuum_of_the_table_and_not_before(
+    world: World,
+) -> None:
+    with pytest.raises(TableNotFoundError, match="ingest"):
+        world.vacuum()
+    left = world.write(0, "dead")
+    stalled = world.write(0, "stalled")
+    world.clock.now_ms += 20 * DAY_MS
+    with pytest.raises(TableNotFoundError, match=r"2 objects under data/ .* nothing was removed"):
+        world.vacuum(grace_seconds=0, retain_seconds=0)
+    world.log.commit(lambda snapshot: world.adding(snapshot, stalled))
+    assert world.data() == {left, stalled}, "who was asleep finds what it wrote"
+    world.clock.now_ms += 2 * DAY_MS
+    assert world.vacuum().fragments == 1
+    assert world.data() == {stalled}
 
 
 def test_a_stalled_writer_is_fenced_and_told(world: World) -> None:
