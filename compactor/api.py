@@ -50,6 +50,7 @@ from compactor.units import unix_ms
 from compactor.verify import VerifyReport, verify
 from compactor.worker import CompactReport, compact, explain_lost, refuse
 from format.errors import SchemaError
+from format.open import OpenFragment
 from format.schema import ordering, parse_sort_schema
 
 
@@ -178,7 +179,9 @@ class Table:
 
         rows: anything with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
         Columns the table has not are added to it.
-        Raises `InputError` naming the column for what does not fit; nothing is added then.
+        Levels of a pandas index that have no name are left out.
+        Raises `InputError` naming the column for what does not fit, and what a reader of PyArrow raises on
+        the way, such as a generator's own exception; nothing is added then.
         """
         return self._ingest(rows, None, options)
 
@@ -191,6 +194,8 @@ class Table:
             sort = None if sort_by is None else parse_sort_schema(sort_by)
         except SchemaError as error:
             raise UsageError(f"sort_by: {error}") from error
+        if isinstance(rows, (Scan, OpenFragment)):
+            rows = rows.to_reader()  # not through C, which has no exceptions
         if isinstance(rows, (str, PathLike)):
             report = ingest_file(self._store, self._log, fspath(rows), sort, options)
         elif options.promotes:
