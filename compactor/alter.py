@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from compactor.errors import UsageError
+from compactor.files.column_names import flaw_of
 from compactor.rows.policy import Kind
 from compactor.skipping.spec import Kind as SkipKind
 from compactor.skipping.spec import SkipSpec
@@ -64,6 +65,8 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
     for old, new in change.renames.items():
         if not new:
             raise UsageError(f"column {old!r}: its new name is empty")
+        if (flaw := flaw_of(new)) is not None:
+            raise UsageError(f"column {old!r}: its new name {new!r} {flaw}")
         names[stored[old]] = new
     fields = []
     retired = list(table.retired)

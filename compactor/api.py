@@ -13,7 +13,7 @@ A `Table` stays at the version at which it was opened, or of its last append, un
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from os import PathLike, fspath
@@ -50,6 +50,7 @@ from compactor.units import unix_ms
 from compactor.verify import VerifyReport, verify
 from compactor.worker import CompactReport, compact, explain_lost, refuse
 from format.errors import SchemaError
+from format.open import OpenFragment
 from format.schema import ordering, parse_sort_schema
 
 
@@ -178,7 +179,9 @@ class Table:
 
         rows: anything with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
         Columns the table has not are added to it.
-        Raises `InputError` naming the column for what does not fit; nothing is added then.
+        Levels of a pandas index that have no name are left out.
+        Raises `InputError` naming the column for what does not fit, and what a reader of PyArrow raises on
+        the way, such as a generator's own exception; nothing is added then.
         """
         return self._ingest(rows, None, options)
 
@@ -191,6 +194,8 @@ class Table:
             sort = None if sort_by is None else parse_sort_schema(sort_by)
         except SchemaError as error:
             raise UsageError(f"sort_by: {error}") from error
+        if isinstance(rows, (Scan, OpenFragment)):
+            rows = rows.to_reader()  # not through C, which has no exceptions
         if isinstance(rows, (str, PathLike)):
             report = ingest_file(self._store, self._log, fspath(rows), sort, options)
         elif options.promotes:
@@ -206,12 +211,14 @@ class Table:
         return report
 
     @checked
-    def scan(self, columns: Sequence[str] | None = None, where: str | None = None) -> Scan:
+    def scan(self, columns: Iterable[str] | None = None, where: str | None = None) -> Scan:
         """Rows in sort order: all or some columns, all rows or those of which the SQL condition holds.
 
+        columns: names in any order; of a set, in alphabetical order.
         Nothing is read yet. Raises `UsageError` for an unknown column or a wrong condition.
         """
-        return Scan(self._store, self._snapshot, columns, self._condition(where))
+        names = None if columns is None else tuple(columns)
+        return Scan(self._store, self._snapshot, names, self._condition(where))
 
     @checked
     def delete(self, where: str) -> DeleteReport:
@@ -230,16 +237,17 @@ class Table:
         self,
         *,
         renames: Mapping[str, str] | None = None,
-        drops: Sequence[str] = (),
-        redacts: Sequence[str] = (),
-        order: Sequence[str] = (),
+        drops: Iterable[str] = (),
+        redacts: Iterable[str] = (),
+        order: Iterable[str] = (),
     ) -> None:
         """Renames, drops, redacts and reorders columns in one commit, and moves on to its version.
 
         See `compactor.alter.Alteration`. No fragment is rewritten; earlier versions show what they had.
         Raises `UsageError` naming the column that does not allow it, `CommitConflictError`.
         """
-        self._snapshot = alter_table(self._log, Alteration(renames or {}, drops, redacts, order))
+        change = Alteration(renames or {}, tuple(drops), tuple(redacts), tuple(order))
+        self._snapshot = alter_table(self._log, change)
 
     @checked
     def compact(

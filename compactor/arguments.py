@@ -1,15 +1,16 @@
 """What the public functions are called with, held against their annotations in one place.
 
 The annotations are the contract, and Pydantic reads them: strictly, so that '1' is no version and True no
-limit, and options field by field, whoever made them. NumPy's scalars are what they stand for.
+limit, and options field by field, whoever made them. NumPy's scalars are what they stand for. Names
+(`Iterable[str]`) are taken at the call, all of them: a tuple arrives.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
+from collections.abc import Callable, Iterable
+from typing import Any, Final, ParamSpec, TypeVar, get_args, get_type_hints
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -34,22 +35,48 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     signature = inspect.signature(function)
 
     @functools.cache
-    def adapters() -> dict[str, TypeAdapter[Any]]:
+    def checks() -> dict[str, Callable[[object], Any]]:
         hints = get_type_hints(function, include_extras=True)
         named = [name for name in signature.parameters if name in hints]
-        return {name: TypeAdapter(hints[name], config=_CONFIG) for name in named}
+        return {
+            name: _check(name, hints[name], signature.parameters[name].annotation) for name in named
+        }
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         given = signature.bind(*args, **kwargs)
-        for name, adapter in adapters().items():
+        for name, check in checks().items():
             if name in given.arguments:
-                annotation = signature.parameters[name].annotation
-                value = given.arguments[name]
-                given.arguments[name] = _validated(name, value, adapter, annotation)
+                given.arguments[name] = check(given.arguments[name])
         return function(*given.args, **given.kwargs)
 
     return call
+
+
+def _check(name: str, hint: Any, annotation: object) -> Callable[[object], Any]:
+    """What is given for the parameter to what the function gets. annotation: as it is shown."""
+    if hint == Iterable[str] or Iterable[str] in get_args(hint):
+        of_names = TypeAdapter(tuple[str, ...], config=_CONFIG)
+        may_be_none = type(None) in get_args(hint)
+        return lambda value: (
+            None
+            if may_be_none and value is None
+            else _validated(name, _taken(name, value), of_names, annotation)
+        )
+    adapter = TypeAdapter(hint, config=_CONFIG)
+    return lambda value: _validated(name, value, adapter, annotation)
+
+
+def _taken(name: str, names: object) -> tuple[object, ...]:
+    """All of them, now: who gives a generator or changes the list later means what there is at the call."""
+    if isinstance(names, (str, bytes)):
+        raise UsageError(
+            f"{name}: {_shown(names)} is one text: give a list, such as [{_shown(names)}]"
+        )
+    if not isinstance(names, Iterable):
+        raise UsageError(f"{name}: {_shown(names)} is given, names wanted: give a list")
+    # The order of a set is another one in each process.
+    return tuple(sorted(names, key=str) if isinstance(names, (set, frozenset)) else names)
 
 
 def _validated(name: str, value: object, adapter: TypeAdapter[Any], annotation: object) -> Any:
@@ -67,10 +94,6 @@ def explained(name: str, problem: ErrorDetails) -> str:
     """One line of what Pydantic found. name: of the whole, or empty."""
     place = ".".join(filter(None, [name, *map(str, problem["loc"])]))
     value = _shown(problem["input"])
-    if problem["type"] == "sequence_str":
-        return f"{place}: {value} is one text: give a list, such as [{value}]"
-    if problem["type"] == "is_instance_of" and problem["ctx"]["class"] == "Sequence":
-        return f"{place}: {value} is no sequence: give a list"
     return f"{place}: {problem['msg'][0].lower()}{problem['msg'][1:]}, got {value}"
 
 

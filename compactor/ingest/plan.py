@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from compactor.conform import merged_schema, require_columns
 from compactor.errors import TableNotFoundError, UsageError
+from compactor.files.column_names import check_names
 from compactor.ingest.columns import StoredNames, fixed_columns
 from compactor.ingest.options import IngestOptions
 from compactor.rows.policy import APPEND, check_policy, sort_with_policy, with_result_types
@@ -45,6 +46,9 @@ def plan_ingest(
     """Raises as `ingest_file` does. schema: of the file."""
     names = StoredNames(snapshot.metadata, schema, path, options.on_conflict)
     metadata = _metadata(snapshot, names, sort, options, store, path)
+    known = () if snapshot.metadata is None else snapshot.metadata.schema.names
+    shown = zip(metadata.schema.names, metadata.shown_schema, strict=True)
+    check_names(pa.schema([field for stored, field in shown if stored not in known]), path)
     # Columns that the file has not cost its fragments nothing, not even a place in the header.
     present = {*names.stored.names, *(column.column for column in metadata.sort)}
     stored = pa.schema([field for field in metadata.schema if field.name in present])

@@ -53,6 +53,10 @@ def parse_where(text: str, schema: pa.Schema) -> Predicate:
     Raises `UsageError` that says what is wrong.
     """
     try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"where: {_shown(text)} is no Unicode text") from None
+    try:
         return _Binder(schema, text).bound(cast(exp.Expression, sqlglot.parse_one(text)))
     except sqlglot.errors.SqlglotError as error:
         raise UsageError(f"where: {_shown(text)} is not SQL: {_cause(error)}") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -92,11 +93,14 @@ WRONG: list[tuple[Call, str]] = [
     (created(promotes="t"), "options.promotes: input should be a valid tuple, got 't'"),
     (created(promotes=("t",)), "options.promotes: only of files"),
     (lambda t, _: t.append(ROWS, 5), f"options: {INSTANCE} IngestOptions, got 5"),
-    (lambda t, _: t.scan(5), "columns: 5 is no sequence: give a list"),
+    (lambda t, _: t.scan(5), "columns: 5 is given, names wanted: give a list"),
     (lambda t, _: t.scan("t"), "columns: 't' is one text: give a list, such as ['t']"),
     (lambda t, _: t.scan(["t", 5]), f"columns.1: {TEXT}, got 5"),
-    (lambda t, _: t.scan({"t"}), "columns: {'t'} is no sequence: give a list"),
+    (lambda t, _: t.scan(b"t"), "columns: b't' is one text"),
+    (lambda t, _: t.scan(c for c in (5,)), f"columns.0: {TEXT}, got 5"),
+    (lambda t, _: t.scan({"t", 5}), f"columns.0: {TEXT}, got 5"),
     (lambda t, _: t.scan(["t"], 5), f"where: {TEXT}, got 5"),
+    (lambda t, _: t.scan(where="\ud800 = 1"), "where: '\\ud800 = 1' is no Unicode text"),
     (lambda t, _: t.scan().to_file(5), "path: 5 is given, str | PathLike[str] wanted"),
     (lambda t, _: t.delete(None), f"where: {TEXT}, got None"),
     (lambda t, _: t.delete(True), f"where: {TEXT}, got True"),
@@ -223,6 +227,35 @@ def test_what_has_no_rows_that_arrow_can_read_says_what_to_give(
     with pytest.raises(InputError, match=message):
         table.append(rows)
     assert Table.open(table.url).version == 1
+
+
+NAMES: list[Callable[[list[str]], Any]] = [
+    tuple, iter, pd.Index, np.array, dict.fromkeys,
+    lambda names: (name for name in names),
+    lambda names: dict.fromkeys(names).keys(),
+    lambda names: pd.DataFrame(columns=names),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_names_come_from_anything_that_has_them(
+    table: Table, kind: Callable[[list[str]], Any]
+) -> None:
+    scan = table.scan(kind(["t", "k"]))
+    assert scan.to_table().schema.names == scan.to_table().schema.names == ["t", "k"]
+    table.alter(order=kind(["t", "k"]), drops=kind([]), redacts=kind([]))
+    assert table.schema.names == ["t", "k"]
+    table.alter(redacts=kind(["t"]))
+    assert table.scan().to_table()["t"].to_pylist() == [None, None]
+    table.alter(drops=kind(["t"]))
+    assert table.schema.names == ["k"]
+
+
+def test_names_of_a_set_come_in_alphabetical_order(table: Table) -> None:
+    table.append(pa.table({"k": [3], **{name: [1] for name in "zyxabc"}}))
+    assert table.scan(set("zyxabc")).schema.names == list("abcxyz")
+    table.alter(drops=frozenset("xyz"), order=set("cb"))
+    assert table.schema.names == ["b", "c", "k", "t", "a"]
 
 
 def test_a_scan_keeps_the_columns_it_was_asked_for(table: Table) -> None:

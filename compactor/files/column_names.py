@@ -1,0 +1,36 @@
+"""Names that a column can't have, since not every reader of the table could tell them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from compactor.errors import InputError
+
+
+def flaw_of(name: str) -> str | None:
+    """What is wrong with the name of a column or a field, if anything is; that of a field may be empty."""
+    if "\0" in name:
+        return "has a NUL character, where Arrow's C interface ends a name"
+    if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
+        return "is no Unicode text"
+    return None
+
+
+def check_names(schema: pa.Schema, path: str) -> None:
+    """Those of columns and of fields within them. Raises `InputError`."""
+    if "" in schema.names:
+        raise InputError(f"{path}: a column has no name: name every column")
+    fields = list(schema)
+    while fields:
+        check_texts([field.name for field in fields], path)
+        fields = [f.type.field(n) for f in fields for n in range(f.type.num_fields)]
+
+
+def check_texts(names: Iterable[str], path: str) -> None:
+    """Raises `InputError`."""
+    for name in names:
+        flaw = flaw_of(name)
+        if flaw is not None:
+            raise InputError(f"{path}: column name {name!r} {flaw}: rename it")
