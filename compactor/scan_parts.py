@@ -39,6 +39,8 @@ from format.types import to_logical
 
 _WORTH_A_TASK_BYTES: Final = 8 << 20
 """Decoded: smaller fragments share a task."""
+_MOST_PARTS: Final = 100_000
+"""Besides one a fragment: of more the parts are larger, however much the log says there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,13 @@ def tasks_of(
     where: of columns as they are stored. report: counts fragments, and those left out.
     """
     is_merged = rule_of_readers(snapshot.table) is not None
-    weighed = _weighed(snapshot, where, None if is_merged else task_bytes, report)
+    cut_bytes = None if is_merged else max(task_bytes, _raw_bytes(snapshot) // _MOST_PARTS)
+    weighed = _weighed(snapshot, where, cut_bytes, report)
     return list(_packed(weighed, task_bytes))
+
+
+def _raw_bytes(snapshot: Snapshot) -> int:
+    return sum(entry.raw_bytes for entry in snapshot.fragments.all())
 
 
 def _weighed(

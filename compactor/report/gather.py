@@ -41,7 +41,7 @@ from compactor.report.keyspace import KeyAxis, ReadCost, panel, read_cost
 from compactor.report.text import window_text
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
-from compactor.table.snapshot import Snapshot
+from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Version
 
 MAX_FOOTERS: Final = 64
@@ -108,8 +108,9 @@ class _Gathering:
             start = self._log.history.at(first, self._newest)
             if first == 1:
                 # From nothing: the first version is shown as what it did.
-                return Snapshot.empty(), self._log.history.versions_after(Snapshot.empty(), last)
+                start = Snapshot.empty()
             versions = self._log.history.versions_after(start, last)
+            replay(start, versions)  # a checkpoint may have spared readers what contradicts itself
         except DataError as error:
             self._notes.append(f"What happened before version {last} could not be read: {error}")
             return self._snapshot, []

@@ -21,6 +21,7 @@ from compactor.names import FRAGMENT_PATTERN
 from compactor.table.entry_table import MAY_MISS, EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
+from compactor.table.numbers import check_number, unix_ms
 from compactor.table.snapshot import Snapshot, Totals
 from compactor.table.version import PROTOCOL, Claim, Quarantine, protocol_of
 from format.errors import SchemaError
@@ -100,16 +101,20 @@ def _header(snapshot: Snapshot) -> dict[str, Any]:
 def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
     claims = [Claim.from_json(claim) for claim in header["claims"]]
     quarantine = msgspec.convert(header["quarantine"], list[Quarantine])
+    version = header["version"]
+    check_number("version", version)
+    for name in ("fence", "oldest"):
+        check_number(name, header[name], version)
     return Snapshot(
-        version=msgspec.convert(header["version"], int),
+        version=version,
         metadata=TableMetadata.from_json(header["metadata"]),
         fragments=FragmentMap(EntryTable(table)),
         claims={claim.compaction_id: claim for claim in claims},
         quarantine={item.key: item for item in quarantine},
         totals=msgspec.convert(header["totals"], Totals),
-        fence=msgspec.convert(header["fence"], int),
-        oldest=msgspec.convert(header["oldest"], int),
-        committed_unix_ms=msgspec.convert(header["committed_unix_ms"], int),
+        fence=header["fence"],
+        oldest=header["oldest"],
+        committed_unix_ms=unix_ms("committed_unix_ms", header["committed_unix_ms"]),
         commit_id=msgspec.convert(header["commit_id"], str),
     )
 

@@ -41,7 +41,10 @@ from compactor.errors import (
 from compactor.names import base_version, checkpoint_key, version_key
 from compactor.stores.base import MAX_READ_BYTES, Store
 from compactor.table.checkpoint import checkpoint_bytes
+from compactor.table.entry import check_entry
 from compactor.table.history import History
+from compactor.table.metadata import TableMetadata
+from compactor.table.numbers import MAX_LEVEL, check_number
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Version
 
@@ -183,6 +186,7 @@ class CommitLog:
         snapshot = self.refresh()
         changes = prepare(snapshot)
         self._check_fence(snapshot, changes)
+        self._check_numbers(changes)
         now = max(self._clock.now_unix_ms(), snapshot.committed_unix_ms)
         version = Version(snapshot.version + 1, commit_id, now, changes)
         after = snapshot.apply(version)
@@ -207,6 +211,20 @@ class CommitLog:
                     f"table and took so long that a vacuum has moved past it (to {snapshot.fence}): "
                     "nothing was changed; run it again, or vacuum with a longer --grace"
                 )
+
+    def _check_numbers(self, changes: Changes) -> None:
+        """Raises `TableError` for what readers would take for damage."""
+        try:
+            for entry in changes.adds:
+                check_entry(entry)
+            for claim in changes.claims:
+                check_number("output_level", claim.output_level, MAX_LEVEL)
+            if changes.metadata is not None:
+                TableMetadata.from_json(changes.metadata.to_json())
+        except (TypeError, ValueError) as error:
+            raise TableError(
+                f"{self._store.url}: {error}: no table holds that; nothing was changed"
+            ) from error
 
     def _publish(self, version: Version) -> bool:
         """Whether the version is ours now. False: somebody else's.

@@ -6,11 +6,20 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from compactor.errors import DataError
 from compactor.names import is_deletions_key, is_fragment_key, is_skip_index_key
 from compactor.rows.flags import NONE_SEEN, Census
+from compactor.table.numbers import (
+    MAX_GROUP_ROWS,
+    MAX_INT64,
+    MAX_LEVEL,
+    MAX_OBJECT_BYTES,
+    MIN_ROW_GROUP_BYTES,
+    check_number,
+    check_sum,
+)
 from format.footer import ColumnBytes, FragmentSummary
 from format.keys import Bound, KeyComparator
 
@@ -25,7 +34,7 @@ class LazyColumns(Mapping[str, ColumnBytes]):
     def _columns(self) -> dict[str, ColumnBytes]:
         try:
             columns = {name: ColumnBytes(*sizes) for name, sizes in json.loads(self.text).items()}
-            check_natural(size for sizes in columns.values() for size in sizes)
+            _check_columns(columns)
         except (AttributeError, TypeError, ValueError, RecursionError) as error:
             raise DataError(f"a checkpoint's entry has damaged columns ({error!r})") from error
         return columns
@@ -59,12 +68,13 @@ class Deletion:
     @classmethod
     def from_json(cls, value: list[Any]) -> Self:
         """Raises TypeError or ValueError for what `to_json` does not make."""
-        key, *numbers = value
-        if not all(type(number) is int and number >= 0 for number in numbers):
-            raise TypeError("a number of a deletion is not one")
+        key, offset, length, rows = value
+        check_number("deletion offset", offset, MAX_OBJECT_BYTES)
+        check_number("deletion length", length, MAX_OBJECT_BYTES)
+        check_number("deletion rows", rows)
         if not is_deletions_key(key):
             raise ValueError(f"{key!r} is no name of deletions")
-        return cls(key, *numbers)
+        return cls(key, offset, length, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +97,8 @@ class SkipIndex:
         if not is_skip_index_key(key):
             raise ValueError(f"{key!r} is no name of skip indexes")
         for offset, length in columns.values():
-            if type(offset) is not int or type(length) is not int or min(offset, length) < 0:
-                raise TypeError("a place of a skip index is not one")
+            check_number("skip_index offset", offset, MAX_OBJECT_BYTES)
+            check_number("skip_index length", length, MAX_OBJECT_BYTES)
         return cls(key, {name: (offset, length) for name, (offset, length) in columns.items()})
 
 
@@ -217,7 +227,7 @@ class FragmentEntry:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Raises KeyError, TypeError or ValueError for what `to_json` does not make."""
         _check_types(value)
-        return cls(
+        entry = cls(
             key=value["key"],
             level=value["level"],
             run=value["run"],
@@ -239,6 +249,8 @@ class FragmentEntry:
             if value.get("skip_index")
             else None,
         )
+        check_entry(entry)
+        return entry
 
 
 def key_range(
@@ -255,35 +267,50 @@ def key_range(
     return compare.key(entry.first_key), compare.upper(entry.last_key)
 
 
-def check_natural(numbers: Iterable[Any]) -> None:
-    """Raises TypeError unless all are integers from 0 on."""
-    if not all(type(number) is int and number >= 0 for number in numbers):
-        raise TypeError("a number of a fragment entry is not one")
+def check_entry(entry: FragmentEntry) -> None:
+    """Raises TypeError or ValueError, which name the field, unless its name and numbers are a fragment's.
+
+    Columns that are still text are checked as they are asked for.
+    """
+    if not is_fragment_key(entry.key):
+        raise ValueError(f"{entry.key!r} is no fragment's name")
+    check_number("level", entry.level, MAX_LEVEL)
+    for place, number in enumerate(entry.sequence):
+        check_number(f"sequence[{place}]", number)
+    check_number("size_bytes", entry.size_bytes, MAX_OBJECT_BYTES)
+    # What the size bounds is worth something: readers hold it against the object.
+    check_number("row_groups", entry.row_groups, entry.size_bytes // MIN_ROW_GROUP_BYTES)
+    check_number(
+        "rows",
+        entry.rows,
+        min(MAX_INT64, entry.row_groups * MAX_GROUP_ROWS),
+        least=entry.row_groups,
+    )
+    check_number("row_hash", entry.row_hash, 2**64 - 1)
+    check_number("peak_chunk_bytes", entry.peak_chunk_bytes)
+    check_number("peak_row_bytes", entry.peak_row_bytes)
+    if entry.deletion:
+        check_number("deletion rows", entry.deletion.rows, entry.rows)
+    check_number("tombstones", entry.tombstones, entry.rows)
+    for name, signed in (("oldest_unix_ms", entry.oldest_unix_ms), ("window", entry.window)):
+        if signed is not None:
+            check_number(name, signed, least=-MAX_INT64 - 1)
+    if not isinstance(entry.columns, LazyColumns):
+        _check_columns(entry.columns)
 
 
-_INTEGERS: Final = (
-    "level",
-    "rows",
-    "size_bytes",
-    "row_groups",
-    "peak_chunk_bytes",
-    "peak_row_bytes",
-)
+def _check_columns(columns: Mapping[str, ColumnBytes]) -> None:
+    for name, sizes in columns.items():
+        check_number(f"columns[{name!r}] raw bytes", sizes.raw)
+        check_number(f"columns[{name!r}] stored bytes", sizes.stored)
+    check_sum("raw bytes of columns", (sizes.raw for sizes in columns.values()))
 
 
 def _check_types(value: Mapping[str, Any]) -> None:
-    integers = [*(value[name] for name in _INTEGERS), *value["sequence"]]
-    integers += [size for sizes in value["columns"].values() for size in sizes]
-    check_natural(integers)
-    if not isinstance(value["run"], str) or not is_fragment_key(value["key"]):
-        raise ValueError(f"{value['key']!r} is no fragment's name")
+    if not isinstance(value["run"], str):
+        raise TypeError("run is no text")
     if not isinstance(value["first_key"], list) or not isinstance(value["last_key"], list):
         raise TypeError("a key bound is not a list")
-    for name in ("tombstones", "oldest_unix_ms"):
-        if value.get(name) is not None and type(value[name]) is not int:
-            raise TypeError(f"{name} is not a number")
-    if value.get("window") is not None and type(value["window"]) is not int:
-        raise TypeError("a window is not a number")
 
 
 def with_sequence(

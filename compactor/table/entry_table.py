@@ -9,8 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from compactor.errors import DataError
-from compactor.names import is_fragment_key
-from compactor.table.entry import Deletion, FragmentEntry, LazyColumns, SkipIndex, check_natural
+from compactor.table.entry import Deletion, FragmentEntry, LazyColumns, SkipIndex, check_entry
 from format.footer import ColumnBytes
 from format.keys import Bound
 
@@ -105,23 +104,11 @@ class EntryTable:
             try:
                 made = _entries(part)
                 for entry in made:
-                    _check(entry)
+                    check_entry(entry)
             except (TypeError, ValueError, AttributeError, RecursionError) as error:
                 raise DataError(f"a checkpoint's entry is damaged ({error!r})") from error
             self._made.update(zip(missing, made, strict=True))
         return [self._made[row] for row in rows]
-
-
-def _check(entry: FragmentEntry) -> None:
-    """What a log file's entry is checked for as it is read."""
-    if not is_fragment_key(entry.key):
-        raise ValueError(f"{entry.key!r} is no fragment's name")
-    check_natural(
-        (
-            entry.level, entry.rows, entry.size_bytes, entry.row_groups, entry.peak_chunk_bytes,
-            entry.peak_row_bytes, *entry.sequence,
-        )
-    )  # fmt: skip
 
 
 def _bound(text: str) -> Bound:

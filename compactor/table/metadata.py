@@ -8,12 +8,18 @@ from typing import Any, Self
 
 import msgspec
 import pyarrow as pa
-from pydantic import NonNegativeInt, PositiveInt
 
 from compactor.errors import UsageError
 from compactor.rows.policy import APPEND, RowPolicy, Ttl
 from compactor.skipping.spec import NONE as NO_SKIPS
 from compactor.skipping.spec import SkipSpec, check_skip_column
+from compactor.table.numbers import (
+    MAX_SKIP_BYTES,
+    MAX_TTL_SECONDS,
+    Natural,
+    WindowSeconds,
+    check_number,
+)
 from format.errors import SchemaError
 from format.keys import KeyComparator
 from format.schema import SortColumn, SortSchema, check_sort_schema
@@ -26,8 +32,8 @@ class TimeWindows:
 
     column: str
     """A sort column, so that rows of equal keys are of one window."""
-    window_seconds: PositiveInt
-    retention_seconds: NonNegativeInt | None = None
+    window_seconds: WindowSeconds
+    retention_seconds: Natural | None = None
     """Windows that ended longer ago are dropped; None keeps all."""
 
     def is_expired(self, window: int | None, now_unix_ms: int) -> bool:
@@ -147,6 +153,9 @@ class TableMetadata:
             tuple(msgspec.convert(value.get("properties", {}), dict[str, str]).items()),
         )
         table._check_columns()
+        if table.ttl is not None:
+            check_number("ttl seconds", table.ttl.seconds, MAX_TTL_SECONDS, least=1)
+        check_number("bytes_per_row_group", table.skips.bytes_per_row_group, MAX_SKIP_BYTES)
         return table
 
     def _check_columns(self) -> None:

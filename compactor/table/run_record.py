@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from compactor.table.numbers import Natural, Seconds
+
 MAX_TEXT: Final = 300
 """Characters of a reason: records are in every compaction's log file."""
 
@@ -19,39 +21,39 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt at a compaction: of a failed one the figures that are known, and why it failed."""
 
     compaction_id: str
-    output_level: int = 0
-    attempt: int = 1
+    output_level: Natural = 0
+    attempt: Natural = 1
     """Of the driver, at those inputs."""
     reason: str = ""
     """Why the planner wanted it."""
     failure: str = ""
     """Empty: it was committed."""
-    inputs: int = 0
+    inputs: Natural = 0
     """Fragments."""
-    outputs: int = 0
-    rows_in: int = 0
-    rows_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    seconds: float = 0.0
-    predicted_seconds: float = 0.0
-    stage_seconds: dict[str, float] = {}
+    outputs: Natural = 0
+    rows_in: Natural = 0
+    rows_out: Natural = 0
+    bytes_in: Natural = 0
+    bytes_out: Natural = 0
+    seconds: Seconds = 0.0
+    predicted_seconds: Seconds = 0.0
+    stage_seconds: dict[str, Seconds] = {}
     """Of the merging thread; see `compactor.flow.stopwatch`."""
-    memory_limit_bytes: int = 0
-    peak_charged_bytes: int = 0
+    memory_limit_bytes: Natural = 0
+    peak_charged_bytes: Natural = 0
     """Of the memory limit."""
-    peak_rss_bytes: int = 0
+    peak_rss_bytes: Natural = 0
     """Of the whole process, since it began."""
-    predicted_memory_bytes: int = 0
+    predicted_memory_bytes: Natural = 0
     """Resident, of the whole process."""
-    gets: int = 0
-    resumed_gets: int = 0
-    restarts: int = 0
+    gets: Natural = 0
+    resumed_gets: Natural = 0
+    restarts: Natural = 0
     """Second passes."""
-    spilled_bytes: int = 0
-    passed_rows: int = 0
+    spilled_bytes: Natural = 0
+    passed_rows: Natural = 0
     """Of row groups that went out as they came in."""
-    dropped_rows: int = 0
+    dropped_rows: Natural = 0
 
 
 def runs_to_json(runs: Iterable[RunRecord]) -> list[dict[str, Any]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from compactor.errors import DataError
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
+from compactor.table.numbers import MAX_INT64, Natural, Seconds
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
 
 
@@ -17,14 +18,14 @@ from compactor.table.version import Changes, Claim, Operation, Quarantine, Versi
 class Totals:
     """Sums over all versions so far."""
 
-    ingested_rows: int = 0
-    ingested_bytes: int = 0
-    compactions_bytes: int = 0
+    ingested_rows: Natural = 0
+    ingested_bytes: Natural = 0
+    compactions_bytes: Natural = 0
     """Written by compactions."""
-    compactions_raw_bytes: int = 0
+    compactions_raw_bytes: Natural = 0
     """Decoded bytes that compactions went through."""
-    compactions_task_seconds: float = 0.0
-    expired_bytes: int = 0
+    compactions_task_seconds: Seconds = 0.0
+    expired_bytes: Natural = 0
     """Dropped with whole time windows."""
 
     @property
@@ -153,6 +154,7 @@ class _Replay:
         values["metadata"] = changes.metadata or values["metadata"]
         if values["metadata"] is None:
             raise DataError(f"version {version.number} comes before any table metadata")
+        self._check_totals()
         values["fence"] = max(values["fence"], changes.fence or 0)
         values["oldest"] = max(values["oldest"], changes.oldest or 0)
         values["commit_id"] = version.commit_id
@@ -175,6 +177,12 @@ class _Replay:
             # What a claim was made for is no longer there: it is over, whoever made it.
             self._release(self._claim_of.get(key))
         self._values["totals"] = self._values["totals"].after(changes, removed)
+
+    def _check_totals(self) -> None:
+        """Sums that only a log makes that somebody forged, and that checkpoints can't hold."""
+        for name, total in asdict(self._values["totals"]).items():
+            if total > MAX_INT64:
+                raise DataError(f"version {self._version}: {name} come to {total} by the log")
 
     def _decide(self, changes: Changes) -> None:
         for compaction_id in changes.releases:

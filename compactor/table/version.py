@@ -15,6 +15,15 @@ from compactor.errors import DataError
 from compactor.rows.policy import APPEND
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from compactor.table.numbers import (
+    Level,
+    Natural,
+    Seconds,
+    UnixMs,
+    check_number,
+    check_sum,
+    unix_ms,
+)
 from compactor.table.run_record import RunRecord, runs_from_json, runs_to_json
 from format.errors import SchemaError
 
@@ -67,8 +76,8 @@ class Claim:
     compaction_id: str
     owner: str
     inputs: tuple[str, ...]
-    output_level: int
-    expires_unix_ms: int
+    output_level: Level
+    expires_unix_ms: UnixMs
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -82,16 +91,16 @@ class Quarantine:
 
     key: str
     reason: str
-    since_unix_ms: int
+    since_unix_ms: UnixMs
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """What the compactions of a commit cost; the next predictions go by it."""
 
-    raw_bytes: int
+    raw_bytes: Natural
     """Decoded bytes merged."""
-    task_seconds: float
+    task_seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +148,7 @@ class Changes:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Raises KeyError, TypeError, ValueError or `SchemaError` for what `to_json` does not make."""
         metadata, work = value["metadata"], value.get("work")
-        return cls(
+        changes = cls(
             operation=Operation(value["operation"]),
             adds=tuple(FragmentEntry.from_json(entry) for entry in value["adds"]),
             removes=_texts(value["removes"]),
@@ -148,11 +157,18 @@ class Changes:
             releases=_texts(value.get("releases", ())),
             quarantines=msgspec.convert(value.get("quarantines", ()), tuple[Quarantine, ...]),
             pardons=_texts(value.get("pardons", ())),
-            fence=msgspec.convert(value.get("fence"), int | None),
-            oldest=msgspec.convert(value.get("oldest"), int | None),
+            fence=value.get("fence"),
+            oldest=value.get("oldest"),
             work=None if work is None else msgspec.convert(work, Work),
             runs=runs_from_json(value.get("runs")),
         )
+        # Nothing is fenced off, or gone, that is yet to come.
+        for name, number in (("fence", changes.fence), ("oldest", changes.oldest)):
+            if number is not None:
+                check_number(name, number, value["version"])
+        check_sum("rows of adds", (entry.rows for entry in changes.adds))
+        check_sum("size_bytes of adds", (entry.size_bytes for entry in changes.adds))
+        return changes
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -197,10 +213,11 @@ class Version:
                 )
             if checksum != xxhash.xxh3_64_hexdigest(text).encode() + b"\n":
                 raise ValueError("its checksum does not match")
+            check_number("version", document["version"])
             return cls(
-                msgspec.convert(document["version"], int),
+                document["version"],
                 msgspec.convert(document["commit_id"], str),
-                msgspec.convert(document["committed_unix_ms"], int),
+                unix_ms("committed_unix_ms", document["committed_unix_ms"]),
                 Changes.from_json(document),
             )
         except (

@@ -437,6 +437,24 @@ def forged_json(rng: random.Random, raw: bytes) -> bytes:
             )
 
 
+HUGE: Sequence[Any] = (
+    65, 10**6, 10**9, 2**31, 2**32, 2**40, 2**50, 2**53, 2**62, 2**63 - 1, 2**63, 2**64, 10**25, 10**30,
+    10**300, -1, -(2**63), -(10**30), 1e308,
+)  # fmt: skip
+
+
+def huge_numbers(rng: random.Random, raw: bytes) -> bytes:
+    """A JSON text in which one number is, or some are, far from what they were."""
+    document = json.loads(raw)
+    places = [
+        (holder, key) for holder, key in _places(document)
+        if isinstance(holder[key], int | float) and not isinstance(holder[key], bool)
+    ]  # fmt: skip
+    for holder, key in rng.sample(places, min(len(places), rng.choice((1, 1, 2, 4)))):
+        holder[key] = rng.choice(HUGE)
+    return json.dumps(document).encode()
+
+
 def _doubled_member(rng: random.Random, raw: bytes) -> bytes:
     places = [at for at in range(len(raw)) if raw[at : at + 1] == b"{"]
     if not places:

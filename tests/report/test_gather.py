@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,19 @@ def test_history_goes_back_as_far_as_it_is_kept_or_wanted() -> None:
     assert kept.history.points[0].version == kept.headline.oldest_version
     assert kept.notes == ()
     assert kept.headline.fragments == 31
+
+
+def test_a_log_that_contradicts_itself_before_the_checkpoint_is_a_note() -> None:
+    made = MadeUp()
+    for n in range(3):
+        made.ingest((n, n))
+    made.log.write_checkpoint(made.log.latest)
+    version = made.log.history.read(2)
+    changes = replace(version.changes, removes=("data/not-live.frag",))
+    made.store.objects[version_key(2)] = replace(version, changes=changes).to_bytes()
+    report = made.report()
+    assert report.headline.fragments == 3
+    assert "not live" in report.notes[0]
 
 
 def test_a_history_that_cannot_be_read_is_a_note_and_the_rest_is_there() -> None:

@@ -47,7 +47,7 @@ class StillClock:
 
 def entry(key: str) -> FragmentEntry:
     key = f"data/{key}.frag"
-    return FragmentEntry(key, 0, key, (1, 0), 1, 10, 7, (1,), (2,), 1, 8, 8)
+    return FragmentEntry(key, 0, key, (1, 0), 1, 100, 7, (1,), (2,), 1, 8, 8)
 
 
 def names(snapshot: Snapshot) -> list[str]:

@@ -1,0 +1,265 @@
+"""Numbers of the log that no writer makes: damage that is named, before anything goes by them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import xxhash
+
+from compactor.cli.main import run
+from compactor.errors import DataError, TableError
+from compactor.scan import ScanReport
+from compactor.scan_parts import RowGroups, tasks_of
+from compactor.stores.local import LocalStore
+from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import Deletion, FragmentEntry, SkipIndex
+from compactor.table.entry_table import EntryTable
+from compactor.table.fragments import FragmentMap
+from compactor.table.numbers import MIN_ROW_GROUP_BYTES
+from compactor.table.run_record import runs_from_json
+from compactor.table.snapshot import Snapshot, Totals
+from compactor.table.version import Changes, Operation, Version
+from format.footer import ColumnBytes
+from format.writer import WriterOptions
+from tests.support.fragments import write_fragment
+from tests.support.tables import append_table, log_rows
+from tests.table.test_commit_log import METADATA, entry
+
+HUGE = (10**25, 10**30, 2**63, -1)
+DELETES = f"data/{'0' * 20}-a.deletes"
+SKIPS = f"data/{'0' * 20}-a.skips"
+CLAIM = {"compaction_id": "c", "owner": "o", "inputs": [], "output_level": 1, "expires_unix_ms": 5}
+WORK = {"raw_bytes": 1, "task_seconds": 1.0}
+WINDOWS = {"column": "ts", "window_seconds": 60, "retention_seconds": 5}
+
+
+def _in_entry(name: str) -> Callable[[dict[str, Any], Any], None]:
+    def forge(document: dict[str, Any], number: Any) -> None:
+        document["adds"][0][name] = number
+
+    return forge
+
+
+def _in(name: str, value: dict[str, Any], member: str) -> Callable[[dict[str, Any], Any], None]:
+    def forge(document: dict[str, Any], number: Any) -> None:
+        holder = document["metadata"] if name in ("windows", "ttl", "skip_index") else document
+        forged = value | {member: number}
+        holder[name] = [forged] if name in ("claims", "quarantines") else forged
+
+    return forge
+
+
+def _of_entry(value: Callable[[Any], Any], name: str) -> Callable[[dict[str, Any], Any], None]:
+    return lambda document, number: document["adds"][0].update({name: value(number)})
+
+
+FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any], Any], None]]] = {
+    **{
+        name: (name, _in_entry(name))
+        for name in (
+            "level", "rows", "row_groups", "peak_chunk_bytes", "peak_row_bytes", "size_bytes", "tombstones",
+        )
+    },
+    "sequence": (r"sequence\[1\]", _of_entry(lambda n: [1, n], "sequence")),
+    "column": (r"columns\['k'\] raw", _of_entry(lambda n: {"k": [n, 1]}, "columns")),
+    "row_hash": ("row_hash", _of_entry(lambda n: f"{n:x}" + "0" * 20, "row_hash")),
+    "deletion offset": ("deletion offset", _of_entry(lambda n: [DELETES, n, 1, 1], "deletion")),
+    "deletion length": ("deletion length", _of_entry(lambda n: [DELETES, 1, n, 1], "deletion")),
+    "deletion rows": ("deletion rows", _of_entry(lambda n: [DELETES, 1, 1, n], "deletion")),
+    "skip offset": ("skip_index offset", _of_entry(lambda n: [SKIPS, {"k": [n, 1]}], "skip_index")),
+    "skip length": ("skip_index length", _of_entry(lambda n: [SKIPS, {"k": [1, n]}], "skip_index")),
+    "version": ("version", lambda document, n: document.update(version=n)),
+    "fence": ("fence", lambda document, n: document.update(fence=n)),
+    "oldest": ("oldest", lambda document, n: document.update(oldest=n)),
+    "time": ("committed_unix_ms", lambda document, n: document.update(committed_unix_ms=n)),
+    "claim level": ("output_level", _in("claims", CLAIM, "output_level")),
+    "claim end": ("expires_unix_ms", _in("claims", CLAIM, "expires_unix_ms")),
+    "quarantine": ("since_unix_ms", _in("quarantines", {"key": "k", "reason": "r"}, "since_unix_ms")),
+    "work": ("raw_bytes", _in("work", WORK, "raw_bytes")),
+    "work seconds": ("task_seconds", _in("work", WORK, "task_seconds")),
+    "windows": ("window_seconds", _in("windows", WINDOWS, "window_seconds")),
+    "retention": ("retention_seconds", _in("windows", WINDOWS, "retention_seconds")),
+    "ttl": ("ttl seconds", _in("ttl", {"column": "ts"}, "seconds")),
+    "skips": ("bytes_per_row_group", _in("skip_index", {"columns": {"id": "bloom"}}, "bytes_per_row_group")),
+}  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(tmp_path / "t")
+    append_table(store, log_rows(20, 1), "service,ts")
+    return store
+
+
+def forge(store: LocalStore, change: Callable[[dict[str, Any]], None]) -> None:
+    """The first version as `change` makes it; its checksum is right."""
+    path = Path(store.url) / "_log" / "00000000000000000001.json"
+    document = json.loads(path.read_bytes().partition(b"\n")[0])
+    change(document)
+    text = json.dumps(document).encode()
+    path.write_bytes(text + b"\n" + xxhash.xxh3_64_hexdigest(text).encode() + b"\n")
+
+
+@pytest.mark.parametrize("number", HUGE)
+@pytest.mark.parametrize(("named", "change"), FORGERIES.values(), ids=FORGERIES.keys())
+def test_a_number_that_no_writer_makes_is_a_damaged_log_that_names_it(
+    store: LocalStore, named: str, change: Callable[[dict[str, Any], Any], None], number: int
+) -> None:
+    forge(store, lambda document: change(document, number))
+    with pytest.raises(DataError, match=rf"_log/0+1\.json: the log file is damaged.*{named}"):
+        CommitLog(store).current()
+
+
+@pytest.mark.parametrize("name", ["oldest_unix_ms", "window"])
+def test_times_of_rows_may_be_long_ago_but_are_64_bits(store: LocalStore, name: str) -> None:
+    forge(store, lambda document: document["adds"][0].update({name: -(2**63)}))
+    CommitLog(store).current()
+    forge(store, lambda document: document["adds"][0].update({name: -(2**63) - 1}))
+    with pytest.raises(DataError, match=name):
+        CommitLog(store).current()
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"level": 10**9},
+        {"row_groups": 10**9, "rows": 10**12, "columns": {"x": [10**18, 1]}},
+        {"row_groups": 21},
+        {"rows": 2**62},
+        {"size_bytes": 2**60},
+        {"columns": {"x": [2**62, 1], "y": [2**62, 1]}},
+        {"deletion": [DELETES, 0, 1, 21]},
+        {"tombstones": 21},
+    ],
+)
+def test_numbers_of_a_fragment_that_contradict_one_another_end_every_command(
+    store: LocalStore, forged: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    forge(store, lambda document: document["adds"][0].update(forged))
+    for command in ("inspect", "plan", "verify", "compact", "vacuum"):
+        assert run([command, store.url]) == 3
+        assert "is damaged" in capsys.readouterr().err
+
+
+def test_sums_over_a_version_and_over_all_are_64_bits(store: LocalStore) -> None:
+    def many(document: dict[str, Any]) -> None:
+        [first] = document["adds"]
+        first |= {"row_groups": 2**31, "rows": 2**62, "size_bytes": 2**40}
+        document["adds"] = [first | {"key": f"data/f{n}.frag"} for n in range(3)]
+
+    forge(store, many)
+    with pytest.raises(DataError, match="rows of adds together"):
+        CommitLog(store).current()
+    fragments = [
+        replace(entry(f"f{n}"), row_groups=2**31, rows=2**62, size_bytes=2**40) for n in range(2)
+    ]
+    totals = Totals(ingested_rows=2**63 - 1)
+    snapshot = Snapshot(0, METADATA, FragmentMap(), totals=totals)
+    with pytest.raises(DataError, match="ingested_rows come to"):
+        snapshot.apply(Version(1, "id", 1, Changes(Operation.INGEST, (fragments[0],))))
+
+
+def _checkpoint(changed: FragmentEntry | None = None, **more: Any) -> bytes:
+    fragments = FragmentMap(EntryTable.of([changed or entry("a")]))
+    return checkpoint_bytes(replace(Snapshot(3, METADATA, fragments), **more))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"fence": 4},
+        {"oldest": 10**30},
+        {"committed_unix_ms": 10**18},
+        {"version": 10**30},
+        {"totals": Totals(ingested_rows=10**30)},
+        {"totals": Totals(compactions_task_seconds=float("inf"))},
+    ],
+)
+def test_numbers_of_a_checkpoint_are_looked_at_too(more: dict[str, Any]) -> None:
+    read_checkpoint(_checkpoint(), name="c")
+    [name] = more
+    with pytest.raises(
+        DataError, match=f"c: the checkpoint is damaged.*{name if name != 'totals' else '<='}"
+    ):
+        read_checkpoint(_checkpoint(**more), name="c")
+
+
+@pytest.mark.parametrize(
+    ("named", "forged"),
+    [
+        ("level", {"level": 65}),
+        ("row_groups", {"row_groups": 2}),
+        ("rows", {"rows": 2**33}),
+        ("size_bytes", {"size_bytes": 2**60}),
+        ("deletion rows", {"deletion": Deletion(DELETES, 0, 1, 5)}),
+    ],
+)
+def test_entries_of_a_checkpoint_are_looked_at_as_they_are_made(
+    named: str, forged: dict[str, Any]
+) -> None:
+    snapshot = read_checkpoint(_checkpoint(replace(entry("a"), **forged)), name="c")
+    with pytest.raises(DataError, match=named):
+        snapshot.by_age()
+
+
+def test_columns_of_a_checkpoint_are_looked_at_when_they_are_asked_for() -> None:
+    columns = {"x": ColumnBytes(2**62, 1), "y": ColumnBytes(2**62, 1)}
+    snapshot = read_checkpoint(_checkpoint(replace(entry("a"), columns=columns)), name="c")
+    [made] = snapshot.by_age()
+    with pytest.raises(DataError, match="raw bytes of columns together"):
+        _ = made.raw_bytes
+
+
+def test_a_record_with_a_number_that_is_none_is_left_out() -> None:
+    good = {"compaction_id": "a", "rows_in": 2**63 - 1}
+    assert len(runs_from_json([good, good | {"rows_in": 2**63}, good | {"seconds": -1e300}])) == 1
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"level": 65},
+        {"row_groups": 0},
+        {"skip_index": SkipIndex(SKIPS, {}), "tombstones": 2},
+    ],
+)
+def test_what_readers_would_refuse_is_not_committed(
+    store: LocalStore, forged: dict[str, Any]
+) -> None:
+    log = CommitLog(store)
+    version = log.current().version
+    added = replace(entry("new"), key=f"data/{version:020d}-a-0.frag", **forged)
+    with pytest.raises(TableError, match="nothing was changed"):
+        log.commit(lambda _: Changes(Operation.INGEST, (added,)))
+    assert log.refresh().version == version
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_no_row_group_is_smaller_than_the_least_that_is_believed(level: int) -> None:
+    groups = 2000
+    rows = pa.table({"k": pa.array([7] * groups, pa.int8())})
+    data = write_fragment(rows, "k", WriterOptions(1, compression_level=level))
+    assert len(data) >= groups * MIN_ROW_GROUP_BYTES
+    assert len(data) < 2 * groups * MIN_ROW_GROUP_BYTES
+
+
+def test_parts_are_not_more_than_can_be_handed_out_whatever_the_log_says() -> None:
+    forged = replace(
+        entry("a"),
+        row_groups=2**40,
+        rows=2**40,
+        size_bytes=2**50,
+        columns={"x": ColumnBytes(2**62, 1)},
+    )
+    snapshot = Snapshot(1, METADATA, FragmentMap(EntryTable.of([forged, entry("b")])))
+    tasks = tasks_of(snapshot, None, 1, ScanReport())
+    parts = [part for task in tasks for part in task if isinstance(part, RowGroups)]
+    assert len(parts) < 110_000
+    assert (parts[0].start, parts[-2].stop) == (0, 2**40)
