@@ -17,6 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from compactor.errors import UsageError
+from compactor.setting_names import in_python, settings_named
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -48,7 +49,8 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
         for name, check in checks().items():
             if name in given.arguments:
                 given.arguments[name] = check(given.arguments[name])
-        return function(*given.args, **given.kwargs)
+        with settings_named(in_python):
+            return function(*given.args, **given.kwargs)
 
     return call
 

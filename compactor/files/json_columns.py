@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.json_blocks import parse_block
+from compactor.files.json_kept import with_json_as_text
 from compactor.files.problems import PROBLEMS, ColumnError, one_line
 from compactor.files.shapes import (
     RoundedError,
@@ -41,6 +42,7 @@ class JsonColumns:
 
     def absorb(self, lines: bytes) -> None:
         """Learns from `lines`. Raises one of `PROBLEMS` if they don't fit the table or the rest."""
+        lines = with_json_as_text(lines, self.known)
         pinned = {name: dtype for name, s in self._shapes.items() if (dtype := s.pinned)}
         batch = self._with_times_as_text(lines, self._known_wire | pinned)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):

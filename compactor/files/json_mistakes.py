@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.files.json_blocks import parse_block
+from compactor.files.json_kept import with_json_as_text
 from compactor.files.problems import PROBLEMS, ColumnError, one_line
 from compactor.files.shapes import RoundedError, ShapeConflictError
 from compactor.files.text_values import wire_type
@@ -68,7 +69,8 @@ def _field_at_fault(line: bytes, types: pa.Schema) -> pa.Field | None:
     for field in types:
         try:
             wire = pa.schema([(field.name, wire_type(field.type))])
-            parse_block(line, wire, other_fields="ignore")
+            text = with_json_as_text(line, pa.schema([field]))
+            parse_block(text, wire, other_fields="ignore")
         except PROBLEMS:
             return field
     return None

@@ -22,6 +22,7 @@ from compactor.errors import InputError
 from compactor.files.byte_source import ByteSource
 from compactor.files.json_blocks import parse_block
 from compactor.files.json_columns import JsonColumns, fitted
+from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_mistakes import explained
 from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, first_failing
@@ -173,6 +174,7 @@ class NdjsonBatches(FileBatches):
                 yield Block(b"\n".join(good), block.first_line)
 
     def _rows(self, lines: bytes) -> pa.RecordBatch:
+        lines = with_json_as_text(lines, self.schema)
         parsed = parse_block(lines, self._wire, other_fields="error")
         columns = [fitted(parsed.column(field.name), field) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -106,5 +106,10 @@ def reading(
         raise InputError(f"{path}: permission denied: check its owner and mode") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or one_line(error)}") from error
+    except MemoryError as error:
+        raise InputError(
+            f"{path}: there is not enough memory to read it ({one_line(error)}): give the process more, or "
+            "write the file in smaller row groups, pages or batches"
+        ) from error
     except PROBLEMS as error:
         raise InputError(f"{path}: cannot be read: {one_line(error)}: {advice}") from error

@@ -109,6 +109,8 @@ def _reading() -> Iterator[None]:
 def _converting() -> Iterator[None]:
     try:
         yield
+    except MemoryError:
+        raise
     except (OSError, *PROBLEMS) as error:
         text = str(error)
         if _OF_PYTHON in text:

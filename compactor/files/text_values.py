@@ -7,7 +7,10 @@ to a column's type is its *wire type*. Beyond those, in files read and written a
   is UTC; for one without a zone, a text with a zone gives the wall time in UTC;
 - durations are integers in the type's unit; decimals are strings or numbers, never rounded;
 - binaries are base64; maps are lists of {"key": ..., "value": ...};
-- in a CSV cell, lists, structs and maps are JSON text.
+- columns of the type arrow.json, and fields of structs of it, keep the JSON that is there; lists of it are
+  of strings;
+- in a CSV cell, lists, structs and maps are JSON text, and a value of arrow.json is its text, within a
+  struct a string.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from pyarrow import types as pt
 
 from compactor.files.base64_arrays import base64_decode
 from compactor.files.json_blocks import parse_block, typed_nulls
+from compactor.files.json_kept import with_json_as_text
 from format.nodes import binary_parts
 from format.types import build_list, list_parts, null_mask, storage_type, to_logical
 
@@ -61,7 +65,7 @@ def from_cells(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
     """CSV cells (strings) as `dtype`. Raises one of `PROBLEMS` if a cell does not fit."""
     wire = wire_type(dtype)
     if pt.is_nested(wire):
-        return from_wire(_parse_cells(cells, wire), dtype)
+        return from_wire(_parsed(_as_lines(cells), wire, len(cells)), dtype)
     if not pt.is_string(wire):
         cells = pc.ascii_trim_whitespace(cells).cast(wire)
     return from_wire(cells, dtype)
@@ -69,15 +73,18 @@ def from_cells(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def from_json_texts(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     """JSON values (strings) as `dtype`. Raises one of `PROBLEMS` if one does not fit."""
-    return from_wire(_parse_cells(texts, wire_type(dtype)), dtype)
+    lines = with_json_as_text(_as_lines(texts), pa.schema([("v", dtype)]))
+    return from_wire(_parsed(lines, wire_type(dtype), len(texts)), dtype)
 
 
-def _parse_cells(cells: pa.Array, wire: pa.DataType) -> pa.Array:
-    rows = pc.binary_join_element_wise('{"v":', cells.fill_null("null"), "}\n", "")
+def _as_lines(texts: pa.Array) -> bytes:
+    rows = pc.binary_join_element_wise('{"v":', texts.fill_null("null"), "}\n", "")
     offsets, data = binary_parts(rows)
-    block = bytes(data[int(offsets[0]) : int(offsets[-1])])
-    parsed = parse_block(block, pa.schema([("v", wire)]), rows=len(cells))
-    return parsed.column("v")
+    return bytes(data[int(offsets[0]) : int(offsets[-1])])
+
+
+def _parsed(lines: bytes, wire: pa.DataType, rows: int) -> pa.Array:
+    return parse_block(lines, pa.schema([("v", wire)]), rows=rows).column("v")
 
 
 def _as_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:

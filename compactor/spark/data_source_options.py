@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -12,15 +11,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from compactor import units
 from compactor.clock import SystemClock
-from compactor.errors import InputError, UsageError
+from compactor.errors import UsageError
 from compactor.ingest import IngestOptions
 from compactor.ingest.settings import Bytes, IngestSettings, names, written
+from compactor.setting_names import as_option, settings_named
 from compactor.validated import validated
 from format.writer import SPOOL_MEMORY_BYTES
 
 _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname"))
 """What Spark itself puts among the options, or takes from them."""
-_FLAG: Final = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 _FIXED_BYTES: Final = 24 << 20
 """Of a task's memory: what reading, encoding and the allocators take besides the rows, measured."""
 _SORTING: Final = 5
@@ -137,10 +136,6 @@ def _checked(model: type[_Options], given: Mapping[str, str]) -> _Options:
         raise UsageError(f"fragments: {error}") from None
 
 
-@contextlib.contextmanager
-def named_as_options() -> Iterator[None]:
+def named_as_options() -> AbstractContextManager[None]:
     """Mistakes that are told in terms of the command line are told in those of options."""
-    try:
-        yield
-    except (UsageError, InputError) as error:
-        raise type(error)(_FLAG.sub(lambda flag: flag[1].replace("-", "_"), str(error))) from None
+    return settings_named(as_option)

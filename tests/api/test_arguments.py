@@ -263,3 +263,28 @@ def test_a_scan_keeps_the_columns_it_was_asked_for(table: Table) -> None:
     scan = table.scan(columns)
     columns.append("k")
     assert scan.to_table().schema.names == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t, _: t.append(pa.table({"k": ["x"]})), "say options.on_conflict split or string"),
+        (lambda t, _: t.append(ROWS, IngestOptions(rows=RowPolicy(RowKind.LAST))), "options.rows.kind: the"),
+        (lambda t, _: t.append(ROWS, IngestOptions(ttl=Ttl("k", 5))), "options.ttl: the table has none"),
+        (lambda t, _: t.append(ROWS, IngestOptions(windows=TimeWindows("k", 5))), "options.windows: the"),
+        (lambda t, _: t.alter(order=["t", "t"]), "order names a column twice"),
+        (lambda _, new: Table.create(new, ROWS, "k,k"), "sort_by: "),
+        (lambda _, new: Table.create(new, ROWS, "k", IngestOptions(ttl=Ttl("t", 5))),
+         "options.ttl.column: column 't' is string"),
+        (lambda _, new: Table.create(new, ROWS, "k", IngestOptions(rows=RowPolicy(sequence="t"))),
+         "options.rows.sequence"),
+        (created(skips=SkipSpec((("k", SkipKind.BLOOM),))), "options.skips: 'k' is a sort column"),
+    ],
+)  # fmt: skip
+def test_messages_name_arguments_and_no_flags(
+    table: Table, tmp_path: Path, call: Call, message: str
+) -> None:
+    with pytest.raises((UsageError, InputError)) as caught:
+        call(table, tmp_path / "new")
+    assert message in str(caught.value)
+    assert "--" not in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from compactor import Table
 from compactor.errors import InputError
 from compactor.files.read import open_table_file
 from compactor.predicate import parse_where
@@ -128,3 +130,39 @@ def test_rows_of_a_fragment_are_the_same_however_batches_are_cut() -> None:
     data = write_fragment(table, "k")
     reader = FragmentReader(BytesSource(data), len(data), "mem")
     assert rows_of(reader.scan()) == table.to_pylist()
+
+
+_READ_WITH_LITTLE_MEMORY = """
+import resource, sys
+from pathlib import Path
+from compactor import Table
+from compactor.errors import InputError
+taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+limit = taken + (128 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    Table.create(sys.argv[2], sys.argv[1], "k")
+except InputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+def test_memory_that_a_page_of_parquet_does_not_get_is_an_error_with_the_files_name(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "large.parquet"
+    value = pa.array([bytes(200 << 20)], pa.large_binary())
+    rows = pa.table({"k": [1], "v": value})
+    pq.write_table(rows, path, compression="zstd", use_dictionary=False, write_statistics=False)
+    assert path.stat().st_size < 1 << 20
+    command = [sys.executable, "-c", _READ_WITH_LITTLE_MEMORY, str(path), str(tmp_path / "t")]
+    # Other allocators reserve much more than they give.
+    env = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    child = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.startswith(
+        f"{path}: there is not enough memory to read it (malloc of size 2"
+    )
+    assert child.stdout.count("\n") == 1
+    assert not Table.exists(tmp_path / "t")

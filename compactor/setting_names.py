@@ -1,0 +1,55 @@
+"""Settings in messages, by the names that the caller knows. Shared code writes them as the command line does,
+`--sort-by`."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from compactor.errors import InputError, TableNotFoundError, UsageError
+
+_FLAG: Final = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
+_IN_PYTHON: Final = {
+    "sort-by": "sort_by",
+    "row-policy": "options.rows.kind",
+    "sequence": "options.rows.sequence",
+    "delete-marker": "options.rows.delete_marker",
+    "keep-tombstones": "options.rows.keep_tombstones",
+    "aggregate": "options.rows.aggregates",
+    "ttl": "options.ttl",
+    "ttl-column": "options.ttl.column",
+    "time-column": "options.windows",
+    "skip-index": "options.skips",
+    "on-conflict": "options.on_conflict",
+    "promote": "options.promotes",
+    "order": "order",
+    "memory-limit": "settings.memory_limit_bytes",
+    "target-fragment-bytes": "policy.target_fragment_bytes",
+}
+
+
+def in_python(flag: str) -> str:
+    """The argument of the Python interface, or the flag if there is none for it."""
+    return _IN_PYTHON.get(flag, f"--{flag}")
+
+
+def as_option(flag: str) -> str:
+    """The option of the Spark data source."""
+    return flag.replace("-", "_")
+
+
+@contextlib.contextmanager
+def settings_named(name_of: Callable[[str], str]) -> Iterator[None]:
+    """Mistakes that are told in terms of the command line are told in others.
+
+    name_of: of a flag without `--`.
+    """
+    try:
+        yield
+    except (UsageError, InputError, TableNotFoundError) as error:
+        told = _FLAG.sub(lambda flag: name_of(flag[1]), str(error))
+        if told != str(error):
+            error.args = (told,)
+        raise
