@@ -366,3 +366,17 @@ def test_filters_by_days_that_javas_old_calendar_lacks_or_may_stand_for_are_left
             assert condition_of(make((name,), as_list(old)), metadata) is None
             assert condition_of(ds.Not(make((name,), as_list(old))), metadata) is None
         assert condition_of(make((name,), as_list(later)), metadata) is not None
+
+
+@pytest.mark.parametrize("options", [{}, {"as_of": "0s"}], ids=str)
+def test_all_queries_of_what_was_loaded_by_a_schema_have_one_version(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = Table.create(tmp_path / "t", pa.table({"n": [1, 2, 3]}), sort_by="n")
+    schema = StructType([StructField("n", LongType())])
+    source = pickle.dumps(FragmentsDataSource({"path": table.url, **options}))
+    table.append(pa.table({"n": [4]}))
+    for _ in range(2):
+        reader = pickle.loads(source).reader(schema)
+        [partition] = reader.partitions()
+        assert sum(batch.num_rows for batch in reader.read(partition)) == 3
