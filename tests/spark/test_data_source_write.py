@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import shutil
 from pathlib import Path
@@ -427,7 +428,6 @@ def test_rows_that_were_read_can_be_written_again_and_change_no_type(url: str) -
     arrays = {
         name: pa.array([*values, *[None] * (rows - len(values))], dtype)
         for name, (dtype, values) in columns.items()
-        if name != "float16"
     }
     before = Table.create(url, pa.table({"n": range(rows), **arrays}), sort_by="n,timestamp_zone")
     source = FragmentsDataSource({"path": url})
@@ -450,6 +450,46 @@ def test_a_value_that_has_no_place_is_told_by_the_commit_and_nothing_is_added(ur
     assert found(url) == [0]
     Job(url, finer.slice(0, 1)).write().commit()
     assert found(url) == [0, 1]
+
+
+HALVES: dict[str, tuple[pa.DataType, Any]] = {
+    "plain": (pa.float16(), lambda x: x),
+    "list": (pa.list_(pa.float16()), lambda x: [0.5, x]),
+    "vector": (pa.list_(pa.float16(), 2), lambda x: [0.5, x]),
+    "struct": (pa.struct([("a", pa.int8()), ("h", pa.float16())]), lambda x: {"a": 1, "h": x}),
+    "map": (pa.map_(pa.string(), pa.float16()), lambda x: [("k", x)]),
+    "dictionary": (pa.dictionary(pa.int32(), pa.float16()), lambda x: x),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_half_floats_stay_so_and_what_they_cannot_be_is_an_error(url: str, name: str) -> None:
+    dtype, made = HALVES[name]
+    values = [made(x) for x in (1.5, -0.0, 65504.0, -math.inf, math.nan, None)] + [None]
+    if pa.types.is_dictionary(dtype):
+        halves = pa.array(values, dtype.value_type)
+        column = pa.DictionaryArray.from_arrays(pa.array(range(7), pa.int32()), halves)
+    else:
+        column = pa.array(values, dtype)
+    before = Table.create(url, pa.table({"n": range(7), "h": column}), sort_by="n")
+    source = FragmentsDataSource({"path": url})
+    reader = source.reader(source.schema())
+    [partition] = reader.partitions()
+    read = pa.Table.from_batches(list(reader.read(partition)))
+    Job(url, read, overwrite=True).write(tasks=3).commit()
+    after = Table.open(url)
+    assert after.schema == before.schema
+    assert str(after.scan().to_table().to_pylist()) == str(before.scan().to_table().to_pylist())
+    for lost in (0.1, 65536.0, 1e-9):
+        column = pa.array([made(1.5), made(lost)], read.schema.field("h").type)
+        job = Job(url, pa.table({"n": [8, 9], "h": column})).write(tasks=1)
+        with pytest.raises(InputError, match=r"column 'h' .*would be rounded.* cast it to double"):
+            job.commit()
+    assert Table.open(url).rows == 7
+    wider = pa.table({"n": [8], "h": pa.array([0.1], pa.float64())})
+    if name == "plain":
+        Job(url, wider).write().commit()
+        assert Table.open(url).schema.field("h").type == pa.float64()
 
 
 MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
