@@ -134,13 +134,18 @@ class Table:
         """The table in a folder or at s3://bucket/prefix: newest, at a version, or as it was at a time.
 
         as_of: UTC if it names no zone.
-        Raises `TableNotFoundError`, `VersionNotFoundError`, `StoreError`, `UsageError` if asked for both.
+        Raises `TableNotFoundError`, `VersionNotFoundError`, `StoreError`, `UsageError` if asked for both or
+        for a time before the year 1.
         """
         if version is not None and as_of is not None:
             raise UsageError("version and as_of: give one of the two")
+        try:
+            as_of_unix_ms = None if as_of is None else unix_ms(as_of)
+        except ValueError as error:
+            raise UsageError(f"as_of: {error}") from error
         store = open_store(fspath(url))
         log = CommitLog(store)
-        return cls(store, log, log.at(version, None if as_of is None else unix_ms(as_of)))
+        return cls(store, log, log.at(version, as_of_unix_ms))
 
     @classmethod
     @checked

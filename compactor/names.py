@@ -17,7 +17,7 @@ from typing import Final
 LOG_PREFIX: Final = "_log/"
 CHECKPOINT_PREFIX: Final = "_checkpoint/"
 DATA_PREFIX: Final = "data/"
-_LAST: Final = 10**20 - 1
+LAST_VERSION: Final = 10**20 - 1
 FRAGMENT_PATTERN: Final = r"data/(?:([0-9]{20})-)?[0-9A-Za-z_-]+\.frag"
 _FRAGMENT: Final = re.compile(FRAGMENT_PATTERN)
 _DELETIONS: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.deletes")
@@ -37,13 +37,13 @@ def parse_version(key: str) -> int | None:
 
 
 def checkpoint_key(version: int) -> str:
-    return f"{CHECKPOINT_PREFIX}{_LAST - version:020d}.arrow"
+    return f"{CHECKPOINT_PREFIX}{LAST_VERSION - version:020d}.arrow"
 
 
 def parse_checkpoint(key: str) -> int | None:
     """The version that a checkpoint holds; None for any other object there."""
     match = _CHECKPOINT.fullmatch(key)
-    return _LAST - int(match.group(1)) if match else None
+    return LAST_VERSION - int(match.group(1)) if match else None
 
 
 def fragment_key(base_version: int, attempt_id: str, part: int) -> str:

@@ -44,6 +44,8 @@ def _cause(kind: str, context: Mapping[str, Any], shown: str) -> str:
             return f"{shown} is too small: {_least(int(context['ge']))} at least"
         case "less_than":
             return f"{shown} is too large: less than {context['lt']}"
+        case "less_than_equal":
+            return f"{shown} is too large: {context['le']} at most"
         case "too_short" | "string_too_short":
             return f"{shown} names nothing"
         case _:

@@ -13,7 +13,8 @@ call. A DataFrame stays at the version of the table at which it was loaded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -24,10 +25,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from compactor.errors import UsageError
+from compactor.errors import CompactorError, UsageError
 from compactor.spark.data_source_options import Call
 from compactor.spark.data_source_origin import with_origin
-from compactor.spark.data_source_read import FragmentsReader, SingleUseReader, opened, schema_of
+from compactor.spark.data_source_read import (
+    FragmentsReader,
+    Opened,
+    SingleUseReader,
+    opened,
+    schema_of,
+)
 from compactor.spark.data_source_write import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
@@ -40,10 +47,24 @@ def register(spark: SparkSession) -> None:
 
 
 class FragmentsDataSource(DataSource):
-    """Made by Spark for each read or write."""
+    """Made by Spark for each `load` or write, in a process that sends it on pickled."""
 
-    _version: int | None = None
-    """At which the table was when it was loaded."""
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Notes at which version the table is: Spark asks for no schema where the user gives one, and makes a
+        reader whenever it plans a query."""
+        super().__init__(options)
+        self._version: int | None = None
+        self._table: Opened | None = None
+        self._error: CompactorError | None = None
+        try:
+            self._table = opened(self._call, None)
+            self._version = self._table.snapshot.version
+        except CompactorError as error:
+            # Of no interest to a write, from which this cannot be told yet.
+            self._error = error
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_table": None}
 
     @classmethod
     def name(cls) -> str:
@@ -51,21 +72,24 @@ class FragmentsDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Of the table. Raises `UsageError`, `TableNotFoundError`, `VersionNotFoundError`, `StoreError`."""
-        call = self._call
-        table = opened(call, None)
-        self._version = table.snapshot.version
-        options = call.read()
+        table, options = self._opened(), self._call.read()
         schema = schema_of(table, options)
         if options.version is not None or options.as_of is not None:
             # Who names a version means it: a table is set back by writing an old one over it.
             return schema
-        return with_origin(schema, table.url, table.snapshot.version)
+        return with_origin(schema, table.url, table.snapshot)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """schema: the table's, or what the user gave. Raises as `schema`."""
-        call = self._call
-        reader = SingleUseReader if call.read().single_use else FragmentsReader
-        return reader(opened(call, self._version), call.read(), schema)
+        options = self._call.read()
+        reader = SingleUseReader if options.single_use else FragmentsReader
+        return reader(self._opened(), options, schema)
+
+    def _opened(self) -> Opened:
+        """The table at the version at which it was loaded."""
+        if self._error is not None:
+            raise self._error
+        return self._table or opened(self._call, self._version)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """Raises `UsageError`: there is none."""

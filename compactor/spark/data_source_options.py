@@ -14,6 +14,7 @@ from compactor.clock import SystemClock
 from compactor.errors import UsageError
 from compactor.ingest import IngestOptions
 from compactor.ingest.settings import Bytes, IngestSettings, names, written
+from compactor.names import LAST_VERSION
 from compactor.setting_names import as_option, settings_named
 from compactor.validated import validated
 from format.writer import SPOOL_MEMORY_BYTES
@@ -40,7 +41,7 @@ def _moment(text: str) -> int:
 class ReadOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
-    version: int | None = Field(None, ge=1)
+    version: int | None = Field(None, ge=1, le=LAST_VERSION)
     as_of: Annotated[int | None, BeforeValidator(_moment)] = Field(None, validate_default=False)
     """Unix time in milliseconds."""
     columns: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = Field(None, min_length=1)
@@ -64,7 +65,7 @@ class WriteOptions(IngestSettings):
     app_id: str | None = Field(None, min_length=1)
     """Who numbers the batches; of a stream, its query."""
     batch_id: int | None = Field(None, ge=0)
-    base_version: int | None = Field(None, ge=0)
+    base_version: int | None = Field(None, ge=0, le=LAST_VERSION)
     """Of an overwrite: refused if rows were added or deleted since."""
 
     @model_validator(mode="after")

@@ -8,43 +8,64 @@ has none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from pyspark.sql.types import StructField, StructType
+
+from compactor.table.snapshot import Snapshot
 
 _KEY: Final = "fragments"
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """The newest version whose rows a job knows of: none later may be lost by it."""
+class Loaded:
+    """A version of a table, as it was loaded."""
 
+    table: str
+    """Its address then: the table may have others."""
     version: int
-    meaning: str
-    """Ends "since version 3, "."""
-    remedy: str
+    commit_id: str
+    """Of the version. No two commits have the same, so it tells tables apart whatever their addresses."""
 
 
-def with_origin(schema: StructType, url: str, version: int) -> StructType:
-    """With columns that know the table and version they were loaded from."""
-    mark = {_KEY: {"table": url, "version": version}}
-    return StructType([StructField(f.name, f.dataType, f.nullable, mark) for f in schema])
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a column of rows to be written is known to come from."""
+
+    column: str
+    """As the rows have it."""
+    stored: str
+    """Under which name the table stores it: that never becomes another column's."""
+    loaded: Loaded
 
 
-def origin_of(schema: StructType, url: str) -> Base | None:
-    """The oldest version of the table from which a column comes; None if none is known to."""
+def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
+    """schema: of columns of the table, which then know where they were loaded from."""
+    loaded = asdict(Loaded(url, snapshot.version, snapshot.commit_id))
+    return StructType(
+        [
+            StructField(
+                field.name,
+                field.dataType,
+                field.nullable,
+                {_KEY: {"stored": snapshot.table.stored_name(field.name), **loaded}},
+            )
+            for field in schema
+        ]
+    )
+
+
+def origins_of(schema: StructType) -> list[Origin]:
+    """Of the columns of which it is known."""
     found = []
     for field in schema:
         match (field.metadata or {}).get(_KEY):
-            case {"table": table, "version": int(version)} if table == url:
-                found.append((version, field.name))
-    if not found:
-        return None
-    version, name = min(found, key=lambda each: each[0])
-    return Base(
-        version,
-        f"from which column {name!r} was loaded",
-        "load the table again, or, if those rows are to go too, name the newest version by option "
-        "base_version",
-    )
+            case {
+                "stored": str(stored),
+                "table": str(table),
+                "version": int(version),
+                "commit_id": str(commit_id),
+            }:
+                found.append(Origin(field.name, stored, Loaded(table, version, commit_id)))
+    return found

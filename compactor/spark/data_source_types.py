@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as pt
 from pyspark.sql import types as st
 
@@ -147,15 +148,40 @@ def in_types_of(table: pa.Schema | None, schema: st.StructType, sent: pa.Schema)
         is_same = known is not None and _spark_type(storage_type(known)) == _as_nullable(
             asked.dataType
         )
-        # Arrow rounds to half floats without a word.
-        fields.append(field.with_type(known) if is_same and not _has_halves(known) else field)
+        fields.append(field.with_type(known) if is_same else field)
     return pa.schema(fields)
 
 
 def from_spark(column: pa.Array, dtype: pa.DataType) -> pa.Array:
     """An array of Spark's type in one that `in_types_of` gave. Raises `pa.ArrowInvalid` for a value that has
     no place in it."""
-    return to_logical(column.cast(storage_type(dtype)), dtype)
+    stored = storage_type(dtype)
+    _check_halves(column, stored)
+    return to_logical(column.cast(stored), dtype)
+
+
+def _check_halves(array: pa.Array, dtype: pa.DataType) -> None:
+    """Raises `pa.ArrowInvalid` for a number that is no half float where it is to be one: Arrow rounds it
+    without a word."""
+    if not _has_halves(dtype):
+        return
+    if pt.is_struct(dtype):
+        for child, field in zip(array.flatten(), dtype.fields, strict=True):
+            _check_halves(child, field.type)
+    elif pt.is_map(dtype):
+        start, stop = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        _check_halves(array.keys[start:stop], dtype.key_type)
+        _check_halves(array.items[start:stop], dtype.item_type)
+    elif pt.is_nested(dtype):
+        _check_halves(array.flatten(), dtype.value_type)
+    else:
+        is_other = pc.not_equal(array.cast(dtype).cast(array.type), array)
+        lost = array.filter(pc.and_not(is_other, pc.is_nan(array)))
+        if len(lost) > 0:
+            raise pa.ArrowInvalid(
+                f"{lost[0].as_py()!r} would be rounded: round it first, or cast it to double, which "
+                "widens the column"
+            )
 
 
 def _has_halves(dtype: pa.DataType) -> bool:

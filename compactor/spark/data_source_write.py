@@ -22,24 +22,23 @@ from pyspark.sql.types import StructType
 
 from compactor.clock import random_id
 from compactor.errors import (
-    CommitConflictError,
     CompactorError,
     InputError,
-    ObjectNotFoundError,
     TableNotFoundError,
     UsageError,
 )
 from compactor.files.source import FileBatches
 from compactor.ingest import IngestPlan, commit_fragments, plan_ingest, write_fragments
 from compactor.spark.data_source_options import Call, named_as_options
-from compactor.spark.data_source_origin import Base, origin_of
+from compactor.spark.data_source_origin import origins_of
+from compactor.spark.data_source_stale import Base, Staleness, base_now, check_unchanged
 from compactor.spark.data_source_types import check_written, from_spark, in_types_of
 from compactor.stores.open import open_store
 from compactor.table.batches import Batch, is_taken, with_batch
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes, Operation
+from compactor.table.version import Changes
 
 _BATCH_BYTES: Final = 8 << 20
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -57,7 +56,7 @@ class WritePlan:
     ingest: IngestPlan
     overwrites: bool
     base: Base
-    """Of an overwrite: it loses no rows that came later."""
+    """Of an overwrite: it undoes nothing that came later."""
     batch: Batch | None
     """That a batch job is, so that it may run twice."""
     app_id: str | None
@@ -85,7 +84,7 @@ def plan_write(
     call: Call, schema: StructType, overwrites: bool, *, is_stream: bool = False
 ) -> WritePlan:
     """Raises `CommitConflictError` for an overwrite by rows that are known to be older than the table's, and
-    as `compactor.ingest.plan_ingest`."""
+    for columns whose values it gave up; and as `compactor.ingest.plan_ingest`."""
     options = call.write()
     if options.base_version is not None and (is_stream or not overwrites):
         raise UsageError("fragments: base_version: goes with mode overwrite of a batch job only")
@@ -108,22 +107,15 @@ def plan_write(
     batch = None
     if options.app_id is not None and options.batch_id is not None:
         batch = Batch(options.app_id, options.batch_id)
-    base = _base(options.base_version, None if is_stream else schema, snapshot, store.url)
-    if overwrites and batch is None:
-        _check_unchanged(log, base, snapshot)
+    staleness = Staleness(log, snapshot, origins_of(schema))
+    base = base_now(snapshot)
+    if overwrites and not is_stream:
+        base = staleness.base(options.base_version)
+    if batch is None or not is_taken(batch, snapshot.metadata, store.url):
+        if overwrites:
+            check_unchanged(log, base, snapshot)
+        staleness.check_columns()
     return WritePlan(store.url, arrow, plan, overwrites, base, batch, options.app_id)
-
-
-def _base(named: int | None, schema: StructType | None, snapshot: Snapshot, url: str) -> Base:
-    """schema: of rows that may come from the table. Raises `UsageError` for a version to come."""
-    if named is None:
-        now = Base(snapshot.version, "at which the overwrite began", "run the job again")
-        return (None if schema is None else origin_of(schema, url)) or now
-    if named > snapshot.version:
-        raise UsageError(
-            f"{url}: base_version: {named} is not there yet: the table is at version {snapshot.version}"
-        )
-    return Base(named, "the base_version", "load the table again, and name the version of that")
 
 
 def _check_case(known: pa.Schema | None, schema: StructType, url: str) -> None:
@@ -172,7 +164,7 @@ def commit_rows(
         if batch is not None and is_taken(batch, latest.metadata, plan.url):
             raise _AlreadyTakenError
         if plan.overwrites:
-            _check_unchanged(log, plan.base, latest)
+            check_unchanged(log, plan.base, latest)
             changes = replace(changes, removes=tuple(e.key for e in latest.fragments.all()))
         if batch is not None:
             metadata = with_batch(changes.metadata or latest.table, batch, plan.url)
@@ -184,27 +176,6 @@ def commit_rows(
             return commit_fragments(log, planned_on, plan.ingest, entries, amend=amend)
     except _AlreadyTakenError:
         return None
-
-
-def _check_unchanged(log: CommitLog, base: Base, latest: Snapshot) -> None:
-    """Raises `CommitConflictError` unless all that happened since was compacting and the like: what is
-    overwritten may be what was read."""
-    numbers = range(base.version + 1, latest.version + 1)
-    try:
-        versions = [log.history.read(number) for number in numbers]
-    except ObjectNotFoundError:
-        versions = []
-        is_known = False
-    else:
-        is_known = base.version <= latest.version  # or it is another table in its place
-    rows_changed = (Operation.INGEST, Operation.DELETE)
-    if is_known and not any(version.changes.operation in rows_changed for version in versions):
-        return
-    happened = "rows were added or deleted" if is_known else "it is not known what was changed"
-    raise CommitConflictError(
-        f"{log.store.url}: {happened} since version {base.version}, {base.meaning}; nothing was "
-        f"overwritten: {base.remedy}"
-    )
 
 
 class BatchWriter(DataSourceArrowWriter):

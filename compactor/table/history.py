@@ -14,6 +14,7 @@ from typing import Final
 from compactor.errors import DataError, ObjectNotFoundError, VersionNotFoundError
 from compactor.names import (
     CHECKPOINT_PREFIX,
+    LAST_VERSION,
     LOG_PREFIX,
     checkpoint_key,
     parse_checkpoint,
@@ -78,8 +79,9 @@ class History:
     def at(self, number: int, newest: Snapshot) -> Snapshot:
         """The snapshot at an earlier version. Raises `VersionNotFoundError`, `DataError`."""
         if not newest.oldest <= number <= newest.version:
+            which = number if number <= LAST_VERSION else "of so many digits"
             raise VersionNotFoundError(
-                f"{self._store.url}: there is no version {number} to read; versions "
+                f"{self._store.url}: there is no version {which} to read; versions "
                 f"{newest.oldest} to {newest.version} are kept"
             )
         for _ in range(_MAX_TRIES):

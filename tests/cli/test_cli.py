@@ -551,6 +551,18 @@ def test_earlier_versions_are_read_by_number_and_by_time(
     assert "versions 1 to 5 are kept" in cli.fails(5, "head", table_path, "--version", 9)
     assert "is kept" in cli.fails(5, "head", table_path, "--as-of", "2020-01-01")
     assert "no time" in cli.fails_in_full("head", table_path, "--as-of", "yesterday")
+    for text, cause in (
+        ("9" * 30 + "d", "is too long: 3650000d at most"),
+        ("9" * 400 + "d", "is too long: 3650000d at most"),
+        ("1000000d", "is before the year 1 in UTC"),
+        ("0001-01-01T00:00:00+14:00", "is before the year 1 in UTC"),
+    ):
+        said = cli.fails_in_full("head", table_path, "--as-of", text)
+        assert f"--as-of': '{text[:50]}" in said
+        assert cause in said
+        assert len(said) < 300
+    said = cli.fails(5, "head", table_path, "--version", "9" * 400)
+    assert "there is no version of so many digits to read; versions 1 to" in said
 
 
 def test_vacuum_removes_what_was_compacted_away(cli: Cli, table_path: Path) -> None:

@@ -111,6 +111,10 @@ def test_a_dataframe_is_at_the_version_it_was_loaded_at_and_may_be_used_in_any_w
     both = frame.where("n = 1").unionAll(frame.where("n > 37"))
     assert sorted(row.n for row in both.collect()) == [1, 38, 39]
     assert loaded(source, f"{tmp_path}/t").count() == 50
+    typed = source.read.format("fragments").schema("n bigint").load(f"{tmp_path}/t")
+    assert typed.count() == 50
+    table.append(events(10, 50))
+    assert (typed.where("n >= 0").count(), typed.unionAll(typed).count()) == (50, 100)
     assert loaded(source, f"{tmp_path}/t", version="1").count() == 40
 
 
@@ -273,8 +277,15 @@ def test_an_overwrite_takes_the_place_of_all_rows_in_one_commit(
             stale.write.format("fragments").mode("overwrite").save(url)
         assert said in last_line(caught.value)
     assert Table.open(url).rows == 15
+    (tmp_path / "link").symlink_to("t")
+    by_link = loaded(source, f"{tmp_path}/link").where("n < 3")
+    Table.open(url).append(events(1, 15))
+    with pytest.raises(PySparkException) as caught:
+        by_link.write.format("fragments").mode("overwrite").save(url)
+    assert f"{url}: rows were added or deleted since version 3" in last_line(caught.value)
+    assert Table.open(url).rows == 16
     old = loaded(source, url, version="1").where("n >= 40")
-    old.write.format("fragments").mode("overwrite").option("base_version", 3).save(url)
+    old.write.format("fragments").mode("overwrite").option("base_version", 4).save(url)
     assert sorted_rows(Table.open(url).scan().to_table()) == sorted_rows(events(10, 40))
 
 

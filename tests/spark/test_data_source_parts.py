@@ -299,6 +299,11 @@ MISTAKES: dict[str, dict[str, str]] = {
     "fragments: no option 'versoin'; there are: version, as_of,": {"versoin": "1"},
     "fragments: version: 'x' is no whole number": {"version": "x"},
     "fragments: as_of: 'x' is no time": {"as_of": "x"},
+    f"fragments: as_of: '{'9' * 59}… is too long: 3650000d at most": {"as_of": "9" * 400 + "d"},
+    "fragments: as_of: '0001-01-01T00:00:00+14:00' is before the year 1": {
+        "as_of": "0001-01-01T00:00:00+14:00"
+    },
+    f"fragments: version: '{'9' * 99} is too large: {10**20 - 1} at most": {"version": "9" * 400},
     "fragments: version and as_of: give one of the two": {"version": "1", "as_of": "1h"},
     "fragments: nanoseconds: 'round' is none of: error, cut": {"nanoseconds": "round"},
     "fragments: task_bytes: 'x' is no size": {"task_bytes": "x"},
@@ -366,3 +371,17 @@ def test_filters_by_days_that_javas_old_calendar_lacks_or_may_stand_for_are_left
             assert condition_of(make((name,), as_list(old)), metadata) is None
             assert condition_of(ds.Not(make((name,), as_list(old))), metadata) is None
         assert condition_of(make((name,), as_list(later)), metadata) is not None
+
+
+@pytest.mark.parametrize("options", [{}, {"as_of": "0s"}], ids=str)
+def test_all_queries_of_what_was_loaded_by_a_schema_have_one_version(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = Table.create(tmp_path / "t", pa.table({"n": [1, 2, 3]}), sort_by="n")
+    schema = StructType([StructField("n", LongType())])
+    source = pickle.dumps(FragmentsDataSource({"path": table.url, **options}))
+    table.append(pa.table({"n": [4]}))
+    for _ in range(2):
+        reader = pickle.loads(source).reader(schema)
+        [partition] = reader.partitions()
+        assert sum(batch.num_rows for batch in reader.read(partition)) == 3

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +31,7 @@ from compactor.table.batches import Batch, is_taken
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.version import Operation
 from tests.support.samples import SAMPLES
 from tests.support.tables import compact_table
 
@@ -137,6 +140,12 @@ class Tomorrow(SystemClock):
         return super().now_unix_ms() + 2 * 86_400_000
 
 
+def without_its_first_versions(url: str) -> None:
+    log = CommitLog(LocalStore(url), Tomorrow())
+    assert log.write_checkpoint(log.current())
+    assert vacuum(log, VacuumSettings(grace_seconds=0, retain_seconds=0)).log_files > 0
+
+
 def loaded(url: str, **options: str) -> StructType:
     """The schema that what is loaded has, through Spark and back."""
     return StructType.fromJson(FragmentsDataSource({"path": url, **options}).schema().jsonValue())
@@ -183,11 +192,128 @@ def test_rows_that_were_loaded_before_a_vacuum_of_the_log_do_not_replace_what_ma
     schema = loaded(url)
     for first in (6, 12):
         Job(url, numbers(first)).write().commit()
-    log = CommitLog(LocalStore(url), Tomorrow())
-    assert log.write_checkpoint(log.current())
-    assert vacuum(log, VacuumSettings(grace_seconds=0, retain_seconds=0)).log_files > 0
+    without_its_first_versions(url)
     with pytest.raises(CommitConflictError, match="not known what was changed since version 1"):
         Job(url, numbers(50), overwrite=True, schema=schema)
+
+
+def test_a_table_is_known_by_any_of_its_addresses(tmp_path: Path) -> None:
+    url, link = str(tmp_path / "t"), tmp_path / "link"
+    Job(url, numbers(0), sort_by="n").write().commit()
+    link.symlink_to("t")
+    schemas = [
+        loaded(address)
+        for address in (str(link), f"{tmp_path}/../{tmp_path.name}/t", f"file://{url}", f"{url}/.")
+    ]
+    Job(url, numbers(6)).write().commit()
+    for schema in schemas:
+        with pytest.raises(CommitConflictError, match="since version 1, from which column 'n'"):
+            Job(url, numbers(50), overwrite=True, schema=schema)
+        with pytest.raises(CommitConflictError, match="since version 1, from which column 'n'"):
+            Job(str(link), numbers(50), overwrite=True, schema=schema)
+
+
+def test_a_table_is_known_by_any_of_its_addresses_though_the_log_has_gone(tmp_path: Path) -> None:
+    url, link, other = (str(tmp_path / name) for name in ("t", "link", "other"))
+    for place in (url, other):
+        Job(place, numbers(0), sort_by="n").write().commit()
+    Path(link).symlink_to("t")
+    by_link, elsewhere = loaded(link), loaded(other)
+    for first in (6, 12):
+        Job(url, numbers(first)).write().commit()
+    without_its_first_versions(url)
+    with pytest.raises(CommitConflictError, match="not known what was changed since version 1"):
+        Job(url, numbers(50), overwrite=True, schema=by_link)
+    Path(link).unlink()
+    with pytest.raises(CommitConflictError, match="not known what was changed since version 1"):
+        Job(url, numbers(50), overwrite=True, schema=by_link)
+    Job(url, numbers(50), overwrite=True, schema=elsewhere).write().commit()
+    assert found(url) == list(range(50, 56))
+
+
+def test_rows_of_a_table_that_was_removed_do_not_replace_those_of_one_in_its_place(
+    url: str,
+) -> None:
+    Job(url, numbers(0), sort_by="n").write().commit()
+    schema = loaded(url)
+    shutil.rmtree(url)
+    Job(url, numbers(6), sort_by="n").write().commit()
+    with pytest.raises(CommitConflictError, match="not known what was changed since version 1"):
+        Job(url, numbers(50), overwrite=True, schema=schema)
+
+
+PEOPLE = pa.table({"n": [1, 2], "email": ["a@x", "b@x"], "size": [3, 4]})
+CHANGED = "columns were renamed, dropped or redacted since version 1, from which column 'n'"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"redacts": ["email"]}, {"drops": ["email"]}, {"renames": {"email": "mail"}}],
+    ids=str,
+)
+def test_an_overwrite_brings_back_no_column_as_it_was(url: str, change: Any) -> None:
+    Job(url, PEOPLE, sort_by="n").write().commit()
+    schema = loaded(url)
+    late = Job(url, PEOPLE, overwrite=True, schema=schema).write()
+    Table.open(url).alter(**change)
+    shown = Table.open(url).scan().to_table()
+    with pytest.raises(CommitConflictError, match=CHANGED):
+        Job(url, PEOPLE, overwrite=True, schema=schema)
+    with pytest.raises(CommitConflictError, match=CHANGED):
+        late.commit()
+    assert Table.open(url).scan().to_table().equals(shown)
+
+
+@pytest.mark.parametrize("change", [{"redacts": ["email"]}, {"drops": ["email"]}], ids=str)
+def test_values_that_were_dropped_or_redacted_are_not_written_again(url: str, change: Any) -> None:
+    Job(url, PEOPLE, sort_by="n").write().commit()
+    schema = loaded(url)
+    Table.open(url).alter(**change)
+    renamed = StructType([schema["n"], st.StructField("mail", st.StringType()), schema["size"]])
+    renamed["mail"].metadata = schema["email"].metadata
+    newest: Any = {"overwrite": True, "base_version": str(Table.open(url).version)}
+    for asked, options in (
+        (schema, {}),
+        (renamed, {}),
+        (schema, newest),
+        (schema, {"stream": True}),
+    ):
+        name = asked.fieldNames()[1]
+        with pytest.raises(
+            CommitConflictError,
+            match=rf"column '{name}' was loaded from version 1, and its values were dropped or redacted",
+        ):
+            Job(url, PEOPLE.rename_columns(asked.fieldNames()), schema=asked, **options)
+    rest = StructType([schema["n"], schema["size"]])
+    Job(url, PEOPLE.drop_columns("email"), schema=rest).write().commit()
+    Job(url, PEOPLE, schema=loaded(url, version="1")).write().commit()
+    rows = Table.open(url).scan().to_table().to_pylist()
+    assert [row.get("email") for row in rows].count("a@x") == 1
+
+
+def test_an_overwrite_is_not_kept_back_by_what_no_reader_sees(url: str) -> None:
+    Job(url, PEOPLE, sort_by="n").write().commit()
+    schema, table = loaded(url), Table.open(url)
+    table.alter(order=["size"])
+    table.alter(renames={"email": "mail"})
+    table.alter(renames={"mail": "email"})
+    compact_table(LocalStore(url))
+    Job(url, PEOPLE, overwrite=True, schema=schema).write().commit()
+    assert Table.open(url).rows == 2
+
+
+def test_an_overwrite_brings_back_no_rows_past_their_retention(url: str) -> None:
+    at = pa.array([1, 90_000_000], pa.timestamp("ms", "UTC"))
+    windows: Any = {"time_column": "at", "time_window": "1d", "retention": "1d", "sort_by": "at"}
+    Job(url, pa.table({"at": at}), **windows).write().commit()
+    schema = loaded(url)
+    compact_table(LocalStore(url))
+    assert Operation.EXPIRE in {
+        CommitLog(LocalStore(url)).history.read(number).changes.operation
+        for number in range(1, Table.open(url).version + 1)
+    }
+    with pytest.raises(CommitConflictError, match="rows past their retention were dropped since"):
+        Job(url, pa.table({"at": at}), overwrite=True, schema=schema)
 
 
 def test_of_several_versions_that_were_loaded_the_oldest_counts(url: str) -> None:
@@ -302,7 +428,6 @@ def test_rows_that_were_read_can_be_written_again_and_change_no_type(url: str) -
     arrays = {
         name: pa.array([*values, *[None] * (rows - len(values))], dtype)
         for name, (dtype, values) in columns.items()
-        if name != "float16"
     }
     before = Table.create(url, pa.table({"n": range(rows), **arrays}), sort_by="n,timestamp_zone")
     source = FragmentsDataSource({"path": url})
@@ -325,6 +450,46 @@ def test_a_value_that_has_no_place_is_told_by_the_commit_and_nothing_is_added(ur
     assert found(url) == [0]
     Job(url, finer.slice(0, 1)).write().commit()
     assert found(url) == [0, 1]
+
+
+HALVES: dict[str, tuple[pa.DataType, Any]] = {
+    "plain": (pa.float16(), lambda x: x),
+    "list": (pa.list_(pa.float16()), lambda x: [0.5, x]),
+    "vector": (pa.list_(pa.float16(), 2), lambda x: [0.5, x]),
+    "struct": (pa.struct([("a", pa.int8()), ("h", pa.float16())]), lambda x: {"a": 1, "h": x}),
+    "map": (pa.map_(pa.string(), pa.float16()), lambda x: [("k", x)]),
+    "dictionary": (pa.dictionary(pa.int32(), pa.float16()), lambda x: x),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_half_floats_stay_so_and_what_they_cannot_be_is_an_error(url: str, name: str) -> None:
+    dtype, made = HALVES[name]
+    values = [made(x) for x in (1.5, -0.0, 65504.0, -math.inf, math.nan, None)] + [None]
+    if pa.types.is_dictionary(dtype):
+        halves = pa.array(values, dtype.value_type)
+        column = pa.DictionaryArray.from_arrays(pa.array(range(7), pa.int32()), halves)
+    else:
+        column = pa.array(values, dtype)
+    before = Table.create(url, pa.table({"n": range(7), "h": column}), sort_by="n")
+    source = FragmentsDataSource({"path": url})
+    reader = source.reader(source.schema())
+    [partition] = reader.partitions()
+    read = pa.Table.from_batches(list(reader.read(partition)))
+    Job(url, read, overwrite=True).write(tasks=3).commit()
+    after = Table.open(url)
+    assert after.schema == before.schema
+    assert str(after.scan().to_table().to_pylist()) == str(before.scan().to_table().to_pylist())
+    for lost in (0.1, 65536.0, 1e-9):
+        column = pa.array([made(1.5), made(lost)], read.schema.field("h").type)
+        job = Job(url, pa.table({"n": [8, 9], "h": column})).write(tasks=1)
+        with pytest.raises(InputError, match=r"column 'h' .*would be rounded.* cast it to double"):
+            job.commit()
+    assert Table.open(url).rows == 7
+    wider = pa.table({"n": [8], "h": pa.array([0.1], pa.float64())})
+    if name == "plain":
+        Job(url, wider).write().commit()
+        assert Table.open(url).schema.field("h").type == pa.float64()
 
 
 MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {

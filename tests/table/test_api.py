@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import duckdb
@@ -111,6 +111,12 @@ def test_earlier_versions_have_their_rows_and_their_schema(table: Table) -> None
         Table.open(table.url, version=9)
     with pytest.raises(VersionNotFoundError):
         Table.open(table.url, as_of=datetime(2001, 1, 1))
+    with pytest.raises(VersionNotFoundError, match="from 0001-01-01T00:00:00"):
+        Table.open(table.url, as_of=datetime.min)
+    with pytest.raises(UsageError, match=r"as_of: '0001-.*\+14:00' is before the year 1"):
+        Table.open(table.url, as_of=datetime.min.replace(tzinfo=timezone(timedelta(hours=14))))
+    with pytest.raises(VersionNotFoundError, match="no version of so many digits to read"):
+        Table.open(table.url, version=10**5000)
     with pytest.raises(UsageError):
         Table.open(table.url, version=1, as_of=datetime.now(UTC))
 
