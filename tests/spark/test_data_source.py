@@ -160,7 +160,7 @@ def test_only_columns_of_the_schema_given_are_read(
     )
 
 
-@pytest.mark.parametrize("kind", [Kind.LAST, Kind.PARTIAL_UPDATE])
+@pytest.mark.parametrize("kind", [Kind.LAST, Kind.FIRST, Kind.PARTIAL_UPDATE])
 def test_row_policies_and_deleted_rows_are_those_of_readers(
     source: SparkSession, tmp_path: Path, kind: Kind
 ) -> None:
@@ -176,6 +176,8 @@ def test_row_policies_and_deleted_rows_are_those_of_readers(
     assert sorted_rows(frame) == sorted_rows(expected)
     some = loaded(source, f"{tmp_path}/t", where="size > 4")
     assert sorted_rows(some) == sorted_rows(table.scan(where="size > 4").to_table())
+    pushed = loaded(source, f"{tmp_path}/t", single_use="true").where("size > 4")
+    assert sorted_rows(pushed) == sorted_rows(table.scan(where="size > 4").to_table())
 
 
 FILTERS = [

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,11 +23,11 @@ from compactor.delete import delete_rows
 from compactor.errors import DataError, UsageError
 from compactor.ingest import IngestOptions
 from compactor.predicate import condition_on
-from compactor.rows.policy import Kind, RowPolicy
-from compactor.scan import ScanReport, scan
+from compactor.rows.policy import Function, Kind, RowPolicy
+from compactor.scan import ScanReport, scan, scan_schema
 from compactor.scan_parts import RowGroups, read_parts, tasks_of
 from compactor.spark.data_source import FragmentsDataSource
-from compactor.spark.data_source_filters import condition_of
+from compactor.spark.data_source_filters import condition_of, with_filters
 from compactor.spark.data_source_read import FragmentsReader, SingleUseReader
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
@@ -46,26 +47,69 @@ def as_rows(batches: Any, names: Sequence[str]) -> list[str]:
     return sorted(str(row) for batch in batches for row in batch.select(names).to_pylist())
 
 
-@pytest.mark.parametrize("kind", [Kind.APPEND, Kind.LAST])
-@settings(max_examples=25)
+def arrow_condition(where: str | None, pushed: list[ds.Filter]) -> pc.Expression:
+    """The same as by Arrow."""
+    ms = lambda n: pa.scalar(n, pa.timestamp("ms", "UTC"))  # noqa: E731
+    value, service, ts, text = map(pc.field, ("value", "service", "ts", "id"))
+    by_where = [
+        pc.scalar(True),
+        value > 0.7,
+        service == "service-1",
+        (ts < ms(5)) & value.is_null(),
+    ]
+    by_filter = [
+        value > 0.7,
+        service == "service-1",
+        value.is_null(),
+        ~pc.starts_with(text, "3-1"),
+        ts < ms(20),
+    ]
+    condition = by_where[WHERES.index(where)]
+    for each in pushed:
+        condition = condition & by_filter[PUSHED.index(each)]
+    return condition
+
+
+POLICIES = {
+    "append": None,
+    "last": RowPolicy(Kind.LAST),
+    "first": RowPolicy(Kind.FIRST),
+    "partial-update": RowPolicy(Kind.PARTIAL_UPDATE),
+    "aggregate": RowPolicy(
+        Kind.AGGREGATE, aggregates=(("value", Function.SUM), ("id", Function.MAX))
+    ),
+}
+PUSHED: list[ds.Filter] = [
+    ds.GreaterThan(("value",), 0.7),
+    ds.EqualTo(("service",), "service-1"),
+    ds.IsNull(("value",)),
+    ds.Not(ds.StringStartsWith(("id",), "3-1")),
+    ds.LessThan(("ts",), datetime.datetime(1970, 1, 1, 0, 0, 0, 20_000, datetime.UTC)),
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=15)
 @given(
     seeds=st.lists(st.integers(0, 9), min_size=1, max_size=4),
     task_bytes=st.sampled_from([1, 500, 5_000, 1 << 30]),
     where=st.sampled_from(WHERES),
+    pushed=st.lists(st.sampled_from(PUSHED), max_size=2),
     columns=st.sampled_from([["id"], ["value", "service"], ["ts", "id", "value", "service"]]),
     deletes=st.booleans(),
 )
 def test_tasks_read_together_what_a_scan_reads(
-    kind: Kind,
+    policy: str,
     seeds: list[int],
     task_bytes: int,
     where: str | None,
+    pushed: list[ds.Filter],
     columns: list[str],
     deletes: bool,
 ) -> None:
     store = MemoryStore()
     for place, seed in enumerate(seeds):
-        rows = None if kind is Kind.APPEND or place else RowPolicy(kind)
+        rows = None if place else POLICIES[policy]
         options = IngestOptions(rows_per_fragment=150, rows=rows)
         sort_by = None if place else "service,ts:desc"
         log = append_table(store, log_rows(100 + 90 * seed, seed), sort_by, options, max_rows=16)
@@ -73,6 +117,9 @@ def test_tasks_read_together_what_a_scan_reads(
         delete_rows(store, log, condition_on(log.latest.table, DELETED))
     snapshot = log.current()
     condition = None if where is None else condition_on(snapshot.table, where)
+    taken = [condition_of(each, snapshot.table) for each in pushed]
+    condition = with_filters(condition, [each for each in taken if each is not None])
+    assert None not in taken
     report = ScanReport()
     tasks = tasks_of(snapshot, condition, task_bytes, report)
     assert report.fragments == len(snapshot.fragments)
@@ -81,8 +128,10 @@ def test_tasks_read_together_what_a_scan_reads(
         for parts in pickle.loads(pickle.dumps(tasks))
         for batch in read_parts(store, snapshot.table, parts, columns, condition, report)
     ]
-    assert as_rows(found, columns) == as_rows(scan(store, snapshot, columns, condition), columns)
-    if kind is Kind.APPEND:
+    everything = pa.Table.from_batches(scan(store, snapshot), scan_schema(snapshot.table, None))
+    expected = everything.filter(arrow_condition(where, pushed)).to_batches()
+    assert as_rows(found, columns) == as_rows(expected, columns)
+    if policy == "append":
         assert report.rows == sum(batch.num_rows for batch in found)
 
 
