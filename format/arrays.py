@@ -19,6 +19,14 @@ I32 = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
 
 
+def is_same_memory(one: pa.Array, other: pa.Array) -> bool:
+    """Whether two arrays of a type are the same bytes of the same buffers, and so the same values."""
+    if len(one) != len(other) or one.offset != other.offset:
+        return False
+    places = [[b and (b.address, b.size) for b in array.buffers()] for array in (one, other)]
+    return bool(places[0] == places[1])
+
+
 def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
     """Columns of so many rows as a batch, which has its rows where there is no column, too."""
     if columns:

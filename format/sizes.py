@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
+from format.arrays import is_same_memory
 from format.nodes import binary_parts, dictionary_codes, fixed_width_bytes, valid_mask
 from format.types import is_binary_like, is_large_offsets, list_parts
 
@@ -57,6 +58,26 @@ def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
         for array in arrays
     ]
     return max(1, min(counts))
+
+
+class HeldBytes:
+    """What batches take that are held together: a dictionary that they share counts once."""
+
+    def __init__(self) -> None:
+        self._dictionaries: dict[int, pa.Array] = {}
+
+    def add(self, batch: pa.RecordBatch) -> int:
+        """What the batch adds."""
+        return sum(self._added(place, array) for place, array in enumerate(batch.columns))
+
+    def _added(self, place: int, array: pa.Array) -> int:
+        if not pt.is_dictionary(array.type):
+            return int(array.nbytes)
+        known = self._dictionaries.get(place)
+        if known is not None and is_same_memory(known, array.dictionary):
+            return int(array.indices.nbytes)
+        self._dictionaries[place] = array.dictionary
+        return int(array.nbytes)
 
 
 def nulls_bytes(length: int, dtype: pa.DataType) -> int:

@@ -3,9 +3,36 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format.types import is_list_like
+from format.arrays import is_same_memory
+from format.types import is_list_like, to_storage
+
+
+class ValueCheck:
+    """Of batches one after the other: a dictionary that they share is looked at once."""
+
+    def __init__(self) -> None:
+        self._dictionaries: dict[str, pa.Array] = {}
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Raises ValueError naming the column, as `check_values` does."""
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                if pt.is_dictionary(array.type):
+                    self._check_dictionary(name, array.dictionary)
+                    _check_codes(array)
+                else:
+                    check_values(array)
+            except ValueError as error:
+                raise ValueError(f"column {name!r}: {error}") from error
+
+    def _check_dictionary(self, name: str, dictionary: pa.Array) -> None:
+        known = self._dictionaries.get(name)
+        if known is None or not is_same_memory(known, dictionary):
+            check_values(dictionary)
+            self._dictionaries[name] = dictionary  # held, so that nothing else gets its memory
 
 
 def check_values(array: pa.Array) -> None:
@@ -20,15 +47,25 @@ def check_values(array: pa.Array) -> None:
         check_values(array.keys)
         check_values(array.items)
     elif is_list_like(dtype) or pt.is_fixed_size_list(dtype):
-        check_values(array.flatten())
+        check_values(to_storage(array).flatten())  # Arrow can't flatten extensions
     elif pt.is_struct(dtype):
         for child in array.flatten():
             check_values(child)
+    elif pt.is_dictionary(dtype):
+        check_values(array.dictionary)
+        _check_codes(array)
     elif _has_forbidden_values(dtype):
         array.validate(full=True)
+
+
+def _check_codes(array: pa.DictionaryArray) -> None:
+    ends = pc.min_max(array.indices)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    if least is not None and not 0 <= least <= most < len(array.dictionary):
+        raise ValueError(f"a code has no value in its dictionary of {len(array.dictionary):,}")
 
 
 def _has_forbidden_values(dtype: pa.DataType) -> bool:
     is_text = pt.is_string(dtype) or pt.is_large_string(dtype) or pt.is_string_view(dtype)
     is_small_decimal = pt.is_decimal(dtype) and dtype.bit_width <= 64
-    return bool(is_text or is_small_decimal or pt.is_dictionary(dtype))
+    return bool(is_text or is_small_decimal)

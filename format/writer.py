@@ -28,7 +28,7 @@ from format.ordering import first_disorder, order_words
 from format.schema import FragmentHeader, SortSchema, column_order
 from format.sizes import cumulative_bytes, rows_within
 from format.types import JsonObject, to_storage
-from format.validity import check_values
+from format.validity import ValueCheck
 
 SPOOL_MEMORY_BYTES: Final = 16 << 20
 """Encoded columns of a fragment that is being written; above it, they go to a temporary file."""
@@ -92,6 +92,7 @@ class FragmentWriter:
         self._options = options or WriterOptions()
         header = FragmentHeader(schema, sort, self._options.max_rows, self._options.writer_json())
         self._emitter = FragmentEmitter(sink, header)
+        self._values = ValueCheck()
         self._compare = KeyComparator(schema, sort)
         self._keys = [column.column for column in sort]
         self._others = column_order(schema, sort)
@@ -114,11 +115,10 @@ class FragmentWriter:
             raise SchemaError("the batch's schema is not the writer's")
         if batch.num_rows == 0:
             return
-        for name, array in zip(batch.schema.names, batch.columns, strict=True):
-            try:
-                check_values(array)
-            except ValueError as error:
-                raise SchemaError(f"column {name!r}: {error}") from error
+        try:
+            self._values.check(batch)
+        except ValueError as error:
+            raise SchemaError(str(error)) from error
         columns = {n: to_storage(a) for n, a in zip(batch.schema.names, batch.columns, strict=True)}
         self._check_order(columns)
         self._pending.append(columns, batch.num_rows)

@@ -11,7 +11,6 @@ from typing import Any, Final
 import click
 
 from compactor.cli.explain import explain_plan
-from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.options import (
     IN_PROCESS,
     check_engine,
@@ -150,7 +149,7 @@ def _compact(
         _print_idle(driver, plan, as_json=as_json)
         return
     engine = open_engine(master, max_tasks)
-    with progress("compact", None), terminated_as_interrupted():
+    with progress("compact", None):
         report = compact(driver, engine, listener=listener)
     if as_json:
         echo_json(report.to_json())

@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C, for commands that tidy up when they are interrupted."""
+"""SIGTERM as Ctrl-C: commands tidy up when they are interrupted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM is Ctrl-C: what is unfinished goes, and claims are given up."""
+    """SIGTERM is Ctrl-C: what is unfinished goes, claims are given up. `watch` has handlers of its own."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

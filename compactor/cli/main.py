@@ -19,6 +19,7 @@ from compactor.cli.alter import alter_command
 from compactor.cli.compact import compact_command, plan_command, watch_command
 from compactor.cli.delete import delete_command
 from compactor.cli.entity import entity_merge_command
+from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.look import inspect_command, verify_command
 from compactor.cli.maintain import release_command, vacuum_command
 from compactor.cli.output import fail
@@ -96,7 +97,8 @@ def run(arguments: Sequence[str]) -> int:
     """Runs the command line; the exit code."""
     logs.set_up(LogSettings())
     try:
-        result = cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
+        with terminated_as_interrupted():
+            result = cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)

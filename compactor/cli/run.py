@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.output import echo_json, print_table, warn
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
@@ -79,8 +78,7 @@ def run_command(
         else:
             from compactor.pipeline.phases import run_pipeline
 
-            with terminated_as_interrupted():
-                report = run_pipeline(loaded)
+            report = run_pipeline(loaded)
         told.record(lambda label: mapping.of_pipeline(label, report), pipeline)
         _print_report(report, as_json=as_json)
         if report.dlq_count:

@@ -11,14 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compactor.errors import InputError
-from compactor.files.kept_types import restored, with_kept_types, with_said_types
+from compactor.files.kept_types import (
+    contains,
+    is_in_seconds,
+    restored,
+    with_kept_types,
+    with_said_types,
+)
 from compactor.files.problems import reading
 from compactor.files.sortedness import said_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
-from format.limits import MAX_RATIO, max_chunk_bytes
 from format.open import open_fragment
 from format.schema import ordering
-from format.validity import check_values
+from format.validity import ValueCheck
 
 _READ_BYTES: Final = 1 << 20
 _IPC_FILE_MAGIC: Final = b"ARROW1"
@@ -33,7 +38,6 @@ class ParquetBatches(FileBatches):
         with reading(path):
             # Pre-buffering would hold the compressed bytes of every row group asked for.
             self._file = pq.ParquetFile(path, buffer_size=_READ_BYTES, pre_buffer=False)
-            _check_sizes(path, self._file.metadata)
             self.sort = sort_of_parquet(self._file.metadata, self._file.schema_arrow)
             kept = _types_kept(self._file)
         self.schema = _plain_schema(path, kept)
@@ -48,7 +52,7 @@ class ParquetBatches(FileBatches):
         self._file.close()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        metadata = self._file.metadata
+        metadata, check = self._file.metadata, ValueCheck()
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
             rows = self._batch_bytes * group.num_rows // max(1, group.total_byte_size)
@@ -56,8 +60,7 @@ class ParquetBatches(FileBatches):
                 batch_size=max(1, min(rows, group.num_rows)), row_groups=[index]
             ):
                 self._rows_read += batch.num_rows
-                for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                    _check_values(name, column)  # Parquet's reader does not look at text
+                check.check(batch)  # Parquet's reader does not look at text
                 yield _restored(batch, self.schema)
 
 
@@ -124,26 +127,9 @@ class FragmentBatches(FileBatches):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
 
 
-def _check_sizes(path: str, metadata: Any) -> None:
-    """Raises `InputError` for a row group that says it becomes far larger than any of ours may."""
-    most = max_chunk_bytes()
-    for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
-        if group.total_byte_size <= most:
-            continue
-        columns = [group.column(number) for number in range(group.num_columns)]
-        sizes = [(c.total_compressed_size, c.total_uncompressed_size) for c in columns]
-        needed = sum(raw for stored, raw in sizes if raw > MAX_RATIO * stored)
-        if needed > most:
-            raise InputError(
-                f"{path}: row group {index}: {needed:,} bytes of its columns are compressed more than "
-                f"{MAX_RATIO}-fold, {most:,} are allowed: write it in smaller row groups, or raise "
-                "COMPACTOR_MAX_CHUNK_BYTES"
-            )
-
-
 def _types_kept(file: pq.ParquetFile) -> pa.Schema:
-    """The file's schema, with the types that its writer wrote down, but pyarrow leaves as they are stored."""
+    """The file's schema, with the types that its writer wrote down, but pyarrow leaves as they are stored;
+    seconds, which everybody else reads as milliseconds, in files of ours only."""
     read = file.schema_arrow
     said = (file.metadata.metadata or {}).get(b"ARROW:schema")
     if said is None:
@@ -154,20 +140,14 @@ def _types_kept(file: pq.ParquetFile) -> pa.Schema:
         return read  # whoever wrote that: the file can be read without
     if written.names != read.names:
         return read
-    return with_kept_types(read, {field.name: field.type for field in written})
+    said = {field.name: field.type for field in written if not contains(field.type, is_in_seconds)}
+    return with_said_types(with_kept_types(read, said))
 
 
 def _restored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     pairs = zip(batch.columns, schema, strict=True)
     columns = [restored(column, field.type) for column, field in pairs]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _check_values(name: str, column: pa.Array) -> None:
-    try:
-        check_values(column)
-    except ValueError as error:
-        raise ValueError(f"column {name!r}: {error}") from error
 
 
 def _ipc_reader(source: Any) -> Any:

@@ -3,14 +3,14 @@
 Parquet has no seconds, no dates in milliseconds, no views, and dictionaries of text only; whoever writes it
 from Arrow says in the file which types they were (`ARROW:schema`). An IPC file has one dictionary a column,
 while every batch of a scan brings its own: there dictionaries are plain values, and the file says so under a
-name of ours. What a file says is taken where stored values are of the same meaning; all else is as it is
-stored.
+name of ours, as one of Parquet does of seconds. What a file says is taken where stored values are of the same
+meaning; all else is as it is stored.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -30,21 +30,35 @@ from format.types import (
 )
 
 METADATA_KEY: Final = b"lsm-compactor.types"
-"""Of the types of columns that an IPC file stores as plain values, as JSON, in the metadata of its schema."""
+"""Of the types of columns that an IPC file stores as plain values, and of those of seconds in Parquet, as
+JSON, in the metadata of the schema."""
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """With plain values for dictionaries, saying what they were."""
     plain = [field.with_type(without_dictionaries(field.type)) for field in schema]
-    said = {
-        field.name: type_to_json(field.type)
-        for field, other in zip(schema, plain, strict=True)
-        if field.type != other.type
-    }
-    metadata = dict(schema.metadata or {})
-    if said:
-        metadata[METADATA_KEY] = json.dumps(said, ensure_ascii=False).encode()
-    return pa.schema(plain, metadata)
+    changed = [
+        field for field, other in zip(schema, plain, strict=True) if field.type != other.type
+    ]
+    return pa.schema(plain, _saying(changed, schema.metadata))
+
+
+def saying_seconds(schema: pa.Schema) -> pa.Schema:
+    """The same schema, saying which columns have seconds."""
+    fields = [field for field in schema if contains(field.type, is_in_seconds)]
+    return schema.with_metadata(_saying(fields, schema.metadata))
+
+
+def is_in_seconds(dtype: pa.DataType) -> bool:
+    return (pt.is_timestamp(dtype) and dtype.unit == "s") or bool(dtype == pa.time32("s"))
+
+
+def _saying(
+    fields: Iterable[pa.Field], metadata: Mapping[bytes, bytes] | None
+) -> dict[bytes, bytes]:
+    said = {field.name: type_to_json(field.type) for field in fields}
+    added = {METADATA_KEY: json.dumps(said, ensure_ascii=False).encode()} if said else {}
+    return {**(metadata or {}), **added}
 
 
 def with_said_types(stored: pa.Schema) -> pa.Schema:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as pt
 
-from compactor.files.kept_types import contains, plain_schema
+from compactor.files.kept_types import contains, plain_schema, saying_seconds
 from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
@@ -125,7 +125,7 @@ class ParquetSink(TableSink):
         self._row_group_bytes = row_group_bytes
         self._writer = pq.ParquetWriter(
             output,
-            with_sort_schema(schema, sort),
+            saying_seconds(with_sort_schema(schema, sort)),
             compression="zstd",
             sorting_columns=sorting_columns(schema, sort),
         )

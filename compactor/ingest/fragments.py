@@ -20,6 +20,7 @@ from compactor.skipping.summary import build as build_summary
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry, SkipIndex
 from compactor.windows import split_by_window
+from format.sizes import HeldBytes
 from format.types import to_storage
 from format.writer import FragmentWriter
 
@@ -74,7 +75,7 @@ class _FragmentsOfFile:
 
     def write(self, file: FileBatches, on_progress: Progress) -> Iterator[FragmentEntry]:
         pending: list[pa.RecordBatch] = []
-        rows = size = 0
+        rows, size, held = 0, 0, HeldBytes()
         for raw in file:
             batch = with_counts(self._names.of(raw), self._metadata.rows)
             batch = conform_batch(batch, self._schema, file.path)
@@ -84,10 +85,10 @@ class _FragmentsOfFile:
                 batch = batch.slice(head.num_rows)
                 pending.append(head)
                 rows += head.num_rows
-                size += max(head.nbytes, head.num_rows * _LEAST_ROW_BYTES)
+                size += max(held.add(head), head.num_rows * _LEAST_ROW_BYTES)
                 if rows >= self._options.rows_per_fragment or size >= self._options.buffer_bytes:
                     yield from self._write_windows(pending)
-                    pending, rows, size = [], 0, 0
+                    pending, rows, size, held = [], 0, 0, HeldBytes()
             on_progress(file.bytes_consumed, file.bytes_total)
         if pending:
             yield from self._write_windows(pending)

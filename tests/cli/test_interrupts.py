@@ -6,11 +6,13 @@ import os
 import signal
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from compactor.cli.main import run
 from compactor.engine import InProcessEngine
+from compactor.files.sinks import ParquetSink
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from tests.support.tables import log_rows
@@ -41,3 +43,25 @@ def test_a_compaction_that_is_terminated_gives_up_its_claims(
     assert not log.current().claims
     assert len(log.current().fragments) == 3
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_an_export_that_is_terminated_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(log_rows(20, 1), tmp_path / "rows.parquet")
+    table = str(tmp_path / "t")
+    assert run(["ingest", table, str(tmp_path / "rows.parquet"), "--sort-by", "service,ts"]) == 0
+    folder = tmp_path / "out"
+    folder.mkdir()
+    seen: list[str] = []
+
+    def write(_sink: ParquetSink, _batch: pa.RecordBatch) -> None:
+        seen.extend(path.name for path in folder.iterdir())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(ParquetSink, "write", write)
+    capsys.readouterr()
+    assert run(["export", table, str(folder / "all.parquet")]) == 130
+    assert capsys.readouterr().err.endswith("interrupted; nothing unfinished is visible\n")
+    assert len(seen) == 1
+    assert not list(folder.iterdir())

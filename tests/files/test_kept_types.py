@@ -21,7 +21,7 @@ from compactor.errors import InputError
 from compactor.files.kept_types import METADATA_KEY
 from compactor.files.read import open_table_file
 from compactor.files.write import open_table_sink
-from format.types import storage_type, to_logical
+from format.types import storage_type, to_logical, type_to_json
 from tests.support.samples import SAMPLES
 
 Values = st.SearchStrategy[Any]
@@ -278,14 +278,22 @@ def test_values_that_never_were_of_the_type_that_a_file_says_are_an_error_that_n
     tmp_path: Path,
 ) -> None:
     rows = pa.table({"at": pa.array([1500], pa.timestamp("ms"))})
-    said = pa.schema([("at", pa.timestamp("s"))])
-    with pq.ParquetWriter(tmp_path / "f.parquet", rows.schema, store_schema=False) as writer:
-        writer.write_table(rows)
-        writer.add_key_value_metadata(
-            {"ARROW:schema": base64.b64encode(said.serialize().to_pybytes()).decode()}
-        )
+    said = {"at": type_to_json(pa.timestamp("s"))}
+    rows = rows.replace_schema_metadata({METADATA_KEY: json.dumps(said)})
+    pq.write_table(rows, tmp_path / "f.parquet")
     with pytest.raises(InputError, match=r"f\.parquet: .*timestamp\[ms\] to timestamp\[s\]"):
         types_read(tmp_path / "f.parquet")
+
+
+def test_seconds_in_parquet_of_others_are_milliseconds_as_everybody_reads_them(
+    tmp_path: Path,
+) -> None:
+    days = pa.array([86_400, 172_800], pa.timestamp("s"))
+    pq.write_table(pa.table({"day": days, "n": [1, 2]}), tmp_path / "f.parquet")
+    assert types_read(tmp_path / "f.parquet") == [pa.timestamp("ms"), pa.int64()]
+    table = Table.create(tmp_path / "t", tmp_path / "f.parquet", "day")
+    table.append(pa.table({"day": pa.array([500], pa.timestamp("ms")), "n": [3]}))
+    assert table.scan(["n"]).to_table()["n"].to_pylist() == [3, 1, 2]
 
 
 def test_what_an_arrow_file_says_of_its_types_is_json_that_people_can_read(tmp_path: Path) -> None:

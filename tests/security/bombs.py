@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import zstandard
 
 from compactor.entity.spec import parse_spec
@@ -42,19 +41,6 @@ def zeros(folder: Path, name: str) -> str:
     with opener(path, "wb") as file:
         for _ in range(GIB // 4 // len(block)):
             file.write(block)
-    assert path.stat().st_size < 6 << 20
-    return str(path)
-
-
-def parquet(folder: Path, name: str, copies: int) -> str:
-    """So many times 16 MiB of zeros in one row group, never held at once."""
-    values = pa.py_buffer(bytes(16 << 20))
-    zeros = pa.Array.from_buffers(pa.binary(1024), 16 << 10, [None, values])
-    table = pa.table({"k": pa.chunked_array([zeros] * copies)})
-    path = folder / name
-    pq.write_table(
-        table, path, compression="zstd", use_dictionary=False, row_group_size=table.num_rows
-    )
     assert path.stat().st_size < 6 << 20
     return str(path)
 
@@ -98,7 +84,6 @@ def cases(folder: Path) -> Iterator[tuple[str, Callable[[], object]]]:
     for name in ("z.ndjson.zst", "z.ndjson.gz", "z.csv.zst", "z.csv.gz"):
         path = zeros(folder, name)
         yield f"256 MiB in {name}", partial(rows_of, path)
-    yield "1.1 GiB in a row group of Parquet", partial(rows_of, parquet(folder, "a.parquet", 70))
     yield (
         "a frame of a GiB where 1,000 bytes were stated",
         lambda: decode(
