@@ -87,6 +87,8 @@ def test_a_column_with_a_comma_has_a_flag_of_its_own() -> None:
             {"skip_index": ("c",)},
             "--skip-index: 'c': give COLUMN:KIND, a kind being one of bloom, values",
         ),
+        ({"skip_index_bytes": "16"}, "--skip-index-bytes: '16' is too small: 32 at least"),
+        ({"sort_by": 5}, "--sort-by: input should be a valid string, got 5"),
         ({"skip_index_bytes": "many"}, "--skip-index-bytes: 'many' is no size"),
     ],
 )
