@@ -14,10 +14,10 @@ from typing import Any, Final, ParamSpec, TypeVar, get_args, get_type_hints
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
 
 from compactor.errors import UsageError
 from compactor.setting_names import in_python, settings_named
+from compactor.wording import explained, shown
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -25,7 +25,6 @@ _R = TypeVar("_R")
 _CONFIG: Final = ConfigDict(
     strict=True, revalidate_instances="always", allow_inf_nan=False, arbitrary_types_allowed=True
 )
-_MOST_CHARACTERS: Final = 200
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -73,10 +72,10 @@ def _taken(name: str, names: object) -> tuple[object, ...]:
     """All of them, now: who gives a generator or changes the list later means what there is at the call."""
     if isinstance(names, (str, bytes)):
         raise UsageError(
-            f"{name}: {_shown(names)} is one text: give a list, such as [{_shown(names)}]"
+            f"{name}: {shown(names)} is one text: give a list, such as [{shown(names)}]"
         )
     if not isinstance(names, Iterable):
-        raise UsageError(f"{name}: {_shown(names)} is given, names wanted: give a list")
+        raise UsageError(f"{name}: {shown(names)} is given, names wanted: give a list")
     # The order of a set is another one in each process.
     return tuple(sorted(names, key=str) if isinstance(names, (set, frozenset)) else names)
 
@@ -88,17 +87,5 @@ def _validated(name: str, value: object, adapter: TypeAdapter[Any], annotation: 
     except ValidationError as error:
         problems = error.errors(include_url=False)
     if len(problems) > 1 and all(problem["input"] is plain for problem in problems):  # of a union
-        raise UsageError(f"{name}: {_shown(value)} is given, {annotation} wanted")
+        raise UsageError(f"{name}: {shown(value)} is given, {annotation} wanted")
     raise UsageError(explained(name, problems[0]))
-
-
-def explained(name: str, problem: ErrorDetails) -> str:
-    """One line of what Pydantic found. name: of the whole, or empty."""
-    place = ".".join(filter(None, [name, *map(str, problem["loc"])]))
-    value = _shown(problem["input"])
-    return f"{place}: {problem['msg'][0].lower()}{problem['msg'][1:]}, got {value}"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from compactor.arguments import explained
 from compactor.errors import ConfigError
 from compactor.memory_plan import MemorySettings
+from compactor.wording import explained
 from format.writer import WriterOptions
 
 MIB = 1 << 20

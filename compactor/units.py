@@ -17,7 +17,7 @@ _MOST_CHARACTERS: Final = 60
 _SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 
 
-def duration_seconds(text: str) -> float:
+def duration_seconds(text: str, least_seconds: int = 0) -> float:
     """`90s`, `15m`, `6h`, `7d`, `2w` or `0`. Raises ValueError that says what to write."""
     match = _DURATION.fullmatch(text.strip())
     if match is None and text.strip() != "0":
@@ -26,6 +26,8 @@ def duration_seconds(text: str) -> float:
     if seconds > _LONGEST_SECONDS:
         longest = _LONGEST_SECONDS // _UNIT_SECONDS["d"]
         raise ValueError(f"{_shown(text)} is too long: {longest}d at most")
+    if seconds < least_seconds:
+        raise ValueError(f"{_shown(text)} is too short: at least {least_seconds}s")
     return seconds
 
 

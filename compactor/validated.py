@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from compactor.errors import UsageError
+from compactor.wording import cause
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -25,32 +26,6 @@ def validated(
             known = ", ".join(map(name_of, model.model_fields))
             raise UsageError(f"no option {name_of(name)!r}; there are: {known}") from None
         whole = given.get(name)
-        text = whole if isinstance(whole, str) and len(first["loc"]) == 1 else first["input"]
-        cause = _cause(first["type"], first.get("ctx", {}), repr(text)[:100])
-        raise UsageError(f"{name_of(name)}: {cause}" if name else cause) from None
-
-
-def _cause(kind: str, context: Mapping[str, Any], shown: str) -> str:
-    """In our words. kind: pydantic's, of an error."""
-    match kind:
-        case "value_error":
-            return str(context["error"])
-        case "enum" | "literal_error":
-            known = str(context["expected"]).replace("'", "").replace(" or ", ", ")
-            return f"{shown} is none of: {known}"
-        case "bool_parsing" | "bool_type":
-            return f"{shown} is neither true nor false"
-        case "greater_than_equal":
-            return f"{shown} is too small: {_least(int(context['ge']))} at least"
-        case "less_than":
-            return f"{shown} is too large: less than {context['lt']}"
-        case "less_than_equal":
-            return f"{shown} is too large: {context['le']} at most"
-        case "too_short" | "string_too_short":
-            return f"{shown} names nothing"
-        case _:
-            return f"{shown} is no whole number"
-
-
-def _least(value: int) -> str:
-    return str(value) if value % (1 << 20) or not value else f"{value >> 20}MiB"
+        written = whole if isinstance(whole, str) and len(first["loc"]) == 1 else None
+        told = cause(first, written)
+        raise UsageError(f"{name_of(name)}: {told}" if name else told) from None

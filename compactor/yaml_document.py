@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from compactor.errors import ConfigError
+from compactor.wording import cause
 
 _MOST_LEVELS: Final = 50
 _MOST_VALUES: Final = 100_000
@@ -110,7 +111,7 @@ class Document:
             raise self.fail(place, f"there is no setting {field!r}; there are: {known}")
         if first["type"] == "missing":
             raise self.fail(place, f"`{field}` is missing")
-        raise self.fail(place, f"{field}: {first['msg'].lower()}")
+        raise self.fail(place, f"{field}: {cause(first)}")
 
 
 def _shown(place: Place) -> str:

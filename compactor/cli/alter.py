@@ -59,7 +59,7 @@ def alter_command(
         drops,
         redacts,
         [name.strip() for name in order.split(",")] if order else (),
-        skip_kinds(skips, may_be_none=True),
+        skip_kinds(skips),
         skip_index_bytes,
     )
     if len(change.renames) < len(renames):

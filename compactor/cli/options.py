@@ -9,6 +9,7 @@ import click
 
 from compactor import units
 from compactor.clock import SystemClock
+from compactor.column_kinds import column_kinds
 from compactor.config import CompactionSettings, Policy, Strategy, compaction_settings, policy
 from compactor.driver import CLAIM_SECONDS, IN_PROCESS_CLAIM_SECONDS
 from compactor.engine import Engine, InProcessEngine
@@ -216,20 +217,9 @@ def claim_seconds(master: str | None) -> float:
     return IN_PROCESS_CLAIM_SECONDS if master == IN_PROCESS else CLAIM_SECONDS
 
 
-def skip_kinds(texts: Sequence[str], *, may_be_none: bool = False) -> dict[str, Kind | None]:
-    """`--skip-index COLUMN:KIND` as they are given. Raises `UsageError`."""
-    kinds: dict[str, Kind | None] = {}
-    for text in texts:
-        column, _, name = text.rpartition(":")
-        if column and may_be_none and name == "none":
-            kinds[column] = None
-        elif column and name in list(Kind):
-            kinds[column] = Kind(name)
-        else:
-            also = ", none" if may_be_none else ""
-            raise UsageError(
-                f"--skip-index {text!r}: give COLUMN:KIND, a kind being one of {', '.join(Kind)}{also}"
-            )
-    if len(kinds) < len(texts):
-        raise UsageError("--skip-index: a column is named twice")
-    return kinds
+def skip_kinds(texts: Sequence[str]) -> dict[str, Kind | None]:
+    """`--skip-index COLUMN:KIND` as they are given, with none for None. Raises `UsageError`."""
+    try:
+        return column_kinds(texts, {**{str(kind): kind for kind in Kind}, "none": None})
+    except ValueError as error:
+        raise UsageError(f"--skip-index: {error}") from None

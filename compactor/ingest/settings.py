@@ -4,11 +4,15 @@ does."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from compactor import units
+from compactor.column_kinds import column_kinds
 from compactor.conform import OnConflict
 from compactor.errors import UsageError
 from compactor.ingest.options import IngestOptions
@@ -34,25 +38,17 @@ def names(text: Any) -> Any:
     return tuple(part for part in (part.strip() for part in text.split(",")) if part)
 
 
-def _pairs(given: Any) -> Any:
+def _pairs(kinds: type[StrEnum], word: str) -> BeforeValidator:
     """`COLUMN:KIND`, several apart by commas in one text, or each a text, where a column may have a comma."""
-    texts = names(given)
-    pairs = [text.rpartition(":") for text in texts]
-    for text, (column, _, _) in zip(texts, pairs, strict=True):
-        if not column:
-            raise ValueError(f"{text!r}: write COLUMN:KIND")
-    columns = [column for column, _, _ in pairs]
-    for place, column in enumerate(columns):
-        if column in columns[:place]:
-            raise ValueError(f"column {column!r} is named twice")
-    return tuple((column, kind) for column, _, kind in pairs)
+    by_name = {str(kind): kind for kind in kinds}
+    return BeforeValidator(lambda given: tuple(column_kinds(names(given), by_name, word).items()))
 
 
-def _parsed(parse: Any) -> BeforeValidator:
+def _parsed(parse: Callable[[str], float]) -> BeforeValidator:
     return BeforeValidator(lambda given: parse(given) if isinstance(given, str) else given)
 
 
-Seconds = Annotated[float, _parsed(units.duration_seconds)]
+Seconds = Annotated[float, _parsed(partial(units.duration_seconds, least_seconds=1)), Field(ge=1)]
 """Written as `90s`, `15m`, `6h`, `7d` or `2w`."""
 Bytes = Annotated[int, _parsed(units.size_bytes)]
 """Written as `512MiB`, `2GiB` or a number of bytes."""
@@ -78,10 +74,10 @@ class IngestSettings(BaseModel):
         None, description="Sort column that divides a new table into time windows."
     )
     time_window: Seconds = Field(
-        written("1d"), ge=1, description="Length of a time window, with --time-column."
+        written("1d"), description="Length of a time window, with --time-column."
     )
     retention: Seconds | None = Field(
-        None, ge=1, description="Windows that ended longer ago are dropped.  [default: kept]"
+        None, description="Windows that ended longer ago are dropped.  [default: kept]"
     )
     row_policy: Kind | None = Field(
         None,
@@ -97,11 +93,11 @@ class IngestSettings(BaseModel):
         None,
         description="Whether compactions drop tombstones.  [default: keep with --sequence]",
     )
-    aggregate: Annotated[tuple[tuple[str, Function], ...], BeforeValidator(_pairs)] = Field(
+    aggregate: Annotated[tuple[tuple[str, Function], ...], _pairs(Function, "function")] = Field(
         (), description="What becomes of a column's values, for row policy aggregate."
     )
     ttl: Seconds | None = Field(
-        None, ge=1, description="Rows of a new table that are older are dropped by compactions."
+        None, description="Rows of a new table that are older are dropped by compactions."
     )
     ttl_column: str | None = Field(None, description="Time column that --ttl goes by.")
     on_conflict: OnConflict = Field(
@@ -109,7 +105,7 @@ class IngestSettings(BaseModel):
         description="If a column's values have no place in the table's type: refuse the rows, make the "
         "table's column text, or add the values as another column.",
     )
-    skip_index: Annotated[tuple[tuple[str, SkipKind], ...], BeforeValidator(_pairs)] = Field(
+    skip_index: Annotated[tuple[tuple[str, SkipKind], ...], _pairs(SkipKind, "kind")] = Field(
         (), description="A new table keeps what queries skip row groups by: bloom or values."
     )
     skip_index_bytes: Bytes = Field(

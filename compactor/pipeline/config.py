@@ -16,6 +16,7 @@ from compactor.errors import ConfigError
 from compactor.files.names import FRAGMENT, kind_of
 from compactor.pipeline.time_windows import END, START, window_sizes
 from compactor.pipeline.types import TYPES
+from compactor.wording import cause
 from compactor.yaml_document import Document
 
 MIB: Final = 1 << 20
@@ -535,7 +536,7 @@ def _validated(model: Any, value: Any, place: tuple[Any, ...], what: str, fail: 
             ) from None
         if first["type"] == "missing":
             raise fail(place, f"{what}: `{field}` is missing") from None
-        raise fail((*place, *where), f"{what}: {field}: {first['msg'].lower()}") from None
+        raise fail((*place, *where), f"{what}: {field}: {cause(first)}") from None
 
 
 def _model_of(model: Any, where: tuple[Any, ...]) -> Any:

@@ -41,11 +41,11 @@ Call = Callable[[Any, Path], object]
 INTEGER = "input should be a valid integer"
 NUMBER = "input should be a valid number"
 FINITE = "input should be a finite number"
-POSITIVE = "input should be greater than 0"
-NATURAL = "input should be greater than or equal to 0"
+POSITIVE = "is too small: more than 0"
+NATURAL = "is too small: 0 at least"
 TEXT = "input should be a valid string"
 MOMENT = "input should be a valid datetime"
-BOOLEAN = "input should be a valid boolean"
+BOOLEAN = "is neither true nor false"
 INSTANCE = "input should be an instance of"
 SETTINGS = "input should be a valid dictionary or instance of"
 
@@ -77,12 +77,12 @@ WRONG: list[tuple[Call, str]] = [
     (lambda t, new: Untyped.create(new, ROWS, ["k"]), f"sort_by: {TEXT}, got ['k']"),
     (lambda t, new: Untyped.create(new, ROWS, "k", {"writer": 5}), f"options: {INSTANCE} IngestOptions"),
     (created(rows_per_fragment="many"), f"options.rows_per_fragment: {INTEGER}, got 'many'"),
-    (created(rows_per_fragment=0), f"options.rows_per_fragment: {POSITIVE}, got 0"),
-    (created(buffer_bytes=-1), f"options.buffer_bytes: {POSITIVE}, got -1"),
+    (created(rows_per_fragment=0), f"options.rows_per_fragment: 0 {POSITIVE}"),
+    (created(buffer_bytes=-1), f"options.buffer_bytes: -1 {POSITIVE}"),
     (created(writer=5), f"options.writer: {INSTANCE} WriterOptions, got 5"),
     (created(windows="k"), f"options.windows: {INSTANCE} TimeWindows, got 'k'"),
-    (created(windows=TimeWindows("k", 0)), f"options.windows.window_seconds: {POSITIVE}, got 0"),
-    (created(windows=TimeWindows("k", 60, -1)), f"options.windows.retention_seconds: {NATURAL}"),
+    (created(windows=TimeWindows("k", 0)), f"options.windows.window_seconds: 0 {POSITIVE}"),
+    (created(windows=TimeWindows("k", 60, -1)), f"options.windows.retention_seconds: -1 {NATURAL}"),
     (created(rows=untyped(RowPolicy)("last")), f"options.rows.kind: {INSTANCE} Kind, got 'last'"),
     (created(rows=RowKind.LAST), f"options.rows: {INSTANCE} RowPolicy"),
     (created(rows=untyped(RowPolicy)(RowKind.AGGREGATE, aggregates=(("t", "max"),))),
@@ -109,20 +109,20 @@ WRONG: list[tuple[Call, str]] = [
     (lambda t, _: t.alter(drops="t"), "drops: 't' is one text: give a list, such as ['t']"),
     (lambda t, _: t.alter(redacts="t"), "redacts: 't' is one text"),
     (lambda t, _: t.alter(order=[None]), f"order.0: {TEXT}, got None"),
-    (lambda t, _: t.compact(full="no"), f"full: {BOOLEAN}, got 'no'"),
+    (lambda t, _: t.compact(full="no"), f"full: 'no' {BOOLEAN}"),
     (lambda t, _: t.compact(policy="leveled"), f"policy: {SETTINGS} Policy"),
     (lambda t, _: t.compact(policy=Strategy.FULL), "policy: input should be"),
     (lambda t, _: t.compact(settings=5), f"settings: {SETTINGS} CompactionSettings"),
     (lambda t, _: t.compact(spark="local[2]"), "spark: 'local[2]' is no SparkSession"),
-    (lambda t, _: t.compact(max_tasks=0), f"max_tasks: {POSITIVE}, got 0"),
+    (lambda t, _: t.compact(max_tasks=0), f"max_tasks: 0 {POSITIVE}"),
     (lambda t, _: t.vacuum(grace_seconds="1h"), f"grace_seconds: {NUMBER}, got '1h'"),
-    (lambda t, _: t.vacuum(grace_seconds=-1), f"grace_seconds: {NATURAL}, got -1"),
-    (lambda t, _: t.vacuum(retain_seconds=-0.5), f"retain_seconds: {NATURAL}"),
+    (lambda t, _: t.vacuum(grace_seconds=-1), f"grace_seconds: -1 {NATURAL}"),
+    (lambda t, _: t.vacuum(retain_seconds=-0.5), f"retain_seconds: -0.5 {NATURAL}"),
     (lambda t, _: t.vacuum(retain_seconds=float("nan")), f"retain_seconds: {FINITE}, got nan"),
     (lambda t, _: t.vacuum(grace_seconds=float("inf")), f"grace_seconds: {FINITE}, got inf"),
-    (lambda t, _: t.vacuum(dry_run=1), f"dry_run: {BOOLEAN}, got 1"),
+    (lambda t, _: t.vacuum(dry_run=1), f"dry_run: 1 {BOOLEAN}"),
     (lambda t, _: t.history("5"), f"limit: {INTEGER}, got '5'"),
-    (lambda t, _: t.history(-1), f"limit: {NATURAL}, got -1"),
+    (lambda t, _: t.history(-1), f"limit: -1 {NATURAL}"),
 ]  # fmt: skip
 
 
@@ -152,10 +152,11 @@ def test_the_table_of_wrong_calls_has_every_parameter() -> None:
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (lambda: untyped(Policy)(strategy="eager"), "strategy: input should be 'leveled', 'tiered'"),
+        (lambda: untyped(Policy)(strategy="eager"), "strategy: 'eager' is none of: leveled, tiered"),
         (lambda: untyped(Policy)(push_ratio="much"), f"push_ratio: {NUMBER}"),
         (lambda: untyped(Policy)(level0_triggers=5), "level0_triggers: extra inputs are not"),
-        (lambda: untyped(CompactionSettings)(memory_limit_bytes=5), "memory_limit_bytes: input should"),
+        (lambda: untyped(CompactionSettings)(memory_limit_bytes=5),
+         "memory_limit_bytes: 5 is too small: 16MiB"),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused_when_they_are_made(

@@ -754,7 +754,10 @@ def test_a_table_of_newest_rows_through_ingest_query_compact_and_alter(
     ("options", "message"),
     [
         (("--sequence", "v"), "go with --row-policy"),
-        (("--row-policy", "aggregate", "--aggregate", "v"), "'v': write COLUMN:KIND"),
+        (
+            ("--row-policy", "aggregate", "--aggregate", "v"),
+            "'v': give COLUMN:FUNCTION, a function being one of last, first, sum",
+        ),
         (("--row-policy", "aggregate", "--aggregate", "v:mean"), "sum, count, min"),
         (
             ("--row-policy", "aggregate", "--aggregate", "v:sum", "--aggregate", "v:max"),
@@ -779,3 +782,9 @@ def test_columns_that_cannot_be_altered_are_said_in_one_line(cli: Cli, table_pat
     assert "part of the sort schema" in cli.fails(2, "alter", table_path, "--drop", "service")
     assert "nothing to change" in cli.fails(2, "alter", table_path)
     assert "OLD:NEW" in cli.fails(2, "alter", table_path, "--rename", "id")
+    for kind in ("id", "id:tree"):
+        said = cli.fails(2, "alter", table_path, "--skip-index", kind)
+        assert (
+            f"--skip-index: '{kind}': give COLUMN:KIND, a kind being one of bloom, values, none"
+            in said
+        )

@@ -74,10 +74,21 @@ def test_a_column_with_a_comma_has_a_flag_of_its_own() -> None:
     ("given", "said"),
     [
         ({"ttl": "soon"}, "--ttl: 'soon' is no duration: write 90s"),
-        ({"ttl": "0"}, "--ttl: '0' is too small: 1 at least"),
+        ({"ttl": "0"}, "--ttl: '0' is too short: at least 1s"),
+        ({"ttl": "0.5s"}, "--ttl: '0.5s' is too short: at least 1s"),
+        ({"time_window": "0.5s"}, "--time-window: '0.5s' is too short: at least 1s"),
+        ({"retention": "0.5s"}, "--retention: '0.5s' is too short: at least 1s"),
         ({"retention": "1d"}, "--retention: name the --time-column it goes by"),
-        ({"skip_index": ("c:tree",)}, "--skip-index: 'tree' is none of: bloom, values"),
-        ({"skip_index": ("c",)}, "--skip-index: 'c': write COLUMN:KIND"),
+        (
+            {"skip_index": ("c:tree",)},
+            "--skip-index: 'c:tree': give COLUMN:KIND, a kind being one of bloom, values",
+        ),
+        (
+            {"skip_index": ("c",)},
+            "--skip-index: 'c': give COLUMN:KIND, a kind being one of bloom, values",
+        ),
+        ({"skip_index_bytes": "16"}, "--skip-index-bytes: '16' is too small: 32 at least"),
+        ({"sort_by": 5}, "--sort-by: input should be a valid string, got 5"),
         ({"skip_index_bytes": "many"}, "--skip-index-bytes: 'many' is no size"),
     ],
 )

@@ -247,7 +247,7 @@ def test_fragments_split_by_value_are_sorted_within(tmp_path: Path) -> None:
         ({"path": "{}{}.csv", "split": {"rows": 5}}, "has one {}"),
         ({"path": "{}.csv", "split": {"rows": 5, "by": "n"}}, "one of `by`, `rows` and `documents`"),
         ({"path": "{}.csv", "split": {}}, "one of `by`, `rows` and `documents`"),
-        ({"path": "{}.csv", "split": {"rows": 0}}, "greater than or equal to 1"),
+        ({"path": "{}.csv", "split": {"rows": 0}}, "rows: 0 is too small: 1 at least"),
         ({"path": "{}.csv", "split": {"column": "n"}}, "split"),
         ({"table": "t", "split": {"rows": 5}}, "`split` is for files"),
         ({"path": "o.frag"}, "give `sort_by`"),

@@ -352,7 +352,7 @@ MISTAKES: dict[str, dict[str, str]] = {
     "fragments: as_of: '0001-01-01T00:00:00+14:00' is before the year 1": {
         "as_of": "0001-01-01T00:00:00+14:00"
     },
-    f"fragments: version: '{'9' * 99} is too large: {10**20 - 1} at most": {"version": "9" * 400},
+    f"fragments: version: '{'9' * 99}… is too large: {10**20 - 1} at most": {"version": "9" * 400},
     "fragments: version and as_of: give one of the two": {"version": "1", "as_of": "1h"},
     "fragments: nanoseconds: 'round' is none of: error, cut": {"nanoseconds": "round"},
     "fragments: task_bytes: 'x' is no size": {"task_bytes": "x"},

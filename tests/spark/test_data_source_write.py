@@ -509,7 +509,7 @@ MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
         UsageError,
         {"memory_limit": "1MiB"},
     ),
-    "fragments: aggregate: 'mean' is none of: last, first,": (
+    "fragments: aggregate: 'n:mean': give COLUMN:FUNCTION, a function being one of last, first,": (
         UsageError,
         {"aggregate": "n:mean"},
     ),
@@ -521,7 +521,10 @@ MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
     "fragments: base_version: goes with mode overwrite": (UsageError, {"base_version": "1"}),
     "fragments: version: goes with reads only; leave it out here": (UsageError, {"version": "1"}),
     "fragments: aggregate: column 'n' is named twice": (UsageError, {"aggregate": "n:max,n:min"}),
-    "fragments: skip_index: 'n': write COLUMN:KIND": (UsageError, {"skip_index": "n"}),
+    "fragments: skip_index: 'n': give COLUMN:KIND, a kind being one of bloom": (
+        UsageError,
+        {"skip_index": "n"},
+    ),
     "nix": (InputError, {"sort_by": "nix"}),
     "delete_marker": (UsageError, {"sort_by": "n", "delete_marker": "n", "row_policy": "append"}),
 }

@@ -1,0 +1,55 @@
+"""What Pydantic finds wrong, as one line tells it: of options, arguments, settings and files alike."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic_core import ErrorDetails
+
+_MOST_CHARACTERS: Final = 100
+_MIB: Final = 1 << 20
+
+
+def explained(name: str, problem: ErrorDetails) -> str:
+    """Place and cause. name: of the whole, or empty."""
+    place = ".".join(filter(None, [name, *map(str, problem["loc"])]))
+    return f"{place}: {cause(problem)}" if place else cause(problem)
+
+
+def cause(problem: ErrorDetails, given: object = None) -> str:
+    """Without the place. given: what people wrote, if the model was given something made of it."""
+    what = shown(problem["input"] if given is None else given)
+    context: dict[str, Any] = problem.get("ctx", {})
+    match problem["type"]:
+        case "value_error":
+            return str(context["error"])
+        case "enum" | "literal_error":
+            known = str(context["expected"]).replace("'", "").replace(" or ", ", ")
+            return f"{what} is none of: {known}"
+        case "bool_parsing" | "bool_type":
+            return f"{what} is neither true nor false"
+        case "int_parsing" | "int_from_float":
+            return f"{what} is no whole number"
+        case "greater_than":
+            return f"{what} is too small: more than {_number(context['gt'])}"
+        case "greater_than_equal":
+            return f"{what} is too small: {_number(context['ge'])} at least"
+        case "less_than":
+            return f"{what} is too large: less than {_number(context['lt'])}"
+        case "less_than_equal":
+            return f"{what} is too large: {_number(context['le'])} at most"
+        case "too_short" | "string_too_short" if context["min_length"] == 1:
+            return f"{what} names nothing"
+        case _:
+            return f"{problem['msg'][0].lower()}{problem['msg'][1:]}, got {what}"
+
+
+def shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
+
+
+def _number(bound: float) -> str:
+    if bound >= _MIB and bound % _MIB == 0 and bound < 1 << 30:
+        return f"{int(bound) >> 20}MiB"
+    return str(int(bound) if bound == int(bound) else bound)
