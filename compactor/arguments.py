@@ -1,8 +1,9 @@
 """What the public functions are called with, held against their annotations in one place.
 
 The annotations are the contract, and Pydantic reads them: strictly, so that '1' is no version and True no
-limit, and options field by field, whoever made them. NumPy's scalars are what they stand for. Names
-(`Iterable[str]`) are taken at the call, all of them: a tuple arrives.
+limit, and options field by field, whoever made them. NumPy's scalars are what they stand for; in options
+lists are taken for tuples, and texts for the kinds that they name. Names (`Iterable[str]`) are taken at the
+call, all of them: a tuple arrives.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final, ParamSpec, TypeVar, get_args, get_type_hints
 
 import numpy as np
@@ -65,7 +67,11 @@ def _check(name: str, hint: Any, annotation: object) -> Callable[[object], Any]:
             else _validated(name, _taken(name, value), of_names, annotation)
         )
     adapter = TypeAdapter(hint, config=_CONFIG)
-    return lambda value: _validated(name, value, adapter, annotation)
+    kinds = (kind for kind in (hint, *get_args(hint)) if isinstance(kind, type))
+    options = tuple(filter(is_dataclass, kinds))
+    return lambda value: _validated(
+        name, _plain_options(value) if isinstance(value, options) else value, adapter, annotation
+    )
 
 
 def _taken(name: str, names: object) -> tuple[object, ...]:
@@ -80,8 +86,27 @@ def _taken(name: str, names: object) -> tuple[object, ...]:
     return tuple(sorted(names, key=str) if isinstance(names, (set, frozenset)) else names)
 
 
+def _plain(value: object) -> object:
+    """Without scalars of NumPy."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _plain_options(options: Any) -> Any:
+    """Without scalars of NumPy and lists in fields, also of options within."""
+    given = {field.name: getattr(options, field.name) for field in fields(options)}
+    return replace(options, **{name: _plain_field(value) for name, value in given.items()})
+
+
+def _plain_field(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_plain_field, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain_options(value)
+    return _plain(value)
+
+
 def _validated(name: str, value: object, adapter: TypeAdapter[Any], annotation: object) -> Any:
-    plain = value.item() if isinstance(value, np.generic) else value
+    plain = _plain(value)
     try:
         return adapter.validate_python(plain)
     except ValidationError as error:

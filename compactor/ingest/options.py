@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from pydantic import PositiveInt
+from pydantic import PositiveInt, Strict
 
 from compactor.conform import OnConflict
 from compactor.rows.policy import RowPolicy, Ttl
@@ -29,7 +30,7 @@ class IngestOptions:
     """How long rows of a new table live."""
     skips: SkipSpec = NO_SKIPS
     """Which columns of a new table have a skip index."""
-    on_conflict: OnConflict = OnConflict.ERROR
+    on_conflict: Annotated[OnConflict, Strict(False)] = OnConflict.ERROR
     """What is done with a column whose values have no place in the table's type."""
     promotes: tuple[str, ...] = ()
     """Map or struct columns of files that become a column for each of their keys."""

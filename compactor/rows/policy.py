@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 import pyarrow as pa
 from pyarrow import types as pt
-from pydantic import NonNegativeInt
+from pydantic import NonNegativeInt, Strict
 
 from compactor.errors import UsageError
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
@@ -57,7 +57,7 @@ class Function(StrEnum):
 class RowPolicy:
     """What becomes of rows of equal key."""
 
-    kind: Kind = Kind.APPEND
+    kind: Annotated[Kind, Strict(False)] = Kind.APPEND
     sequence: str | None = None
     """Column whose greater values are newer, null being oldest; where equal, or without one, what was
     ingested later is newer. For `last` and `first`."""
@@ -66,7 +66,7 @@ class RowPolicy:
     keeps_tombstones: bool | None = None
     """Whether tombstones are never dropped, since older rows of their key may still come. None: with a
     sequence column, where they may; not in the order of ingestion, where they can't."""
-    aggregates: tuple[tuple[str, Function], ...] = ()
+    aggregates: tuple[tuple[str, Annotated[Function, Strict(False)]], ...] = ()
     """For `aggregate`; columns not named take `last`."""
 
     @property

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 import pyarrow as pa
 from pyarrow import types as pt
-from pydantic import PositiveInt
+from pydantic import PositiveInt, Strict
 
 from compactor.errors import UsageError
 from format.types import storage_type
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 class SkipSpec:
     """Of one table."""
 
-    columns: tuple[tuple[str, Kind], ...] = ()
+    columns: tuple[tuple[str, Annotated[Kind, Strict(False)]], ...] = ()
     """By the names under which they are stored."""
     bytes_per_row_group: PositiveInt = DEFAULT_BYTES
     """Of each column, at most; what does not get along with that is not kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from compactor import (
     IngestOptions,
     OnConflict,
     Policy,
+    RowFunction,
     RowKind,
     RowPolicy,
     Scan,
@@ -32,6 +34,8 @@ from compactor import (
     WriterOptions,
 )
 from compactor.errors import ConfigError, InputError, UsageError, VersionNotFoundError
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
 from format import open_fragment
 
 ROWS = pa.table({"k": [2, 1], "t": ["x", "y"]})
@@ -83,13 +87,16 @@ WRONG: list[tuple[Call, str]] = [
     (created(windows="k"), f"options.windows: {INSTANCE} TimeWindows, got 'k'"),
     (created(windows=TimeWindows("k", 0)), f"options.windows.window_seconds: 0 {POSITIVE}"),
     (created(windows=TimeWindows("k", 60, -1)), f"options.windows.retention_seconds: -1 {NATURAL}"),
-    (created(rows=untyped(RowPolicy)("last")), f"options.rows.kind: {INSTANCE} Kind, got 'last'"),
+    (created(rows=untyped(RowPolicy)("newest")), "options.rows.kind: 'newest' is none of: append, last"),
+    (created(rows=RowPolicy), f"options.rows: {INSTANCE} RowPolicy"),
     (created(rows=RowKind.LAST), f"options.rows: {INSTANCE} RowPolicy"),
-    (created(rows=untyped(RowPolicy)(RowKind.AGGREGATE, aggregates=(("t", "max"),))),
-     f"options.rows.aggregates.0.1: {INSTANCE} Function, got 'max'"),
+    (created(rows=untyped(RowPolicy)(RowKind.AGGREGATE, aggregates=(("t", "mean"),))),
+     "options.rows.aggregates.0.1: 'mean' is none of: last, first, sum"),
     (created(ttl=untyped(Ttl)("k", "1h")), f"options.ttl.seconds: {INTEGER}, got '1h'"),
-    (created(skips=untyped(SkipSpec)((("k", "bloom"),))), f"options.skips.columns.0.1: {INSTANCE} Kind"),
-    (created(on_conflict="split"), f"options.on_conflict: {INSTANCE} OnConflict, got 'split'"),
+    (created(skips=untyped(SkipSpec)((("k", "tree"),))), "options.skips.columns.0.1: 'tree' is none of"),
+    (created(on_conflict="divide"), "options.on_conflict: 'divide' is none of: error, "),
+    (created(rows_per_fragment=np.int64(0)), f"options.rows_per_fragment: 0 {POSITIVE}"),
+    (created(rows_per_fragment=np.float64(2)), f"options.rows_per_fragment: {INTEGER}, got 2.0"),
     (created(promotes="t"), "options.promotes: input should be a valid tuple, got 't'"),
     (created(promotes=("t",)), "options.promotes: only of files"),
     (lambda t, _: t.append(ROWS, 5), f"options: {INSTANCE} IngestOptions, got 5"),
@@ -189,6 +196,40 @@ def test_what_stands_for_a_plain_value_is_taken_for_it(table: Any, tmp_path: Pat
     for number in (0, -1, 10**30):
         with pytest.raises(VersionNotFoundError):
             Untyped.open(table.url, version=number)
+
+
+def test_options_take_lists_for_tuples_texts_for_kinds_and_scalars_of_numpy(tmp_path: Path) -> None:
+    options = untyped(IngestOptions)(
+        rows_per_fragment=np.int64(1),
+        rows=untyped(RowPolicy)("aggregate", aggregates=[["t", "max"]]),
+        ttl=untyped(Ttl)("at", np.int64(10**9)),
+        skips=untyped(SkipSpec)([("t", "bloom")], np.uint16(64)),
+        on_conflict="string",
+        promotes=[],
+    )
+    rows = pa.table(
+        {"at": [datetime.now(UTC)] * 3, "k": [1, 2, 3], "t": ["x", "y", "z"], "u": [4, 5, 6]}
+    )
+    table = Table.create(tmp_path / "t", rows, "k,at", options)
+    made = CommitLog(open_store(table.url)).current().table
+    assert made.rows == RowPolicy(RowKind.AGGREGATE, aggregates=(("t", RowFunction.MAX),))
+    assert made.skips == SkipSpec((("t", SkipKind.BLOOM),), 64)
+    assert made.ttl == Ttl("at", 10**9)
+    assert len(table.fragments()) == 3
+    table.append(pa.table({"at": [datetime.now(UTC)], "k": [4], "u": ["seven"]}), options)
+    assert table.scan(["u"]).to_table()["u"].to_pylist() == ["4", "5", "6", "seven"]
+
+
+def test_rows_that_are_a_dataclass_are_left_as_they_are(tmp_path: Path) -> None:
+    @dataclass
+    class Rows:
+        batches: list[pa.RecordBatch]
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            assert isinstance(self.batches, list)
+            return pa.Table.from_batches(self.batches).__arrow_c_stream__(requested_schema)
+
+    assert len(Table.create(tmp_path / "t", Rows(ROWS.to_batches()), "k")) == 2
 
 
 def test_options_arrive_as_they_were_given(tmp_path: Path) -> None:
