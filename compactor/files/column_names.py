@@ -10,7 +10,7 @@ from compactor.errors import InputError
 
 
 def flaw_of(name: str) -> str | None:
-    """What is wrong with the name of a column or a field, if anything is; that of a field may be empty."""
+    """What is wrong with the name of a column or a field, if anything is. JSON has empty ones."""
     if "\0" in name:
         return "has a NUL character, where Arrow's C interface ends a name"
     if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
@@ -20,8 +20,6 @@ def flaw_of(name: str) -> str | None:
 
 def check_names(schema: pa.Schema, path: str) -> None:
     """Those of columns and of fields within them. Raises `InputError`."""
-    if "" in schema.names:
-        raise InputError(f"{path}: a column has no name: name every column")
     fields = list(schema)
     while fields:
         check_texts([field.name for field in fields], path)

@@ -67,8 +67,8 @@ def _metadata(
     if snapshot.metadata is None:
         if sort is None:
             raise TableNotFoundError(
-                f"{store.url}: no table here yet: name its sort schema to create it, such as "
-                "--sort-by service,host,timestamp:desc"
+                f"{store.url}: no table here yet: name its sort schema to create it by "
+                "--sort-by, such as service,host,timestamp:desc"
             )
         rows = options.rows or APPEND
         schema = with_result_types(merged_schema(None, file, path), rows)

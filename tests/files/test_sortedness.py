@@ -171,7 +171,7 @@ def test_metadata_that_makes_no_sense_is_as_if_it_were_not_there(
 ) -> None:
     rows = pa.table({"n": [1]}).replace_schema_metadata({METADATA_KEY: said})
     pq.write_table(rows, tmp_path / "f.parquet")
-    with pytest.raises(TableNotFoundError, match="--sort-by"):
+    with pytest.raises(TableNotFoundError, match="create it by sort_by, such as"):
         Table.create(tmp_path / "t", tmp_path / "f.parquet")
     assert len(Table.create(tmp_path / "t", tmp_path / "f.parquet", "n")) == 1
 
