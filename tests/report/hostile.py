@@ -31,7 +31,7 @@ def hostile_table(folder: Path) -> MemoryStore:
                 SORT_COLUMN: keys,
                 ATTACK.format("column"): keys,
                 TEMPLATES: [1, 2, 3, n],
-                "nul\x00": keys,
+                "control\x01": keys,
             }
         )
         append_table(store, table, f"{SORT_COLUMN}" if n == 0 else None)
