@@ -337,7 +337,7 @@ MISTAKES: dict[str, tuple[str, Row, str]] = {
     "order missing": ("transform", {"window": {}}, "line 1: node 'w': window: `order_by` is missing"),
     "no setting": ("transform", {"window": {"order_by": "n", "by": "n"}},
                    "node 'w': window: no setting 'by'; there are: partition_by, order_by, rows"),
-    "no rows": ("transform", {"window": {"order_by": "n", "rows": 0}}, "window: rows: 0 is too small: 1 at least"),
+    "no rows": ("transform", {"window": {"order_by": "n", "rows": 0}}, "rows: 0 is too small: 1 at least"),
     "too many rows": ("transform", {"window": {"order_by": "n", "rows": 10**9}}, "window: rows: .* 1000000"),
     "twice": ("transform", {"window": {"order_by": "n", "partition_by": ["s", "s"]}}, "is named twice"),
     "no mapping": ("transform", {"window": "1m"}, "node 'w': window: "),
