@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from format.footer import Footer
 from format.hashing import column_contributions, fold_rows
 from format.keys import Bound, KeyComparator, key_at
 from format.ordering import first_disorder, order_words
+from format.schema import ordering
 from format.stream_reader import FragmentStream
 from format.types import is_stored_as, storage_type
 
@@ -90,7 +91,7 @@ def verify(
 def _overlaps_within_runs(
     store: Store, snapshot: Snapshot, exact: dict[str, tuple[Bound, Bound]]
 ) -> list[str]:
-    compare = snapshot.table.comparator()
+    compare = snapshot.table.key_comparator()
     runs: dict[str, list[tuple[Any, Any, str]]] = {}
     for entry in snapshot.fragments.values():
         if entry.key in exact:
@@ -172,7 +173,8 @@ class _FragmentCheck:
             self.rows += len(numbers)
 
     def _check_key_group(self, keys: list[pa.Array], group: int, offset: int) -> None:
-        first, last = key_at(keys, 0), key_at(keys, len(keys[0]) - 1)
+        ordered = keys[: len(ordering(self._table.sort))]
+        first, last = key_at(ordered, 0), key_at(ordered, len(keys[0]) - 1)
         self._check_windows(keys, group, offset)
         row = first_disorder(order_words(keys, self._table.sort))
         if row is not None:
@@ -201,9 +203,12 @@ class _FragmentCheck:
 
     def _check_footer(self, footer: Footer) -> None:
         entry = self._entry
+        summary = replace(
+            footer.summary(), first_key=self.first_key or (), last_key=self.last_key or ()
+        )
         found = FragmentEntry.from_summary(
             entry.key,
-            footer.summary(),
+            summary,
             size_bytes=self.bytes_read,
             level=entry.level,
             run=entry.run,

@@ -14,9 +14,9 @@ from format import layout
 from format.blocks import Block, ByteSink, Chunk, make_block
 from format.footer import ChunkStats, FragmentSummary, RowGroupStats, pack_column, pack_footer
 from format.hashing import combine
-from format.keys import Bound
+from format.keys import Bound, lower_bound, upper_bound
 from format.layout import Kind
-from format.schema import FragmentHeader
+from format.schema import FragmentHeader, ordering
 
 _JSON_LEVEL: Final = 3
 _JOINED_BYTES: Final = 1 << 20
@@ -49,6 +49,7 @@ class FragmentEmitter:
         self._header = header
         self._shelf: Shelf = [] if shelf is None else shelf
         self._groups: list[_OpenGroup] = []
+        self._last_key: Bound = ()
         self._keys: list[list[ChunkStats]] = [[] for _ in header.sort]
         self._column: str | None = None
         self._chunks: list[ChunkStats] = []
@@ -66,16 +67,19 @@ class FragmentEmitter:
         return sum(group.rows for group in self._groups)
 
     def key_group(self, chunks: Sequence[Chunk], first_key: Bound, last_key: Bound) -> None:
-        """One row group's sort columns, in sort-schema order, with its key bounds."""
+        """Writes one row group's sort columns, in sort-schema order.
+
+        first_key, last_key: the whole keys of its first and last row.
+        """
         for column, chunk in zip(self._keys, chunks, strict=True):
             column.append(self._write_chunk(Kind.KEY, chunk))
-        self._groups.append(_OpenGroup(chunks[0].rows, first_key, last_key))
+        self._add_group(chunks[0].rows, first_key, last_key)
 
     def pass_key_group(self, blocks: Sequence[Block], first_key: Bound, last_key: Bound) -> None:
         """The same with chunks of another fragment as they are; `finish` says what is not known of them."""
         for column, block in zip(self._keys, blocks, strict=True):
             column.append(self._pass(block))
-        self._groups.append(_OpenGroup(blocks[0].header.rows, first_key, last_key))
+        self._add_group(blocks[0].header.rows, first_key, last_key)
 
     def begin_column(self, name: str) -> None:
         self._end_column()
@@ -111,14 +115,24 @@ class FragmentEmitter:
         summary = self._summary
         summary.rows, summary.row_groups = self.rows, len(groups)
         summary.row_hash = combine(*row_hashes)
-        if groups:
-            summary.first_key, summary.last_key = groups[0].first_key, groups[-1].last_key
+        summary.last_key = self._last_key
         return summary
 
     def copy_block(self, block: bytes, stats: ChunkStats) -> None:
         """A finished 'D' block made elsewhere, as it is, as the current column's next chunk."""
         self._chunks.append(replace(stats, offset=self.bytes_written))
         self._write(block)
+
+    def _add_group(self, rows: int, first_key: Bound, last_key: Bound) -> None:
+        schema, sort = self._header.schema, self._header.sort
+        if not self._groups:
+            self._summary.first_key = first_key[: len(ordering(sort))]
+        self._last_key = last_key[: len(ordering(sort))]
+        self._groups.append(
+            _OpenGroup(
+                rows, lower_bound(first_key, schema, sort), upper_bound(last_key, schema, sort)
+            )
+        )
 
     def _end_column(self) -> None:
         """Puts the statistics of what was written last on the shelf: the sort columns, or a column."""

@@ -50,7 +50,9 @@ class FragmentSummary:
     row_hash: int = 0
     row_groups: int = 0
     first_key: Bound = ()
+    """The whole key of its first row; empty where it is not known."""
     last_key: Bound = ()
+    """The whole key of its last row."""
     peak_chunk_bytes: int = 0
     """Raw bytes of its heaviest chunk."""
     peak_row_bytes: int = 0
@@ -86,10 +88,9 @@ class Footer:
         return [group.rows for group in self.row_groups]
 
     def summary(self) -> FragmentSummary:
+        """Returns the fragment's summary without its first and last key, which a footer only bounds."""
         groups = self.row_groups
         summary = FragmentSummary(self.rows, self.row_hash, len(groups))
-        if groups:
-            summary.first_key, summary.last_key = groups[0].first_key, groups[-1].last_key
         for name, chunks in self.columns.items():
             summary.add_column(name, chunks, [group.rows for group in groups])
         return summary

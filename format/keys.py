@@ -90,15 +90,21 @@ class KeyComparator:
         self._kinds = [_value_type(dtype) for dtype in self._types]
 
     def key(self, key: Bound) -> tuple[Any, ...]:
-        """Comparable form of a whole key, or of a lower bound: what a bound leaves out counts as least."""
+        """Returns the comparable form of a whole key, or of a lower bound: what a bound leaves out counts
+        as least."""
         return tuple(
             _comparable(value, dtype, column)
             for value, dtype, column in zip(key, self._types, self._sort, strict=False)
         )
 
-    def check(self, bound: Bound) -> None:
-        """For bounds that no checksum vouches for. Raises ValueError if a value is not its column's."""
-        for value, kind, dtype in zip(bound, self._kinds, self._types, strict=False):
+    def check(self, key: Bound) -> None:
+        """Checks a key that no checksum vouches for.
+
+        Raises ValueError if it has fewer values than there are columns, or a value is not its column's.
+        """
+        if len(key) < len(self._types):
+            raise ValueError(f"{list(key)!r} has {len(key)} values for {len(self._types)} columns")
+        for value, kind, dtype in zip(key, self._kinds, self._types, strict=False):
             if type(value) is kind or value is None:
                 continue
             if kind is None and isinstance(value, str | int | float):
@@ -107,7 +113,7 @@ class KeyComparator:
                     continue
                 except (ValueError, ArithmeticError):
                     pass
-            raise ValueError(f"{value!r} is no bound of a column of {dtype}")
+            raise ValueError(f"{value!r} is not a key of a column of {dtype}")
 
     def upper(self, bound: Bound) -> tuple[Any, ...]:
         """Comparable form of an upper bound: what it leaves out counts as greatest."""

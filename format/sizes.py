@@ -51,6 +51,12 @@ def cumulative_bits(array: pa.Array) -> I64:
     return np.arange(length + 1, dtype=np.int64)
 
 
+def heaviest_value_bytes(array: pa.Array) -> int:
+    """Returns the bytes of the heaviest value; of a dictionary-coded array also of those that no row uses."""
+    values = array.dictionary if pt.is_dictionary(array.type) else array
+    return int(np.diff(cumulative_bytes(values)).max(initial=0))
+
+
 def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
     """The most rows (at least 1) of which no array takes more than `limit_bytes`."""
     counts = [

@@ -22,7 +22,7 @@ from format.emitter import FragmentEmitter
 from format.errors import LimitError, OrderError, SchemaError
 from format.footer import ChunkStats, FragmentSummary
 from format.hashing import hash_batch
-from format.keys import Bound, KeyComparator, key_at, lower_bound, upper_bound
+from format.keys import Bound, KeyComparator, key_at
 from format.layout import Kind
 from format.ordering import first_disorder, order_words
 from format.schema import FragmentHeader, SortSchema, column_order
@@ -177,12 +177,11 @@ class FragmentWriter:
             self._pending.append({n: a.slice(start) for n, a in columns.items()}, rows - start)
 
     def _emit_group(self, columns: dict[str, pa.Array], rows: int) -> None:
-        header = self._emitter.header
         keys = [columns[name] for name in self._keys]
         self._emitter.key_group(
             [self._chunk(name, columns[name]) for name in self._keys],
-            lower_bound(key_at(keys, 0), header.schema, header.sort),
-            upper_bound(key_at(keys, rows - 1), header.schema, header.sort),
+            key_at(keys, 0),
+            key_at(keys, rows - 1),
         )
         for name in self._others:
             self._spool.append(name, self._chunk(name, columns[name]))

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from compactor.conform import conform_batch
+from compactor.errors import InputError
 from compactor.files.source import FileBatches
 from compactor.ingest.columns import with_counts
 from compactor.ingest.plan import IngestPlan
@@ -19,8 +21,10 @@ from compactor.skipping.stored import pack
 from compactor.skipping.summary import build as build_summary
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry, SkipIndex
+from compactor.table.numbers import MAX_KEY_BYTES
 from compactor.windows import split_by_window
-from format.sizes import HeldBytes
+from format.schema import ordering
+from format.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
 from format.types import to_storage
 from format.writer import FragmentWriter
 
@@ -79,6 +83,7 @@ class _FragmentsOfFile:
         for raw in file:
             batch = with_counts(self._names.of(raw), self._metadata.rows)
             batch = conform_batch(batch, self._schema, file.path)
+            self._check_keys(batch, file.path)
             self.rows += batch.num_rows
             while batch.num_rows:
                 head = batch.slice(0, self._options.rows_per_fragment - rows)
@@ -92,6 +97,20 @@ class _FragmentsOfFile:
             on_progress(file.bytes_consumed, file.bytes_total)
         if pending:
             yield from self._write_windows(pending)
+
+    def _check_keys(self, batch: pa.RecordBatch, path: str) -> None:
+        names = [column.column for column in ordering(self._metadata.sort)]
+        keys = [to_storage(batch.column(name)) for name in names]
+        if sum(map(heaviest_value_bytes, keys)) <= MAX_KEY_BYTES:
+            return
+        sizes = np.sum([np.diff(cumulative_bytes(key)) for key in keys], axis=0)
+        row = int(np.argmax(sizes)) if len(sizes) else 0
+        if len(sizes) and sizes[row] > MAX_KEY_BYTES:
+            raise InputError(
+                f"{path}, row {self.rows + row + 1:,}: its sort columns ({', '.join(names)}) take "
+                f"{sizes[row]:,} bytes, more than {MAX_KEY_BYTES:,}: shorten their values, or sort the table "
+                "by other columns"
+            )
 
     def _write_windows(self, batches: list[pa.RecordBatch]) -> Iterator[FragmentEntry]:
         """One fragment, or one for each time window of the rows."""

@@ -28,7 +28,7 @@ class MergeSettings:
     """`max_rows` and `target_row_group_bytes` bound every output row group."""
     target_fragment_bytes: int
     cut_keys: Sequence[Bound] = ()
-    """Lower bounds, ascending, before which outputs end if they are large enough."""
+    """Ascending keys before which outputs end if they are large enough."""
     memory: MemorySettings = field(default_factory=MemorySettings)
     encode_thread: bool | None = None
     """Whether chunks are encoded in a thread of their own; None: where there is a core for it."""

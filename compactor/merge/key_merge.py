@@ -20,7 +20,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import types as pt
 
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.passed import StoredKeys
@@ -30,7 +29,7 @@ from format.errors import OrderError
 from format.keys import Bound, KeyComparator, key_at
 from format.ordering import first_disorder, order_words, same_as_previous, stable_order
 from format.schema import SortSchema, ordering
-from format.sizes import cumulative_bytes
+from format.sizes import cumulative_bytes, heaviest_value_bytes
 
 ComparableKey = tuple[Any, ...]
 I64 = npt.NDArray[np.int64]
@@ -56,13 +55,8 @@ def loaded_group(
 ) -> LoadedGroup:
     """Of a row group's sort columns."""
     rows = len(keys[0])
-    heaviest = sum(_heaviest_value_bytes(array) for array in keys)
+    heaviest = sum(heaviest_value_bytes(array) for array in keys)
     return LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1), heaviest, number, stored)
-
-
-def _heaviest_value_bytes(array: pa.Array) -> int:
-    values = array.dictionary if pt.is_dictionary(array.type) else array
-    return int(np.diff(cumulative_bytes(values)).max(initial=0))
 
 
 class KeySource(Protocol):

@@ -54,7 +54,7 @@ from format.emitter import FragmentEmitter
 from format.encode import by_dictionary
 from format.footer import with_bounds
 from format.hashing import combine
-from format.keys import KeyComparator, Value, key_at, lower_bound, upper_bound
+from format.keys import KeyComparator, Value, key_at
 from format.limits import max_written_bytes, most_written_bytes
 from format.schema import FragmentHeader
 from format.sizes import nulls_bytes
@@ -437,8 +437,7 @@ class MergePass:
             raise
 
     def _write_key_group(self, output: Output, group: OutputGroup) -> None:
-        schema, sort = self._settings.schema, self._settings.sort
-        names = [column.column for column in sort]
+        names = [column.column for column in self._settings.sort]
         keys = group.keys
         if group.flags is not None:
             keys = [kept_rows(array, group.flags) for array in keys]
@@ -447,8 +446,8 @@ class MergePass:
             with self._budget.holding("encode", 2 * size):
                 output.emitter.key_group(
                     [self._encoder.encode(array) for array in keys],
-                    lower_bound(key_at(keys, 0), schema, sort),
-                    upper_bound(key_at(keys, rows - 1), schema, sort),
+                    key_at(keys, 0),
+                    key_at(keys, rows - 1),
                 )
             output.groups += 1
             if (rule := self._settings.rule) is not None:
@@ -464,14 +463,9 @@ class MergePass:
         self._order.append(group.origins, group.flags)
 
     def _pass_key_group(self, output: Output, whole: WholeGroup) -> None:
-        schema, sort = self._settings.schema, self._settings.sort
         group = whole.group
         assert group.stored is not None
-        output.emitter.pass_key_group(
-            group.stored.take(),
-            lower_bound(group.first_key, schema, sort),
-            upper_bound(group.last_key, schema, sort),
-        )
+        output.emitter.pass_key_group(group.stored.take(), group.first_key, group.last_key)
         origins = self._origins_of_passed.setdefault(id(output), {})
         origins[output.groups] = whole.input, group.number
         output.groups += 1

@@ -24,7 +24,7 @@ class CompactionSpec:
     priority: float = 0.0
     """Of several specs, the highest is run first."""
     cut_keys: tuple[Bound, ...] = ()
-    """Lower bounds of fragments of the level below the output: outputs end there if large enough, so
+    """First keys of fragments of the level below the output: outputs end there if they are large enough, so
     that later compactions overlap fewer fragments."""
     is_bottom: bool = False
     """Whether no older row of any key is left out: tombstones have nothing more to do."""

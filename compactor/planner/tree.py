@@ -358,53 +358,24 @@ def all_items(snapshot: Snapshot) -> list[Item]:
 
 
 def components(items: Iterable[Item]) -> list[list[Item]]:
-    """Connected groups by overlap of key ranges, in key order; each ordered by key.
+    """Returns the connected groups by overlap of key ranges, in key order; each ordered by key.
 
-    Ranges that only touch in one key overlap: equal keys belong into one fragment. Fragments of one
-    sorted run are disjoint whatever their bounds say, which may be shortened.
+    Ranges that only touch in one key overlap: equal keys belong into one fragment.
     """
-    open_groups: list[_OpenGroup] = []
-    finished: list[_OpenGroup] = []
+    groups: list[list[Item]] = []
+    reach: Comparable = ()
     for item in sorted(items, key=_position):
-        mine = _OpenGroup([item], item.entry.sorted_run, item.upper)
-        rest = []
-        for group in open_groups:
-            if group.overlaps(item.lower, item.entry.sorted_run):
-                mine = group.united(mine)
-            elif group.reach < item.lower:
-                finished.append(group)
-            else:
-                rest.append(group)
-        open_groups = [*rest, mine]
-    groups = sorted(finished + open_groups, key=lambda group: _position(group.members[0]))
-    return [sorted(group.members, key=_position) for group in groups]
-
-
-class _OpenGroup:
-    """A group the sweep may still add to. Knows how far it reaches, and how far without its run
-    that reaches farthest: enough to tell whether another run's fragment would overlap."""
-
-    def __init__(self, members: list[Item], run: str, reach: Comparable) -> None:
-        self.members = members
-        self.run = run
-        self.reach = reach
-        self.other_reach: Comparable = ()
-
-    def overlaps(self, lower: Comparable, run: str) -> bool:
-        return lower <= (self.reach if run != self.run else self.other_reach)
-
-    def united(self, other: _OpenGroup) -> _OpenGroup:
-        first, second = sorted((self, other), key=lambda group: group.reach, reverse=True)
-        small, large = sorted((self.members, other.members), key=len)
-        large.extend(small)
-        merged = _OpenGroup(large, first.run, first.reach)
-        others = [first.other_reach, second.other_reach]
-        merged.other_reach = max(*others, () if second.run == first.run else second.reach)
-        return merged
+        if groups and item.lower <= reach:
+            groups[-1].append(item)
+            reach = max(reach, item.upper)
+        else:
+            groups.append([item])
+            reach = item.upper
+    return groups
 
 
 def _position(item: Item) -> tuple[Comparable, str]:
-    # Parts of one run whose bounds were shortened to the same: their names end in the part's number.
+    # Overlapping fragments may begin with the same key; any fixed order of these will do.
     return item.lower, item.entry.key
 
 
@@ -417,16 +388,15 @@ def sorted_runs(items: Sequence[Item]) -> list[Run]:
 
 
 def overlapping_pairs(trees: Iterable[Tree]) -> int:
-    """Pairs of fragments of one window, of different runs, whose key ranges overlap."""
+    """Returns the number of pairs of fragments of one window whose key ranges overlap."""
     return sum(_pairs(tree.items()) for tree in trees)
 
 
 def _pairs(items: list[Item]) -> int:
-    reaching: list[tuple[Comparable, str]] = []
+    reaching: list[Comparable] = []
     pairs = 0
     for item in sorted(items, key=_position):
-        run = item.entry.sorted_run
-        reaching = [(end, other) for end, other in reaching if end >= item.lower]
-        pairs += sum(other != run for _, other in reaching)
-        reaching.append((item.upper, run))
+        del reaching[: bisect.bisect_left(reaching, item.lower)]
+        pairs += len(reaching)
+        bisect.insort(reaching, item.upper)
     return pairs

@@ -55,9 +55,8 @@ class KeyAxis:
 
     def interval(self, entry: FragmentEntry) -> tuple[int, int]:
         """First cell and the one after the last, of a fragment with rows."""
-        start = self._rank[self._compare.key(entry.first_key)]
-        # A bound that was shortened may be less than the first key: they share a prefix.
-        return start, max(start, self._rank[self._compare.upper(entry.last_key)]) + 1
+        first, last = key_range(entry, self._compare)
+        return self._rank[first], self._rank[last] + 1
 
     def text(self, bound: Bound) -> str:
         return key_text(bound, self._types)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from compactor.errors import DataError
 from compactor.names import is_deletions_key, is_fragment_key, is_skip_index_key
@@ -14,6 +14,7 @@ from compactor.rows.flags import NONE_SEEN, Census
 from compactor.table.numbers import (
     MAX_GROUP_ROWS,
     MAX_INT64,
+    MAX_KEY_BYTES,
     MAX_LEVEL,
     MAX_OBJECT_BYTES,
     MIN_ROW_GROUP_BYTES,
@@ -22,6 +23,9 @@ from compactor.table.numbers import (
 )
 from format.footer import ColumnBytes, FragmentSummary
 from format.keys import Bound, KeyComparator
+
+_MAX_KEY_CHARACTERS: Final = 2 * MAX_KEY_BYTES
+"""Binary values are longer in the log than in rows: they are base64 there."""
 
 
 class LazyColumns(Mapping[str, ColumnBytes]):
@@ -116,6 +120,7 @@ class FragmentEntry:
     size_bytes: int
     row_hash: int
     first_key: Bound
+    """The whole key of its first row, never cut: the order of fragments rests on it."""
     last_key: Bound
     row_groups: int
     peak_chunk_bytes: int
@@ -256,7 +261,10 @@ class FragmentEntry:
 def key_range(
     entry: FragmentEntry, compare: KeyComparator
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """First and last key as they compare. Raises `DataError` if they are none of the table."""
+    """Returns the first and the last key in the form that compares.
+
+    Raises `DataError` if they are not keys of the table.
+    """
     try:
         compare.check(entry.first_key)
         compare.check(entry.last_key)
@@ -264,7 +272,7 @@ def key_range(
         raise DataError(
             f"{entry.key}: its key range in the log is damaged: {error}: restore the log from a backup"
         ) from error
-    return compare.key(entry.first_key), compare.upper(entry.last_key)
+    return compare.key(entry.first_key), compare.key(entry.last_key)
 
 
 def check_entry(entry: FragmentEntry) -> None:
@@ -289,6 +297,9 @@ def check_entry(entry: FragmentEntry) -> None:
     check_number("row_hash", entry.row_hash, 2**64 - 1)
     check_number("peak_chunk_bytes", entry.peak_chunk_bytes)
     check_number("peak_row_bytes", entry.peak_row_bytes)
+    for name, key in (("first_key", entry.first_key), ("last_key", entry.last_key)):
+        texts = sum(len(value) for value in key if isinstance(value, str))
+        check_number(f"length of {name}", texts, _MAX_KEY_CHARACTERS)
     if entry.deletion:
         check_number("deletion rows", entry.deletion.rows, entry.rows)
     check_number("tombstones", entry.tombstones, entry.rows)

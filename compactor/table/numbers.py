@@ -24,6 +24,8 @@ MIN_ROW_GROUP_BYTES: Final = BLOCK_HEADER_BYTES + NODE_BYTES
 """What a row group takes in a fragment at least: a key chunk of one node, without payload."""
 MAX_GROUP_ROWS: Final = 2**32 - 1
 """Of a row group: the format counts them in 32 bits."""
+MAX_KEY_BYTES: Final = 1 << 20
+"""The sort columns of one row take no more: the log holds the first and last key of every fragment whole."""
 MAX_TTL_SECONDS: Final = 10**12
 MAX_SKIP_BYTES: Final = 1 << 30
 """Of a column and row group: readers take no more of a whole object."""

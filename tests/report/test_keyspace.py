@@ -143,13 +143,3 @@ def test_labels_are_real_keys_of_every_type_shortened() -> None:
         ("null", "null", "null"),
     ]
     assert len(axis.text(keys[0])) == 60
-
-
-def test_an_upper_bound_that_was_shortened_reaches_over_all_that_begin_with_it() -> None:
-    table = TableMetadata(pa.schema([("a", pa.int64()), ("b", pa.int64())]), sort_schema("a,b"))
-    made = MadeUp(table)
-    bounds = [((1, 5), (1,)), ((1, 900), (1, 901)), ((2, 0), (2, 0))]
-    entries = [replace(made.entry(0, 0), first_key=a, last_key=b) for a, b in bounds]
-    axis = KeyAxis(table, entries)
-    (s0, e0), (s1, e1), (s2, _) = (axis.interval(entry) for entry in entries)
-    assert s0 < s1 < e1 < e0 <= s2
