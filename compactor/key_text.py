@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from compactor.lines import shortened
 from format.keys import Bound
 from format.schema import SortSchema
 from format.types import storage_type
@@ -21,8 +20,15 @@ def key_types(schema: pa.Schema, sort: SortSchema) -> list[pa.DataType]:
 
 
 def key_text(bound: Bound, types: Sequence[pa.DataType]) -> str:
-    """The values of a bound, which may be of the first so many sort columns only."""
-    return shortened(" ".join(key_parts(bound, types)), MAX_CHARACTERS)
+    """Returns the values of a key, or of a bound of the first so many sort columns, in 60 characters at most.
+
+    Keys are cut in the middle: those of neighbours often begin alike.
+    """
+    text = " ".join(key_parts(bound, types))
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    half = MAX_CHARACTERS // 2
+    return f"{text[: half - 1]}…{text[-half:]}"
 
 
 def key_parts(bound: Bound, types: Sequence[pa.DataType]) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.key_text import key_text, key_types
 from compactor.report.keyspace import MAX_BARS, MAX_LANES, KeyAxis, panel, read_cost
 from compactor.table.metadata import TableMetadata
 from compactor.table.version import Operation
@@ -143,3 +144,12 @@ def test_labels_are_real_keys_of_every_type_shortened() -> None:
         ("null", "null", "null"),
     ]
     assert len(axis.text(keys[0])) == 60
+
+
+def test_keys_that_begin_alike_are_told_apart_by_their_ends() -> None:
+    table = TableMetadata(pa.schema([("url", pa.string())]), sort_schema("url"))
+    urls = [f"https://www.example.org/{'path/' * 40}{end}" for end in ("one", "two")]
+    first, last = (key_text((url,), key_types(table.schema, table.sort)) for url in urls)
+    assert first.startswith("https://www.example.org/") and first.endswith("path/one")
+    assert last.endswith("path/two")
+    assert len(first) == len(last) == 60
