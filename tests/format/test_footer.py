@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from format.errors import SchemaError
 from format.footer import Footer, FooterHead
 from format.reader import FragmentReader
-from format.writer import WriterOptions
-from tests.support.fragments import BytesSource, write_fragment
+from format.writer import FragmentWriter, WriterOptions
+from tests.support.fragments import BytesSource, NonSeekableSink, sort_schema, write_fragment
 from tests.support.spec_reader import Fragment
 
 
@@ -49,11 +50,25 @@ def test_what_is_no_footer_is_refused_either_way(change: dict) -> None:
         FooterHead.from_bytes(data[:-30])
 
 
-def test_a_writers_summary_is_that_of_its_footer() -> None:
-    table = pa.table({"k": range(100), "v": ["x" * n for n in range(100)], "n": [None] * 100})
-    data = write_fragment(table, "k", WriterOptions(max_rows=30))
-    summary = FragmentReader(BytesSource(data), len(data), "mem").footer.summary()
-    assert (summary.rows, summary.row_groups) == (100, 4)
-    assert (summary.first_key, summary.last_key) == ((0,), (99,))
-    assert list(summary.columns) == ["k", "v"]
-    assert summary.peak_row_bytes >= 90
+def test_a_writers_summary_is_that_of_its_footer_and_has_the_whole_keys() -> None:
+    ends = [f"{n:03d}" for n in range(100)]
+    table = pa.table(
+        {
+            "k": ["k" * 70 + end for end in ends],
+            "v": ["x" * n for n in range(100)],
+            "n": [None] * 100,
+        }
+    )
+    sink = NonSeekableSink()
+    with FragmentWriter(sink, table.schema, sort_schema("k"), WriterOptions(max_rows=30)) as writer:
+        for batch in table.to_batches():
+            writer.write(batch)
+        written = writer.finish().summary
+    data = sink.getvalue()
+    footer = FragmentReader(BytesSource(data), len(data), "mem").footer
+    keys = {"first_key": ("k" * 70 + "000",), "last_key": ("k" * 70 + "099",)}
+    assert written == replace(footer.summary(), **keys)
+    assert (written.rows, written.row_groups) == (100, 4)
+    assert list(written.columns) == ["k", "v"]
+    assert written.peak_row_bytes >= 90
+    assert footer.row_groups[0].first_key == ("k" * 64,)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from compactor.alter import Alteration, alter_table
+from compactor.config import CompactionSettings, Strategy
 from compactor.delete import delete_rows
 from compactor.ingest import IngestOptions
 from compactor.names import checkpoint_key, fragment_key
@@ -29,7 +30,9 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.version import Changes, Claim, Operation, Quarantine
+from format.keys import Bound, key_at
 from format.reader import FragmentReader
+from format.schema import ordering
 from tests.support.fragments import BytesSource
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table
@@ -122,6 +125,19 @@ def aggregates(store: MemoryStore) -> None:
     compact_table(store)
 
 
+def long_keys(store: MemoryStore) -> None:
+    """Keys that begin alike, in several fragments of one level, of which one was rewritten."""
+    small = CompactionSettings(target_fragment_bytes=1, max_rows_per_row_group=4)
+    urls = [f"https://www.example.org/{'path/' * 20}{n // 4}" for n in range(16)]
+    rows = pa.table({"url": urls, "id": range(16)})
+    for part in (rows[:6], rows[6:]):
+        append_table(store, part, "url")
+    compact_table(store, small, strategy=Strategy.FULL)
+    log = CommitLog(store)
+    delete_rows(store, log, condition_on(log.current().table, "id < 3"))
+    compact_table(store, small)
+
+
 def first_version_fragments(store: MemoryStore) -> None:
     """Fragments of format version 1 in a table."""
     folder = Path(__file__).parent / "v1"
@@ -130,9 +146,9 @@ def first_version_fragments(store: MemoryStore) -> None:
         data = (folder / f"{name}.frag").read_bytes()
         reader = FragmentReader(BytesSource(data), len(data), name)
         key = fragment_key(0, "golden", number)
-        entry = FragmentEntry.from_summary(
-            key, reader.footer.summary(), size_bytes=len(data), level=0, run=key
-        )
+        first_key, last_key = _outer_keys(reader)
+        summary = replace(reader.footer.summary(), first_key=first_key, last_key=last_key)
+        entry = FragmentEntry.from_summary(key, summary, size_bytes=len(data), level=0, run=key)
         store.create(key, data)
         entries.append(replace(entry, sequence=(1, number)))
         metadata = TableMetadata(reader.schema, reader.header.sort)
@@ -142,8 +158,22 @@ def first_version_fragments(store: MemoryStore) -> None:
 
 TABLES: dict[str, Callable[[MemoryStore], None]] = {
     make.__name__: make
-    for make in (plain, deleted, skipping, last_rows, aggregates, first_version_fragments)
+    for make in (
+        plain,
+        deleted,
+        skipping,
+        last_rows,
+        aggregates,
+        long_keys,
+        first_version_fragments,
+    )
 }
+
+
+def _outer_keys(reader: FragmentReader) -> tuple[Bound, Bound]:
+    names = [column.column for column in ordering(reader.header.sort)]
+    first, last = (reader.read_storage(names, [group])[0] for group in (0, reader.row_groups - 1))
+    return key_at(first, 0), key_at(last, len(last[0]) - 1)
 
 
 def load(name: str) -> MemoryStore:
