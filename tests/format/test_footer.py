@@ -66,8 +66,8 @@ def test_a_writers_summary_is_that_of_its_footer_and_has_the_whole_keys() -> Non
         written = writer.finish().summary
     data = sink.getvalue()
     footer = FragmentReader(BytesSource(data), len(data), "mem").footer
-    keys = {"first_key": ("k" * 70 + "000",), "last_key": ("k" * 70 + "099",)}
-    assert written == replace(footer.summary(), **keys)
+    first, last = ("k" * 70 + "000",), ("k" * 70 + "099",)
+    assert written == replace(footer.summary(), first_key=first, last_key=last)
     assert (written.rows, written.row_groups) == (100, 4)
     assert list(written.columns) == ["k", "v"]
     assert written.peak_row_bytes >= 90
