@@ -88,9 +88,7 @@ def _over_time(
         showlegend=len(lines) > 1,
         margin={"t": top, "b": 66},
     )
-    figure.update_xaxes(
-        type="date", nticks=6, tickangle=0, title="committed (UTC)", ticklabelstandoff=5
-    )
+    figure.update_xaxes(type="date", tickangle=0, title="committed (UTC)", ticklabelstandoff=5)
     highest = max(value(p) for p in points for *_, value, _ in lines)
     figure.update_yaxes(rangemode="tozero", separatethousands=True)
     if all(format_ == ",d" for *_, format_ in lines) and highest <= 5:

@@ -32,6 +32,9 @@
   const dated = Object.values(figures).find((figure) => figure.layout.meta?.axis);
   let axis = dated?.layout.meta.axis;
 
+  const mostLabels = 6; // along an axis over time
+  const labelGap = 4; // pixels between two of them
+
   const config = {
     displaylogo: false, responsive: false, displayModeBar: false, doubleClick: "reset", showTips: false,
   };
@@ -55,11 +58,10 @@
     }
   }
 
-  // Where there is little room a legend gets columns and the plot moves down; times get fewer labels.
+  // Where there is little room a legend gets columns and the plot moves down.
   function narrowed(figure, width) {
     const names = figure.data.filter((trace) => trace.showlegend !== false).length;
     if (width >= 520) return;
-    if (figure.layout.xaxis.nticks) figure.layout.xaxis.nticks = 4;
     if (figure.layout.showlegend === false) return;
     const rows = Math.ceil(names / 2);
     Object.assign(figure.layout.legend, { entrywidth: 0.48, entrywidthmode: "fraction" });
@@ -72,9 +74,21 @@
     const { versions } = figure.layout.meta;
     for (const trace of figure.data) trace.x = versions;
     const span = versions[versions.length - 1] - versions[0];
-    Object.assign(figure.layout.xaxis, {
-      type: "linear", tickformat: ",d", title: { text: "version" }, ...(span <= 6 && { dtick: 1 }),
-    });
+    figure.layout.meta.steps = span <= mostLabels; // else there would be labels between versions
+    Object.assign(figure.layout.xaxis, { type: "linear", tickformat: ",d", title: { text: "version" } });
+  }
+
+  // How wide a label is depends on the hour (at midnight a date stands below it), on fractions of a second and on
+  // the font. So an axis gets as many labels as stand apart once they are drawn.
+  function spread(element) {
+    for (let count = mostLabels; count > 1; count--) {
+      const steps = count === mostLabels && element.layout.meta.steps;
+      const ticks = steps ? { "xaxis.dtick": 1 } : { "xaxis.tickmode": "auto" };
+      Plotly.relayout(element, { "xaxis.nticks": count, ...ticks });
+      const boxes = [...element.querySelectorAll(".xtick text")]
+        .map((label) => label.getBoundingClientRect()).sort((a, b) => a.left - b.left);
+      if (boxes.every((box, n) => n === 0 || boxes[n - 1].right + labelGap <= box.left)) return;
+    }
   }
 
   function draw() {
@@ -90,6 +104,12 @@
         if (trace.marker?.line?.width && trace.type === "bar") trace.marker.line.color = card;
       }
       Plotly.react(element, figure.data, { ...figure.layout, template: colors }, config);
+      if (!figure.layout.meta?.versions) continue;
+      spread(element);
+      if (element.dataset.spreads) continue;
+      element.dataset.spreads = "yes";
+      // Zooming brings other labels.
+      element.on("plotly_relayout", (changed) => "xaxis.nticks" in changed || spread(element));
     }
   }
 

@@ -18,6 +18,8 @@ from tests.report.hostile import ATTACK, SORT_COLUMN, TEMPLATES, fail_once, host
 from tests.report.support import MadeUp, compacted, report_of
 
 DRAWN = "document.documentElement.dataset.drawn"
+START = 1_729_416_895_061
+"""A Sunday in October of 2024, 09:34:55.061 UTC."""
 HOVER = """
 Plotly.Fx.hover(document.querySelector("[data-chart=fragments]"), [{curveNumber: 0, pointNumber: 0}]);
 """
@@ -168,23 +170,69 @@ def test_nothing_sticks_out_and_no_labels_run_into_each_other(
     assert max(right for _, right in boxes) <= width
 
 
+def within_milliseconds() -> MadeUp:
+    """Six commits within 160 ms: a label of their time is as wide as labels get."""
+    made = MadeUp()
+    made.clock.now_ms = START
+    for n in range(6):
+        made.clock.sleep(-59.968)  # of the minute that a commit takes
+        made.ingest((n, n + 5))
+    return made
+
+
+def assert_labels_keep_apart(chromium: Browser, chart: str) -> None:
+    boxes = chromium(
+        f'[...document.querySelectorAll("[data-chart={chart}] :is(.xtick text, .ytick text, .xtitle)")]'
+        ".map((t) => t.getBoundingClientRect()).map((b) => [b.left, b.top, b.right, b.bottom])"
+    )
+    assert len(boxes) >= 4
+    for one, other in itertools.combinations(boxes, 2):
+        across = min(one[2], other[2]) - max(one[0], other[0])
+        down = min(one[3], other[3]) - max(one[1], other[1])
+        assert min(across, down) < 2, (chart, one, other)
+
+
 @pytest.mark.parametrize("width", [360, 1360])
 @pytest.mark.parametrize("axis", ["clock", "version"])
 def test_labels_of_axes_over_time_keep_apart(
-    chromium: Browser, usual: Path, width: int, axis: str
+    chromium: Browser, tmp_path: Path, width: int, axis: str
 ) -> None:
-    chromium.open(usual, width=width)
+    path = saved(within_milliseconds().report(), tmp_path)
+    chromium.open(path, width=width)
     chromium.driver.execute_script(f"document.querySelector('[data-axis={axis}]').click()")
     for chart in ("reads", "writes", "storage"):
-        boxes = chromium(
-            f'[...document.querySelectorAll("[data-chart={chart}] :is(.xtick text, .ytick text, .xtitle)")]'
-            ".map((t) => t.getBoundingClientRect()).map((b) => [b.left, b.top, b.right, b.bottom])"
-        )
-        assert len(boxes) >= 4
-        for one, other in itertools.combinations(boxes, 2):
-            across = min(one[2], other[2]) - max(one[0], other[0])
-            down = min(one[3], other[3]) - max(one[1], other[1])
-            assert min(across, down) < 2, (chart, one, other)
+        assert_labels_keep_apart(chromium, chart)
+    assert_quiet(chromium, path)
+
+
+@pytest.mark.parametrize("width", [360, 1360])
+def test_labels_keep_apart_at_every_hour_however_far_one_zooms(
+    chromium: Browser, tmp_path: Path, width: int
+) -> None:
+    chromium.open(saved(within_milliseconds().report(), tmp_path), width=width)
+    chromium.driver.execute_script("document.querySelector('[data-axis=clock]').click()")
+    hour = 3_600_000
+    for span in (3, 160, 3_000, 100_000, hour, 10 * hour, 40 * hour, 24 * 40 * hour):
+        for start in range(START - 24 * hour, START, hour):
+            zoom(chromium, "writes", start, start + span)
+            assert_labels_keep_apart(chromium, "writes")
+
+
+def test_long_version_numbers_keep_apart(chromium: Browser, tmp_path: Path) -> None:
+    chromium.open(saved(within_milliseconds().report(), tmp_path), width=360)
+    chromium.driver.execute_script("document.querySelector('[data-axis=version]').click()")
+    for span in (3.5, 6.5, 100, 100_000):
+        zoom(chromium, "writes", 1_234_567.8, 1_234_567.8 + span)
+        assert_labels_keep_apart(chromium, "writes")
+
+
+def zoom(chromium: Browser, chart: str, first: float, last: float) -> None:
+    chromium.driver.execute_async_script(
+        "const [chart, first, last, done] = arguments;"
+        "Plotly.relayout(document.querySelector(`[data-chart=${chart}]`),"
+        " {'xaxis.range': [first, last]}).then(done)",
+        chart, first, last,
+    )  # fmt: skip
 
 
 def test_paper_gets_narrow_charts_in_light_colours(chromium: Browser, usual: Path) -> None:
