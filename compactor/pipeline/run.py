@@ -206,31 +206,32 @@ class Run:
         node, form = self._nodes[name], self._work.forms[name].form
         if isinstance(node, Route):
             return self._branch(name, node, edge)
-        rows = self._work.clock.timed(name, self._rows(name, node))
-        if not (isinstance(node, Source) or (isinstance(node, Transform) and node.window is None)):
-            rows = one_document(name, rows, self._work.full(self.schemas[name]))
         if form is Form.FUSED or self._work.is_held_by_taker(name):
-            return rows
+            return self._rows(name, node)
         if form is Form.BUILT:
-            return self._built(name, rows)
-        return self._materialized(name, rows)
+            return self._built(name, node)
+        return self._materialized(name, node)
 
     def _rows(self, name: str, node: Node) -> Batches:
+        """Runs the node. A source can be read once, so this is called once for each node."""
         if isinstance(node, Source):
-            return source.rows(self._work, name, self._readers[name])
-        return rows_of(self._work, name, node)
+            return self._work.clock.timed(name, source.rows(self._work, name, self._readers[name]))
+        rows = self._work.clock.timed(name, rows_of(self._work, name, node))
+        if isinstance(node, Transform) and node.window is None:
+            return rows
+        return one_document(name, rows, self._work.full(self.schemas[name]))
 
-    def _built(self, name: str, rows: Batches) -> Batches:
+    def _built(self, name: str, node: Node) -> Batches:
         buffer = self._work.buffer(name, self.schemas[name])
-        for batch in rows:
+        for batch in self._rows(name, node):
             buffer.append(batch)
         yield from buffer.drain()
 
-    def _materialized(self, name: str, rows: Batches) -> Batches:
+    def _materialized(self, name: str, node: Node) -> Batches:
         if name not in self._results:
             self._results[name] = buffer = self._work.buffer(name, self.schemas[name])
             self._left[name] = len(self._work.takers[name])
-            for batch in rows:
+            for batch in self._rows(name, node):
                 buffer.append(batch)
         yield from self._shared(name)
 

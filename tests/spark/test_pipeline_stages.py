@@ -177,6 +177,34 @@ def test_where_it_is_not_stages_give_the_same_rows(case: str, folder: Path, tmp_
     assert counters(many) == counters(one)
 
 
+@pytest.mark.parametrize(
+    "merged",
+    [
+        {"mode": "concat"},
+        {"mode": "interleave"},
+        {"mode": "interleave", "interleave_seed": 3},
+        {"mode": "key", "sort_by": "id"},
+    ],
+    ids=["concat", "interleave", "seeded", "key"],
+)
+def test_a_merge_that_several_nodes_take_gives_each_the_same_in_stages(
+    merged: Nodes, folder: Path, tmp_path: Path
+) -> None:
+    nodes: Nodes = {**A, **B, "s": sort("a", "id"), "x": merge("s", "b", **merged), **OUT,
+                    "t": {"transform": {"input": "x", "filter": "id > 3"}},
+                    "two": {"output": {"input": "t", "path": "OUT/two.ndjson"}},
+                    "y": merge("t", "b"),
+                    "three": {"output": {"input": "y", "path": "OUT/three.ndjson"}}}  # fmt: skip
+    one, many = both(nodes, folder, tmp_path)
+    for name in ("out", "two", "three"):
+        lines = [
+            sorted((tmp_path / n / f"{name}.ndjson").read_text().splitlines())
+            for n in ("one", "many")
+        ]
+        assert lines[0] == lines[1] != []
+    assert counters(many) == counters(one)
+
+
 def test_rows_that_come_on_several_ways_count_once(folder: Path, tmp_path: Path) -> None:
     """Sorted on one way, so that they meet in tasks of different stages."""
     nodes = {**A, **T, "s": sort("a"), "x": merge("t", "s", "a"), **OUT,
@@ -421,7 +449,9 @@ def test_a_cluster_needs_a_staging_place_and_leaves_nothing_in_it(
 
 
 STEPS = st.lists(
-    st.sampled_from(["filter", "sort", "concat", "group", "route", "key"]), min_size=1, max_size=5
+    st.sampled_from(["filter", "sort", "concat", "group", "route", "key", "seeded"]),
+    min_size=1,
+    max_size=5,
 )
 
 
@@ -489,6 +519,12 @@ def _merged(first: str, other: str, name: str) -> tuple[Nodes, str]:
     return {inputs[0]: sort(first, "who"), inputs[1]: sort(other, "who,id"), name: key}, name
 
 
+def _drawn(first: str, other: str, name: str) -> tuple[Nodes, str]:
+    inputs = {f"{name}t": {"transform": {"input": first}}}
+    seeded = merge(*inputs, other, mode="interleave", interleave_seed=len(name))
+    return {**inputs, name: seeded}, name
+
+
 STEP: dict[str, Callable[[str, str, str], tuple[Nodes, str]]] = {
     "filter": _filtered,
     "sort": _sorted,
@@ -496,4 +532,5 @@ STEP: dict[str, Callable[[str, str, str], tuple[Nodes, str]]] = {
     "group": _grouped,
     "route": _routed,
     "key": _merged,
+    "seeded": _drawn,
 }

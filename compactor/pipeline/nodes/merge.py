@@ -57,8 +57,9 @@ def _interleaved(work: Work, name: str, node: Merge) -> Batches:
         buffers.append(buffer)
     inputs = [buffer.drain() for buffer in buffers]
     if node.interleave_seed is None:
-        return in_turn(inputs)
-    return drawn(inputs, [buffer.rows for buffer in buffers], node.interleave_seed)
+        yield from in_turn(inputs)
+    else:
+        yield from drawn(inputs, [buffer.rows for buffer in buffers], node.interleave_seed)
 
 
 def _one_after_the_other(work: Work, name: str, node: Merge) -> Batches:
