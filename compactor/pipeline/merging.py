@@ -24,6 +24,9 @@ from format.types import to_logical, to_storage
 
 Batches = Iterator[pa.RecordBatch]
 _CHUNK_ROWS: Final = 65_536
+_PIECE_BYTES: Final = 1 << 20
+_COPIES: Final = 2
+"""Of a piece while it is put in order: its rows end to end, and in their order."""
 _SLICE_BYTES: Final = 256 << 10
 _BATCH_BYTES: Final = 32 << 20
 
@@ -34,57 +37,99 @@ class _Rows:
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
         self._current: pa.RecordBatch | None = None
+        self.held_bytes = 0
+        """Of the batch that rows are taken from."""
+        self.row_bytes = 0
+        """Of one of its rows, on average."""
 
     def available(self) -> int:
         """Rows that can be taken at once; 0 at the end."""
         while self._current is None or not self._current.num_rows:
             self._current = next(self._batches, None)
+            self.held_bytes = 0 if self._current is None else self._current.nbytes
             if self._current is None:
                 return 0
+            self.row_bytes = self.held_bytes // max(1, self._current.num_rows)
         return int(self._current.num_rows)
 
-    def take(self, rows: int) -> list[pa.RecordBatch]:
-        pieces = []
-        while rows and (count := min(rows, self.available())):
-            assert self._current is not None
-            pieces.append(self._current.slice(0, count))
-            self._current = self._current.slice(count)
-            rows -= count
-        return pieces
+    def take(self, rows: int) -> pa.RecordBatch:
+        """At most as many as are available."""
+        assert self._current is not None
+        piece, self._current = self._current.slice(0, rows), self._current.slice(rows)
+        return piece
 
 
-def in_turn(inputs: Sequence[Batches]) -> Batches:
-    """A row of each input in turn, of those that have any left."""
-    left = [_Rows(batches) for batches in inputs]
-    while left := [rows for rows in left if rows.available()]:
-        count = min(_CHUNK_ROWS // len(left) or 1, *(rows.available() for rows in left))
-        pieces = [piece for rows in left for piece in rows.take(count)]
-        turns = np.arange(count * len(left)).reshape(len(left), count).T.reshape(-1)
-        yield _in_order(pieces, turns)
+class InterleavedRows:
+    """Inputs whose rows become one's, in any order that keeps the order within each input.
 
-
-def drawn(inputs: Sequence[Batches], counts: Sequence[int], seed: int) -> Batches:
-    """All rows in a random order that depends on the seed and on how many each input has, and keeps the order
-    within each. Every such order is as likely.
-
-    Drawn a chunk at a time: how many of each input come next, then in which order.
+    What is in memory at a time, a batch of each input and a piece of the result, is charged to a stage.
     """
-    rng = np.random.default_rng(seed)
-    rows = [_Rows(batches) for batches in inputs]
-    left = np.array(counts, dtype=np.int64)
-    while total := int(left.sum()):
-        chunk = rng.multivariate_hypergeometric(left, min(_CHUNK_ROWS, total), method="marginals")
-        which = rng.permutation(np.repeat(np.arange(len(rows)), chunk))
-        pieces = [p for source, n in zip(rows, chunk, strict=True) for p in source.take(int(n))]
-        yield _in_order(pieces, positions_by_input(which))
-        left -= chunk
 
+    def __init__(self, inputs: Sequence[Batches], budget: MemoryBudget, stage: str) -> None:
+        self._rows = [_Rows(batches) for batches in inputs]
+        self._budget = budget
+        self._stage = stage
+        self._charged = 0
 
-def _in_order(pieces: Sequence[pa.RecordBatch], positions: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """Rows of the pieces, laid end to end, at these positions."""
-    table = pa.Table.from_batches(pieces).combine_chunks()
-    [batch] = table.to_batches() or [pieces[0].slice(0, 0)]
-    return batch.take(pa.array(positions))
+    def close(self) -> None:
+        self._hold(0)
+
+    def in_turn(self) -> Batches:
+        """A row of each input in turn, of those that have any left."""
+        left = np.arange(len(self._rows))
+        while True:
+            available = np.array([self._rows[n].available() for n in left], dtype=np.int64)
+            left, available = left[available > 0], available[available > 0]
+            if not len(left):
+                return
+            yield from self._ordered(np.tile(left, min(_CHUNK_ROWS // len(left) or 1, *available)))
+
+    def drawn(self, counts: Sequence[int], seed: int) -> Batches:
+        """All rows in a random order that depends on the seed and on how many each input has. Every order is
+        as likely.
+
+        Drawn a chunk at a time: how many of each input come next, then in which order.
+        """
+        rng = np.random.default_rng(seed)
+        left = np.array(counts, dtype=np.int64)
+        while total := int(left.sum()):
+            chunk = rng.multivariate_hypergeometric(
+                left, min(_CHUNK_ROWS, total), method="marginals"
+            )
+            yield from self._ordered(rng.permutation(np.repeat(np.arange(len(left)), chunk)))
+            left -= chunk
+
+    def _ordered(self, which: npt.NDArray[np.int64]) -> Batches:
+        """The next rows, each of the input that `which` names, as many at a time as memory is for."""
+        start = 0
+        while start < len(which):
+            mine = which[start : start + self._most_rows(which[start:])]
+            counts = np.bincount(mine, minlength=len(self._rows)).tolist()
+            taken = [rows.take(n) for rows, n in zip(self._rows, counts, strict=True) if n]
+            weight = sum(piece.nbytes for piece in taken)
+            self._hold(sum(rows.held_bytes for rows in self._rows) + _COPIES * weight)
+            yield pa.concat_batches(taken).take(pa.array(positions_by_input(mine)))
+            start += len(mine)
+
+    def _most_rows(self, which: npt.NDArray[np.int64]) -> int:
+        """How many rows the batches at hand have for the beginning of an order, up to what a piece may weigh.
+
+        A batch that is not at hand may have rows of any weight.
+        """
+        available = np.array([rows.available() for rows in self._rows])
+        weights = np.array([max(1, rows.row_bytes) for rows in self._rows])
+        which = which[: min(int(available.sum()), 1 + _PIECE_BYTES // int(weights.min()))]
+        most = len(which)
+        if most * int(weights.max()) > _PIECE_BYTES:
+            most = int(np.searchsorted(np.cumsum(weights[which]), _PIECE_BYTES, side="right"))
+        for number in np.flatnonzero(np.bincount(which, minlength=len(available)) > available):
+            most = min(most, int(np.flatnonzero(which == number)[available[number]]))
+        return max(1, most)
+
+    def _hold(self, size: int) -> None:
+        self._budget.discharge(self._stage, self._charged - size)
+        self._budget.charge(self._stage, size - self._charged)
+        self._charged = size
 
 
 class _KeyInput:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import closing
+from typing import Final
 
 import pyarrow as pa
 
+from compactor.files.source import sliced
 from compactor.pipeline.binding import alike, fitted, sort_schema
 from compactor.pipeline.channel import Channel
 from compactor.pipeline.classify import Form
 from compactor.pipeline.config import Merge, MergeMode
-from compactor.pipeline.merging import by_key, drawn, in_turn
+from compactor.pipeline.merging import InterleavedRows, by_key
 from compactor.pipeline.nodes import entity
 from compactor.pipeline.provenance import Batches
 from compactor.pipeline.work import Work, taken
+
+_HELD_BYTES: Final = 256 << 10
+"""Of an input that is held whole: what is read of it at a time."""
+_SHARE: Final = 8
+"""Of the soft limit: what is read of all inputs at a time weighs at most."""
 
 
 def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
@@ -49,17 +57,19 @@ def _sorted(work: Work, name: str, node: Merge) -> Batches:
 
 def _interleaved(work: Work, name: str, node: Merge) -> Batches:
     schema = work.schemas[name]
-    buffers = []
-    for i in node.inputs:
-        buffer = work.buffer(name, schema)
+    buffers = [work.buffer(name, schema) for _ in node.inputs]
+    # A batch of each input will be in memory at a time.
+    most_bytes = min(_HELD_BYTES, work.budget.soft_bytes // (_SHARE * len(buffers)))
+    for i, buffer in zip(node.inputs, buffers, strict=True):
         for batch in _aligned(work, work.rows(i), schema):
-            buffer.append(batch)
-        buffers.append(buffer)
+            for piece in sliced(batch, most_bytes):
+                buffer.append(piece)
     inputs = [buffer.drain() for buffer in buffers]
-    if node.interleave_seed is None:
-        yield from in_turn(inputs)
-    else:
-        yield from drawn(inputs, [buffer.rows for buffer in buffers], node.interleave_seed)
+    with closing(InterleavedRows(inputs, work.budget, name)) as rows:
+        if node.interleave_seed is None:
+            yield from rows.in_turn()
+        else:
+            yield from rows.drawn([buffer.rows for buffer in buffers], node.interleave_seed)
 
 
 def _one_after_the_other(work: Work, name: str, node: Merge) -> Batches:
