@@ -34,6 +34,9 @@ UPDATED: Final = "_updated"
 SIGNATURE: Final = "$signature"
 RESERVED: Final = (ID, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
 """What an entity merge writes itself: none of it is a property."""
+_TRUE: Final = pa.array(["true", "1", "1.0", '"true"', '"1"'], TEXT)
+_FALSE: Final = pa.array(["false", "0", "0.0", '"false"', '"0"', "null"], TEXT)
+"""Canonical texts that are a flag, in lower case: booleans, and what stands for them elsewhere."""
 _WHOLE_BYTES: Final = 1
 """The format's first rule of hashing counts every byte of a string."""
 
@@ -111,24 +114,20 @@ def entities_of(batches: Sequence[Columns], rows: Sequence[int], name: str) -> E
     """Of batches of columns, `_id` and all, of so many rows each. Of rows with one id the last counts; if it
     is one that a merge has replaced there is no entity.
 
-    name: of the dataset, for errors. Raises `InputError` for an `_id` or `$ids` that is none.
+    name: of the dataset, for errors. Raises `InputError` for an `_id`, `$ids` or flag that is none.
     """
     names = dict.fromkeys(column for batch in batches for column in batch)
     columns = {n: _end_to_end([batch.get(n) for batch in batches], rows) for n in names}
     total = sum(rows)
-    ids = _ids(columns.pop(ID, pa.nulls(total, TEXT)), name)
-    deleted = columns.pop(DELETED, None)
-    is_deleted = (
-        np.zeros(total, np.bool_)
-        if deleted is None
-        else np.asarray(pc.fill_null(pc.equal(deleted, "true"), False))
-    )
+    if (mistake := first_mistake(columns, total)) is not None:
+        raise no_entity(name, *mistake)
+    ids = unquoted(columns.pop(ID, pa.nulls(0, TEXT)))
+    is_deleted = _is_true(columns.pop(DELETED, pa.nulls(total, TEXT)))
     carried = _carried(columns.pop(IDS, None), ids, name)
     properties = {n: column for n, column in columns.items() if n not in RESERVED}
     last = _last_of_each(ids)
     if REPLACED in columns:
-        is_replaced = np.asarray(pc.fill_null(pc.equal(columns[REPLACED], "true"), False))
-        last = last[~is_replaced[last]]
+        last = last[~_is_true(columns[REPLACED])[last]]
     return Entities(ids, is_deleted, carried, properties).take(last)
 
 
@@ -150,26 +149,37 @@ def _last_of_each(ids: pa.Array) -> I64:
     return last
 
 
-def first_without_id(texts: pa.Array) -> int | None:
-    """The first row whose `_id` is none. texts: of `_id`."""
+def first_mistake(columns: Columns, rows: int) -> tuple[int, str] | None:
+    """The first row that is no entity, and why: by its `_id`, or by a flag that is neither true nor false."""
+    texts = columns.get(ID, pa.nulls(rows, TEXT))
     is_empty = np.asarray(pc.fill_null(pc.equal(texts, '""'), False))
     bad = np.flatnonzero(~is_string(texts) | is_empty)
-    return int(bad[0]) if len(bad) else None
+    found = []
+    if len(bad):
+        why = "every entity needs an `_id`, a text that is not empty"
+        found.append((int(bad[0]), f"`_id` is {_said(texts[bad[0]])}: {why}"))
+    for name in (DELETED, REPLACED):
+        if name in columns:
+            texts = columns[name]
+            is_flag = _is_one_of(texts, _FALSE) | _is_true(texts) | ~np.asarray(texts.is_valid())
+            bad = np.flatnonzero(~is_flag)
+            if len(bad):
+                why = "it has to be true or false, 1 or 0; correct it, or leave it out"
+                found.append((int(bad[0]), f"`{name}` is {_said(texts[bad[0]])}: {why}"))
+    return min(found, default=None)
 
 
-def no_id(text: pa.Scalar, name: str, row: int) -> InputError:
-    """Of row `row` of dataset `name`, whose `_id` is `text`."""
-    return InputError(
-        f"dataset {name}, entity {row + 1:,}: `_id` is {_said(text)}: every entity needs an `_id`, a text "
-        "that is not empty"
-    )
+def no_entity(name: str, row: int, why: str) -> InputError:
+    """Of row `row` of dataset `name`."""
+    return InputError(f"dataset {name}, entity {row + 1:,}: {why}")
 
 
-def _ids(texts: pa.Array, name: str) -> pa.Array:
-    bad = first_without_id(texts)
-    if bad is not None:
-        raise no_id(texts[bad], name, bad)
-    return unquoted(texts)
+def _is_true(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    return _is_one_of(texts, _TRUE)
+
+
+def _is_one_of(texts: pa.Array, values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.is_in(pc.ascii_lower(texts), values))
 
 
 def _carried(texts: pa.Array | None, ids: pa.Array, name: str) -> pa.Array | None:

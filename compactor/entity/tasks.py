@@ -35,7 +35,7 @@ from compactor.entity.entities import (
     Columns,
     Entities,
     entities_of,
-    first_without_id,
+    first_mistake,
 )
 from compactor.entity.expressions import ID, IDS
 from compactor.entity.fold import MERGED, end_to_end
@@ -162,9 +162,8 @@ def read_piece(piece: Piece) -> Made:
     """Rows as canonical texts, for the homes that go by their `_id`."""
     rows = 0
     for columns, count in columns_in(piece.located, piece.snapshot):
-        ids = columns.get(ID, pa.nulls(count, TEXT))
-        if (bad := first_without_id(ids)) is not None:
-            yield Said({"rows": rows, "bad_row": rows + bad, "bad_id": ids[bad].as_py()})
+        if (mistake := first_mistake(columns, count)) is not None:
+            yield Said({"rows": rows, "bad_row": rows + mistake[0], "why": mistake[1]})
             return
         kept = {name: column for name, column in columns.items() if name not in _NOT_READ}
         yield Rows(pa.RecordBatch.from_pydict(kept), piece.dataset)

@@ -29,7 +29,7 @@ from compactor.clock import random_id
 from compactor.entity import tasks
 from compactor.entity.clusters import too_many
 from compactor.entity.datasets import Located
-from compactor.entity.entities import no_id
+from compactor.entity.entities import no_entity
 from compactor.entity.expressions import ID
 from compactor.entity.output import written_schema
 from compactor.entity.report import EntityMergeReport
@@ -209,7 +209,7 @@ class SparkEntityMerge:
             dataset = pieces[number].dataset
             if "bad_row" in said:
                 row = before[dataset] + said["bad_row"]
-                raise no_id(pa.scalar(said["bad_id"]), context.names[dataset], row)
+                raise no_entity(context.names[dataset], row, said["why"])
             before[dataset] += said["rows"]
         if not read.rows:
             return None

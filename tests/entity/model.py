@@ -72,7 +72,7 @@ class Model:
 
     def _living(self, alias: str) -> Iterator[tuple[int, Entity]]:
         for number, (offset, entity) in enumerate(self.nodes):
-            if offset == self.offsets[alias] and entity.get("_deleted") is not True:
+            if offset == self.offsets[alias] and not is_deleted(entity):
                 yield number, entity
 
     def result(self) -> dict[str, Entity]:
@@ -100,9 +100,15 @@ class Model:
             given = entity.get("$ids") or [entity["_id"]]
             ids += given if isinstance(given, list) else [given]
         merged: Entity = {"_id": name, "$ids": list(dict.fromkeys(ids))}
-        if entities[0].get("_deleted") is True:
+        if is_deleted(entities[0]):
             merged["_deleted"] = True
         return merged | folded(entities, self.strategy)
+
+
+def is_deleted(entity: Entity) -> bool:
+    """By a boolean, or what formats without booleans write for one."""
+    value = entity.get("_deleted")
+    return (value.lower() if isinstance(value, str) else value) in (True, "true", "1")
 
 
 def folded(entities: Sequence[Entity], strategy: str) -> Entity:

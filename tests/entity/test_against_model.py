@@ -24,6 +24,7 @@ SCALARS = st.sampled_from(
     [0, 1, 2, "1", "a", "A", "\n\"\\'é", "", None, True, 1.0, 1.5, [], [1], {"n": 1}, {"n": ["a"], "m": 2}]
 )  # fmt: skip
 VALUES = SCALARS | st.lists(SCALARS, max_size=3)
+FLAGS = ("true", "True", "FALSE", "1", "0")
 FEW = st.sampled_from(["1", "2", "3"])
 
 
@@ -36,7 +37,7 @@ def entities(prefix: str) -> Any:
             "p": VALUES,
             'é."\n': VALUES,
             "$ids": st.sampled_from([None, [], "q1", ["q1"], ["q2", "q1"]]),
-            "_deleted": st.sampled_from([True, True, False, None, "true"]),
+            "_deleted": st.sampled_from([True, False, None, 1, 0, 1.0, 0.0, *FLAGS]),
         },
     )
     return st.lists(entity, max_size=4)
@@ -63,6 +64,8 @@ def edited(datasets: Any, edits: Any) -> Any:
             continue
         if name == "gone":
             del result[dataset][number]
+        elif name == "_deleted" and value not in (1, None):
+            result[dataset][number][name] = "TRUE"
         elif value is None:
             result[dataset][number].pop(name, None)
         else:

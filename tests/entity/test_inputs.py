@@ -6,6 +6,7 @@ import datetime
 import decimal
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,49 @@ def test_an_arrow_json_column_with_no_json_is_refused(tmp_path: Path) -> None:
     append_table(open_store(str(tmp_path / "A")), table, "_id")
     with pytest.raises(InputError, match=r"dataset A .*column 'x': .* not one JSON value"):
         read(spec("A a"), tmp_path)
+
+
+FLAGS: dict[str, pa.Array] = {
+    "bool": pa.array([True, False, None]),
+    "int8": pa.array([1, 0, None], pa.int8()),
+    "uint64": pa.array([1, 0, None], pa.uint64()),
+    "double": pa.array([1.0, 0.0, None]),
+    "text": pa.array(["TRUE", "False", None]),
+    "digits": pa.array(["1", "0", None]),
+    "dictionary": pa.array(["true", "false", None]).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("kind", FLAGS)
+def test_what_stands_for_true_deletes_in_every_format(kind: str, tmp_path: Path) -> None:
+    table = pa.table({"_id": ["a", "b", "c"], "_deleted": FLAGS[kind]})
+    pq.write_table(table, tmp_path / "parquet.parquet")
+    pa.feather.write_feather(table, str(tmp_path / "arrow.feather"))
+    pa.csv.write_csv(table.cast(table.schema), tmp_path / "csv.csv")
+    write(tmp_path, {"lines": table.to_pylist()})
+    append_table(open_store(str(tmp_path / "table")), table, "_id")
+    names = ["parquet", "arrow", "csv", "lines", "table"]
+    for name, found in zip(names, read(spec(*(f"{n} {n}" for n in names)), tmp_path), strict=True):
+        assert found.deleted.tolist() == [True, False, False], name
+
+
+@pytest.mark.parametrize("flag", ["_deleted", "$replaced"])
+@pytest.mark.parametrize("value", [2, -1, 0.5, "yes", "", [True], {"a": 1}])
+def test_what_is_neither_true_nor_false_is_refused_with_its_place(
+    flag: str, value: Any, tmp_path: Path
+) -> None:
+    write(tmp_path, {"A": [{"_id": "a", flag: True}, {"_id": "b", flag: value}]})
+    said = re.escape(json.dumps(value, separators=(",", ":")))
+    message = (
+        rf"dataset A \(.*A.ndjson\), entity 2: `{re.escape(flag)}` is {said}: it has to be true or"
+    )
+    with pytest.raises(InputError, match=message):
+        read(spec("A a"), tmp_path)
+
+
+def test_a_one_in_the_flag_of_replaced_rows_is_true(tmp_path: Path) -> None:
+    write(tmp_path, {"A": [{"_id": "a", "$replaced": 1}, {"_id": "b", "$replaced": "false"}]})
+    assert read(spec("A a"), tmp_path)[0].ids.to_pylist() == ["b"]
 
 
 def test_deep_json_of_a_column_is_refused(tmp_path: Path) -> None:

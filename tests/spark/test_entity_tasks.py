@@ -285,6 +285,11 @@ class TestRefused:
     ) -> None:
         (tmp_path / "A.ndjson").write_text('{"_id":"1"}\n{"_id":"1"}\n{"k":1}\n')
         assert "entity 3: `_id` is missing" in both.run(spec("A a"))
+        write(tmp_path, {"A": [{"_id": "1"}, {"_id": "1"}, {"_id": "2", "_deleted": "yes"}]})
+        assert 'entity 3: `_deleted` is "yes": it has to be true' in both.run(spec("A a"))
+        write(tmp_path, {"A": [{"_id": "1"}, {"_id": "2", "_deleted": 1}]})
+        assert "clusters=2" in both.run(spec("A a"))
+        assert [row.get("_deleted") for row in rows(both.many)] == [None, True]
         (tmp_path / "A.ndjson").write_text('{"_id":"1","$ids":[1]}\n')
         assert "`$ids` is [1]" in both.run(spec("A a"))
         (tmp_path / "A.ndjson").write_text('{"_id":"1"}\n{"_id":"1"\n')
