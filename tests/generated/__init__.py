@@ -1,0 +1,1 @@
+"""Generators of cases: what a case does follows from one integer, its seed, and nothing else."""
