@@ -12,6 +12,7 @@ from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
 from compactor.pipeline.types import TYPES
+from compactor.predicate.tree import differs
 
 _BINARY: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {
     exp.Add: pc.add_checked,
@@ -19,7 +20,7 @@ _BINARY: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {
     exp.Mul: pc.multiply_checked,
     exp.Div: pc.divide_checked,
     exp.EQ: pc.equal,
-    exp.NEQ: pc.not_equal,
+    exp.NEQ: differs,
     exp.LT: pc.less,
     exp.LTE: pc.less_equal,
     exp.GT: pc.greater,

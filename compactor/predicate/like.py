@@ -1,9 +1,111 @@
-"""What SQL's LIKE says of a text before it is looked at."""
+"""SQL's LIKE: `%` stands for any text, `_` for any character, what follows the escape character for itself.
+
+Patterns are read by `parts_of` and by nothing else: Arrow's own `match_like` takes the escape character in a
+plain beginning or end for a letter.
+"""
 
 from __future__ import annotations
 
+import re
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+ESCAPE: Final = "\\"
+"""Without an ESCAPE clause."""
+MAX_CHARACTERS: Final = 2_000
+"""Of a pattern that is more than a text between two `%`: longer ones are too much for RE2."""
+_SPECIAL: Final = re.compile(r"[%_\\]")
+_PUNCTUATION: Final = re.compile(r"([!-/:-@\[-`{-~])")
+
+
+class Wildcard(Enum):
+    """What does not stand for itself in a pattern."""
+
+    TEXT = "%"
+    CHARACTER = "_"
+
+
+Parts = tuple[str | Wildcard, ...]
+
+
+@lru_cache(maxsize=256)
+def parts_of(pattern: str, escape: str = ESCAPE) -> Parts:
+    """Returns texts, which are not empty, and the wildcards between them.
+
+    Raises `ValueError` for a pattern that ends in an escape character.
+    """
+    parts: list[str | Wildcard] = []
+    text: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            following = next(characters, None)
+            if following is None:
+                raise ValueError(f"the pattern ends in its escape character, {escape!r}: double it")
+            text.append(following)
+        elif character in "%_":
+            if text:
+                parts.append("".join(text))
+                text = []
+            if not (character == "%" and parts and parts[-1] is Wildcard.TEXT):
+                parts.append(Wildcard(character))
+        else:
+            text.append(character)
+    return (*parts, "".join(text)) if text else tuple(parts)
+
+
+def escaped(text: str) -> str:
+    """Returns the pattern of one text."""
+    return _SPECIAL.sub(r"\\\g<0>", text)
+
+
+def checked_pattern(pattern: str, escape: str, *, ignores_case: bool) -> str:
+    """Returns the pattern with `ESCAPE` as its escape character. Raises `ValueError`."""
+    parts = parts_of(pattern, escape)
+    if len(pattern) > MAX_CHARACTERS and (ignores_case or _shape(parts) is None):
+        raise ValueError(
+            f"the pattern has {len(pattern):,} characters; at most {MAX_CHARACTERS:,} can be looked for"
+        )
+    return "".join(part.value if isinstance(part, Wildcard) else escaped(part) for part in parts)
+
 
 def literal_prefix(pattern: str) -> str:
-    """What every text of the pattern begins with."""
-    ends = (pattern.find(special) for special in "%_\\" if special in pattern)
-    return pattern[: min(ends, default=len(pattern))]
+    """Returns what every text of the pattern begins with."""
+    first = next(iter(parts_of(pattern)), "")
+    return first if isinstance(first, str) else ""
+
+
+def like(texts: pa.Array, pattern: str, *, ignores_case: bool) -> pa.Array:
+    """Returns whether each text is of the pattern: bool of shape (rows,); null where the text is."""
+    parts = parts_of(pattern)
+    shape = None if ignores_case else _shape(parts)
+    if shape is None:
+        flags = "(?is)" if ignores_case else "(?s)"
+        return pc.match_substring_regex(texts, f"{flags}\\A{''.join(map(_regex, parts))}\\z")
+    starts, text, ends = shape
+    if starts and ends:
+        return pc.match_substring(texts, text)
+    if starts:
+        return pc.ends_with(texts, text)
+    return pc.starts_with(texts, text) if ends else pc.equal(texts, pa.scalar(text, texts.type))
+
+
+def _shape(parts: Parts) -> tuple[bool, str, bool] | None:
+    """Returns a text, and whether any other may stand before and behind it; None for other patterns."""
+    starts = parts[:1] == (Wildcard.TEXT,)
+    rest = parts[1:] if starts else parts
+    ends = rest[-1:] == (Wildcard.TEXT,)
+    rest = rest[:-1] if ends else rest
+    if not rest:
+        return starts, "", ends
+    return (starts, rest[0], ends) if len(rest) == 1 and isinstance(rest[0], str) else None
+
+
+def _regex(part: str | Wildcard) -> str:
+    if isinstance(part, Wildcard):
+        return ".*" if part is Wildcard.TEXT else "."
+    return _PUNCTUATION.sub(r"\\\1", part)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
+from decimal import Decimal
 from typing import Any, Final, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlglot
 from pyarrow import types as pt
 from sqlglot import expressions as exp
 
 from compactor.errors import UsageError
+from compactor.predicate.like import ESCAPE, checked_pattern
+from compactor.predicate.numbers import comparison, exactly, has_numbers, in_units
+from compactor.predicate.times import time_units
 from compactor.predicate.tree import (
     MIRRORED,
     And,
@@ -24,7 +27,6 @@ from compactor.predicate.tree import (
     Op,
     Or,
     Predicate,
-    matching,
 )
 from format.types import storage_type
 
@@ -42,7 +44,7 @@ _ARGUMENTS: Final = frozenset(
     ("this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog")
 )
 """Of nodes of the syntax tree. Another one says something that would be missed."""
-_KNOWN: Final = "=, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT"
+_KNOWN: Final = "=, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, ESCAPE, IS NULL, AND, OR, NOT"
 
 
 def parse_where(text: str, schema: pa.Schema) -> Predicate:
@@ -115,6 +117,8 @@ class _Binder:
                 return self._in(node)
             case exp.Like() | exp.ILike():
                 return self._like(node)
+            case exp.Escape() if isinstance(node.this, exp.Like | exp.ILike):
+                return self._escaped(node)
             case exp.Column():
                 return self._flag(node)
         if type(node) in _OPS:
@@ -133,8 +137,8 @@ class _Binder:
         value = self._value(field, node)
         if value is None:
             return Constant(None)
-        if isinstance(value, decimal.Decimal):
-            return _compare_integers(field, op, value)
+        if isinstance(value, Decimal):
+            return comparison(field.name, storage_type(field.type), op, value)
         return Compare(field.name, op, value)
 
     def _is(self, node: exp.Is) -> Predicate:
@@ -150,22 +154,40 @@ class _Binder:
         if not node.expressions:
             raise self._fault(f"{self._sql(node)}: IN takes values in parentheses")
         dtype = storage_type(field.type)
-        parts = [self._compare(field, Op.EQ, item) for item in node.expressions]
-        if all(isinstance(part, Compare) and part.op is Op.EQ for part in parts):
-            values = [part.value for part in parts if isinstance(part, Compare)]
-            # A set does not know that zeros of both signs are equal, nor 1.0 and 1.00.
-            if all(v.type == dtype for v in values) and not _is_inexact(dtype):
-                return IsIn(field.name, pa.array(values, values[0].type))
-        return parts[0] if len(parts) == 1 else Or(parts)
+        items = [self._value(field, item) for item in node.expressions]
+        values = [
+            exactly(dtype, i) if isinstance(i, Decimal) else i for i in items if i is not None
+        ]
+        found = pa.array([value for value in values if value is not None], dtype)
+        if pt.is_floating(dtype) and pc.any(pc.equal(found.cast(pa.float64()), 0.0)).as_py():
+            # A set does not know that zeros of both signs are equal.
+            found = pa.concat_arrays([found, pa.array([0.0, -0.0], pa.float64()).cast(dtype)])
+        # Of no row, but unknown of null.
+        part = IsIn(field.name, found)
+        return part if len(values) == len(items) else Or([part, Constant(None)])
 
-    def _like(self, node: exp.Like | exp.ILike) -> Predicate:
-        field, pattern = self._column(node.this), node.expression
+    def _escaped(self, node: exp.Escape) -> Predicate:
+        escape = _bare(node.expression)
+        if not isinstance(escape, exp.Literal) or not escape.is_string or len(escape.this) != 1:
+            raise self._fault(f"{self._sql(node)}: ESCAPE takes one character in quotes")
+        plain = node.this.copy()
+        plain.set("negate", None)
+        part = self._like(plain, escape.this)
+        return Not(part) if node.this.args.get("negate") else part
+
+    def _like(self, node: exp.Like | exp.ILike, escape: str = ESCAPE) -> Predicate:
+        field, pattern = self._column(node.this), _bare(node.expression)
         dtype = storage_type(field.type)
         if not (pt.is_string(dtype) or pt.is_large_string(dtype)):
             raise self._fault(f"{self._sql(node)}: column {field.name!r} is {field.type}, not text")
         if not isinstance(pattern, exp.Literal) or not pattern.is_string:
             raise self._fault(f"{self._sql(node)}: LIKE takes a text in quotes")
-        return Like(field.name, pattern.this, isinstance(node, exp.ILike))
+        ignores_case = isinstance(node, exp.ILike)
+        try:
+            checked = checked_pattern(pattern.this, escape, ignores_case=ignores_case)
+        except ValueError as error:
+            raise self._fault(f"{self._sql(node)}: {error}") from None
+        return Like(field.name, checked, ignores_case)
 
     def _flag(self, node: exp.Column) -> Predicate:
         field = self._column(node)
@@ -187,25 +209,25 @@ class _Binder:
             )
         return self._schema.field(index)
 
-    def _value(self, field: pa.Field, node: exp.Expression) -> pa.Scalar | decimal.Decimal | None:
-        """None for NULL; a number as it is written for a column of integers."""
+    def _value(self, field: pa.Field, node: exp.Expression) -> pa.Scalar | Decimal | None:
+        """None for NULL; a number or time as a number of the type's units, of which it may have no value."""
         dtype = storage_type(field.type)
         node = _bare(node)
         if isinstance(node, exp.Null) or pt.is_null(dtype):
             return None
         if isinstance(node, exp.Cast):  # TIMESTAMP '..', DATE '..'
             node = self._uncast(node, dtype)
-        sign = 1
-        if isinstance(node, exp.Neg):
-            sign, node = -1, _bare(node.this)
+        is_negative = isinstance(node, exp.Neg)
+        if is_negative:
+            node = _bare(node.this)
         try:
-            if isinstance(node, exp.Boolean) and sign == 1 and pt.is_boolean(dtype):
+            if isinstance(node, exp.Boolean) and not is_negative and pt.is_boolean(dtype):
                 return pa.scalar(bool(node.this))
-            if isinstance(node, exp.Literal) and node.is_string and sign == 1:
+            if isinstance(node, exp.Literal) and node.is_string and not is_negative:
                 return _from_text(node.this, dtype)
-            if isinstance(node, exp.Literal) and not node.is_string:
-                number = sign * decimal.Decimal(node.this)
-                return number if pt.is_integer(dtype) else _from_number(number, dtype)
+            if isinstance(node, exp.Literal) and not node.is_string and has_numbers(dtype):
+                number = Decimal(node.this)
+                return in_units(number.copy_negate() if is_negative else number, dtype)
         except (pa.ArrowException, ValueError, ArithmeticError) as error:
             raise self._fault(
                 f"{self._sql(node)} is no value of column {field.name!r}, which is {field.type}: "
@@ -252,56 +274,14 @@ def _bare(node: exp.Expression) -> exp.Expression:
     return node
 
 
-def _is_inexact(dtype: pa.DataType) -> bool:
-    return bool(pt.is_floating(dtype) or pt.is_decimal(dtype))
-
-
-def _from_text(text: str, dtype: pa.DataType) -> pa.Scalar | None:
+def _from_text(text: str, dtype: pa.DataType) -> pa.Scalar | Decimal:
     if pt.is_string(dtype) or pt.is_large_string(dtype):
         return pa.scalar(text, dtype)
-    if pt.is_binary(dtype) or pt.is_large_binary(dtype):
+    if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
         return pa.scalar(text.encode(), dtype)
-    if pt.is_fixed_size_binary(dtype):
-        return pa.scalar(text.encode(), dtype)
-    if pt.is_time(dtype):
-        return pa.scalar(datetime.time.fromisoformat(text)).cast(dtype)
-    if pt.is_timestamp(dtype) and dtype.tz is not None:
-        try:
-            return pa.scalar(text).cast(dtype)
-        except pa.ArrowInvalid:
-            return pa.scalar(text).cast(pa.timestamp(dtype.unit)).cast(dtype)
-    if pt.is_temporal(dtype) and not pt.is_duration(dtype) and not pt.is_interval(dtype):
-        return pa.scalar(text).cast(dtype)
+    if pt.is_date(dtype) or pt.is_time(dtype) or pt.is_timestamp(dtype):
+        return time_units(text, dtype)
     raise ValueError(f"write {_example(dtype)}")
-
-
-def _from_number(number: decimal.Decimal, dtype: pa.DataType) -> pa.Scalar:
-    if pt.is_floating(dtype):
-        return pa.scalar(float(number)).cast(dtype)  # as the column's values were
-    if pt.is_decimal(dtype):
-        value = pa.scalar(number)
-        matching(Compare("", Op.EQ, value), {"": pa.array([], dtype)}, 0)  # raises if out of reach
-        return value
-    raise ValueError(f"write {_example(dtype)}")
-
-
-def _compare_integers(field: pa.Field, op: Op, number: decimal.Decimal) -> Predicate:
-    """Of a column of integers and any number: `tiny < 1000` and `n > 1.5` are fair questions."""
-    dtype = storage_type(field.type)
-    bits, is_signed = dtype.bit_width, pt.is_signed_integer(dtype)
-    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
-    always = Compare(field.name, Op.LE, pa.scalar(most, dtype))
-    never = Compare(field.name, Op.GT, pa.scalar(most, dtype))
-    if number > most:
-        return always if op in (Op.LT, Op.LE, Op.NE) else never
-    if number < least:
-        return always if op in (Op.GT, Op.GE, Op.NE) else never
-    below = int(number.to_integral_value(decimal.ROUND_FLOOR))
-    if below != number:
-        if op in (Op.EQ, Op.NE):
-            return never if op is Op.EQ else always
-        op = Op.LE if op in (Op.LT, Op.LE) else Op.GT
-    return Compare(field.name, op, pa.scalar(below, dtype))
 
 
 def _example(dtype: Any) -> str:

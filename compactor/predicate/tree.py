@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from compactor.predicate.like import like
 from format.keys import plain_value, value_at
 
 
@@ -32,7 +33,7 @@ OPPOSITE: Final = {
     Op.GT: Op.LE,
     Op.LE: Op.GT,
 }
-"""What holds where the other does not, of values that are not null (and not NaN)."""
+"""What holds where the other does not, of values that are neither null nor NaN."""
 MIRRORED: Final = {
     Op.EQ: Op.EQ,
     Op.NE: Op.NE,
@@ -42,9 +43,18 @@ MIRRORED: Final = {
     Op.GE: Op.LE,
 }
 """What holds with both sides changed."""
+
+
+def differs(left: Any, right: Any) -> Any:
+    """Returns whether values are unequal. NaN fulfils no comparison: of floats either has to be less."""
+    if pt.is_floating(left.type) or pt.is_floating(right.type):
+        return pc.or_(pc.less(left, right), pc.greater(left, right))
+    return pc.not_equal(left, right)
+
+
 _FUNCTIONS: Final = {
     Op.EQ: pc.equal,
-    Op.NE: pc.not_equal,
+    Op.NE: differs,
     Op.LT: pc.less,
     Op.LE: pc.less_equal,
     Op.GT: pc.greater,
@@ -77,7 +87,7 @@ class IsIn:
 class Like:
     column: str
     pattern: str
-    """Of SQL: `%` for any text, `_` for any character."""
+    """Of SQL: `%` for any text, `_` for any character, a backslash before what stands for itself."""
     ignores_case: bool = False
 
 
@@ -183,12 +193,17 @@ def _by_value(predicate: Compare | IsIn | Like, array: pa.Array) -> pa.Array:
             found = pc.is_in(array, value_set=_comparable(values))
             return pc.if_else(array.is_valid(), found, pa.scalar(None, pa.bool_()))
         case Like(_, pattern, ignores_case):
-            return pc.match_like(array, pattern, ignore_case=ignores_case)
+            return like(array, pattern, ignores_case=ignores_case)
 
 
 def _comparable(values: Any) -> Any:
     """Arrays or scalars of types that Arrow does not compare, in one that it does."""
     dtype = values.type
+    if pt.is_decimal(dtype) and dtype.scale < 0:
+        if isinstance(values, pa.Scalar):
+            return _comparable(pa.array([values], dtype))[0]
+        whole = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
+        return _comparable(values.view(whole[dtype.bit_width](dtype.precision, 0)))
     if pt.is_decimal(dtype) and dtype.bit_width <= 64:
         return values.cast(pa.decimal128(dtype.precision, dtype.scale))
     return values.cast(pa.float32()) if pt.is_float16(dtype) else values

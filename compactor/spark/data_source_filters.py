@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 from pyspark.sql import datasource as ds
 
+from compactor.predicate.like import escaped
 from compactor.predicate.tree import And, Compare, IsIn, IsNull, Like, Not, Op, Or, Predicate
 from compactor.rows.flags import UNITS_PER_SECOND
 from compactor.table.metadata import TableMetadata
@@ -27,8 +27,6 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EXACT_SINCE: Final = datetime.datetime(1582, 10, 17)
 """Spark hands values over by way of Java's old calendar, which has no 5 to 14 October 1582: these days come
 as the 15th, of some time zone. So no value up to there is known to be what the query says."""
-_SPECIAL: Final = re.compile(r"[%_\\]")
-"""To LIKE."""
 
 
 def condition_of(spark_filter: ds.Filter, table: TableMetadata) -> Predicate | None:
@@ -50,7 +48,7 @@ def condition_of(spark_filter: ds.Filter, table: TableMetadata) -> Predicate | N
             field = _column(attribute, table)
             if field is None or not _is_text(storage_type(field.type)):
                 return None
-            return Like(field.name, _SPECIAL.sub(r"\\\g<0>", text) + "%")
+            return Like(field.name, escaped(text) + "%")
     make = _COMPARISONS.get(type(spark_filter))
     field = None if make is None else _column(spark_filter.attribute, table)  # type: ignore[attr-defined]
     if make is None or field is None:

@@ -401,12 +401,19 @@ def _number(rng: Random, dtype: pa.DataType, value: Any) -> Literal:
     )
 
 
+_FLOAT_TYPES: Final[dict[int, type[np.floating[Any]]]] = {
+    16: np.float16,
+    32: np.float32,
+    64: np.float64,
+}
+
+
 def _float(rng: Random, dtype: pa.DataType, value: Any) -> Literal:
     is_finite = value is not None and math.isfinite(value)
     number = _near(rng, Decimal(repr(value)) if is_finite else None)
     rounded = float(number)
     with np.errstate(over="ignore"):
-        rounded = float({16: np.float16, 32: np.float32, 64: np.float64}[dtype.bit_width](rounded))
+        rounded = float(_FLOAT_TYPES[dtype.bit_width](rounded))
     ours = _spelled(rng, number)
     if math.isinf(rounded):
         return Literal(ours, "", overflow=1 if rounded > 0 else -1)

@@ -1,0 +1,53 @@
+"""Times of conditions as numbers of the units in which a column counts them."""
+
+from __future__ import annotations
+
+import re
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+_EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_MS_PER_DAY: Final = 86_400_000
+_CLOCK: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]+)?))?")
+_FRACTION: Final = re.compile(r"(.*:[0-9]{2})(\.[0-9]+)([^.]*)", re.DOTALL)
+
+
+def time_units(text: str, dtype: pa.DataType) -> Decimal:
+    """Returns a date, time of day or timestamp in units of the type, of UTC where it names no zone.
+
+    Raises `ValueError` and `pa.ArrowInvalid` for what is none.
+    """
+    if pt.is_date(dtype):
+        days = pa.scalar(text).cast(pa.date32()).value
+        return Decimal(days * _MS_PER_DAY if pt.is_date64(dtype) else days)
+    seconds = _of_clock(text) if pt.is_time(dtype) else _since_1970(text, dtype.tz)
+    return _EXACT.multiply(seconds, Decimal(_UNITS_PER_SECOND[dtype.unit]))
+
+
+def _of_clock(text: str) -> Decimal:
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        raise ValueError("write a time of day such as '08:30:00'")
+    hours, minutes, seconds = found.groups(default="0")
+    return _EXACT.add(Decimal(int(hours) * 3600 + int(minutes) * 60), Decimal(seconds))
+
+
+def _since_1970(text: str, zone: str | None) -> Decimal:
+    # Arrow parses no fraction that is finer than the type's unit; whole seconds go further than other units.
+    found = _FRACTION.fullmatch(text)
+    whole = text if found is None else found[1] + found[3]
+    fraction = "0" if found is None else found[2]
+    return _EXACT.add(Decimal(_seconds(whole, zone)), Decimal(fraction))
+
+
+def _seconds(text: str, zone: str | None) -> int:
+    if zone is not None:
+        try:
+            return int(pa.scalar(text).cast(pa.timestamp("s", zone)).value)
+        except pa.ArrowInvalid:
+            pass
+    return int(pa.scalar(text).cast(pa.timestamp("s")).value)
