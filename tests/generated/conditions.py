@@ -1,11 +1,12 @@
 """Random conditions against DuckDB.
 
-Many: `python -m tests.generated.conditions --count 500000 --seed 1 --processes 2`; one case again: `--case 77`.
+Many: `python -m tests.generated.conditions --count 500000 --seed 1 --processes 2`; one case again: with
+`--case 77`.
 
 A case is a small table of random columns, in several fragments of row groups of 2 to 7 rows, with and
 without skip indexes, and some hundreds of conditions on it. Of every condition the rows must be those that
-DuckDB finds, and nothing that has such a row may be pruned by key ranges, statistics or skip indexes. For some
-of them a whole scan, the reading of parts and a deletion on a copy of the table must say the same.
+DuckDB finds, and nothing that has such a row may be pruned by key ranges, statistics or skip indexes. For
+some of them a whole scan, the reading of parts and a deletion on a copy of the table must say the same.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,26 @@ def test_random_conditions_give_the_rows_that_a_table_without_indexes_gives(
             ]
         )
         assert found(stores[0], where)[0] == found(stores[1], where)[0], where
+
+
+@pytest.mark.parametrize(
+    "dtype", [pa.decimal32(9, 2), pa.decimal64(18, 2), pa.decimal128(18, 2), pa.decimal256(50, 2)]
+)
+def test_a_decimal_is_found_by_the_index_whatever_its_scale(
+    dtype: pa.DataType, store: MemoryStore
+) -> None:
+    cents = [None if n % 7 == 0 else Decimal(n * 100).scaleb(-2) for n in range(400)]
+    rows = pa.table({"ts": range(400), "c": pa.array(cents, dtype)})
+    log = append_table(
+        store, rows, "ts", IngestOptions(skips=SkipSpec((("c", Kind.BLOOM),))), max_rows=50
+    )
+    for where in ("c = 100", "c = 100.0", "c = 1e2", "c = 100.0000", "c IN (100)"):
+        got, report = found(store, where)
+        assert [row["ts"] for row in got] == [100], where
+        assert report.rows_read == 50, where
+    assert found(store, "c = 100.001")[0] == found(store, "c IN (100.001, 0.5)")[0] == []
+    condition = condition_on(log.refresh().table, "c IN (100, 101.0)")
+    assert delete_rows(store, log, condition).rows == 2
 
 
 def test_deletions_find_their_rows_by_the_index(store: MemoryStore) -> None:

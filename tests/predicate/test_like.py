@@ -1,0 +1,74 @@
+"""Patterns of LIKE, against DuckDB."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.predicate.like import MAX_CHARACTERS, Wildcard, like, parts_of
+from compactor.predicate.parse import parse_where
+from compactor.predicate.tree import matching
+
+TEXTS = st.text(alphabet="ab\\\\%_\n.äÄ", max_size=5)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(TEXTS, min_size=1, max_size=20),
+    TEXTS,
+    st.sampled_from(["\\", "#", "%", "_", "a", "'"]),
+    st.sampled_from(["LIKE", "ILIKE"]),
+)
+def test_texts_are_like_a_pattern_where_duckdb_says_so(
+    texts: list[str], pattern: str, escape: str, word: str
+) -> None:
+    rows = pa.table({"s": [*texts, pattern, None]})
+    condition = f"s {word} {quoted(pattern)} ESCAPE {quoted(escape)}"
+    try:
+        found = duckdb.from_arrow(rows).project(f"{condition} AS k").fetchall()
+    except duckdb.Error:
+        with pytest.raises(ValueError, match="ends in its escape character"):
+            parts_of(pattern, escape)
+        return
+    expected = [holds for (holds,) in found]
+    arrays = {"s": rows["s"].combine_chunks()}
+    holds = matching(parse_where(condition, rows.schema), arrays, len(rows))
+    assert holds.to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    {
+        r"%\\": ["\\", "a\\"],
+        r"%a\\": ["a\\"],
+        r"a\\b%": ["a\\b", "a\\bc"],
+        r"%\%%": ["a%b"],
+        r"\a%": ["a\\", "a\\b", "a\\bc", "a%b", "a\nb"],
+        "a_b": ["a\\b", "a%b", "a\nb"],
+        "": [""],
+    }.items(),
+)
+def test_an_escape_character_is_no_letter_of_a_plain_beginning_or_end(
+    pattern: str, found: list[str]
+) -> None:
+    texts = pa.array(["", "\\", "a\\", "a\\b", "a\\bc", "a%b", "a\nb", "b"])
+    assert texts.filter(like(texts, pattern, ignores_case=False)).to_pylist() == found
+
+
+def test_a_pattern_is_texts_and_wildcards() -> None:
+    assert parts_of(r"a\%%%_b") == ("a%", Wildcard.TEXT, Wildcard.CHARACTER, "b")
+    assert parts_of("") == ()
+
+
+def test_patterns_of_the_greatest_length_can_be_looked_for() -> None:
+    for piece in ("_", "%a", "%_", "ä_"):
+        pattern = (piece * MAX_CHARACTERS)[:MAX_CHARACTERS]
+        for ignores_case in (False, True):
+            assert len(like(pa.array(["x"]), pattern, ignores_case=ignores_case)) == 1
