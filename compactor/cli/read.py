@@ -106,8 +106,8 @@ Examples:
 \b
 Conditions are SQL: =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT. Texts and
 times in 'single' quotes, columns that are no plain names in "double" ones; times of UTC where they name
-no zone. In LIKE, % is any text, _ any character, and a backslash takes that from them. NaN fulfils no
-comparison.""",
+no zone. In LIKE, % is any text, _ any character, and a backslash (or the character of an ESCAPE clause)
+takes that from them. NaN fulfils no comparison, <> no more than =; NOT of a comparison holds of it.""",
 )
 @click.argument("table")
 @_where_option

@@ -228,7 +228,9 @@ class _Binder:
             if isinstance(node, exp.Literal) and not node.is_string and has_numbers(dtype):
                 number = Decimal(node.this)
                 return in_units(number.copy_negate() if is_negative else number, dtype)
-        except (pa.ArrowException, ValueError, ArithmeticError) as error:
+        except ArithmeticError:
+            raise self._fault(f"{self._sql(node)}: its exponent is too large") from None
+        except (pa.ArrowException, ValueError) as error:
             raise self._fault(
                 f"{self._sql(node)} is no value of column {field.name!r}, which is {field.type}: "
                 + str(error).splitlines()[0]

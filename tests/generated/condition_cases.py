@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.alter import Alteration, alter_table
 from compactor.config import CompactionSettings, Strategy
 from compactor.conform import OnConflict
 from compactor.delete import delete_rows
@@ -268,6 +269,10 @@ def _some_table(rng: Random) -> _Table:
     log = CommitLog(store)
     if rng.random() < 0.2:
         delete_rows(store, log, condition_on(log.refresh().table, f'"{_ID}" IN (1, 3, 4, 5, 9)'))
+    if rng.random() < 0.2:
+        renames = {c.name: f"r{n}" for n, c in enumerate(columns) if rng.random() < 0.5}
+        alter_table(log, Alteration(renames=renames))
+        columns = [replace(c, shown=renames.get(c.name)) for c in columns]
     schema = log.refresh().table.schema
     columns = [replace(c, dtype=schema.field(c.name).type) for c in columns]
     description = f"sorted by {sort_text(sort)}; skip indexes: {dict(skips.columns) or 'none'}"
@@ -298,7 +303,8 @@ def _some_skips(rng: Random, columns: Sequence[Column]) -> SkipSpec:
         return SkipSpec()
     chosen = []
     for column in columns:
-        kinds = [kind for kind in SkipKind if can_index(kind, column.storage)]
+        first = storage_type(column.narrow or column.dtype)
+        kinds = [kind for kind in SkipKind if can_index(kind, first)]
         if kinds and rng.random() < 0.8:
             chosen.append((column.name, rng.choice(kinds)))
     return SkipSpec(tuple(chosen), rng.choice([64, 100, 200, 1000, 64 << 10]))
@@ -353,8 +359,10 @@ class _Rows:
     def __init__(self, made: _Table, groups: Sequence[_Group], snapshot: Snapshot) -> None:
         names = [_ID, *(column.name for column in made.columns)]
         if made.is_merged:
-            scanned = _scanned(made.store, snapshot, None, names)
-            self.columns = {name: to_storage(_whole(scanned[name])) for name in names}
+            shown = [_ID, *(column.shown or column.name for column in made.columns)]
+            scanned = _scanned(made.store, snapshot, None, shown)
+            whole = [to_storage(_whole(column)) for column in scanned.columns]
+            self.columns = dict(zip(names, whole, strict=True))
             self.is_alive = np.ones(scanned.num_rows, dtype=np.bool_)
         else:
             self.columns = {

@@ -59,6 +59,8 @@ class Column:
     dtype: pa.DataType
     narrow: pa.DataType | None = None
     """The type in which the first writer has it, which becomes `dtype` with a later one."""
+    shown: str | None = None
+    """The name that it was given later."""
 
     @property
     def storage(self) -> pa.DataType:

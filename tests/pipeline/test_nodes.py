@@ -22,6 +22,7 @@ from compactor.flow.errors import MemoryLimitError
 from compactor.pipeline.aggregating import Grouper, Measure
 from compactor.pipeline.binding import UnserializableMapValue
 from compactor.pipeline.config import parse_pipeline
+from compactor.pipeline.expressions import Expression
 from compactor.pipeline.nodes.transform import Transformer
 from compactor.pipeline.run import Run
 from tests.pipeline.support import MIB, Gated, lines_of, numbered, run_of, sources
@@ -451,6 +452,16 @@ def test_expressions_mean_what_sql_means(text: str, expected: list[Any], tmp_pat
     nodes = {**sources("a"), "t": {"transform": {"input": "a", "columns": {"z": text}}}}
     run_of({**nodes, **out(tmp_path, "t")}, {"a": table}).run()
     assert [row["z"] for row in lines_of(tmp_path / "out.ndjson")] == expected
+
+
+def test_not_a_number_fulfils_no_comparison_of_an_expression_either() -> None:
+    batch = pa.record_batch({"x": [1.0, float("nan"), None, 3.0]})
+    for op, expected in {
+        "<>": [False, False, None, True],
+        "=": [True, False, None, False],
+        ">=": [True, False, None, True],
+    }.items():
+        assert Expression(f"x {op} 1", batch.schema, "node 't'")(batch).to_pylist() == expected, op
 
 
 @pytest.mark.parametrize(

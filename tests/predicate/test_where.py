@@ -239,6 +239,7 @@ def test_columns_that_a_fragment_has_not_are_null_there(tmp_path: Path) -> None:
         "text LIKE 'a#' ESCAPE '#'": "ends in its escape character, '#': double it",
         "text LIKE 'a\\'": "ends in its escape character",
         f"text LIKE '{'a_' * 2000}'": "4,000 characters; at most 2,000 can be looked for",
+        "n = 1e9999999999999999999999": "its exponent is too large",
         "moment > '2026-11-21 25:00:00'": "is no value of column 'moment'",
         "n = 1; DROP TABLE x": "is no condition",
         "lower(text) = 'a'": "compare a column with a value",
