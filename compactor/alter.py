@@ -70,20 +70,22 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
         names[stored[old]] = new
     fields = []
     retired = list(table.retired)
-    fresh: dict[str, str] = {}
+    fresh: dict[str, str | None] = {}
     """Of those that are gone, under which name they are stored anew, if they are."""
     for column in table.schema:
         if column.name not in gone:
             fields.append(column)
             continue
         retired.append(column.name)
-        fresh[column.name] = ""
+        fresh[column.name] = None
         shown = names.pop(column.name, column.name)
         if column.name in [stored[name] for name in change.redacts]:
-            stored_name = fresh[column.name] = table.new_stored_name(shown, fresh.values())
+            taken = [name for name in fresh.values() if name is not None]
+            stored_name = fresh[column.name] = table.new_stored_name(shown, taken)
             fields.append(column.with_name(stored_name))
             names[stored_name] = shown
-    skips = tuple((fresh.get(s, s), kind) for s, kind in table.skips.columns if fresh.get(s, s))
+    kept = [(fresh.get(s, s), kind) for s, kind in table.skips.columns]
+    skips = tuple((stored, kind) for stored, kind in kept if stored is not None)
     names = {s: shown for s, shown in names.items() if s != shown}
     result = replace(
         table,

@@ -68,6 +68,8 @@ def _reader(rows: Any) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(rows.schema, [rows])
     if isinstance(rows, pa.RecordBatchReader):
         return rows
+    if isinstance(rows, pa.Table):
+        return rows.to_reader()  # through C, empty slices of views would not validate any more
     if not hasattr(rows, "__arrow_c_stream__"):
         raise InputError(
             f"{NAME}: {type(rows).__name__} has no Arrow stream (__arrow_c_stream__): give a table, "

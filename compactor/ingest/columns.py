@@ -40,8 +40,8 @@ class StoredNames:
         stored = {name: table.stored_name(name) for name in file.names}
         added: dict[str, str] = {}
         for name, known in stored.items():
-            if not known:
-                taken = [*added.values(), *filter(None, stored.values())]
+            if known is None:
+                taken = [*added.values(), *(n for n in stored.values() if n is not None)]
                 added[name] = table.new_stored_name(name, taken)
         self.new = tuple((new, shown) for shown, new in added.items() if new != shown)
         self.stored = self._renamed(file, {**stored, **added})

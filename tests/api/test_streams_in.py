@@ -203,3 +203,10 @@ def test_an_index_of_pandas_is_a_column_if_it_has_a_name(table: Table) -> None:
 def test_remarks_about_pandas_that_make_no_sense_are_none(table: Table, said: bytes) -> None:
     table.append(pa.table({"k": [2]}).replace_schema_metadata({"pandas": said}))
     assert len(table) == 2
+
+
+def test_lists_over_an_empty_slice_of_views_are_empty(table: Table) -> None:
+    views = pa.array(["short", "longer than twelve bytes"], pa.string_view())
+    lists = pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), views.slice(1, 0))
+    table.append(pa.table({"k": [2], "v": lists}))
+    assert table.scan(["v"]).to_table()["v"].to_pylist() == [None, []]

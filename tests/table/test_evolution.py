@@ -422,3 +422,15 @@ def test_stored_names_are_never_given_twice(store: MemoryStore) -> None:
         "email": None,
         "email#2": None,
     }
+
+
+def test_a_column_without_a_name_is_the_same_one_after_an_alteration(store: MemoryStore) -> None:
+    rows = pa.table({"k": [1], "": ["x"], "b": [2]})
+    log = append_table(store, rows, "k")
+    alter_table(log, Alteration(skips={"": SkipKind.BLOOM}))
+    alter_table(log, Alteration(redacts=["b"]))
+    append_table(store, rows, None)
+    table = log.current().table
+    assert table.shown_schema.names == ["k", "", "b"]
+    assert table.skips.columns == (("", SkipKind.BLOOM),)
+    assert [row[""] for row in rows_at(store, log.current())] == ["x", "x"]
