@@ -2,7 +2,7 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium kubectl demo test lint audit docs wheel bench peers scaling sizes small-jobs micro workload clean distclean
+.PHONY: help setup environment java promtool chromium kubectl demo test test-long lint audit docs wheel bench peers scaling sizes small-jobs micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,13 @@ demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 10000
 
 test: setup promtool chromium kubectl  ## all tests (TESTS="-k name" for some)
 	$(BIN)/python -m pytest $(TESTS)
+
+test-long: environment  ## 50,000 generated tables, 500,000 conditions, a million fuzzed inputs, crashes, simulations
+	$(BIN)/python -m tests.generated.tables --count 50000 --processes 2
+	$(BIN)/python -m tests.generated.conditions --count 500000 --seed 1 --processes 2
+	$(BIN)/python -m tests.fuzz --inputs 1000000
+	$(BIN)/python -m tests.crash --rounds 1000
+	$(BIN)/python -m tests.simulation --seeds 10000
 
 lint: environment  ## ruff check, ruff format, mypy --strict
 	$(BIN)/ruff check .

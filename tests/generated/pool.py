@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 Check = Callable[[int], "str | None"]
 """Takes a seed; returns what is wrong, or None. Must be a function of a module, found there by its name."""
@@ -60,15 +60,18 @@ def run(
     processes: int,
     timeout_s: float,
     on_progress: Callable[[Progress], None] = lambda _progress: None,
+    start_method: str = "forkserver",
 ) -> list[Finding]:
     """Returns the findings of all seeds, in the order in which they were made.
 
-    on_progress: called in this process after every case, and so should be quick.
+    on_progress: called in this process after every case, and so should be quick. start_method: "fork" for
+    workers that have what this process has changed, such as a module that a test has patched.
     """
     began = time.monotonic()
     module, name = _address(check)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([module])
+    context = multiprocessing.get_context(start_method)
+    if start_method == "forkserver":
+        context.set_forkserver_preload([module])
     progress = Progress()
     todo = iter(seeds)
     with contextlib.ExitStack() as stack:
@@ -108,9 +111,7 @@ def _finished(busy: list[_Worker], timeout_s: float) -> Iterator[_Worker]:
 class _Worker:
     """One process that takes a seed at a time; a new process after each that was lost."""
 
-    def __init__(
-        self, context: multiprocessing.context.ForkServerContext, module: str, name: str
-    ) -> None:
+    def __init__(self, context: Any, module: str, name: str) -> None:
         self._context, self._module, self._name = context, module, name
         self._seed = 0
         self.began = 0.0
