@@ -7,24 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format import kernels
-from format.hashing import value_hashes
+from format.dictionaries import unified
 from format.nodes import IntArray, dictionary_codes, valid_mask
 from format.types import plain
 
 I32 = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
-
-
-def is_same_memory(one: pa.Array, other: pa.Array) -> bool:
-    """Whether two arrays of a type are the same bytes of the same buffers, and so the same values."""
-    if len(one) != len(other) or one.offset != other.offset:
-        return False
-    places = [[b and (b.address, b.size) for b in array.buffers()] for array in (one, other)]
-    return bool(places[0] == places[1])
 
 
 def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
@@ -50,33 +41,7 @@ def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
     if any(not pt.is_dictionary(a.type) and a.null_count < len(a) for a in arrays):
         return pa.concat_arrays([plain(array) for array in arrays])
     arrays = [a if pt.is_dictionary(a.type) else _coded_nulls(len(a), a.type) for a in arrays]
-    first = coded[0].dictionary
-    if pt.is_nested(first.type):
-        return _concat_nested(arrays)
-    if all(array.dictionary.equals(first) or not len(array.dictionary) for array in arrays):
-        indices = pa.concat_arrays([array.indices for array in arrays])
-        return pa.DictionaryArray.from_arrays(indices, first, safe=False)
-    return pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
-
-
-def _concat_nested(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Dictionary-coded lists or maps end to end. Arrow makes no one dictionary of theirs: by hash, and then
-    compared."""
-    values = pa.concat_arrays([array.dictionary for array in arrays])
-    starts = np.cumsum([0, *(len(array.dictionary) for array in arrays[:-1])])
-    _, first, same = np.unique(
-        value_hashes(values, is_whole=True), return_index=True, return_inverse=True
-    )
-    if not values.take(pa.array(first[same])).equals(values):  # not of one value, or NaN
-        first = same = np.arange(len(values))
-    codes = pa.concat_arrays(
-        [
-            pc.add(array.indices.cast(pa.int64()), pa.scalar(int(start), pa.int64()))
-            for array, start in zip(arrays, starts, strict=True)
-        ]
-    )
-    indices = pc.take(pa.array(same, pa.int32()), codes)
-    return pa.DictionaryArray.from_arrays(indices, values.take(pa.array(first)), safe=False)
+    return unified(arrays)
 
 
 def in_order_of_use(array: pa.Array) -> pa.Array:

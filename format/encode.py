@@ -19,6 +19,7 @@ from pyarrow import types as pt
 from format import kernels
 from format.compression import compress
 from format.hashing import value_hashes
+from format.nested import fixed_items, list_parts
 from format.nodes import (
     MAX_EXACT,
     MAX_UNBACKED_VALUES,
@@ -39,7 +40,7 @@ from format.nodes import (
     valid_mask,
 )
 from format.sizes import nulls_bytes
-from format.types import decoded, is_binary_like, is_list_like, list_parts, may_stay_coded
+from format.types import decoded, is_binary_like, is_list_like, may_stay_coded
 
 _MOST_VALUE_BYTES: Final = 24
 """That a reader charges for a value beside its bytes: an integer, and 16 bytes of a decimal made of it."""
@@ -594,8 +595,8 @@ def _encode_fixed(array: pa.Array, child: Callable[[pa.Array], Node]) -> Node:
     """Structs and lists of fixed size."""
     dtype, length, valid = array.type, len(array), valid_mask(array)
     if pt.is_fixed_size_list(dtype):
-        items = array.values.slice(array.offset * dtype.list_size, length * dtype.list_size)
-        return _with_validity(Encoding.FIXED_LIST, length, valid, [], children=(child(items),))
+        items = child(fixed_items(array))
+        return _with_validity(Encoding.FIXED_LIST, length, valid, [], children=(items,))
     if pt.is_struct(dtype):
         # flatten() pushes the struct's nulls into its fields, which normalises what is behind them.
         children = tuple(child(part) for part in array.flatten())

@@ -19,6 +19,7 @@ from pyarrow import types as pt
 
 from format import kernels
 from format.layout import VERSION
+from format.nested import fixed_items, list_parts
 from format.nodes import (
     binary_parts,
     dictionary_codes,
@@ -27,7 +28,7 @@ from format.nodes import (
     int_dtype,
     valid_mask,
 )
-from format.types import is_binary_like, is_list_like, list_parts
+from format.types import is_binary_like, is_list_like
 
 U64 = npt.NDArray[np.uint64]
 
@@ -326,9 +327,8 @@ def _hash_nested(array: pa.Array, version: int) -> U64:
             out += _contributions(field.name, child, version)
         return mix(out)
     if pt.is_fixed_size_list(dtype):
-        size = dtype.list_size
-        items = array.values.slice(array.offset * size, len(array) * size)
-        return _hash_lists(np.full(len(array), size, dtype=np.int64), items, version)
+        counts = np.full(len(array), dtype.list_size, dtype=np.int64)
+        return _hash_lists(counts, fixed_items(array), version)
     counts, items = list_parts(array)
     if pt.is_map(dtype):
         items = pa.StructArray.from_arrays(items.flatten(), names=["key", "value"])

@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.arrays import is_same_memory
+from format.dictionaries import is_same_memory
+from format.nested import fixed_items, list_parts
 from format.nodes import binary_parts, dictionary_codes, fixed_width_bytes, valid_mask
-from format.types import is_binary_like, is_large_offsets, list_parts
+from format.types import is_binary_like, is_large_offsets
 
 I64 = npt.NDArray[np.int64]
 _LENGTH_BITS: Final = 32
@@ -41,9 +42,9 @@ def cumulative_bits(array: pa.Array) -> I64:
         children = (cumulative_bits(child) for child in array.flatten())
         return sum(children, start=np.zeros(length + 1, dtype=np.int64))
     if pt.is_fixed_size_list(dtype):
-        size = dtype.list_size
-        items = array.values.slice(array.offset * size, length * size)
-        return cumulative_bits(items)[:: size or 1][: length + 1]
+        if not dtype.list_size:
+            return np.zeros(length + 1, dtype=np.int64)
+        return cumulative_bits(fixed_items(array))[:: dtype.list_size]
     if pt.is_nested(dtype):
         counts, items = list_parts(array)
         stops = _running(counts)

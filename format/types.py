@@ -9,12 +9,20 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from format.dictionaries import coded, without_null_values
 from format.errors import SchemaError
+from format.nested import (
+    build_fixed_lists,
+    build_list,
+    build_struct,
+    fixed_items,
+    list_parts,
+    null_mask,
+)
 
 JsonObject = dict[str, Any]
 
@@ -431,12 +439,19 @@ def is_large_offsets(dtype: pa.DataType) -> bool:
 
 
 def to_storage(array: pa.Array) -> pa.Array:
-    """`array` in its storage form. Top-level dictionaries stay dictionary-coded over storage values."""
+    """`array` in its storage form. Top-level dictionaries stay dictionary-coded over storage values, none of
+    them null, where the format has dictionaries of their type."""
     dtype = array.type
-    if pt.is_dictionary(dtype) and not pt.is_boolean(dtype.value_type):
+    if pt.is_dictionary(dtype) and _may_be_coded(storage_type(dtype)):
+        array = without_null_values(array)
         indices = array.indices.cast(pa.int32())
         return pa.DictionaryArray.from_arrays(indices, _decoded_storage(array.dictionary))
     return _decoded_storage(array)
+
+
+def _may_be_coded(dtype: pa.DataType) -> bool:
+    is_fixed_nested = pt.is_struct(dtype) or pt.is_fixed_size_list(dtype)
+    return not (is_fixed_nested or pt.is_boolean(dtype) or pt.is_null(dtype))
 
 
 def _decoded_storage(array: pa.Array) -> pa.Array:
@@ -451,14 +466,10 @@ def _decoded_storage(array: pa.Array) -> pa.Array:
         return array.cast(storage_type(dtype))
     if pt.is_struct(dtype):
         children = [_decoded_storage(child) for child in array.flatten()]
-        return pa.StructArray.from_arrays(
-            children, fields=storage_type(dtype).fields, mask=null_mask(array)
-        )
+        return build_struct(storage_type(dtype), len(array), children, null_mask(array))
     if pt.is_fixed_size_list(dtype):
-        items = array.values.slice(array.offset * dtype.list_size, len(array) * dtype.list_size)
-        return pa.FixedSizeListArray.from_arrays(
-            _decoded_storage(items), type=storage_type(dtype), mask=null_mask(array)
-        )
+        items = _decoded_storage(fixed_items(array))
+        return build_fixed_lists(storage_type(dtype), len(array), items, null_mask(array))
     counts, items = list_parts(array)
     return build_list(storage_type(dtype), counts, _decoded_storage(items), null_mask(array))
 
@@ -483,12 +494,10 @@ def to_logical(array: pa.Array, dtype: pa.DataType) -> pa.Array:
             to_logical(child, field.type)
             for child, field in zip(array.flatten(), dtype.fields, strict=True)
         ]
-        return pa.StructArray.from_arrays(children, fields=dtype.fields, mask=null_mask(array))
+        return build_struct(dtype, len(array), children, null_mask(array))
     if pt.is_fixed_size_list(dtype):
-        items = array.values.slice(array.offset * dtype.list_size, len(array) * dtype.list_size)
-        return pa.FixedSizeListArray.from_arrays(
-            to_logical(items, dtype.value_type), type=dtype, mask=null_mask(array)
-        )
+        items = to_logical(fixed_items(array), dtype.value_type)
+        return build_fixed_lists(dtype, len(array), items, null_mask(array))
     counts, items = list_parts(array)
     if pt.is_map(dtype):
         items = to_logical(items, pa.struct([dtype.key_field, dtype.item_field]))
@@ -498,9 +507,9 @@ def to_logical(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def _to_dictionary(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    encoded = array if pt.is_dictionary(array.type) else array.dictionary_encode()
-    if len(encoded.dictionary) > len(array) and not pt.is_nested(encoded.dictionary.type):
-        encoded = decoded(encoded).dictionary_encode()  # a slice, which may get along with fewer
+    encoded = array if pt.is_dictionary(array.type) else coded(array)
+    if len(encoded.dictionary) > len(array):
+        encoded = coded(decoded(encoded))  # a slice, which may get along with fewer
     values = to_logical(encoded.dictionary, dtype.value_type)
     try:
         indices = encoded.indices.cast(dtype.index_type)
@@ -515,7 +524,9 @@ def _to_dictionary(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 def decoded(array: pa.Array) -> pa.Array:
     """The values of a dictionary-coded array, as many as it has rows."""
     values, indices = array.dictionary, array.indices
-    if not is_binary_like(values.type) or not len(values):
+    if not len(values):
+        return pa.nulls(len(indices), values.type)
+    if not is_binary_like(values.type):
         return pc.take(values, indices, boundscheck=False)
     # Arrow reserves the average of all values for every row, also where a long one is rarely used.
     if values.nbytes // len(values) * len(indices) <= _MOST_RESERVED_BYTES or len(indices) == 1:
@@ -535,57 +546,3 @@ def _in_use(indices: pa.Array, values: pa.Array) -> pa.Array:
 def plain(array: pa.Array) -> pa.Array:
     """The values of an array, dictionary-coded or not."""
     return decoded(array) if pt.is_dictionary(array.type) else array
-
-
-def null_mask(array: pa.Array) -> pa.Array | None:
-    """Booleans, true where `array` is null; None when nothing is."""
-    return array.is_null() if array.null_count else None
-
-
-def list_parts(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:
-    """Element counts (0 for null lists) and the elements of all non-null lists, end to end.
-
-    Maps give their entries as structs of key and value.
-    """
-    if pt.is_map(array.type):
-        array = _map_as_list(array)
-    counts = pc.list_value_length(array)
-    if array.null_count:
-        counts = counts.fill_null(0)
-    # Arrow makes no empty array of extensions, which flattening nulls alone would take.
-    items = array.flatten() if array.null_count < len(array) else array.values[:0]
-    return counts.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), items
-
-
-def _map_as_list(array: pa.Array) -> pa.Array:
-    entries = pa.struct([array.type.key_field, array.type.item_field])
-    dtype = pa.list_(pa.field("entries", entries, nullable=False))
-    validity, offsets = array.buffers()[:2]
-    keys, items = array.keys, array.items
-    struct = pa.StructArray.from_arrays([keys, items], fields=entries.fields)
-    return pa.Array.from_buffers(
-        dtype, len(array), [validity, offsets], -1, array.offset, children=[struct]
-    )
-
-
-def build_list(
-    dtype: pa.DataType,
-    counts: np.ndarray[Any, np.dtype[np.int64]],
-    items: pa.Array,
-    mask: pa.Array | None,
-) -> pa.Array:
-    """A list, large list, list view or map array from element counts and elements."""
-    if pt.is_list_view(dtype) or pt.is_large_list_view(dtype):
-        width = np.int64 if pt.is_large_list_view(dtype) else np.int32
-        starts = (np.cumsum(counts) - counts).astype(width)
-        factory = pa.LargeListViewArray if pt.is_large_list_view(dtype) else pa.ListViewArray
-        return factory.from_arrays(
-            pa.array(starts), pa.array(counts.astype(width)), items, type=dtype, mask=mask
-        )
-    width = np.int64 if pt.is_large_list(dtype) else np.int32
-    offsets = np.zeros(len(counts) + 1, dtype=width)
-    np.cumsum(counts, out=offsets[1:])
-    validity = None if mask is None else pc.invert(mask).buffers()[1]
-    return pa.Array.from_buffers(
-        dtype, len(counts), [validity, pa.py_buffer(offsets)], -1, children=[items]
-    )

@@ -6,8 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format.arrays import is_same_memory
-from format.types import is_list_like, to_storage
+from format.dictionaries import is_same_memory
+from format.nested import fixed_items
+from format.types import is_list_like
 
 
 class ValueCheck:
@@ -35,6 +36,11 @@ class ValueCheck:
             self._dictionaries[name] = dictionary  # held, so that nothing else gets its memory
 
 
+def check_whole(batch: pa.RecordBatch) -> None:
+    """Raises `pa.ArrowInvalid` for arrays that are none, of whatever producer."""
+    batch.validate(full=True)
+
+
 def check_values(array: pa.Array) -> None:
     """Raises ValueError for text that is not UTF-8, decimals of up to 64 bits with more digits than their
     type, dictionary codes without a value, and maps with a key that is null."""
@@ -46,8 +52,10 @@ def check_values(array: pa.Array) -> None:
             raise ValueError("a map has a key that is null")
         check_values(array.keys)
         check_values(array.items)
-    elif is_list_like(dtype) or pt.is_fixed_size_list(dtype):
-        check_values(to_storage(array).flatten())  # Arrow can't flatten extensions
+    elif pt.is_fixed_size_list(dtype):
+        check_values(fixed_items(array))
+    elif is_list_like(dtype):
+        check_values(array.values)
     elif pt.is_struct(dtype):
         for child in array.flatten():
             check_values(child)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from format import __version__
 from format.arrays import concat_storage
 from format.blocks import ByteSink, Chunk, make_chunk
+from format.canonical import canonical
 from format.emitter import FragmentEmitter
 from format.errors import LimitError, OrderError, SchemaError
 from format.footer import ChunkStats, FragmentSummary
@@ -116,7 +117,7 @@ class FragmentWriter:
         if batch.num_rows == 0:
             return
         try:
-            self._values.check(batch)
+            batch = canonical(batch, self._values.check)
         except ValueError as error:
             raise SchemaError(str(error)) from error
         columns = {n: to_storage(a) for n, a in zip(batch.schema.names, batch.columns, strict=True)}

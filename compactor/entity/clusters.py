@@ -17,7 +17,7 @@ from compactor.entity.texts import I64, TEXT
 from compactor.errors import ConfigError, JobError
 from compactor.files.plain_text import text_scalar
 from format.hashing import mix, value_hashes
-from format.types import build_list
+from format.nested import build_list
 
 Mask = npt.NDArray[np.bool_]
 

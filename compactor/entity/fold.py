@@ -14,7 +14,7 @@ from compactor.entity.expressions import ID, IDS
 from compactor.entity.matching import starts_of
 from compactor.entity.spec import Strategy
 from compactor.entity.texts import I64, TEXT, elements, is_list, list_texts, object_texts, quoted
-from format.types import build_list
+from format.nested import build_list
 
 MERGED: Final = "$merged"
 

@@ -54,7 +54,7 @@ from compactor.ingest import IngestPlan, write_fragments
 from compactor.stores.open import open_store
 from compactor.stores.parts import BatchSink, part_rows, writing_part
 from compactor.table.snapshot import Snapshot
-from format.types import build_list
+from format.nested import build_list
 
 PLACE_BITS: Final = 40
 """Of a number, those that count within its part; above them is the part."""

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from compactor.files.jsontext import checked_json, json_values, text_bytes
 from compactor.files.plain_text import joined, text_scalar
-from format.types import build_list
+from format.nested import build_list
 
 I64 = npt.NDArray[np.int64]
 TEXT: Final = pa.large_string()

@@ -21,9 +21,10 @@ from compactor.files.kept_types import (
 from compactor.files.problems import reading
 from compactor.files.sortedness import said_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
+from format.canonical import canonical
 from format.open import open_fragment
 from format.schema import ordering
-from format.validity import ValueCheck
+from format.validity import ValueCheck, check_whole
 
 _READ_BYTES: Final = 1 << 20
 _IPC_FILE_MAGIC: Final = b"ARROW1"
@@ -60,8 +61,8 @@ class ParquetBatches(FileBatches):
                 batch_size=max(1, min(rows, group.num_rows)), row_groups=[index]
             ):
                 self._rows_read += batch.num_rows
-                check.check(batch)  # Parquet's reader does not look at text
-                yield _restored(batch, self.schema)
+                # Parquet's reader does not look at text.
+                yield _restored(canonical(batch, check.check), self.schema)
 
 
 class ArrowBatches(FileBatches):
@@ -87,8 +88,7 @@ class ArrowBatches(FileBatches):
         for batch, consumed in self._stored_batches():
             self._consumed = consumed
             # Arrow trusts the offsets it reads; a damaged file must not crash the process.
-            batch.validate(full=True)
-            yield _restored(batch, self.schema)
+            yield _restored(canonical(batch, check_whole), self.schema)
         self._consumed = self.bytes_total
 
     def _stored_batches(self) -> Iterator[tuple[pa.RecordBatch, int]]:

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
+from format.nested import build_list, list_parts
 from format.nodes import binary_parts
-from format.types import build_list, list_parts, to_storage
+from format.types import to_storage
 
 _MUST_ESCAPE: Final = r'[\\"\x00-\x1f]'
 _CONTROL: Final = r"[\x00-\x1f]"

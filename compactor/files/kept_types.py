@@ -17,10 +17,15 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.errors import SchemaError
-from format.types import (
+from format.nested import (
+    build_fixed_lists,
     build_list,
+    build_struct,
+    fixed_items,
     list_parts,
     null_mask,
+)
+from format.types import (
     storage_type,
     to_logical,
     to_storage,
@@ -119,12 +124,10 @@ def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if pt.is_struct(dtype):
         pairs = zip(array.flatten(), dtype.fields, strict=True)
         children = [_cast(child, field.type) for child, field in pairs]
-        return pa.StructArray.from_arrays(children, fields=dtype.fields, mask=mask)
+        return build_struct(dtype, len(array), children, mask)
     if pt.is_fixed_size_list(dtype):
-        items = array.values.slice(array.offset * dtype.list_size, len(array) * dtype.list_size)
-        return pa.FixedSizeListArray.from_arrays(
-            _cast(items, dtype.value_type), type=dtype, mask=mask
-        )
+        items = _cast(fixed_items(array), dtype.value_type)
+        return build_fixed_lists(dtype, len(array), items, mask)
     counts, items = list_parts(array)
     return build_list(dtype, counts, _cast(items, dtype.field(0).type), mask)
 

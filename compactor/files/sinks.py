@@ -14,8 +14,16 @@ from compactor.files.kept_types import contains, plain_schema, saying_seconds
 from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
+from format.nested import (
+    build_fixed_lists,
+    build_list,
+    build_struct,
+    fixed_items,
+    list_parts,
+    null_mask,
+)
 from format.schema import SortSchema
-from format.types import build_list, decoded, list_parts, null_mask, to_logical, to_storage
+from format.types import decoded, to_logical, to_storage
 from format.writer import FragmentWriter
 
 ROW_GROUP_BYTES: Final = 64 << 20
@@ -219,11 +227,10 @@ def _without_masked_nulls(array: pa.Array, *, is_masked: bool = False) -> pa.Arr
                     "it could not be read back"
                 )
             children.append(_without_masked_nulls(child, is_masked=masked))
-        return pa.StructArray.from_arrays(children, fields=dtype.fields, mask=mask)
+        return build_struct(dtype, len(array), children, mask)
     if pt.is_fixed_size_list(dtype):
-        items = array.values.slice(array.offset * dtype.list_size, len(array) * dtype.list_size)
-        items = _without_masked_nulls(items)
-        return pa.FixedSizeListArray.from_arrays(items, type=dtype, mask=mask)
+        items = _without_masked_nulls(fixed_items(array))
+        return build_fixed_lists(dtype, len(array), items, mask)
     if pt.is_nested(dtype):
         counts, items = list_parts(array)
         return build_list(dtype, counts, _without_masked_nulls(items), mask)

@@ -17,6 +17,8 @@ from compactor.files.column_names import check_names, check_texts
 from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.sortedness import said_sort_schema
 from compactor.files.source import FileBatches
+from format.canonical import canonical
+from format.validity import check_whole
 
 NAME: Final = "appended rows"
 """Stands for a path in errors."""
@@ -57,7 +59,7 @@ class StreamBatches(FileBatches):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._reader:
-            batch.validate(full=True)  # whoever made it, nobody else has looked
+            batch = canonical(batch, check_whole)  # whoever made it, nobody else has looked
             yield batch.drop_columns(list(self._unnamed)) if self._unnamed else batch
 
 

@@ -22,8 +22,9 @@ from pyarrow import types as pt
 from compactor.files.base64_arrays import base64_decode
 from compactor.files.json_blocks import parse_block, typed_nulls
 from compactor.files.json_kept import with_json_as_text
+from format.nested import build_list, list_parts, null_mask
 from format.nodes import binary_parts
-from format.types import build_list, list_parts, null_mask, storage_type, to_logical
+from format.types import storage_type, to_logical
 
 _ZONED = r"[0-9][T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 

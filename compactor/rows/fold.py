@@ -18,9 +18,10 @@ from pyarrow import types as pt
 from compactor.errors import DataError
 from compactor.rows.flags import COUNTS, KEPT, Flags
 from compactor.rows.policy import Function
+from format.nested import build_list, list_parts
 from format.ordering import order_words
 from format.schema import SortColumn
-from format.types import build_list, list_parts, plain
+from format.types import plain
 
 I64 = npt.NDArray[np.int64]
 _EXACT = decimal.Context(prec=80)

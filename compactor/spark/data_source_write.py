@@ -39,6 +39,8 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes
+from format.canonical import canonical
+from format.validity import check_whole
 
 _BATCH_BYTES: Final = 8 << 20
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -243,7 +245,8 @@ class _TaskRows(FileBatches):
         return
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._rows:
+        for sent in self._rows:
+            batch = canonical(sent, check_whole)
             pairs = zip(batch.columns, self.schema, strict=True)
             columns = [self._column(column, field) for column, field in pairs]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -1,0 +1,101 @@
+"""Arrays that come from outside, in the one form that all code here takes for granted.
+
+Arrow's own functions end the process, or mix up values, where an empty child has an offset, the entries of a
+map are a slice, or a dictionary has a null among its values. All of it is valid Arrow, so none gets further
+than this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from format.dictionaries import without_null_values
+from format.nested import build_struct, no_values, null_mask
+
+_Change = Callable[[pa.Array], pa.Array]
+
+
+def canonical(
+    batch: pa.RecordBatch, validate: Callable[[pa.RecordBatch], object]
+) -> pa.RecordBatch:
+    """The same rows, with nulls of dictionaries as null indices only, and without empty children that are
+    slices, at any depth. Columns of flat types are not looked at, others not copied.
+
+    validate: called in between, with arrays that can be taken apart; raises for values that are none.
+    """
+    batch = _changed(batch, _without_slices)
+    validate(batch)
+    return _changed(batch, _without_null_values)
+
+
+def _changed(batch: pa.RecordBatch, change: _Change) -> pa.RecordBatch:
+    for place, field in enumerate(batch.schema):
+        if _has_parts(field.type):
+            array = batch.column(place)
+            if (other := change(array)) is not array:
+                batch = batch.set_column(place, field, other)
+    return batch
+
+
+@lru_cache(maxsize=1024)
+def _has_parts(dtype: pa.DataType) -> bool:
+    """Whether arrays of the type have others within."""
+    if isinstance(dtype, pa.BaseExtensionType):
+        return _has_parts(dtype.storage_type)
+    return bool(pt.is_nested(dtype) or pt.is_dictionary(dtype))
+
+
+def _without_slices(array: pa.Array) -> pa.Array:
+    """Looks at lengths and offsets of arrays only: values may be no valid ones yet."""
+    if not len(array):
+        return no_values(array.type)
+    if pt.is_map(array.type) and (entries := array.values).offset:
+        # Arrow's keys and items of a map forget where its entries begin.
+        children = [entries.field(0), entries.field(1)]
+        array = _with_values(array, build_struct(entries.type, len(entries), children, None))
+    return _with_children(array, _without_slices)
+
+
+def _without_null_values(array: pa.Array) -> pa.Array:
+    array = _with_children(array, _without_null_values)
+    return without_null_values(array) if pt.is_dictionary(array.type) else array
+
+
+def _with_children(array: pa.Array, change: _Change) -> pa.Array:
+    """The array with its children changed; itself if none is another one then."""
+    dtype = array.type
+    if isinstance(dtype, pa.BaseExtensionType):
+        storage = array.storage
+        changed = change(storage)
+        return array if changed is storage else pa.ExtensionArray.from_storage(dtype, changed)
+    if pt.is_dictionary(dtype):
+        values = array.dictionary
+        changed = change(values)
+        if changed is values:
+            return array
+        return pa.DictionaryArray.from_arrays(
+            array.indices, changed, ordered=dtype.ordered, safe=False
+        )
+    if pt.is_struct(dtype):
+        children = [array.field(place) for place in range(dtype.num_fields)]
+        others = [change(child) for child in children]
+        if all(one is other for one, other in zip(children, others, strict=True)):
+            return array
+        return build_struct(dtype, len(array), others, null_mask(array))
+    if not pt.is_nested(dtype):
+        return array
+    values = array.values
+    changed = change(values)
+    return array if changed is values else _with_values(array, changed)
+
+
+def _with_values(array: pa.Array, values: pa.Array) -> pa.Array:
+    """A list of any kind, or a map, over other values in the same places."""
+    buffers = array.buffers()[: array.type.num_buffers]
+    return pa.Array.from_buffers(
+        array.type, len(array), buffers, -1, array.offset, children=[values]
+    )

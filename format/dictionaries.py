@@ -1,0 +1,176 @@
+"""Dictionaries of values of any storage type, told apart by their bits.
+
+Arrow's own ways change half floats where they unify dictionaries, and know neither small decimals nor nested
+values. Here every type becomes one that Arrow counts exactly: numbers become integers of their bits, structs
+and lists the numbers of what they contain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from format.nested import fixed_items, list_parts
+from format.nodes import dictionary_codes, fixed_width_bytes, fixed_width_view, valid_mask
+
+I32 = npt.NDArray[np.int32]
+_NULL: Final = -1
+
+
+def coded(array: pa.Array) -> pa.Array:
+    """A storage array as a dictionary-coded one over its distinct values, in the order of their first use."""
+    codes = _value_numbers(array)
+    firsts = _first_uses(codes)
+    indices = pa.array(codes, mask=codes < 0 if array.null_count else None)
+    return pa.DictionaryArray.from_arrays(indices, _taken(array, firsts), safe=False)
+
+
+def unified(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Dictionary-coded storage arrays end to end, over one dictionary: theirs if all have the same; otherwise
+    each value once, in the order of the dictionaries."""
+    dictionaries = _different([array.dictionary for array in arrays])
+    if len(dictionaries.values) == 1:
+        indices = pa.concat_arrays([array.indices for array in arrays])
+        return pa.DictionaryArray.from_arrays(indices, dictionaries.values[0], safe=False)
+    values = pa.concat_arrays(dictionaries.values)
+    starts = np.cumsum([0, *(len(some) for some in dictionaries.values[:-1])])
+    numbers = _value_numbers(values)
+    codes, valid = [], []
+    for array, start in zip(arrays, starts[dictionaries.places], strict=True):
+        mask = valid_mask(array)
+        used = np.ones(len(array), dtype=np.bool_) if mask is None else mask
+        moved = np.zeros(len(array), dtype=np.int32)
+        moved[used] = numbers[dictionary_codes(array)[used] + start]
+        codes.append(moved)
+        valid.append(used)
+    is_valid = np.concatenate(valid)
+    indices = pa.array(np.concatenate(codes), mask=None if is_valid.all() else ~is_valid)
+    distinct = _taken(values, _first_uses(numbers))
+    return pa.DictionaryArray.from_arrays(indices, distinct, safe=False)
+
+
+class _Different(NamedTuple):
+    values: list[pa.Array]
+    places: list[int]
+    """Which of them each one is."""
+
+
+def _different(dictionaries: Sequence[pa.Array]) -> _Different:
+    """Dictionaries without those that come again at once; one without values is as any other."""
+    found = _Different([], [])
+    for one in dictionaries:
+        if not found.values or not len(found.values[-1]):
+            found.values[-1:] = [one]
+        elif len(one) and not _is_same(one, found.values[-1]):
+            found.values.append(one)
+        found.places.append(len(found.values) - 1)
+    return found
+
+
+def _is_same(one: pa.Array, other: pa.Array) -> bool:
+    """Whether two arrays of a storage type hold the same values, by their bits: to Arrow, 0.0 equals -0.0."""
+    if len(one) != len(other):
+        return False
+    if is_same_memory(one, other):
+        return True
+    if not _has_floats(one.type):
+        return bool(one.equals(other))
+    ours, theirs = np.split(_value_numbers(pa.concat_arrays([one, other])), 2)
+    return bool(np.array_equal(ours, theirs))
+
+
+def _has_floats(dtype: pa.DataType) -> bool:
+    if pt.is_nested(dtype):
+        return any(_has_floats(dtype.field(place).type) for place in range(dtype.num_fields))
+    return bool(pt.is_floating(dtype))
+
+
+def is_same_memory(one: pa.Array, other: pa.Array) -> bool:
+    """Whether two arrays of a type are the same bytes of the same buffers, and so the same values. Never of
+    nested ones, whose children may be slices."""
+    if len(one) != len(other) or one.offset != other.offset or pt.is_nested(one.type):
+        return False
+    places = [[b and (b.address, b.size) for b in array.buffers()] for array in (one, other)]
+    return bool(places[0] == places[1])
+
+
+def without_null_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same with a null index for each value that is null. Raises `pa.ArrowIndexError` for a code without
+    a value."""
+    values = array.dictionary
+    if pt.is_null(values.type) or not values.null_count:
+        return array
+    place = np.cumsum(values.is_valid().to_numpy(zero_copy_only=False)) - 1
+    places = pa.array(place, array.type.index_type, mask=np.asarray(values.is_null()))
+    indices = places.take(array.indices)
+    kept = values.filter(values.is_valid())
+    return pa.DictionaryArray.from_arrays(indices, kept, ordered=array.type.ordered)
+
+
+def _taken(array: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:
+    if len(places) == len(array):  # all of them, each for the first time
+        return array
+    return array.take(pa.array(places))
+
+
+def _first_uses(numbers: I32) -> npt.NDArray[np.int64]:
+    """Where each number from 0 on occurs first; -1 stands for null."""
+    firsts = np.zeros(int(numbers.max(initial=_NULL)) + 1, dtype=np.int64)
+    present = np.flatnonzero(numbers >= 0)[::-1]
+    firsts[numbers[present]] = present  # the last one written stays
+    return firsts
+
+
+def _value_numbers(array: pa.Array) -> I32:
+    """A number for each value, by the order of first use; the same for the same bits. Null is -1."""
+    dtype, length = array.type, len(array)
+    if array.null_count == length:
+        return np.full(length, _NULL, dtype=np.int32)
+    if pt.is_struct(dtype):
+        children = [_value_numbers(child) for child in array.flatten()]
+        return _numbered(_rows_of_bytes(length, children), array)
+    if pt.is_fixed_size_list(dtype):
+        items = _value_numbers(fixed_items(array)).reshape(length, dtype.list_size)
+        return _numbered(_rows_of_bytes(length, list(items.T)), array)
+    if pt.is_nested(dtype):
+        counts, items = list_parts(array)
+        numbers = _value_numbers(items)
+        offsets = np.zeros(length + 1, dtype=np.int64)
+        np.cumsum(counts * numbers.itemsize, out=offsets[1:])
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(numbers)]
+        return _numbered(pa.Array.from_buffers(pa.large_binary(), length, buffers), array)
+    width = fixed_width_bytes(dtype)
+    if width is None:  # strings, binaries, booleans: Arrow counts these by their bytes
+        return _numbered(array, None)
+    if width in (1, 2, 4, 8):
+        return _numbered(pa.array(fixed_width_view(array, f"u{width}")), array)
+    bits = pa.Array.from_buffers(
+        pa.binary(width), length, [None, array.buffers()[1]], 0, array.offset
+    )
+    return _numbered(bits, array)
+
+
+def _rows_of_bytes(length: int, columns: Sequence[I32]) -> pa.Array:
+    """The numbers of each row as one value."""
+    width = 4 * len(columns)
+    table = np.empty((length, len(columns)), dtype=np.int32)
+    for place, column in enumerate(columns):
+        table[:, place] = column
+    return pa.Array.from_buffers(pa.binary(width), length, [None, pa.py_buffer(table)])
+
+
+def _numbered(exact: pa.Array, array: pa.Array | None) -> I32:
+    """exact: values that Arrow tells apart as bytes. array: whose nulls count, if it is not the same."""
+    valid = valid_mask(exact if array is None else array)
+    if array is not None and valid is not None:
+        mask = pa.array(valid)
+        exact = pc.if_else(mask, exact, pa.scalar(None, exact.type))
+    indices = exact.dictionary_encode().indices
+    numbers = indices.fill_null(_NULL) if indices.null_count else indices
+    return np.asarray(numbers, dtype=np.int32)
