@@ -157,7 +157,7 @@ def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> 
 
 def can_widen(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether every value of `source` is a value of `target`."""
-    if source == target or pt.is_null(source):
+    if pt.is_null(source) or storage_type(source) == storage_type(target):
         return True
     if pt.is_dictionary(source):
         return can_widen(source.value_type, target)

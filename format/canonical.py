@@ -13,8 +13,8 @@ from functools import lru_cache
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.dictionaries import without_null_values
 from format.nested import build_struct, no_values, null_mask
+from format.types import to_logical, to_storage
 
 _Change = Callable[[pa.Array], pa.Array]
 
@@ -26,6 +26,7 @@ def canonical(
     slices, at any depth. Columns of flat types are not looked at, others not copied.
 
     validate: called in between, with arrays that can be taken apart; raises for values that are none.
+    Raises ValueError naming the column for a map with a key that is null in its dictionary.
     """
     batch = _changed(batch, _without_slices)
     validate(batch)
@@ -36,7 +37,11 @@ def _changed(batch: pa.RecordBatch, change: _Change) -> pa.RecordBatch:
     for place, field in enumerate(batch.schema):
         if _has_parts(field.type):
             array = batch.column(place)
-            if (other := change(array)) is not array:
+            try:
+                other = change(array)
+            except ValueError as error:
+                raise ValueError(f"column {field.name!r}: {error}") from error
+            if other is not array:
                 batch = batch.set_column(place, field, other)
     return batch
 
@@ -61,8 +66,11 @@ def _without_slices(array: pa.Array) -> pa.Array:
 
 
 def _without_null_values(array: pa.Array) -> pa.Array:
-    array = _with_children(array, _without_null_values)
-    return without_null_values(array) if pt.is_dictionary(array.type) else array
+    if not pt.is_dictionary(array.type):
+        return _with_children(array, _without_null_values)
+    if not array.dictionary.null_count or array.null_count == len(array):
+        return array
+    return to_logical(to_storage(array), array.type)
 
 
 def _with_children(array: pa.Array, change: _Change) -> pa.Array:
@@ -94,7 +102,10 @@ def _with_children(array: pa.Array, change: _Change) -> pa.Array:
 
 
 def _with_values(array: pa.Array, values: pa.Array) -> pa.Array:
-    """A list of any kind, or a map, over other values in the same places."""
+    """A list of any kind, or a map, over other values in the same places. Raises ValueError for keys of a map
+    that are null, by which Arrow would end the process."""
+    if pt.is_map(array.type) and values.field(0).null_count:
+        raise ValueError("a map has a key that is null")
     buffers = array.buffers()[: array.type.num_buffers]
     return pa.Array.from_buffers(
         array.type, len(array), buffers, -1, array.offset, children=[values]

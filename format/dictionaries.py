@@ -101,16 +101,14 @@ def is_same_memory(one: pa.Array, other: pa.Array) -> bool:
 
 
 def without_null_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same with a null index for each value that is null. Raises `pa.ArrowIndexError` for a code without
-    a value."""
+    """A storage array over its values that are not null, with null indices for those that are."""
     values = array.dictionary
-    if pt.is_null(values.type) or not values.null_count:
+    if not values.null_count or array.null_count == len(array):
         return array
     place = np.cumsum(values.is_valid().to_numpy(zero_copy_only=False)) - 1
-    places = pa.array(place, array.type.index_type, mask=np.asarray(values.is_null()))
-    indices = places.take(array.indices)
+    places = pa.array(place, pa.int32(), mask=np.asarray(values.is_null()))
     kept = values.filter(values.is_valid())
-    return pa.DictionaryArray.from_arrays(indices, kept, ordered=array.type.ordered)
+    return pa.DictionaryArray.from_arrays(places.take(array.indices), kept, safe=False)
 
 
 def _taken(array: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:

@@ -443,9 +443,9 @@ def to_storage(array: pa.Array) -> pa.Array:
     them null, where the format has dictionaries of their type."""
     dtype = array.type
     if pt.is_dictionary(dtype) and _may_be_coded(storage_type(dtype)):
-        array = without_null_values(array)
         indices = array.indices.cast(pa.int32())
-        return pa.DictionaryArray.from_arrays(indices, _decoded_storage(array.dictionary))
+        values = _decoded_storage(array.dictionary)
+        return without_null_values(pa.DictionaryArray.from_arrays(indices, values))
     return _decoded_storage(array)
 
 
@@ -461,7 +461,8 @@ def _decoded_storage(array: pa.Array) -> pa.Array:
     if isinstance(dtype, pa.BaseExtensionType):
         return _decoded_storage(array.storage)
     if pt.is_dictionary(dtype):
-        return _decoded_storage(decoded(array))
+        values = _decoded_storage(array.dictionary)  # of views Arrow takes none
+        return decoded(pa.DictionaryArray.from_arrays(array.indices, values, safe=False))
     if pt.is_string_view(dtype) or pt.is_binary_view(dtype):
         return array.cast(storage_type(dtype))
     if pt.is_struct(dtype):

@@ -35,8 +35,8 @@ from format.types import (
 )
 
 METADATA_KEY: Final = b"lsm-compactor.types"
-"""Of the types of columns that an IPC file stores as plain values, and of those of seconds in Parquet, as
-JSON, in the metadata of the schema."""
+"""Of the types of columns that a file stores as plain values, and of those of seconds in Parquet, as JSON, in
+the metadata of the schema."""
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -48,10 +48,29 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema(plain, _saying(changed, schema.metadata))
 
 
-def saying_seconds(schema: pa.Schema) -> pa.Schema:
-    """The same schema, saying which columns have seconds."""
-    fields = [field for field in schema if contains(field.type, is_in_seconds)]
-    return schema.with_metadata(_saying(fields, schema.metadata))
+def parquet_schema(schema: pa.Schema) -> pa.Schema:
+    """With plain values for dictionaries that Arrow does not write to Parquet, saying what they were, and
+    which columns have seconds."""
+    fields = [
+        field.with_type(storage_type(field.type))
+        if contains(field.type, _is_unwritten_dictionary)
+        else field
+        for field in schema
+    ]
+    said = [
+        field
+        for field, other in zip(schema, fields, strict=True)
+        if field.type != other.type or contains(field.type, is_in_seconds)
+    ]
+    return pa.schema(fields, _saying(said, schema.metadata))
+
+
+def _is_unwritten_dictionary(dtype: pa.DataType) -> bool:
+    """Dictionaries of nested values, of views and of dictionaries."""
+    if not pt.is_dictionary(dtype):
+        return False
+    stored = storage_type(dtype)
+    return bool(pt.is_nested(stored) or stored != dtype.value_type)
 
 
 def is_in_seconds(dtype: pa.DataType) -> bool:
@@ -137,7 +156,12 @@ def _is_stored_form(stored: pa.DataType, wanted: pa.DataType) -> bool:
     if stored == wanted or _STORED_AS.get(wanted) == stored:
         return True
     if pt.is_timestamp(stored) and pt.is_timestamp(wanted):
-        return bool((stored.unit, wanted.unit) == ("ms", "s") and stored.tz == wanted.tz)
+        is_same_unit = stored.unit == wanted.unit or (stored.unit, wanted.unit) == ("ms", "s")
+        return is_same_unit and (stored.tz is None) == (wanted.tz is None)
+    if pt.is_decimal(stored) and pt.is_decimal(wanted):
+        return bool((stored.precision, stored.scale) == (wanted.precision, wanted.scale))
+    if pt.is_duration(wanted) and pt.is_int64(stored):
+        return True
     if not pt.is_nested(wanted) or _shape(stored) != _shape(wanted):
         return False
     inner = range(wanted.num_fields)
@@ -157,4 +181,4 @@ _STORED_AS: Final = {
     pa.large_string(): pa.string(),
     pa.large_binary(): pa.binary(),
 }
-"""What Parquet has instead, timestamps aside."""
+"""What Parquet has instead; timestamps, decimals and durations aside."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as pt
 
-from compactor.files.kept_types import contains, plain_schema, saying_seconds
+from compactor.files.kept_types import contains, parquet_schema, plain_schema
 from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
@@ -129,11 +129,11 @@ class ParquetSink(TableSink):
     ) -> None:
         if any(contains(dtype, _is_empty_list) for dtype in schema.types):
             raise pa.ArrowNotImplementedError("lists of size 0 can't be read back")
-        self._schema = schema
+        self._schema = parquet_schema(with_sort_schema(schema, sort))
         self._row_group_bytes = row_group_bytes
         self._writer = pq.ParquetWriter(
             output,
-            saying_seconds(with_sort_schema(schema, sort)),
+            self._schema,
             compression="zstd",
             sorting_columns=sorting_columns(schema, sort),
         )
@@ -141,6 +141,7 @@ class ParquetSink(TableSink):
         self._held_rows = self._held_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
+        batch = _as_schema(batch, self._schema)
         while batch.num_rows:
             piece = batch.slice(0, self._room_rows(batch))
             batch = batch.slice(piece.num_rows)
