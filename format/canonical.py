@@ -13,7 +13,7 @@ from functools import lru_cache
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.nested import build_struct, no_values, null_mask
+from format.nested import build_struct, no_values, null_mask, with_values
 from format.types import to_logical, to_storage
 
 _Change = Callable[[pa.Array], pa.Array]
@@ -61,7 +61,7 @@ def _without_slices(array: pa.Array) -> pa.Array:
     if pt.is_map(array.type) and (entries := array.values).offset:
         # Arrow's keys and items of a map forget where its entries begin.
         children = [entries.field(0), entries.field(1)]
-        array = _with_values(array, build_struct(entries.type, len(entries), children, None))
+        array = _over(array, build_struct(entries.type, len(entries), children, None))
     return _with_children(array, _without_slices)
 
 
@@ -98,15 +98,12 @@ def _with_children(array: pa.Array, change: _Change) -> pa.Array:
         return array
     values = array.values
     changed = change(values)
-    return array if changed is values else _with_values(array, changed)
+    return array if changed is values else _over(array, changed)
 
 
-def _with_values(array: pa.Array, values: pa.Array) -> pa.Array:
+def _over(array: pa.Array, values: pa.Array) -> pa.Array:
     """A list of any kind, or a map, over other values in the same places. Raises ValueError for keys of a map
     that are null, by which Arrow would end the process."""
     if pt.is_map(array.type) and values.field(0).null_count:
         raise ValueError("a map has a key that is null")
-    buffers = array.buffers()[: array.type.num_buffers]
-    return pa.Array.from_buffers(
-        array.type, len(array), buffers, -1, array.offset, children=[values]
-    )
+    return with_values(array, array.type, values)

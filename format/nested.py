@@ -34,6 +34,8 @@ def list_parts(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
     if array.null_count == len(array):
         # Arrow can't flatten nulls alone of extensions, nor no lists at all that begin somewhere.
         return np.zeros(len(array), dtype=np.int64), no_values(_item_type(array.type))
+    if pt.is_list_view(array.type) or pt.is_large_list_view(array.type):
+        return _view_parts(array)
     if pt.is_map(array.type):
         array = _map_as_list(array)
     counts = pc.list_value_length(array)
@@ -43,6 +45,34 @@ def list_parts(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
     if not len(items):
         items = no_values(items.type)
     return counts.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), items
+
+
+def with_values(array: pa.Array, dtype: pa.DataType, values: pa.Array) -> pa.Array:
+    """A list of any kind, or a map, of another type over other values in the same places."""
+    buffers = array.buffers()[: dtype.num_buffers]
+    return pa.Array.from_buffers(dtype, len(array), buffers, -1, array.offset, children=[values])
+
+
+def _view_parts(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """Of list views, whose elements Arrow's own way builds anew, and not of every type."""
+    buffers = array.buffers()[1:3]
+    starts, sizes = (np.frombuffer(b, _width(array.type))[array.offset :] for b in buffers)
+    counts = sizes[: len(array)].astype(np.int64)
+    if array.null_count:
+        counts[np.asarray(array.is_null())] = 0
+    ends = np.cumsum(counts)
+    shifts = starts[: len(array)] - (ends - counts)
+    used = shifts[counts > 0]
+    if not len(used):
+        return counts, no_values(array.type.value_type)
+    if (used == used[0]).all():
+        return counts, array.values.slice(int(used[0]), int(ends[-1]))
+    places = np.arange(ends[-1]) + np.repeat(shifts, counts)
+    return counts, array.values.take(pa.array(places))
+
+
+def _width(dtype: pa.DataType) -> type[np.int32 | np.int64]:
+    return np.int64 if pt.is_large_list(dtype) or pt.is_large_list_view(dtype) else np.int32
 
 
 def _item_type(dtype: pa.DataType) -> pa.DataType:
@@ -64,8 +94,7 @@ def build_list(
 ) -> pa.Array:
     """A list, large list, list view or map array from element counts and elements."""
     is_view = pt.is_list_view(dtype) or pt.is_large_list_view(dtype)
-    is_large = pt.is_large_list(dtype) or pt.is_large_list_view(dtype)
-    width = np.int64 if is_large else np.int32
+    width = _width(dtype)
     offsets = np.zeros(len(counts) + 1, dtype=width)
     np.cumsum(counts, out=offsets[1:])
     buffers = [_validity(mask), pa.py_buffer(offsets[:-1] if is_view else offsets)]
