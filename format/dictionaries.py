@@ -96,8 +96,11 @@ def is_same_memory(one: pa.Array, other: pa.Array) -> bool:
     nested ones, whose children may be slices."""
     if len(one) != len(other) or one.offset != other.offset or pt.is_nested(one.type):
         return False
-    places = [[b and (b.address, b.size) for b in array.buffers()] for array in (one, other)]
-    return bool(places[0] == places[1])
+    return _places(one) == _places(other)
+
+
+def _places(array: pa.Array) -> list[tuple[int, int] | None]:
+    return [None if buffer is None else (buffer.address, buffer.size) for buffer in array.buffers()]
 
 
 def without_null_values(array: pa.DictionaryArray) -> pa.DictionaryArray:

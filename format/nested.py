@@ -55,13 +55,15 @@ def with_values(array: pa.Array, dtype: pa.DataType, values: pa.Array) -> pa.Arr
 
 def _view_parts(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
     """Of list views, whose elements Arrow's own way builds anew, and not of every type."""
-    buffers = array.buffers()[1:3]
-    starts, sizes = (np.frombuffer(b, _width(array.type))[array.offset :] for b in buffers)
-    counts = sizes[: len(array)].astype(np.int64)
+    rows = slice(array.offset, array.offset + len(array))
+    starts, sizes = (
+        np.frombuffer(buffer, _width(array.type))[rows] for buffer in array.buffers()[1:3]
+    )
+    counts = sizes.astype(np.int64)
     if array.null_count:
         counts[np.asarray(array.is_null())] = 0
     ends = np.cumsum(counts)
-    shifts = starts[: len(array)] - (ends - counts)
+    shifts = starts.astype(np.int64) - (ends - counts)
     used = shifts[counts > 0]
     if not len(used):
         return counts, no_values(array.type.value_type)

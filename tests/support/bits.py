@@ -62,8 +62,8 @@ def _flat(array: pa.Array) -> Sequence[Hashable]:
 
 
 def _is_text(dtype: pa.DataType) -> bool:
-    kinds = (pt.is_string, pt.is_large_string, pt.is_string_view)
-    kinds += (pt.is_binary, pt.is_large_binary, pt.is_binary_view)
+    kinds = [pt.is_string, pt.is_large_string, pt.is_string_view]
+    kinds += [pt.is_binary, pt.is_large_binary, pt.is_binary_view]
     return any(is_kind(dtype) for is_kind in kinds)
 
 

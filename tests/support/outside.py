@@ -87,7 +87,7 @@ def _fixed(random: Random, dtype: pa.DataType, length: int) -> bytes:
     if pt.is_floating(dtype):
         bits = f"u{dtype.bit_width // 8}"
         some = np.array([0.0, -0.0, 1.5, np.nan, -np.inf], f"f{dtype.bit_width // 8}").view(bits)
-        return (some[few] + (few == 3) * random.integers(0, 2, length).astype(bits)).tobytes()
+        return bytes(some[few] + (few == 3) * random.integers(0, 2, length).astype(bits))
     width = 16 if pt.is_interval(dtype) else dtype.bit_width // 8
     table = np.zeros((length, width), np.uint8)
     if width:
