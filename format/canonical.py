@@ -106,4 +106,4 @@ def _over(array: pa.Array, values: pa.Array) -> pa.Array:
     that are null, by which Arrow would end the process."""
     if pt.is_map(array.type) and values.field(0).null_count:
         raise ValueError("a map has a key that is null")
-    return with_values(array, array.type, values)
+    return with_values(array, values)

@@ -41,18 +41,24 @@ def unified(arrays: Sequence[pa.Array]) -> pa.Array:
     values = pa.concat_arrays(dictionaries.values)
     starts = np.cumsum([0, *(len(some) for some in dictionaries.values[:-1])])
     numbers = _value_numbers(values)
-    codes, valid = [], []
-    for array, start in zip(arrays, starts[dictionaries.places], strict=True):
-        mask = valid_mask(array)
-        used = np.ones(len(array), dtype=np.bool_) if mask is None else mask
-        moved = np.zeros(len(array), dtype=np.int32)
-        moved[used] = numbers[dictionary_codes(array)[used] + start]
-        codes.append(moved)
-        valid.append(used)
-    is_valid = np.concatenate(valid)
-    indices = pa.array(np.concatenate(codes), mask=None if is_valid.all() else ~is_valid)
+    indices = pa.concat_arrays(
+        [
+            _moved(array, numbers[start:])
+            for array, start in zip(arrays, starts[dictionaries.places], strict=True)
+        ]
+    )
     distinct = _taken(values, _first_uses(numbers))
     return pa.DictionaryArray.from_arrays(indices, distinct, safe=False)
+
+
+def _moved(array: pa.Array, numbers: I32) -> pa.Array:
+    """The indices of an array by the numbers of its values."""
+    codes, valid = dictionary_codes(array), valid_mask(array)
+    if valid is None:
+        return pa.array(numbers[codes])
+    if not valid.any():
+        return pa.nulls(len(array), pa.int32())
+    return pa.array(numbers[np.where(valid, codes, 0)], mask=~valid)
 
 
 class _Different(NamedTuple):
@@ -62,14 +68,20 @@ class _Different(NamedTuple):
 
 
 def _different(dictionaries: Sequence[pa.Array]) -> _Different:
-    """Dictionaries without those that come again at once; one without values is as any other."""
+    """Dictionaries without those that are in the same memory, or come again at once; one without values is as
+    any other."""
     found = _Different([], [])
+    known: dict[object, int] = {}
     for one in dictionaries:
-        if not found.values or not len(found.values[-1]):
-            found.values[-1:] = [one]
-        elif len(one) and not _is_same(one, found.values[-1]):
-            found.values.append(one)
-        found.places.append(len(found.values) - 1)
+        memory = (len(one), one.offset, *(_places(one)))
+        place = None if pt.is_nested(one.type) else known.get(memory)
+        if place is None:
+            if not found.values or not len(found.values[-1]):
+                found.values[-1:] = [one]
+            elif len(one) and not _is_same(one, found.values[-1]):
+                found.values.append(one)
+            place = known[memory] = len(found.values) - 1
+        found.places.append(place)
     return found
 
 

@@ -6,7 +6,7 @@ process where an empty child has an offset. So arrays are taken apart and put to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
+
+I64 = npt.NDArray[np.int64]
 
 
 def null_mask(array: pa.Array) -> pa.Array | None:
@@ -26,76 +28,68 @@ def no_values(dtype: pa.DataType) -> pa.Array:
     return pa.nulls(0, dtype)
 
 
-def list_parts(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+def list_parts(
+    array: pa.Array, change: Callable[[pa.Array], pa.Array] = lambda items: items
+) -> tuple[I64, pa.Array]:
     """Element counts (0 for null lists) and the elements of all non-null lists, end to end.
 
-    Maps give their entries as structs of key and value.
+    Maps give their entries as structs of key and value. change: what becomes of elements before they are put
+    in order, which Arrow can't do with all types.
     """
-    if array.null_count == len(array):
-        # Arrow can't flatten nulls alone of extensions, nor no lists at all that begin somewhere.
-        return np.zeros(len(array), dtype=np.int64), no_values(_item_type(array.type))
-    if pt.is_list_view(array.type) or pt.is_large_list_view(array.type):
-        return _view_parts(array)
-    if pt.is_map(array.type):
-        array = _map_as_list(array)
-    counts = pc.list_value_length(array)
-    if array.null_count:
-        counts = counts.fill_null(0)
-    items = array.flatten()
-    if not len(items):
-        items = no_values(items.type)
-    return counts.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), items
+    starts, counts = _spans(array)
+    is_used = counts > 0
+    ends = np.cumsum(counts)
+    shifts = (starts - ends + counts)[is_used]
+    """From where each list's elements are to where they will be."""
+    if not len(shifts):
+        return counts, change(no_values(array.values.type))
+    if (shifts == shifts[0]).all():
+        return counts, change(array.values.slice(int(shifts[0]), int(ends[-1])))
+    low, high = int(starts[is_used].min()), int((starts + counts)[is_used].max())
+    items = change(array.values.slice(low, high - low))
+    places = np.arange(ends[-1]) + np.repeat(shifts - low, counts[is_used])
+    return counts, items.take(pa.array(places))
 
 
-def with_values(array: pa.Array, dtype: pa.DataType, values: pa.Array) -> pa.Array:
-    """A list of any kind, or a map, of another type over other values in the same places."""
-    buffers = array.buffers()[: dtype.num_buffers]
-    return pa.Array.from_buffers(dtype, len(array), buffers, -1, array.offset, children=[values])
-
-
-def _view_parts(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """Of list views, whose elements Arrow's own way builds anew, and not of every type."""
-    rows = slice(array.offset, array.offset + len(array))
-    starts, sizes = (
-        np.frombuffer(buffer, _width(array.type))[rows] for buffer in array.buffers()[1:3]
-    )
-    counts = sizes.astype(np.int64)
+def _spans(array: pa.Array) -> tuple[I64, I64]:
+    """Where the elements of each list begin, and how many they are."""
+    dtype, rows = array.type, slice(array.offset, array.offset + len(array))
+    if not len(array):
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    if pt.is_fixed_size_list(dtype):
+        starts = np.arange(rows.start, rows.stop, dtype=np.int64) * dtype.list_size
+        counts = np.full(len(array), dtype.list_size, dtype=np.int64)
+    elif _is_view(dtype):
+        buffers = array.buffers()[1:3]
+        starts, counts = (np.frombuffer(b, _width(dtype))[rows].astype(np.int64) for b in buffers)
+    else:
+        offsets = np.frombuffer(array.buffers()[1], _width(dtype))[rows.start : rows.stop + 1]
+        starts = offsets[:-1].astype(np.int64)
+        counts = offsets[1:] - starts
     if array.null_count:
         counts[np.asarray(array.is_null())] = 0
-    ends = np.cumsum(counts)
-    shifts = starts.astype(np.int64) - (ends - counts)
-    used = shifts[counts > 0]
-    if not len(used):
-        return counts, no_values(array.type.value_type)
-    if (used == used[0]).all():
-        return counts, array.values.slice(int(used[0]), int(ends[-1]))
-    places = np.arange(ends[-1]) + np.repeat(shifts, counts)
-    return counts, array.values.take(pa.array(places))
+    return starts, counts
+
+
+def _is_view(dtype: pa.DataType) -> bool:
+    return bool(pt.is_list_view(dtype) or pt.is_large_list_view(dtype))
 
 
 def _width(dtype: pa.DataType) -> type[np.int32 | np.int64]:
     return np.int64 if pt.is_large_list(dtype) or pt.is_large_list_view(dtype) else np.int32
 
 
-def _item_type(dtype: pa.DataType) -> pa.DataType:
-    is_map = pt.is_map(dtype)
-    return pa.struct([dtype.key_field, dtype.item_field]) if is_map else dtype.value_type
-
-
-def _map_as_list(array: pa.Array) -> pa.Array:
-    dtype = pa.list_(pa.field("entries", _item_type(array.type), nullable=False))
-    validity, offsets = array.buffers()[:2]
-    entries = build_struct(dtype.value_type, len(array.keys), [array.keys, array.items], None)
+def with_values(array: pa.Array, values: pa.Array) -> pa.Array:
+    """A list of any kind, or a map, over other values of its type in the same places."""
+    buffers = array.buffers()[: array.type.num_buffers]
     return pa.Array.from_buffers(
-        dtype, len(array), [validity, offsets], -1, array.offset, children=[entries]
+        array.type, len(array), buffers, -1, array.offset, children=[values]
     )
 
 
-def build_list(
-    dtype: pa.DataType, counts: npt.NDArray[np.int64], items: pa.Array, mask: pa.Array | None
-) -> pa.Array:
+def build_list(dtype: pa.DataType, counts: I64, items: pa.Array, mask: pa.Array | None) -> pa.Array:
     """A list, large list, list view or map array from element counts and elements."""
-    is_view = pt.is_list_view(dtype) or pt.is_large_list_view(dtype)
+    is_view = _is_view(dtype)
     width = _width(dtype)
     offsets = np.zeros(len(counts) + 1, dtype=width)
     np.cumsum(counts, out=offsets[1:])

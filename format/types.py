@@ -22,7 +22,6 @@ from format.nested import (
     fixed_items,
     list_parts,
     null_mask,
-    with_values,
 )
 
 JsonObject = dict[str, Any]
@@ -472,16 +471,8 @@ def _decoded_storage(array: pa.Array) -> pa.Array:
     if pt.is_fixed_size_list(dtype):
         items = _decoded_storage(fixed_items(array))
         return build_fixed_lists(storage_type(dtype), len(array), items, null_mask(array))
-    if pt.is_list_view(dtype) or pt.is_large_list_view(dtype):  # whose elements are put in order
-        values = _decoded_storage(array.values)
-        array = with_values(array, _view_of(dtype, values.type), values)
-    counts, items = list_parts(array)
-    return build_list(storage_type(dtype), counts, _decoded_storage(items), null_mask(array))
-
-
-def _view_of(dtype: pa.DataType, value_type: pa.DataType) -> pa.DataType:
-    is_large = pt.is_large_list_view(dtype)
-    return pa.large_list_view(value_type) if is_large else pa.list_view(value_type)
+    counts, items = list_parts(array, _decoded_storage)
+    return build_list(storage_type(dtype), counts, items, null_mask(array))
 
 
 def to_logical(array: pa.Array, dtype: pa.DataType) -> pa.Array:
