@@ -12,6 +12,7 @@ from pyarrow import types as pt
 from compactor.errors import InputError
 from format.errors import SchemaError
 from format.types import (
+    check_nesting,
     converts_to,
     may_be_text,
     storage_type,
@@ -56,6 +57,7 @@ def merged_schema(
     for field in file:
         try:
             type_to_json(field.type)
+            check_nesting(pa.schema([field]))
         except SchemaError as error:
             raise InputError(f"{path}: column {field.name!r}: {error}") from error
         known = fields.get(field.name)

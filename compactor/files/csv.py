@@ -95,7 +95,7 @@ class CsvBatches(FileBatches):
                 if name in given:
                     self._check(column, given[name], ordinals)
                 else:
-                    readings[name].narrow(column)
+                    readings[name].narrow(pc.ascii_trim_whitespace(column))
             self._keep(ordinals, cells)
             on_scan(self._source.bytes_consumed)
         found = {

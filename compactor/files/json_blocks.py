@@ -10,17 +10,22 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyarrow import types as pt
 
-MAX_NESTING: Final = 100
-"""Levels of lists and objects in a row."""
+from format.types import MAX_NESTING
 
 # Arrow recurses per level without a bound: some ten thousand levels overflow the stack.
 _SAFE_BRACKETS: Final = 2_000
 
-_TOO_DEEP: Final = f"It is nested more than {MAX_NESTING} levels deep"
 _NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[{\n")))
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _NULL_AT_START: Final = re.compile(rb"[ \t\r\n]*null")
 _NULL_AT_LINE_START: Final = re.compile(rb"\n[ \t\r]*null")
+
+
+class NestingError(ValueError):
+    """A value is nested deeper than types are in fragments."""
+
+    def __init__(self) -> None:
+        super().__init__(f"is nested more than {MAX_NESTING} levels deep: flatten it")
 
 
 def parse_block(
@@ -41,7 +46,7 @@ def parse_block(
         raise ValueError("Not one JSON object per line")
     batch = table.combine_chunks().to_batches()[0]
     if _depth(batch.schema.types) > MAX_NESTING:
-        raise ValueError(_TOO_DEEP)
+        raise NestingError
     return batch
 
 
@@ -100,7 +105,7 @@ def _check_nesting(block: bytes) -> None:
             for bracket in re.findall(rb"[\[{]+|[\]}]+", _STRING.sub(b"", line)):
                 depth += len(bracket) if bracket[:1] in b"[{" else -len(bracket)
                 if depth > MAX_NESTING:
-                    raise ValueError(_TOO_DEEP)
+                    raise NestingError
 
 
 def _depth(types: list[pa.DataType]) -> int:

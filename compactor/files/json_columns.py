@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
-import re
-from typing import Final
 
 import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.json_blocks import parse_block
 from compactor.files.json_kept import with_json_as_text
+from compactor.files.json_numbers import RoundedError, check_floats
 from compactor.files.problems import PROBLEMS, ColumnError, one_line
 from compactor.files.shapes import (
-    RoundedError,
     Shape,
     exact_instead_of_rounded,
     text_instead_of_times,
 )
-from compactor.files.text_values import UnreadableTypeError, from_wire, wire_type
-
-_LONG_INTEGER: Final = re.compile(rb"[0-9]{19}")
+from compactor.files.text_values import UnreadableTypeError, float_type, from_wire, wire_type
 
 
 class JsonColumns:
@@ -37,6 +33,7 @@ class JsonColumns:
         self._rows = 0
         try:
             self._known_wire = {field.name: wire_type(field.type) for field in self.known}
+            self._known_floats = {field.name: float_type(field.type) for field in self.known}
         except UnreadableTypeError as error:
             raise InputError(f"{path}: {error}: ingest the rows from a Parquet file") from None
 
@@ -45,15 +42,33 @@ class JsonColumns:
         lines = with_json_as_text(lines, self.known)
         pinned = {name: dtype for name, s in self._shapes.items() if (dtype := s.pinned)}
         batch = self._with_times_as_text(lines, self._known_wire | pinned)
+        found = {}
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if name in self._known_wire:
                 fitted(column, self.known.field(name))
                 if column.null_count < len(column) or json.dumps(name).encode() in lines:
                     self._given.add(name)
             else:
-                shape = self._shapes.setdefault(name, Shape())
-                shape.absorb(_exact(lines, name, column), name)
+                found[name] = _exact(lines, name, column)
+                self._shapes.setdefault(name, Shape()).absorb(found[name], name)
+        self._check_floats(
+            lines, {**dict(zip(batch.schema.names, batch.columns, strict=True)), **found}
+        )
         self._rows += batch.num_rows
+
+    def _check_floats(self, lines: bytes, columns: dict[str, pa.Array]) -> None:
+        types = self._known_floats | {
+            name: float_type(column.type)
+            for name, column in columns.items()
+            if name not in self._known_floats
+        }
+        try:
+            check_floats(lines, columns, types)
+        except RoundedError as error:
+            if error.column not in self._known_floats:
+                raise
+            dtype = self.known.field(error.column).type
+            raise ColumnError(error.column, dtype, "it does not hold it exactly") from error
 
     def would_absorb(self, lines: bytes) -> None:
         """`absorb` without learning."""
@@ -108,18 +123,4 @@ def _exact(lines: bytes, name: str, column: pa.Array) -> pa.Array:
         types = pa.schema([(name, dtype)])
         return parse_block(lines, types, other_fields="ignore").column(name)
     except PROBLEMS:
-        if any(_beyond_int64(json.loads(line).get(name)) for line in _with_long_integers(lines)):
-            raise RoundedError(name) from None
-        return column
-
-
-def _with_long_integers(lines: bytes) -> list[bytes]:
-    return [line for line in lines.split(b"\n") if _LONG_INTEGER.search(line)]
-
-
-def _beyond_int64(value: object) -> bool:
-    if isinstance(value, list):
-        return any(map(_beyond_int64, value))
-    if isinstance(value, dict):
-        return any(map(_beyond_int64, value.values()))
-    return isinstance(value, int) and not -(2**63) <= value < 2**63
+        return column  # the check of floats finds what they do not hold

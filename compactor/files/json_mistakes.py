@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
-from compactor.files.json_blocks import parse_block
+from compactor.files.json_blocks import NestingError, parse_block
 from compactor.files.json_kept import with_json_as_text
+from compactor.files.json_numbers import RoundedError
 from compactor.files.problems import PROBLEMS, ColumnError, one_line
-from compactor.files.shapes import RoundedError, ShapeConflictError
+from compactor.files.shapes import ShapeConflictError
 from compactor.files.text_values import wire_type
 
 _CHANGED: Final = re.compile(r"Column\(/?(.*)\) changed from (\w+) to (\w+)")
 _TWICE: Final = re.compile(r"Column\(/?(.*)\) was specified twice")
 _NOISE: Final = re.compile(r"^JSON parse error: |,? in row \d+$")
 _SHOWN_CHARACTERS: Final = 60
+_values: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def explained(error: Exception, line: bytes, types: pa.Schema) -> str:
@@ -25,7 +27,7 @@ def explained(error: Exception, line: bytes, types: pa.Schema) -> str:
     text = one_line(error)
     if isinstance(error, ShapeConflictError):
         return f"{text}: make it one type throughout"
-    if isinstance(error, RoundedError):
+    if isinstance(error, (RoundedError, NestingError)):
         return text
     if isinstance(error, ColumnError):
         return _unfit(line, error.column, error.dtype, error.cause)
@@ -78,8 +80,8 @@ def _field_at_fault(line: bytes, types: pa.Schema) -> pa.Field | None:
 
 def _shown(line: bytes, column: str) -> str:
     try:
-        value = json.dumps(json.loads(line).get(column), ensure_ascii=False)
-    except (ValueError, RecursionError, AttributeError):
+        value = bytes(_values.decode(line)[column]).decode()
+    except (ValueError, RecursionError, KeyError):
         return "its value"
     return value if len(value) <= _SHOWN_CHARACTERS else f"{value[:_SHOWN_CHARACTERS]}..."
 

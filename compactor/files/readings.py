@@ -5,6 +5,9 @@ depend on how the file was cut into blocks. The first reading left wins; with no
 is text. ISO 8601 becomes date32 (dates alone), timestamp[us] (without a zone; dates count as
 midnight) or timestamp[us, tz=UTC] (every value has a zone); with seven to nine fractional digits,
 ns instead of us. A mixture of texts with and without a zone stays text.
+
+A column is found to be of a type by the same reader that then reads it, and a table's column too: what a type
+takes depends on nothing else.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import types as pt
+
+from compactor.files.problems import PROBLEMS
+from compactor.files.text_values import read_scalars
 
 TIME_READINGS: Final = (
     pa.date32(),
@@ -27,11 +31,7 @@ TIME_READINGS: Final = (
 ALL_READINGS: Final = (pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), *TIME_READINGS)
 """Of the cells of a CSV file."""
 
-# Arrow reads 007 as 7, 0x1F as 31, and as a double rounds integers of so many digits: such texts are
-# more likely identifiers, and as text they lose nothing.
-_IDENTIFIER: Final = r"^[-+]?0[0-9xX]"
 _FIRST: Final = 32
-_ROUNDED: Final = r"^[-+]?(0[0-9xX]|[0-9]{17,}$)"
 
 
 class Readings:
@@ -42,13 +42,12 @@ class Readings:
         self._any_text = False
 
     def narrow(self, texts: pa.Array) -> None:
-        """Rules out what `texts` (strings, with nulls) can't be read as."""
+        """Rules out what `texts` (strings, with nulls) can't be read as; spaces around them count."""
         if texts.null_count == len(texts):
             return
         self._any_text = True
         if self._left:
-            trimmed = pc.ascii_trim_whitespace(texts)
-            self._left = tuple(dtype for dtype in self._left if _can_read(trimmed, dtype))
+            self._left = tuple(dtype for dtype in self._left if _can_read(texts, dtype))
 
     @property
     def outcome(self) -> pa.DataType:
@@ -61,11 +60,8 @@ class Readings:
 def _can_read(texts: pa.Array, dtype: pa.DataType) -> bool:
     try:
         # Arrow makes an error of every text that it can't read, and keeps one: most columns show at once.
-        texts.slice(0, _FIRST).cast(dtype)
-        texts.cast(dtype)
-    except pa.ArrowInvalid:
+        read_scalars(texts.slice(0, _FIRST), dtype)
+        read_scalars(texts, dtype)
+    except PROBLEMS:
         return False
-    if pt.is_integer(dtype) or pt.is_floating(dtype):
-        pattern = _ROUNDED if pt.is_floating(dtype) else _IDENTIFIER
-        return pc.any(pc.match_substring_regex(texts, pattern)).as_py() is False
     return True

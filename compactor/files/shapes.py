@@ -1,8 +1,8 @@
 """What the rows of a JSON file have shown of one field so far, merged over the whole file.
 
 Null is less than anything, and int64 is less than uint64 and double. Everything else is told apart
-by JSON itself, so two kinds in one field are a mistake in the file, not a third kind. Integers above
-int64 are not doubles, which would round them: a field that has them has nothing but integers from 0.
+by JSON itself, so two kinds in one field are a mistake in the file, not a third kind. Integers that no double
+is equal to are not among doubles, and those above int64 only among integers from 0.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from compactor.files.json_numbers import RoundedError
+from compactor.files.number_text import MOST_EXACT, has_inexact
 from compactor.files.readings import TIME_READINGS, Readings
 
 _FIRST_BEYOND_INT64: Final = 2.0**63
@@ -24,16 +26,6 @@ class ShapeConflictError(ValueError):
 
     def __init__(self, field: str, earlier: str, here: str) -> None:
         super().__init__(f"field {field!r} is {here} here and {earlier} in the lines before")
-
-
-class RoundedError(ValueError):
-    """An integer would become a double that is not equal to it."""
-
-    def __init__(self, field: str) -> None:
-        super().__init__(
-            f"field {field!r} has integers beyond 64 bits, or beyond int64 among negative numbers or "
-            "fractions: write them as strings"
-        )
 
 
 class Kind(Enum):
@@ -60,6 +52,8 @@ class Shape:
     def __init__(self) -> None:
         self._kind = Kind.NULL
         self._negative = False
+        self._inexact = False
+        """Whether there was an integer that a double does not hold."""
         self._texts = Readings(TIME_READINGS)
         self._fields: dict[str, Shape] = {}
         self._item: Shape | None = None
@@ -68,9 +62,11 @@ class Shape:
         """Merges in what `array` shows. `path` names the field. Raises `ShapeConflictError`."""
         kind = Kind.NULL if array.null_count == len(array) else _kind_of(array.type)
         if kind is Kind.INT64:
-            self._negative = self._negative or pc.any(pc.less(array, 0)).as_py() is True
+            self._absorb_range(array)
         self._kind = _merged(self._kind, kind, path)
         if self._kind is Kind.UINT64 and self._negative:
+            raise RoundedError(path)
+        if self._kind is Kind.DOUBLE and self._inexact:
             raise RoundedError(path)
         if kind is Kind.TEXT:
             self._texts.narrow(array)
@@ -80,6 +76,12 @@ class Shape:
         elif kind is Kind.STRUCT:
             for name, child in zip(array.type.names, array.flatten(), strict=True):
                 self._fields.setdefault(name, Shape()).absorb(child, f"{path}.{name}")
+
+    def _absorb_range(self, integers: pa.Array) -> None:
+        least, most = pc.min_max(integers).as_py().values()
+        self._negative = self._negative or least < 0
+        if not self._inexact and max(-least, most) > MOST_EXACT:
+            self._inexact = has_inexact(integers)
 
     @property
     def pinned(self) -> pa.DataType | None:

@@ -15,6 +15,8 @@ to a column's type is its *wire type*. Beyond those, in files read and written a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
@@ -22,6 +24,8 @@ from pyarrow import types as pt
 from compactor.files.base64_arrays import base64_decode
 from compactor.files.json_blocks import parse_block, typed_nulls
 from compactor.files.json_kept import with_json_as_text
+from compactor.files.json_numbers import check_floats
+from compactor.files.number_text import narrowed, read_floats, read_integers
 from format.nested import build_list, list_parts, null_mask
 from format.nodes import binary_parts
 from format.types import storage_type, to_logical
@@ -35,24 +39,36 @@ class UnreadableTypeError(ValueError):
 
 def wire_type(dtype: pa.DataType) -> pa.DataType:
     """What text is parsed as on the way to `dtype`. Raises `UnreadableTypeError`."""
+    return _shaped(dtype, _wire_scalar)
+
+
+def float_type(dtype: pa.DataType) -> pa.DataType:
+    """Of the shape of `wire_type(dtype)`: floats as they are in `dtype`, and null for all else."""
+    return _shaped(dtype, lambda scalar: scalar if pt.is_floating(scalar) else pa.null())
+
+
+def _shaped(dtype: pa.DataType, of_scalar: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
     dtype = storage_type(dtype)
     if pt.is_struct(dtype):
-        return pa.struct([(field.name, wire_type(field.type)) for field in dtype.fields])
+        return pa.struct([(field.name, _shaped(field.type, of_scalar)) for field in dtype.fields])
     if pt.is_map(dtype):
-        entry = [("key", wire_type(dtype.key_type)), ("value", wire_type(dtype.item_type))]
-        return pa.list_(pa.struct(entry))
+        types = (("key", dtype.key_type), ("value", dtype.item_type))
+        return pa.list_(pa.struct([(name, _shaped(inner, of_scalar)) for name, inner in types]))
     if pt.is_list(dtype) or pt.is_large_list(dtype) or pt.is_fixed_size_list(dtype):
-        return pa.list_(wire_type(dtype.value_type))
-    if pt.is_float16(dtype):
+        return pa.list_(_shaped(dtype.value_type, of_scalar))
+    return of_scalar(dtype)
+
+
+def _wire_scalar(dtype: pa.DataType) -> pa.DataType:
+    if pt.is_floating(dtype):
         return pa.float64()
     if pt.is_duration(dtype):
         return pa.int64()
     if pt.is_null(dtype):
         return typed_nulls(dtype)
-    number = pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_decimal(dtype)
-    if number or pt.is_boolean(dtype):
+    if pt.is_integer(dtype) or pt.is_decimal(dtype) or pt.is_boolean(dtype):
         return dtype
-    if _is_text_or_bytes(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype)):
+    if _is_text_or_bytes(dtype) or _is_time(dtype):
         return pa.string()
     raise UnreadableTypeError(f"text can't hold {dtype}")
 
@@ -64,18 +80,37 @@ def from_wire(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def from_cells(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
     """CSV cells (strings) as `dtype`. Raises one of `PROBLEMS` if a cell does not fit."""
-    wire = wire_type(dtype)
+    wire, stored = wire_type(dtype), storage_type(dtype)
     if pt.is_nested(wire):
-        return from_wire(_parsed(_as_lines(cells), wire, len(cells)), dtype)
-    if not pt.is_string(wire):
-        cells = pc.ascii_trim_whitespace(cells).cast(wire)
-    return from_wire(cells, dtype)
+        return from_wire(_parsed(_as_lines(cells), dtype, len(cells)), dtype)
+    if not _is_text_or_bytes(stored):
+        cells = pc.ascii_trim_whitespace(cells)
+    if pt.is_string(wire) or pt.is_null(stored):
+        return from_wire(cells, dtype)
+    if pt.is_duration(stored):
+        return from_wire(read_scalars(cells, wire), dtype)
+    return to_logical(read_scalars(cells, stored), dtype)
+
+
+def read_scalars(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Texts of CSV as numbers, booleans, dates or timestamps, which is what their types are found by, too.
+
+    Raises one of `PROBLEMS` for a text that is not the value as it is written.
+    """
+    if pt.is_integer(dtype):
+        return read_integers(texts, dtype)
+    if pt.is_floating(dtype):
+        return read_floats(texts, dtype)
+    values = texts.cast(dtype)
+    if pt.is_boolean(dtype) and pc.any(pc.less(pc.binary_length(texts), len("true"))).as_py():
+        raise ValueError("neither true nor false")  # Arrow takes 1 and 0 for them
+    return values
 
 
 def from_json_texts(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     """JSON values (strings) as `dtype`. Raises one of `PROBLEMS` if one does not fit."""
     lines = with_json_as_text(_as_lines(texts), pa.schema([("v", dtype)]))
-    return from_wire(_parsed(lines, wire_type(dtype), len(texts)), dtype)
+    return from_wire(_parsed(lines, dtype, len(texts)), dtype)
 
 
 def _as_lines(texts: pa.Array) -> bytes:
@@ -84,8 +119,10 @@ def _as_lines(texts: pa.Array) -> bytes:
     return bytes(data[int(offsets[0]) : int(offsets[-1])])
 
 
-def _parsed(lines: bytes, wire: pa.DataType, rows: int) -> pa.Array:
-    return parse_block(lines, pa.schema([("v", wire)]), rows=rows).column("v")
+def _parsed(lines: bytes, dtype: pa.DataType, rows: int) -> pa.Array:
+    column = parse_block(lines, pa.schema([("v", wire_type(dtype))]), rows=rows).column("v")
+    check_floats(lines, {"v": column}, {"v": float_type(dtype)})
+    return column
 
 
 def _as_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:
@@ -100,12 +137,14 @@ def _as_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
         return base64_decode(array).cast(pa.binary()).cast(dtype)
     if pt.is_timestamp(dtype):
-        return _as_timestamp(pc.ascii_trim_whitespace(array), dtype)
+        return _as_timestamp(array, dtype)
     if pt.is_time(dtype):
         moment = pc.binary_join_element_wise("1970-01-01T", array, "")
         return moment.cast(pa.timestamp(dtype.unit)).cast(dtype)
     if pt.is_date(dtype):
-        return pc.ascii_trim_whitespace(array).cast(pa.date32()).cast(dtype)
+        return array.cast(pa.date32()).cast(dtype)
+    if pt.is_floating(dtype):
+        return narrowed(array, dtype)
     return array.cast(dtype)
 
 
@@ -153,6 +192,10 @@ def _as_timestamp(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         with_zone = pc.if_else(zoned, texts, None).cast(utc)
         without = pc.if_else(zoned, None, texts).cast(pa.timestamp(dtype.unit))
         return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC")).cast(dtype)
+
+
+def _is_time(dtype: pa.DataType) -> bool:
+    return bool(pt.is_timestamp(dtype) or pt.is_date(dtype) or pt.is_time(dtype))
 
 
 def _is_text_or_bytes(dtype: pa.DataType) -> bool:

@@ -26,6 +26,34 @@ from tests.files.reading import put, refusal, schema, table_of
         (["900719925474099", "0.5", "1e300"], pa.float64()),
         (["007", "1"], pa.string()),
         (["0x1F"], pa.string()),
+        (["9007199254740993", "+5"], pa.string()),
+        (["+49301", "49302"], pa.string()),
+        (["1", "+1.5", ".5", "5."], pa.float64()),
+        (["9007199254740992", "0.5"], pa.float64()),
+        (["9007199254740993", "0.5"], pa.string()),
+        (["9007199254740993.0"], pa.string()),
+        (["12345678901234567.89"], pa.string()),
+        (["0.10000000000000000555", "1.000000000000000056e-01"], pa.float64()),
+        (["0.10000000000000000556"], pa.string()),
+        (["1.500000000000000000000000"], pa.float64()),
+        (["1e400", "0.5"], pa.string()),
+        (["1e-400"], pa.string()),
+        (["0e-400", "0.000", "-0"], pa.float64()),
+        (["5e-324", "1.7976931348623157e308"], pa.float64()),
+        (["nan(1)"], pa.string()),
+        (["NaN", "-Infinity", "1"], pa.float64()),
+        (["NaN", "9007199254740993"], pa.string()),
+        (["1_000"], pa.string()),
+        (["0", "1", "true"], pa.string()),
+        (["t", "f"], pa.string()),
+        ([" 2024-01-01", "2024-01-02 "], pa.date32()),
+        ([" 2024-01-01T00:00:00Z "], pa.timestamp("us", "UTC")),
+        ([" true"], pa.bool_()),
+        ([" "], pa.string()),
+        (["2024-1-1"], pa.string()),
+        (["20240101"], pa.int64()),
+        (["2024-01-01T23:59:60"], pa.string()),
+        (["1500-01-01T00:00:00.123456789"], pa.string()),
         (["0.5", "-1e3", "nan"], pa.float64()),
         (["2024-01-01", ""], pa.date32()),
         (["2024-01-01 00:00:00", "2024-01-01"], pa.timestamp("us")),
@@ -40,6 +68,21 @@ def test_a_column_has_the_first_type_that_all_its_cells_can_be_read_as(
 ) -> None:
     path = put(tmp_path, "a.csv", "k,a\n" + "".join(f"x,{cell}\n" for cell in cells))
     assert table_of(path).schema == schema(k=pa.string(), a=expected)
+
+
+def test_text_that_is_of_no_other_type_is_as_it_is_in_the_file(tmp_path: Path) -> None:
+    cells = ["+5", " 9007199254740993 ", "1e400", "007", "true", "2024-01-01 "]
+    path = put(tmp_path, "a.csv", "a,k\n" + "".join(f"{cell},1\n" for cell in cells))
+    assert table_of(path)["a"].to_pylist() == cells
+
+
+def test_an_integer_that_a_double_does_not_hold_counts_in_whichever_block_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv, "MAX_ROW_BYTES", 64)
+    for cells in (["9007199254740993"] + ["0.5"] * 99, ["0.5"] * 99 + ["9007199254740993"]):
+        path = put(tmp_path, "a.csv", "a,k\n" + "".join(f"{cell},1\n" for cell in cells))
+        assert table_of(path)["a"].to_pylist() == cells
 
 
 def test_types_hold_over_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

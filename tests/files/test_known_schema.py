@@ -15,6 +15,8 @@ DAY = datetime.date(2024, 1, 1)
 NOON = datetime.datetime(2024, 1, 1, 12)
 READABLE = [
     ("1", pa.float64(), 1.0),
+    ("16777216", pa.float32(), 16777216.0),
+    ("1.5e10", pa.float32(), 15_000_000_512.0),
     ("1.5", pa.float16(), 1.5),
     ("200", pa.uint8(), 200),
     ('"2024-01-01T12:00:00Z"', pa.timestamp("us"), NOON),
@@ -38,6 +40,18 @@ READABLE = [
     ("[null, null]", pa.list_(pa.null()), [None, None]),
 ]
 UNREADABLE = [
+    ("9007199254740993", pa.float64()),
+    ("9007199254740993.0", pa.float64()),
+    ("16777217", pa.float32()),
+    ("2049", pa.float16()),
+    ("1e39", pa.float32()),
+    ("70000", pa.float16()),
+    ("1e-60", pa.float32()),
+    ("1e-400", pa.float64()),
+    ("0.1234567890123456789", pa.float32()),
+    ("[0.5, 9007199254740993]", pa.list_(pa.float64())),
+    ('{"b": {"c": 16777217}}', pa.struct([("b", pa.struct([("c", pa.float32())]))])),
+    ('[{"key": "x", "value": 16777217}]', pa.map_(pa.string(), pa.float32())),
     ("[true]", pa.list_(pa.null())),
     ('"x"', pa.int64()),
     ("1.5", pa.int64()),
@@ -78,7 +92,7 @@ def test_cells_are_read_as_the_tables_type(
     table.validate(full=True)
 
 
-@pytest.mark.parametrize(("value", "dtype"), UNREADABLE)
+@pytest.mark.parametrize(("value", "dtype"), [*UNREADABLE, ('" 2024-01-01"', pa.date32())])
 @pytest.mark.parametrize("batch_bytes", [16, 1 << 20])
 def test_a_value_that_does_not_fit_is_named_by_line_column_and_type(
     tmp_path: Path, value: str, dtype: pa.DataType, batch_bytes: int
@@ -97,6 +111,32 @@ def test_a_cell_that_does_not_fit_is_named_by_row_column_and_type(
     message = refusal(put(tmp_path, "a.csv", f"k,a\n1,\n1,{cell}\n"), schema(a=dtype))
     assert message.startswith("a.csv, row 3: column 'a': ")
     assert f"can't be read as {dtype}" in message
+
+
+@pytest.mark.parametrize(
+    ("cell", "dtype"),
+    [
+        ("007", pa.int64()),
+        ("+5", pa.int64()),
+        ("0x1F", pa.int64()),
+        ("+5", pa.float64()),
+        ("1e400", pa.float64()),
+        ("0", pa.bool_()),
+        ("1", pa.bool_()),
+    ],
+)
+def test_a_cell_is_no_value_of_a_tables_type_that_it_would_not_be_found_to_be_of(
+    tmp_path: Path, cell: str, dtype: pa.DataType
+) -> None:
+    message = refusal(put(tmp_path, "a.csv", f"k,a\n1,\n1,{cell}\n"), schema(a=dtype))
+    assert message.startswith(f"a.csv, row 3: column 'a': {cell!r} can't be read as {dtype} ")
+
+
+def test_spaces_around_a_cell_are_not_part_of_a_number_or_time(tmp_path: Path) -> None:
+    types = {"a": pa.int64(), "b": pa.date32(), "c": pa.bool_(), "d": pa.time64("us")}
+    path = put(tmp_path, "a.csv", "a,b,c,d\n 1 , 2024-01-01, true ,12:30:00 \n")
+    row = {"a": 1, "b": DAY, "c": True, "d": datetime.time(12, 30)}
+    assert table_of(path, schema(**types)).to_pylist() == [row]
 
 
 def test_numbers_are_not_text_in_json_but_are_in_csv(tmp_path: Path) -> None:

@@ -16,6 +16,12 @@ from compactor.files.json_blocks import parse_block
 from tests.files.reading import put, refusal, schema, table_of
 
 UTC = pa.timestamp("us", "UTC")
+
+
+def nested_list(depth: int) -> pa.DataType:
+    return pa.list_(nested_list(depth - 1)) if depth else pa.int64()
+
+
 TINY_BLOCKS = 8
 WHOLE = 8 << 20
 every_block_size = pytest.mark.parametrize("batch_bytes", [TINY_BLOCKS, 40, WHOLE])
@@ -32,6 +38,10 @@ every_block_size = pytest.mark.parametrize("batch_bytes", [TINY_BLOCKS, 40, WHOL
         (["1", "18446744073709551615"], pa.uint64()),
         (["18446744073709551615", "1"], pa.uint64()),
         (["1e20", "-1"], pa.float64()),
+        (["9007199254740992", "0.5"], pa.float64()),
+        (["0.1000000000000000055511", "1"], pa.float64()),
+        (['" 2024-01-01"', '"2024-01-01"'], pa.string()),
+        (["[" * 63 + "1" + "]" * 63], nested_list(63)),
         (['"2024-01-01"', '"2024-02-29"'], pa.date32()),
         (['"2024-01-01"', '"2024-01-01 10:00:00"'], pa.timestamp("us")),
         (['"2024-01-01T00:00:00"', '"2024-01-01T00:00:00.123456"'], pa.timestamp("us")),
@@ -131,6 +141,12 @@ def test_offsets_are_applied_and_fractions_kept(tmp_path: Path) -> None:
         (['{"a":0.5}', '{"a":9223372036854775808}'], 2, "field 'a' has integers beyond"),
         (['{"a":18446744073709551615}', '{"a":0.5}'], 2, "field 'a' has integers beyond"),
         (['{"a":1}', '{"a":18446744073709551616}'], 2, "field 'a' has integers beyond 64 bits"),
+        (['{"a":9007199254740993}', '{"a":0.5}'], 2, "field 'a' has integers beyond"),
+        (['{"a":0.5}', '{"a":9007199254740993}'], 2, "beyond 2^53 among fractions"),
+        (['{"a":[{"b":0.5}]}', '{"a":[{"b":-9007199254740993}]}'], 2, "field 'a[].b' has integers"),
+        (['{"a":0.5}', '{"a":1e-400}'], 2, "field 'a' has 1e-400, which a double does not hold"),
+        (['{"a":0.5}', '{"a":33.3333333333333333}'], 2, "which a double does not hold"),
+        (['{"b":1}', '{"a":' + "[" * 64 + "]" * 64 + "}"], 2, "more than 64 levels deep: flatten"),
         (['{"a":[{"b":1}]}', '{"a":[{"b":-18446744073709551616}]}'], 2, "integers beyond 64 bits"),
         (['{"a":1}', '{"a":1,"a":2}'], 2, "field 'a' is given twice"),
         (['{"a":1}', "nonsense", '{"a":1}'], 2, "is not one JSON object"),
@@ -143,8 +159,8 @@ def test_offsets_are_applied_and_fractions_kept(tmp_path: Path) -> None:
         (['{"a":1}', '{"a":"\\ud800"}'], 2, "surrogate"),
         (['{"a":1}', '{"a":"\\udc00"}'], 2, "surrogate"),
         (['{"a":1}', '{"a":\x001}'], 2, "NUL byte"),
-        (['{"b":1}', '{"a":' + "[" * 101 + "]" * 101 + "}"], 2, "more than 100 levels"),
-        (['{"b":1}', '{"a":' + "[" * 200_000 + "]" * 200_000 + "}"], 2, "more than 100 levels"),
+        (['{"b":1}', '{"a":' + "[" * 101 + "]" * 101 + "}"], 2, "more than 64 levels"),
+        (['{"b":1}', '{"a":' + "[" * 200_000 + "]" * 200_000 + "}"], 2, "more than 64 levels"),
     ],
 )
 def test_a_mistake_is_named_by_its_line_wherever_blocks_end(

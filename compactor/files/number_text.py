@@ -1,0 +1,135 @@
+"""Numbers in text: read exactly, or not at all.
+
+Integers are exact in every column. In a column of floats a whole number must be exact there and within
+int64; a fraction or a number with an exponent is read as the nearest value, where it has at most 17
+significant digits, which is all that a double tells apart, or where a double printed with as many digits is
+the same text.
+Nothing becomes infinite or zero that is not written so.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MOST_DIGITS: Final = 17
+"""Significant digits that tell every double from all others."""
+MOST_EXACT: Final = 1 << 53
+"""Up to here a double holds all whole numbers."""
+_EXACT_BITS: Final = {16: 11, 32: 24, 64: 53}
+"""Whole numbers up to this power of two are exact, by the width of the float."""
+_IDENTIFIER: Final = r"^(?:[-+]?0[0-9xX]|\+[0-9]+$)"
+"""Leading zeros and plus signs of whole numbers, which a number would lose. Arrow takes 0x1F for 31."""
+_NOT_FINITE: Final = r"^[-+]?(?i:nan|inf|infinity)$"
+_IS_SOMETHING: Final = r"^[-+]?[0.]*[1-9]"
+_WHOLE: Final = re.compile(r"[-+]?([0-9]+)(?:\.0*)?")
+_BEYOND_INT64: Final = 2.0**63
+_INT64: Final = range(-(2**63), 2**63)
+
+
+class NumberError(ValueError):
+    """No value of the type is what the text says."""
+
+    def __init__(self, text: object, dtype: pa.DataType) -> None:
+        super().__init__(f"{dtype} does not hold {str(text)[:60]} exactly")
+        self.text = text
+
+
+def read_integers(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Texts as integers. Raises `ValueError` for one that is not the integer as it is written."""
+    numbers = texts.cast(dtype)
+    _refuse(texts, _IDENTIFIER, dtype)
+    return numbers
+
+
+def read_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Texts as floats. Raises `ValueError` for one that the type does not hold."""
+    doubles = texts.cast(pa.float64())
+    _refuse(texts, _IDENTIFIER, dtype)
+    values = doubles.to_numpy(zero_copy_only=False)
+    if not np.isfinite(values).all():
+        odd = texts.filter(pa.array(~np.isfinite(values))).drop_null()
+        _refuse(odd, _NOT_FINITE, dtype, is_wanted=True)
+    if (values == 0).any():
+        _refuse(texts.filter(pc.equal(doubles, 0)), _IS_SOMETHING, dtype)
+    is_suspect = (np.abs(values) >= _most_exact(dtype)) & np.isfinite(values)
+    lengths = pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False)
+    is_suspect |= lengths > MOST_DIGITS + 1
+    for text in texts.filter(pa.array(is_suspect)).to_pylist():
+        if text is not None and not float_holds(text, dtype):
+            raise NumberError(text, dtype)
+    return narrowed(doubles, dtype)
+
+
+def float_holds(text: str, dtype: pa.DataType) -> bool:
+    """Whether a float column takes a number as it is written; of spellings of infinity and NaN, all."""
+    value = float(text)
+    if not math.isfinite(value):
+        return re.match(_NOT_FINITE, text) is not None
+    whole = _WHOLE.fullmatch(text)
+    if whole is not None:
+        number = int(whole[1])
+        return number in _INT64 and number == _as_float(abs(value), dtype)
+    if value == 0:
+        return re.match(_IS_SOMETHING, text) is None
+    mantissa = re.split("[eE]", text.lstrip("+-"))[0]
+    digits = mantissa.replace(".", "").strip("0")
+    if len(digits) <= MOST_DIGITS:
+        return True
+    printed = f"{abs(value):.{len(digits) - 1}e}".partition("e")[0]
+    return printed.replace(".", "") == digits
+
+
+def narrowed(doubles: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Doubles as the nearest floats of a type.
+
+    Raises `NumberError` where one would become infinite or zero.
+    """
+    if dtype == doubles.type:
+        return doubles
+    with np.errstate(over="ignore", under="ignore"):
+        wide = doubles.to_numpy(zero_copy_only=False)
+        narrow = wide.astype(dtype.to_pandas_dtype())
+    is_lost = (np.isinf(narrow) & np.isfinite(wide)) | ((narrow == 0) & (wide != 0))
+    if is_lost.any():
+        raise NumberError(wide[is_lost][0], dtype)
+    mask = doubles.is_null().to_numpy(zero_copy_only=False) if doubles.null_count else None
+    return pa.array(narrow, dtype, mask=mask)
+
+
+def has_inexact(integers: pa.Array) -> bool:
+    """Whether there is an int64 that a double does not hold."""
+    values = integers.drop_null().to_numpy()
+    doubles = values.astype(np.float64)
+    is_beyond = doubles >= _BEYOND_INT64  # rounded up
+    doubles[is_beyond] = 0
+    return bool((is_beyond | (doubles.astype(np.int64) != values)).any())
+
+
+def may_be_rounded(doubles: pa.Array, dtype: pa.DataType) -> bool:
+    """Whether one may have been a whole number that the type does not hold."""
+    largest = pc.max(pc.abs(doubles)).as_py()
+    return largest is not None and not largest < _most_exact(dtype)
+
+
+def _refuse(texts: pa.Array, pattern: str, dtype: pa.DataType, *, is_wanted: bool = False) -> None:
+    """Raises `NumberError` for a text that has a pattern, or the other way round."""
+    is_found = pc.match_substring_regex(texts, pattern)
+    if is_wanted:
+        is_found = pc.invert(is_found)
+    if pc.any(is_found).as_py():
+        raise NumberError(texts.filter(is_found)[0].as_py(), dtype)
+
+
+def _most_exact(dtype: pa.DataType) -> float:
+    return float(1 << _EXACT_BITS[dtype.bit_width])
+
+
+def _as_float(value: float, dtype: pa.DataType) -> float:
+    with np.errstate(over="ignore"):
+        return float(dtype.to_pandas_dtype()(value))
