@@ -29,6 +29,10 @@ from format.validity import ValueCheck, check_whole
 _READ_BYTES: Final = 1 << 20
 _IPC_FILE_MAGIC: Final = b"ARROW1"
 _IPC_STREAM_START: Final = b"\xff\xff\xff\xff"
+_IPC_STREAM_END: Final = bytes(4)
+"""Behind `_IPC_STREAM_START`, which streams had not before Arrow 0.15."""
+_OLD_PREFIX_BYTES: Final = 4
+"""Length of the schema's message at the start of such an old stream."""
 
 
 class ParquetBatches(FileBatches):
@@ -43,6 +47,16 @@ class ParquetBatches(FileBatches):
             kept = _types_kept(self._file)
         self.schema = _plain_schema(path, kept)
         self._rows_read = 0
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        metadata = self._file.metadata
+        groups = (metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
+        if (rows := sum(groups)) != metadata.num_rows:
+            raise InputError(
+                f"{self.path}: its footer says {metadata.num_rows:,} rows, its row groups {rows:,}: it is "
+                "damaged; write the file again"
+            )
 
     @property
     def bytes_consumed(self) -> int:
@@ -56,13 +70,37 @@ class ParquetBatches(FileBatches):
         metadata, check = self._file.metadata, ValueCheck()
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
-            rows = self._batch_bytes * group.num_rows // max(1, group.total_byte_size)
-            for batch in self._file.iter_batches(
-                batch_size=max(1, min(rows, group.num_rows)), row_groups=[index]
-            ):
-                self._rows_read += batch.num_rows
-                # Parquet's reader does not look at text.
-                yield _restored(canonical(batch, check.check), self.schema)
+            rows, read = self._batch_bytes * group.num_rows // max(1, group.total_byte_size), 0
+            try:
+                for batch in self._group(index, max(1, min(rows, group.num_rows))):
+                    read += batch.num_rows
+                    # Parquet's reader does not look at text.
+                    yield _restored(canonical(batch, check.check), self.schema)
+            except pa.ArrowInvalid as error:
+                if "same size" in str(error):
+                    raise self._short(index) from error
+                raise
+            if read != group.num_rows:
+                raise self._short(index)
+            self._rows_read += read
+
+    def _group(
+        self, index: int, rows: int, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return iter(self._file.iter_batches(batch_size=rows, row_groups=[index], columns=columns))
+
+    def _short(self, index: int) -> InputError:
+        """What to say of a row group whose columns are not as long as it says: Arrow's reader ends with the
+        shortest, and reports nothing."""
+        rows = self._file.metadata.row_group(index).num_rows
+        for name in self.schema.names:
+            found = sum(batch.num_rows for batch in self._group(index, max(1, rows), [name]))
+            if found != rows:
+                break
+        return InputError(
+            f"{self.path}, row group {index}: column {name!r} has {found:,} of {rows:,} rows: it is damaged; "
+            "write the file again"
+        )
 
 
 class ArrowBatches(FileBatches):
@@ -100,6 +138,19 @@ class ArrowBatches(FileBatches):
         else:
             for batch in self._reader:
                 yield batch, int(self._source.tell())
+            self._check_end(int(self._source.tell()))
+
+    def _check_end(self, end: int) -> None:
+        """Raises `InputError` for a stream without its end: Arrow's reader takes the file's for it."""
+        self._source.seek(0)
+        is_old = self._source.read(len(_IPC_STREAM_START)) != _IPC_STREAM_START
+        mark = _IPC_STREAM_END if is_old else _IPC_STREAM_START + _IPC_STREAM_END
+        self._source.seek(max(0, end - len(mark)))
+        if self._source.read(len(mark)) != mark:
+            raise InputError(
+                f"{self.path}: has no end-of-stream mark: it may be cut off; write it again, and close "
+                "its writer"
+            )
 
 
 class FragmentBatches(FileBatches):
@@ -151,11 +202,15 @@ def _restored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _ipc_reader(source: Any) -> Any:
-    start = source.read(len(_IPC_FILE_MAGIC))
+    start, size = source.read(len(_IPC_FILE_MAGIC)), source.size()
     source.seek(0)
     if start == _IPC_FILE_MAGIC:
         return pa.ipc.open_file(source)
-    if start.startswith(_IPC_STREAM_START):
+    schema_bytes = int.from_bytes(start[:_OLD_PREFIX_BYTES], "little")
+    is_old = (
+        _OLD_PREFIX_BYTES + schema_bytes <= size and (_OLD_PREFIX_BYTES + schema_bytes) % 8 == 0
+    )
+    if start.startswith(_IPC_STREAM_START) or is_old:
         return pa.ipc.open_stream(source)
     raise ValueError("neither an Arrow IPC file nor an IPC stream")
 
