@@ -284,7 +284,11 @@ class _Utf8:
 
 
 class _Tail:
-    """A source that remembers its end: Arrow takes the end of the file for a missing end quote."""
+    """A source that remembers its end: Arrow takes the end of the file for a missing end quote.
+
+    Its last line ends as the others do: at the end of a file Arrow takes an empty cell behind a quoted one
+    for a quoted one, too, and so for an empty string.
+    """
 
     closed = False
 
@@ -294,6 +298,8 @@ class _Tail:
 
     def read(self, size: int) -> bytes:
         data = self._source.read(size)
+        if not data and self._tail and self._tail[-1:] not in b"\r\n":
+            data = b"\n"
         self._tail = (self._tail + data if len(data) < 4096 else data)[-65_536:]
         return data
 

@@ -37,6 +37,8 @@ def explained(error: Exception, line: bytes, types: pa.Schema) -> str:
         return f"field {_dotted(twice[1])!r} is given twice: remove one of the two"
     if "onvert JSON to" in text and (field := _field_at_fault(line, types)) is not None:
         return _unfit(line, field.name, field.type, "")
+    if "too big to be stored" in text:
+        return "a number is too large for a double: write it as a string"
     if "UTF8" in text or isinstance(error, UnicodeDecodeError):
         return "is not valid UTF-8: save the file as UTF-8"
     cause = _NOISE.sub("", text).rstrip(".")

@@ -98,6 +98,13 @@ def test_quotes_keep_newlines_commas_quotes_and_the_empty_string(tmp_path: Path)
     assert table_of(path)["a"].to_pylist() == ['x\r\ny, "q"', "", None]
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_the_last_cell_of_a_file_is_null_if_it_is_empty(tmp_path: Path, end: str) -> None:
+    row = {"a": "x", "b": "y", "c": None}
+    path = put(tmp_path, "a.csv", f'a,b,c\n"x","y",{end}')
+    assert table_of(path, schema(c=pa.string())).to_pylist() == [row]
+
+
 def test_a_byte_order_mark_is_not_part_of_the_first_name(tmp_path: Path) -> None:
     assert table_of(put(tmp_path, "a.csv", "\ufeffa\n1\n")).schema == schema(a=pa.int64())
 
