@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.errors import InputError
 
@@ -22,8 +23,21 @@ def check_names(schema: pa.Schema, path: str) -> None:
     """Those of columns and of fields within them. Raises `InputError`."""
     fields = list(schema)
     while fields:
-        check_texts([field.name for field in fields], path)
-        fields = [f.type.field(n) for f in fields for n in range(f.type.num_fields)]
+        try:
+            check_texts([field.name for field in fields], path)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}: column name {error.object!r} is not UTF-8: rename it"
+            ) from None
+        fields = [inner for field in fields for inner in _inner_fields(field.type)]
+
+
+def _inner_fields(dtype: pa.DataType) -> list[pa.Field]:
+    if isinstance(dtype, pa.BaseExtensionType):
+        return _inner_fields(dtype.storage_type)
+    if pt.is_dictionary(dtype):
+        return _inner_fields(dtype.value_type)
+    return [dtype.field(place) for place in range(dtype.num_fields)]
 
 
 def check_texts(names: Iterable[str], path: str) -> None:

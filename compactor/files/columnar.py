@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compactor.errors import InputError
+from compactor.files.column_names import check_names
 from compactor.files.kept_types import (
     contains,
     is_in_seconds,
@@ -43,6 +44,7 @@ class ParquetBatches(FileBatches):
         with reading(path):
             # Pre-buffering would hold the compressed bytes of every row group asked for.
             self._file = pq.ParquetFile(path, buffer_size=_READ_BYTES, pre_buffer=False)
+            check_names(self._file.schema_arrow, path)
             self.sort = sort_of_parquet(self._file.metadata, self._file.schema_arrow)
             kept = _types_kept(self._file)
         self.schema = _plain_schema(path, kept)
@@ -111,6 +113,7 @@ class ArrowBatches(FileBatches):
         with reading(path):
             self._source = pa.OSFile(path)
             self._reader = _ipc_reader(self._source)
+            check_names(self._reader.schema, path)
         self._consumed = 0
         self.schema = _plain_schema(path, with_said_types(self._reader.schema))
         self.sort = said_sort_schema(self._reader.schema.metadata, self.schema.names)

@@ -175,3 +175,17 @@ def test_memory_is_bounded_by_the_batch_size_and_not_by_the_file(tmp_path: Path,
             peak = max(peak, pa.total_allocated_bytes() - before)
         assert batches.bytes_total > 190 << 20
     assert peak < 50 << 20
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_column_name_that_is_not_utf8_is_refused(tmp_path: Path, inner: bool) -> None:
+    dtype = pa.struct([("name", pa.int64())])
+    column = pa.array([{"name": 1}], dtype)
+    if inner:
+        column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), column)
+    sink = pa.BufferOutputStream()
+    table = pa.table({"k": [1], "a" if inner else "name": column if inner else [1]})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content = sink.getvalue().to_pybytes().replace(b"name", b"n\xffme")
+    assert "column name b'n\\xffme' is not UTF-8" in refusal(put(tmp_path, "a.arrow", content))
