@@ -21,6 +21,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
+from format.types import table_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
         if column.name in [stored[name] for name in change.redacts]:
             taken = [name for name in fresh.values() if name is not None]
             stored_name = fresh[column.name] = table.new_stored_name(shown, taken)
-            fields.append(column.with_name(stored_name))
+            fields.append(pa.field(stored_name, table_type(column.type)))
             names[stored_name] = shown
     kept = [(fresh.get(s, s), kind) for s, kind in table.skips.columns]
     skips = tuple((stored, kind) for stored, kind in kept if stored is not None)

@@ -10,17 +10,18 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import InputError
+from compactor.not_null import null_place
+from format.cast import as_type
 from format.errors import SchemaError
 from format.types import (
     check_nesting,
     converts_to,
+    is_list_like,
     may_be_text,
     storage_type,
-    to_logical,
-    to_storage,
+    table_type,
     type_to_json,
     widens_to,
-    with_wide_indices,
 )
 
 
@@ -62,7 +63,8 @@ def merged_schema(
             raise InputError(f"{path}: column {field.name!r}: {error}") from error
         known = fields.get(field.name)
         if known is None or pt.is_null(known.type):
-            fields[field.name] = pa.field(field.name, with_wide_indices(field.type))
+            is_nullable = known is None or known.nullable
+            fields[field.name] = pa.field(field.name, table_type(field.type), is_nullable)
         elif not can_widen(field.type, known.type):
             wider = _wider_type(known.type, field.type, may_convert=field.name not in fixed)
             if wider is not None:
@@ -128,7 +130,7 @@ _KINDS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
     "int": pt.is_integer,
     "float": pt.is_floating,
     "bool": pt.is_boolean,
-    "list": lambda dtype: _is_list(dtype),
+    "list": is_list_like,
     "bytes": lambda dtype: _is_bytes(dtype),
 }
 
@@ -139,13 +141,19 @@ _WIDER: Final = (
 )  # fmt: skip
 
 
+_DECIMALS: Final = {
+    32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256,
+}  # fmt: skip
+
+
 def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> pa.DataType | None:
     """The narrowest type that holds the values of both; without changing those that are stored, unless they
     may be converted."""
     if pt.is_decimal(table) and pt.is_decimal(file) and table.scale == file.scale:
-        return file if widens_to(table, file) else None
+        bits = max(table.bit_width, file.bit_width)
+        return _DECIMALS[bits](max(table.precision, file.precision), table.scale)
     for wider in _WIDER:
-        if widens_to(table, wider) and (wider == file or widens_to(file, wider)):
+        if widens_to(table, wider) and can_widen(file, wider):
             return wider
     if not may_convert:
         return None
@@ -165,12 +173,10 @@ def can_widen(source: pa.DataType, target: pa.DataType) -> bool:
         return can_widen(source.value_type, target)
     if pt.is_dictionary(target):
         return can_widen(source, target.value_type)
-    if pt.is_integer(source) and pt.is_integer(target):
-        return widens_to(source, target)
+    if widens_to(source, target):
+        return True
     if pt.is_integer(source) and pt.is_floating(target):
-        return bool(source.bit_width < {16: 11, 32: 24, 64: 53}[target.bit_width])
-    if pt.is_floating(source) and pt.is_floating(target):
-        return widens_to(source, target)
+        return converts_to(source, target)
     for kind in (_is_text, _is_bytes):
         if kind(source) and kind(target):
             return True
@@ -185,10 +191,15 @@ def _can_widen_nested(source: pa.DataType, target: pa.DataType) -> bool:
     if pt.is_map(source) and pt.is_map(target):
         keys = can_widen(source.key_type, target.key_type)
         return keys and can_widen(source.item_type, target.item_type)
-    if _is_list(source) and _is_list(target):
+    is_fixed = pt.is_fixed_size_list(source) and pt.is_fixed_size_list(target)
+    if is_fixed and source.list_size != target.list_size:
+        return False
+    if is_fixed or (is_list_like(source) and is_list_like(target)):
         return can_widen(source.value_type, target.value_type)
     if pt.is_struct(source) and pt.is_struct(target):
         known = {field.name: field.type for field in target.fields}
+        if len(known) < target.num_fields or len({f.name for f in source}) < source.num_fields:
+            return False  # a name comes twice: only the same fields are told apart
         return all(f.name in known and can_widen(f.type, known[f.name]) for f in source.fields)
     return False
 
@@ -196,7 +207,7 @@ def _can_widen_nested(source: pa.DataType, target: pa.DataType) -> bool:
 def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
     """`batch` in the table's schema: columns cast and put in order, missing ones null.
 
-    Raises `InputError` where a value cannot be cast.
+    Raises `InputError` where a value cannot be cast, or is null where the table has none.
     """
     columns = []
     for field in schema:
@@ -206,24 +217,19 @@ def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Rec
             continue
         column = batch.column(index)
         try:
-            columns.append(column if column.type == field.type else _cast(column, field.type))
+            columns.append(as_type(column, field.type))
         except (pa.ArrowException, SchemaError) as error:
             cause = str(error).splitlines()[0]
             raise InputError(
                 f"{path}: column {field.name!r} of type {column.type} cannot become {field.type}: "
                 f"{cause}"
             ) from error
+        if (place := null_place(columns[-1], field)) is not None:
+            raise InputError(
+                f"{path}: {place!r} is not null in the table, and has a null: correct the value or leave the "
+                "row out"
+            )
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _cast(column: pa.Array, dtype: pa.DataType) -> pa.Array:
-    if storage_type(column.type) == storage_type(dtype):  # Arrow has no cast for all that is within
-        return to_logical(to_storage(column), dtype)
-    if pt.is_dictionary(dtype) and not pt.is_dictionary(column.type):
-        return column.cast(dtype.value_type).dictionary_encode().cast(dtype)
-    if pt.is_dictionary(column.type) and not pt.is_dictionary(dtype):
-        return column.dictionary_decode().cast(dtype)
-    return column.cast(dtype)
 
 
 def _is_text(dtype: pa.DataType) -> bool:
@@ -235,10 +241,6 @@ def _is_bytes(dtype: pa.DataType) -> bool:
     return bool(
         fixed or pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_binary_view(dtype)
     )
-
-
-def _is_list(dtype: pa.DataType) -> bool:
-    return bool(pt.is_list(dtype) or pt.is_large_list(dtype))
 
 
 def require_columns(schema: pa.Schema, names: Sequence[str], path: str) -> None:

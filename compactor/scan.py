@@ -44,9 +44,10 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.arrays import batch_of, concat_storage
+from format.cast import widened
 from format.reader import FragmentReader
 from format.schema import Order
-from format.types import converted_value, is_stored_as, storage_type, to_logical, widened
+from format.types import converted_value, is_stored_as, storage_type, to_logical
 
 _MEMORY_BYTES: Final = 512 << 20
 _MIN_SLICE_BYTES: Final = 16 << 10

@@ -22,6 +22,7 @@ _IN_PYTHON: Final = {
     "ttl-column": "options.ttl.column",
     "time-column": "options.windows",
     "skip-index": "options.skips",
+    "not-null": "options.not_null",
     "on-conflict": "options.on_conflict",
     "promote": "options.promotes",
     "order": "order",

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.errors import DataError, ObjectNotFoundError
+from compactor.not_null import null_place
 from compactor.skipping.stored import read_index
 from compactor.stores.base import Store
 from compactor.stores.resume import ResumingStream
@@ -19,6 +20,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.windows import window_numbers
+from format.cast import exact_range, widened
 from format.errors import FormatError
 from format.footer import Footer
 from format.hashing import column_contributions, fold_rows
@@ -122,6 +124,7 @@ class _FragmentCheck:
         self._numbers: list[np.ndarray[Any, np.dtype[np.uint64]]] = []
         self._nulls: dict[str, list[int]] = {}
         self._keys: list[tuple[Bound, Bound]] = []
+        self._misfits: set[str] = set()
         self.rows = 0
         self.bytes_read = 0
         self.faults: list[str] = []
@@ -139,6 +142,7 @@ class _FragmentCheck:
                 for group in range(len(stream.row_group_rows)):
                     block = stream.next_chunk()
                     array = block.decode(dtype, keep_dictionary=True)
+                    self._check_values(name, array)
                     self._numbers[group] += column_contributions(name, array, stream.version)
                     self._nulls.setdefault(name, []).append(array.null_count)
             footer = stream.finish()
@@ -169,6 +173,7 @@ class _FragmentCheck:
             for column, array in zip(sort, keys, strict=True):
                 numbers += column_contributions(column.column, array, stream.version)
                 self._nulls.setdefault(column.column, []).append(array.null_count)
+                self._check_values(column.column, array)
             self._numbers.append(numbers)
             self.rows += len(numbers)
 
@@ -200,6 +205,25 @@ class _FragmentCheck:
             self._fault(
                 f"byte {offset}: row {row} of row group {group} is not of time window {self._entry.window}"
             )
+
+    def _check_values(self, name: str, array: pa.Array) -> None:
+        """Whether the table's type holds them, and has nulls where these have."""
+        place = self._table.schema.get_field_index(name)
+        if place < 0 or name in self._misfits:
+            return
+        field = self._table.schema.field(place)
+        try:
+            null = null_place(array, field)
+            coded = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+            if exact_range(coded, storage_type(field.type)) is not None:
+                widened(array, storage_type(field.type))
+        except pa.ArrowInvalid as error:
+            self._misfits.add(name)
+            self._fault(f"column {name!r}: {error}, the table's type")
+        else:
+            if null is not None:
+                self._misfits.add(name)
+                self._fault(f"{null!r} is not null in the table, and has a null")
 
     def _check_footer(self, footer: Footer) -> None:
         entry = self._entry

@@ -312,26 +312,35 @@ def _storage_item(dtype: pa.DataType) -> pa.Field:
     return dtype.value_field.with_type(storage_type(dtype.value_type))
 
 
-def with_wide_indices(dtype: pa.DataType) -> pa.DataType:
-    """With int32 indices of all dictionaries: narrow ones can't count the values of many fragments."""
+def table_type(dtype: pa.DataType) -> pa.DataType:
+    """Returns the type that a table's column gets for values of `dtype`: what one writer says beyond its
+    values is no rule for the next.
+
+    Elements and fields may be null, maps do not say that their keys are sorted, and dictionaries have int32
+    indices, since narrow ones can't count the values of many fragments.
+    """
     if pt.is_dictionary(dtype):
-        return pa.dictionary(pa.int32(), with_wide_indices(dtype.value_type), dtype.ordered)
+        return pa.dictionary(pa.int32(), table_type(dtype.value_type), dtype.ordered)
     if pt.is_struct(dtype):
-        return pa.struct([_wide_field(field) for field in dtype.fields])
+        return pa.struct([_table_field(field) for field in dtype.fields])
     if pt.is_map(dtype):
-        return pa.map_(
-            _wide_field(dtype.key_field), _wide_field(dtype.item_field), dtype.keys_sorted
-        )
+        key = dtype.key_field.with_type(table_type(dtype.key_type))
+        return pa.map_(key, _table_field(dtype.item_field))
     if pt.is_fixed_size_list(dtype):
-        return pa.list_(_wide_field(dtype.value_field), dtype.list_size)
+        return pa.list_(_table_field(dtype.value_field), dtype.list_size)
     for kind, is_kind in _LIST_KINDS:
         if is_kind(dtype):
-            return _LISTS[kind](_wide_field(dtype.value_field))
+            return _LISTS[kind](_table_field(dtype.value_field))
     return dtype
 
 
-def _wide_field(field: pa.Field) -> pa.Field:
-    return field.with_type(with_wide_indices(field.type))
+def _table_field(field: pa.Field) -> pa.Field:
+    return field.with_type(table_type(field.type)).with_nullable(True)
+
+
+def table_schema(schema: pa.Schema) -> pa.Schema:
+    """Returns the columns as a table gets them, see `table_type`; without metadata."""
+    return pa.schema([pa.field(field.name, table_type(field.type)) for field in schema])
 
 
 def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
@@ -397,20 +406,6 @@ def converted_value(value: Any, source: pa.DataType, target: pa.DataType) -> Any
         return value
     steps = _FINER.index(target.unit) - _FINER.index(source.unit)
     return value * 1000**steps
-
-
-def widened(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """A storage array, possibly dictionary-coded, as one of `dtype`, to which its type widens or converts.
-
-    Raises `pa.ArrowInvalid` for a time that the finer unit cannot hold.
-    """
-    if isinstance(array, pa.DictionaryArray):
-        if array.type.value_type == dtype:
-            return array
-        return pa.DictionaryArray.from_arrays(
-            array.indices, array.dictionary.cast(dtype), safe=False
-        )
-    return array if array.type == dtype else array.cast(dtype)
 
 
 def is_list_like(dtype: pa.DataType) -> bool:

@@ -20,6 +20,7 @@ _METAVARS: Final = {
     "skip_index_bytes": "SIZE",
     "aggregate": "COLUMN:FUNCTION",
     "skip_index": "COLUMN:KIND",
+    "not_null": "PATH",
 }
 
 

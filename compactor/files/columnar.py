@@ -15,7 +15,6 @@ from compactor.files.column_names import check_names
 from compactor.files.kept_types import (
     contains,
     is_in_seconds,
-    restored,
     with_kept_types,
     with_said_types,
 )
@@ -23,8 +22,10 @@ from compactor.files.problems import reading
 from compactor.files.sortedness import said_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
 from format.canonical import canonical
+from format.cast import as_schema
 from format.open import open_fragment
 from format.schema import ordering
+from format.types import table_schema
 from format.validity import ValueCheck, check_whole
 
 _READ_BYTES: Final = 1 << 20
@@ -77,7 +78,7 @@ class ParquetBatches(FileBatches):
                 for batch in self._group(index, max(1, min(rows, group.num_rows))):
                     read += batch.num_rows
                     # Parquet's reader does not look at text.
-                    yield _restored(canonical(batch, check.check), self.schema)
+                    yield as_schema(canonical(batch, check.check), self.schema)
             except pa.ArrowInvalid as error:
                 if "same size" in str(error):
                     raise self._short(index) from error
@@ -129,7 +130,7 @@ class ArrowBatches(FileBatches):
         for batch, consumed in self._stored_batches():
             self._consumed = consumed
             # Arrow trusts the offsets it reads; a damaged file must not crash the process.
-            yield _restored(canonical(batch, check_whole), self.schema)
+            yield as_schema(canonical(batch, check_whole), self.schema)
         self._consumed = self.bytes_total
 
     def _stored_batches(self) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -178,7 +179,7 @@ class FragmentBatches(FileBatches):
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._reader.scan():
             self._rows_read += batch.num_rows
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+            yield as_schema(batch, self.schema)
 
 
 def _types_kept(file: pq.ParquetFile) -> pa.Schema:
@@ -198,12 +199,6 @@ def _types_kept(file: pq.ParquetFile) -> pa.Schema:
     return with_said_types(with_kept_types(read, said))
 
 
-def _restored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    pairs = zip(batch.columns, schema, strict=True)
-    columns = [restored(column, field.type) for column, field in pairs]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
 def _ipc_reader(source: Any) -> Any:
     start, size = source.read(len(_IPC_FILE_MAGIC)), source.size()
     source.seek(0)
@@ -219,8 +214,8 @@ def _ipc_reader(source: Any) -> Any:
 
 
 def _plain_schema(path: str, stored: pa.Schema) -> pa.Schema:
-    """Without metadata. Raises `InputError` if a name comes twice."""
+    """Returns the columns as a table would have them. Raises `InputError` if a name comes twice."""
     repeated = sorted(name for name, count in Counter(stored.names).items() if count > 1)
     if repeated:
         raise InputError(f"{path}: two columns are named {repeated[0]!r}: rename one of them")
-    return pa.schema([field.remove_metadata() for field in stored])
+    return table_schema(stored)

@@ -17,21 +17,10 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.errors import SchemaError
-from format.nested import (
-    build_fixed_lists,
-    build_list,
-    build_struct,
-    fixed_items,
-    list_parts,
-    null_mask,
-)
 from format.types import (
     storage_type,
-    to_logical,
-    to_storage,
     type_from_json,
     type_to_json,
-    with_wide_indices,
 )
 
 METADATA_KEY: Final = b"lsm-compactor.types"
@@ -99,24 +88,10 @@ def with_kept_types(stored: pa.Schema, said: Mapping[str, pa.DataType]) -> pa.Sc
     """The schema of a file, with the types that columns are said to have had where that may be."""
     fields = []
     for field in stored:
-        dtype = with_wide_indices(said.get(field.name, field.type))
+        dtype = said.get(field.name, field.type)
         is_kept = _is_stored_form(storage_type(field.type), storage_type(dtype))
         fields.append(field.with_type(dtype) if is_kept else field)
     return pa.schema(fields, stored.metadata)
-
-
-def restored(column: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """A column as the type that `with_kept_types` gave it. Raises `pa.ArrowInvalid` for a value that never
-    was of that type."""
-    if column.type.equals(dtype, check_metadata=True):
-        return column
-    stored, wanted = to_storage(column), storage_type(dtype)
-    if pt.is_dictionary(stored.type):
-        values = _cast(stored.dictionary, wanted)
-        stored = pa.DictionaryArray.from_arrays(stored.indices, values)
-    else:
-        stored = _cast(stored, wanted)
-    return to_logical(stored, dtype)
 
 
 def without_dictionaries(dtype: pa.DataType) -> pa.DataType:
@@ -133,22 +108,6 @@ def contains(dtype: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool
     if pt.is_dictionary(dtype):
         return contains(dtype.value_type, is_kind)
     return any(contains(dtype.field(index).type, is_kind) for index in range(dtype.num_fields))
-
-
-def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Between storage types of one shape. Arrow's own cast of a slice of lists of nulls makes wrong lists."""
-    if not pt.is_nested(dtype):
-        return array if array.type == dtype else array.cast(dtype)
-    mask = null_mask(array)
-    if pt.is_struct(dtype):
-        pairs = zip(array.flatten(), dtype.fields, strict=True)
-        children = [_cast(child, field.type) for child, field in pairs]
-        return build_struct(dtype, len(array), children, mask)
-    if pt.is_fixed_size_list(dtype):
-        items = _cast(fixed_items(array), dtype.value_type)
-        return build_fixed_lists(dtype, len(array), items, mask)
-    counts, items = list_parts(array)
-    return build_list(dtype, counts, _cast(items, dtype.field(0).type), mask)
 
 
 def _is_stored_form(stored: pa.DataType, wanted: pa.DataType) -> bool:

@@ -11,10 +11,9 @@ from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.base64_arrays import base64_encode
+from format.cast import TEXT_SECONDS
 
 _INTERVAL: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
-_YEAR_0_SECONDS: Final = -62_167_219_200
-_YEAR_10000_SECONDS: Final = 253_402_300_800
 
 
 class UnwritableError(InputError, ValueError):
@@ -74,9 +73,8 @@ def _interval_text(array: pa.Array) -> pa.Array:
 
 def _date_text(array: pa.Array) -> pa.Array:
     bounds = pc.min_max(array.cast(pa.timestamp("s"), safe=False).cast(pa.int64())).as_py()
-    if bounds["min"] is not None and (
-        bounds["min"] < _YEAR_0_SECONDS or bounds["max"] >= _YEAR_10000_SECONDS
-    ):
+    first, end = TEXT_SECONDS
+    if bounds["min"] is not None and (bounds["min"] < first or bounds["max"] >= end):
         raise UnwritableError("a date is outside the years 0000 to 9999")
     if pt.is_date(array.type):
         return array.cast(pa.large_string())

@@ -14,6 +14,7 @@ from compactor.files.kept_types import contains, parquet_schema, plain_schema
 from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
+from format.cast import as_schema, leaves
 from format.nested import (
     build_fixed_lists,
     build_list,
@@ -93,7 +94,7 @@ class ArrowSink(TableSink):
         self._held_rows = self._held_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._held.append(_as_schema(batch, self._schema))
+        self._held.append(as_schema(batch, self._schema))
         self._held_rows += batch.num_rows
         self._held_bytes += batch.nbytes
         if self._held_rows >= _BATCH_ROWS or self._held_bytes >= _BATCH_BYTES:
@@ -141,7 +142,7 @@ class ParquetSink(TableSink):
         self._held_rows = self._held_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        batch = _as_schema(batch, self._schema)
+        batch = as_schema(batch, self._schema)
         while batch.num_rows:
             piece = batch.slice(0, self._room_rows(batch))
             batch = batch.slice(piece.num_rows)
@@ -196,12 +197,20 @@ def _is_empty_list(dtype: pa.DataType) -> bool:
 def _for_parquet(table: pa.Table) -> pa.Table:
     """The same rows. Raises `pa.ArrowInvalid` for what Arrow's writer would lose, and say nothing."""
     for index, field in enumerate(table.schema):
-        if contains(field.type, pt.is_date64):  # kept as days: it must be whole ones
+        if contains(field.type, pt.is_date64):  # kept as days of 32 bits: it must be whole ones
             table[index].validate(full=True)
+            _check_days(table[index])
         if contains(field.type, _has_required_field):
             chunks = [_without_masked_nulls(chunk) for chunk in table[index].chunks]
             table = table.set_column(index, field, chunks)
     return table
+
+
+def _check_days(column: pa.ChunkedArray) -> None:
+    for chunk in column.chunks:
+        for leaf in leaves(to_storage(chunk)):
+            if pt.is_date64(leaf.type):
+                leaf.cast(pa.date32())
 
 
 def _has_required_field(dtype: pa.DataType) -> bool:
@@ -251,9 +260,3 @@ def _unfit_column(table: pa.Table) -> str:
         except PROBLEMS:
             return f"column {name!r}: "
     return ""
-
-
-def _as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    pairs = zip(batch.columns, schema, strict=True)
-    columns = [to_logical(to_storage(c), f.type) if c.type != f.type else c for c, f in pairs]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

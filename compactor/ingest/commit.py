@@ -10,7 +10,9 @@ import pyarrow as pa
 from compactor.conform import OnConflict, merged_schema
 from compactor.errors import InputError, TableExistsError
 from compactor.ingest.columns import fixed_columns
+from compactor.ingest.fitting import FittingCheck
 from compactor.ingest.plan import IngestPlan
+from compactor.not_null import not_null_paths
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
@@ -35,13 +37,26 @@ def commit_fragments(
     *,
     amend: Amend = as_they_are,
 ) -> Snapshot:
-    """All of them in one commit, equal keys in the order of the entries. snapshot: as for `plan_ingest`."""
+    """All of them in one commit, equal keys in the order of the entries. snapshot: as for `plan_ingest`.
+
+    Raises `InputError` where a column's type is no longer what the file was read for, or becomes one that has
+    no place for a value of the table.
+    """
     on_conflict = plan.options.on_conflict
-    return log.commit(
-        lambda latest: amend(
-            latest, _changes(latest, snapshot, plan.metadata, entries, plan.path, on_conflict)
-        )
-    )
+    fitting = FittingCheck(log.store, plan.path)
+
+    def prepare(latest: Snapshot) -> Changes:
+        changes = _changes(latest, snapshot, plan.metadata, entries, plan.path, on_conflict)
+        changes = amend(latest, changes)
+        table = changes.metadata or latest.table
+        if latest.metadata is not None and latest.metadata.schema != table.schema:
+            gone = set(changes.removes)
+            stay = (entry for entry in latest.fragments.all() if entry.key not in gone)
+            fitting.check_live(stay, latest.metadata, table)
+        fitting.check_own(entries, plan.metadata, table)
+        return changes
+
+    return log.commit(prepare)
 
 
 def _changes(
@@ -54,10 +69,13 @@ def _changes(
 ) -> Changes:
     if latest.metadata is None or planned_on.metadata is None:
         if latest.version != planned_on.version:
-            if replace(latest.table, schema=metadata.schema, properties=()) != metadata:
+            is_same = replace(latest.table, schema=metadata.schema, properties=()) == metadata
+            if not is_same or not_null_paths(latest.table.schema) != not_null_paths(
+                metadata.schema
+            ):
                 raise TableExistsError(
-                    f"{path}: the table was created meanwhile with another sort schema, row policy or other "
-                    "time windows; nothing was added"
+                    f"{path}: the table was created meanwhile with another sort schema, row policy, other "
+                    "time windows or columns that are not null; nothing was added"
                 )
             metadata = _united(latest.table, metadata, path, on_conflict)
     else:

@@ -30,6 +30,8 @@ class IngestOptions:
     """How long rows of a new table live."""
     skips: SkipSpec = NO_SKIPS
     """Which columns of a new table have a skip index."""
+    not_null: tuple[str, ...] = ()
+    """Places in columns of a new table that hold no nulls: paths such as `id` and `tags.element`."""
     on_conflict: Annotated[OnConflict, Strict(False)] = OnConflict.ERROR
     """What is done with a column whose values have no place in the table's type."""
     promotes: tuple[str, ...] = ()

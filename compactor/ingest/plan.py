@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from compactor.conform import merged_schema, require_columns
-from compactor.errors import TableNotFoundError, UsageError
+from compactor.errors import InputError, TableNotFoundError, UsageError
 from compactor.files.column_names import check_names
 from compactor.ingest.columns import StoredNames, fixed_columns
 from compactor.ingest.options import IngestOptions
+from compactor.not_null import not_null_paths, with_not_null
 from compactor.rows.policy import APPEND, check_policy, sort_with_policy, with_result_types
 from compactor.stores.base import Store
 from compactor.table.metadata import TableMetadata
@@ -52,6 +53,12 @@ def plan_ingest(
     # Columns that the file has not cost its fragments nothing, not even a place in the header.
     present = {*names.stored.names, *(column.column for column in metadata.sort)}
     stored = pa.schema([field for field in metadata.schema if field.name in present])
+    for field in metadata.schema:
+        if not (field.nullable or field.name in present):
+            raise InputError(
+                f"{path}: column {metadata.shown_name(field.name)!r} is not null in the table, and is not "
+                "here: add it"
+            )
     return IngestPlan(path, metadata, stored, names, snapshot.version, options)
 
 
@@ -75,6 +82,7 @@ def _metadata(
         if rows.delete_marker is not None and rows.delete_marker not in schema.names:
             schema = schema.append(pa.field(rows.delete_marker, pa.bool_()))
         require_columns(schema, [column.column for column in sort], path)
+        schema = with_not_null(schema, options.not_null)
         full = sort_with_policy(sort, rows, options.ttl)
         check_policy(rows, options.ttl, schema, full)
         try:
@@ -117,6 +125,12 @@ def _check_options(known: TableMetadata, options: IngestOptions) -> None:
     if options.rows is not None and options.rows != known.shown_rows:
         raise UsageError(
             f"--row-policy: the table has {known.shown_rows}; leave the options out, or create another table"
+        )
+    has = not_null_paths(known.shown_schema)
+    if options.not_null and set(options.not_null) != set(has):
+        raise UsageError(
+            f"--not-null: the table has {', '.join(has) or 'none'}; leave the option out, or create another "
+            "table"
         )
     ttl = known.ttl and replace(known.ttl, column=known.shown_name(known.ttl.column))
     if options.ttl is not None and options.ttl != ttl:

@@ -48,6 +48,11 @@ def _parsed(parse: Callable[[str], float]) -> BeforeValidator:
     return BeforeValidator(lambda given: parse(given) if isinstance(given, str) else given)
 
 
+def _paths(given: Any) -> tuple[str, ...]:
+    """Several apart by commas in one text, or each a text."""
+    return tuple(names(given))
+
+
 Seconds = Annotated[float, _parsed(partial(units.duration_seconds, least_seconds=1)), Field(ge=1)]
 """Written as `90s`, `15m`, `6h`, `7d` or `2w`."""
 Bytes = Annotated[int, _parsed(units.size_bytes)]
@@ -111,6 +116,11 @@ class IngestSettings(BaseModel):
     skip_index_bytes: Bytes = Field(
         written("64KiB"), ge=32, description="Of a column and row group at most."
     )
+    not_null: Annotated[tuple[str, ...], BeforeValidator(_paths)] = Field(
+        (),
+        description="Rows with a null there are refused by a new table: COLUMN, or a path into it such as "
+        "tags.element, attributes.value or request.id.",
+    )
 
     @model_validator(mode="after")
     def _together(self) -> IngestSettings:
@@ -148,6 +158,7 @@ class IngestSettings(BaseModel):
             rows=self._rows,
             ttl=self._ttl,
             skips=SkipSpec(self.skip_index, self.skip_index_bytes) if self.skip_index else NO_SKIPS,
+            not_null=self.not_null,
             on_conflict=self.on_conflict,
         )
 

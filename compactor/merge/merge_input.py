@@ -22,12 +22,13 @@ from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.key_merge import LoadedGroup, loaded_group
 from compactor.merge.passed import Passed, StoredKeys
 from format.blocks import Block
+from format.cast import widened
 from format.footer import Footer, FooterHead
 from format.hashing import combine
 from format.layout import VERSION, BlockHeader
 from format.schema import FragmentHeader, SortSchema
 from format.stream_reader import FragmentStream
-from format.types import converts_to, is_stored_as, storage_type, widened
+from format.types import converts_to, is_stored_as, storage_type
 
 _LEAST_SHARE: Final = 4
 """A row group of less than this part of the usual size is not passed on: it grows with others."""

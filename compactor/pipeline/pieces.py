@@ -21,6 +21,7 @@ from compactor.scan_pieces import pieces_of
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
+from format.cast import as_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,10 @@ class Piece:
         store, snapshot = open_store(self.place), self.snapshot
         text = self.source.where
         where = None if text is None else condition_on(snapshot.table, text)
-        return SourceReader(schema, lambda: scan(store, snapshot, self.source.columns, where))
+        columns = self.source.columns
+        return SourceReader(
+            schema, lambda: (as_schema(b, schema) for b in scan(store, snapshot, columns, where))
+        )
 
 
 class Pieces:

@@ -15,7 +15,8 @@ from pyarrow import types as pt
 from pyspark.sql import types as st
 
 from compactor.errors import DataError, InputError, UsageError
-from format.types import decoded, is_list_like, storage_type, to_logical, to_storage
+from format.cast import cast_exactly, cast_storage
+from format.types import is_list_like, plain, storage_type, to_logical, to_storage
 
 _MOST_DIGITS: Final = 38
 _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[], st.DataType]], ...]] = (
@@ -59,7 +60,7 @@ def spark_schema(schema: pa.Schema, table: str) -> st.StructType:
                 f"{table}: column {field.name!r} is {field.type}, which Spark has no type for: read the "
                 f"others by option columns={others[:500]}"
             )
-        fields.append(st.StructField(field.name, dtype, nullable=True))
+        fields.append(st.StructField(field.name, dtype, field.nullable))
     return st.StructType(fields)
 
 
@@ -75,15 +76,15 @@ def _spark_type(dtype: pa.DataType) -> st.DataType | None:
             return None
         return st.DecimalType(dtype.precision, dtype.scale)
     if pt.is_struct(dtype):
-        parts = [(field.name, _spark_type(field.type)) for field in dtype.fields]
-        fields = [st.StructField(name, part, nullable=True) for name, part in parts if part]
+        parts = [(field, _spark_type(field.type)) for field in dtype.fields]
+        fields = [st.StructField(f.name, part, f.nullable) for f, part in parts if part]
         return st.StructType(fields) if len(fields) == len(parts) else None
     if pt.is_map(dtype):
         key, value = _spark_type(dtype.key_type), _spark_type(dtype.item_type)
-        return st.MapType(key, value, valueContainsNull=True) if key and value else None
+        return st.MapType(key, value, dtype.item_field.nullable) if key and value else None
     if is_list_like(dtype) or pt.is_fixed_size_list(dtype):
         element = _spark_type(dtype.value_type)
-        return st.ArrayType(element, containsNull=True) if element else None
+        return st.ArrayType(element, dtype.value_field.nullable) if element else None
     return None
 
 
@@ -102,7 +103,7 @@ def check_asked(asked: st.StructType, found: st.StructType, table: str) -> None:
     """Raises `UsageError` unless the schema that the user gave is in the types of the table's columns."""
     types = {field.name: field.dataType for field in found}
     for field in asked:
-        if _as_nullable(field.dataType) != types[field.name]:
+        if _as_nullable(field.dataType) != _as_nullable(types[field.name]):
             raise UsageError(
                 f"{table}: column {field.name!r} is {types[field.name].simpleString()} here, not "
                 f"{field.dataType.simpleString()}: leave the schema out, and cast what was read"
@@ -145,9 +146,8 @@ def in_types_of(table: pa.Schema | None, schema: st.StructType, sent: pa.Schema)
     for asked, field in zip(schema, sent, strict=True):
         place = -1 if table is None else table.get_field_index(asked.name)
         known = None if table is None or place < 0 else table.field(place).type
-        is_same = known is not None and _spark_type(storage_type(known)) == _as_nullable(
-            asked.dataType
-        )
+        ours = None if known is None else _spark_type(storage_type(known))
+        is_same = ours is not None and _as_nullable(ours) == _as_nullable(asked.dataType)
         fields.append(field.with_type(known) if is_same else field)
     return pa.schema(fields)
 
@@ -156,36 +156,22 @@ def from_spark(column: pa.Array, dtype: pa.DataType) -> pa.Array:
     """An array of Spark's type in one that `in_types_of` gave. Raises `pa.ArrowInvalid` for a value that has
     no place in it."""
     stored = storage_type(dtype)
-    _check_halves(column, stored)
-    return to_logical(column.cast(stored), dtype)
+    return to_logical(cast_storage(to_storage(column), stored, _exactly), dtype)
 
 
-def _check_halves(array: pa.Array, dtype: pa.DataType) -> None:
-    """Raises `pa.ArrowInvalid` for a number that is no half float where it is to be one: Arrow rounds it
-    without a word."""
-    if not _has_halves(dtype):
-        return
-    if pt.is_struct(dtype):
-        for child, field in zip(array.flatten(), dtype.fields, strict=True):
-            _check_halves(child, field.type)
-    elif pt.is_map(dtype):
-        start, stop = array.offsets[0].as_py(), array.offsets[-1].as_py()
-        _check_halves(array.keys[start:stop], dtype.key_type)
-        _check_halves(array.items[start:stop], dtype.item_type)
-    elif pt.is_nested(dtype):
-        _check_halves(array.flatten(), dtype.value_type)
-    else:
-        is_other = pc.not_equal(array.cast(dtype).cast(array.type), array)
+def _exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Casts as `cast_exactly`. Raises `pa.ArrowInvalid` for a number that is no half float where
+    it is to be one: Arrow rounds it without a word."""
+    result = cast_exactly(array, dtype)
+    if pt.is_float16(dtype):
+        is_other = pc.not_equal(result.cast(array.type), array)
         lost = array.filter(pc.and_not(is_other, pc.is_nan(array)))
         if len(lost) > 0:
             raise pa.ArrowInvalid(
                 f"{lost[0].as_py()!r} would be rounded: round it first, or cast it to double, which "
                 "widens the column"
             )
-
-
-def _has_halves(dtype: pa.DataType) -> bool:
-    return bool(pt.is_float16(dtype)) or any(_has_halves(child) for child in _children(dtype))
+    return result
 
 
 def _children(dtype: pa.DataType) -> list[pa.DataType]:
@@ -215,29 +201,32 @@ def as_spark(
     Raises `DataError` for a time that Spark has no value for.
     """
     arrays = []
+    cast_leaf = _cut if cuts_nanoseconds else cast_exactly
     for column, field in zip(batch.columns, schema, strict=True):
-        array = to_storage(column)
-        array = decoded(array) if pt.is_dictionary(array.type) else array
+        array = plain(to_storage(column))
         try:
-            arrays.append(_cast(array, field.type, cuts_nanoseconds))
+            arrays.append(cast_storage(array, field.type, cast_leaf))
         except pa.ArrowInvalid as error:
+            cut = "read it with option nanoseconds=cut, or " if _may_be_cut(column.type) else ""
             raise DataError(
                 f"{table}: column {field.name!r}: a value of {column.type} is none of Spark's, which has "
-                f"microseconds ({str(error).splitlines()[0]}): read it with option nanoseconds=cut, or "
-                "leave it out by option columns"
+                f"microseconds ({str(error).splitlines()[0]}): {cut}leave it out by option columns"
             ) from error
     if not arrays:
         return batch
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _cast(array: pa.Array, dtype: pa.DataType, cuts_nanoseconds: bool) -> pa.Array:
-    if array.type == dtype:
-        return array
-    return array.cast(dtype, safe=not (cuts_nanoseconds and _has_nanoseconds(array.type)))
+def _cut(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Casts exactly but for nanoseconds, of which it leaves out what microseconds have no place for."""
+    if _is_in_nanoseconds(array.type):
+        return array.cast(dtype, safe=False)
+    return cast_exactly(array, dtype)
 
 
-def _has_nanoseconds(dtype: pa.DataType) -> bool:
-    if pt.is_timestamp(dtype) or pt.is_duration(dtype):
-        return bool(dtype.unit == "ns")
-    return any(_has_nanoseconds(child) for child in _children(dtype))
+def _may_be_cut(dtype: pa.DataType) -> bool:
+    return _is_in_nanoseconds(dtype) or any(map(_may_be_cut, _children(dtype)))
+
+
+def _is_in_nanoseconds(dtype: pa.DataType) -> bool:
+    return bool((pt.is_timestamp(dtype) or pt.is_duration(dtype)) and dtype.unit == "ns")

@@ -159,10 +159,7 @@ REFUSED = [
     (pa.array([[]], pa.list_(pa.int8(), 0)), "lists of size 0"),
     (pa.array([Decimal(100)], pa.decimal128(5, -2)), "Scale"),
     (pa.array([10**16], pa.timestamp("s")), "overflow"),
-    (
-        pa.array([None], pa.struct([pa.field("f", pa.list_(pa.int8(), 2), False)])),
-        "could not be read back",
-    ),
+    (pa.array([2**31 * 86_400_000], pa.int64()).view(pa.date64()), "date64.* to date32"),
 ]
 
 
@@ -200,6 +197,40 @@ def test_dates_that_are_no_whole_days_are_refused_by_parquet(
     ):
         sink.write(batch)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("days", [2**31, -(2**31) - 1])
+def test_dates_beyond_the_days_that_parquet_counts_are_refused(tmp_path: Path, days: int) -> None:
+    far = pa.array([days * 86_400_000, None], pa.int64()).view(pa.date64())
+    hidden = pa.StructArray.from_arrays([far], ["d"], mask=pa.array([True, False]))
+    for value, is_refused in ((far, True), (pa.ListArray.from_arrays([0, 1, 2], far), True),
+                              (far.dictionary_encode(), True), (hidden, False)):  # fmt: skip
+        batch = pa.record_batch({"row": range(2), "value": value})
+        path = tmp_path / "f.parquet"
+        try:
+            with open_table_sink(str(path), batch.schema) as sink:
+                sink.write(batch)
+        except InputError as error:
+            assert is_refused
+            assert "column 'value': Casting from date64[ms] to date32[day]" in str(error)
+            assert list(tmp_path.iterdir()) == []
+        else:
+            assert not is_refused
+            assert pq.read_table(path)["value"].to_pylist() == [None, {"d": None}]
+
+
+def test_a_null_around_a_list_that_may_not_be_null_is_refused_by_parquet(tmp_path: Path) -> None:
+    item = pa.struct([pa.field("f", pa.list_(pa.int8(), 2), nullable=False)])
+    batch = pa.record_batch({"row": [1], "value": pa.array([None], item)})
+    with (
+        pytest.raises(InputError, match=r"column 'value': .*could not be read back"),
+        open_table_sink(str(tmp_path / "f.parquet"), batch.schema) as sink,
+    ):
+        sink.write(batch)
+    table = Table.create(tmp_path / "t", batch, "row")
+    table.scan().to_file(tmp_path / "g.parquet")
+    again = Table.create(tmp_path / "again", tmp_path / "g.parquet")
+    assert again.scan().to_table()["value"].to_pylist() == [None]
 
 
 def test_dictionaries_that_only_differ_in_values_from_batch_to_batch_are_one_column(

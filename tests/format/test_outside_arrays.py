@@ -14,7 +14,7 @@ import pytest
 from format.arrays import concat_storage
 from format.canonical import canonical
 from format.dictionaries import coded
-from format.types import plain, to_logical, to_storage, with_wide_indices
+from format.types import plain, table_type, to_logical, to_storage
 from format.validity import ValueCheck, check_whole
 from tests.support.bits import bits_of
 from tests.support.outside import any_array, any_type
@@ -47,7 +47,7 @@ def check_seed(seed: int) -> None:
         assert bits_of(stored[-1]) == bits_of(array)
     wanted = [value for array in arrays for value in bits_of(array)]
     joined = concat_storage(stored)
-    for again in (joined, coded(plain(joined)), to_logical(joined, with_wide_indices(dtype))):
+    for again in (joined, coded(plain(joined)), to_logical(joined, table_type(dtype))):
         again.validate(full=True)
         assert bits_of(again) == wanted
         assert bits_of(to_storage(again.slice(1, 2))) == wanted[1:3]
@@ -119,7 +119,7 @@ def check_deadly(place: int) -> None:
     array = DEADLY[place]()
     inside = taken_in(array)
     assert bits_of(inside) == bits_of(array)
-    for dtype in (inside.type, with_wide_indices(inside.type)):
+    for dtype in (inside.type, table_type(inside.type)):
         again = to_logical(concat_storage([to_storage(inside)] * 2), dtype)
         again.validate(full=True)
         assert bits_of(again) == 2 * bits_of(array)

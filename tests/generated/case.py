@@ -37,7 +37,7 @@ from compactor.verify import verify
 from compactor.worker import compact
 from format.errors import FormatError
 from format.schema import SortSchema
-from format.types import storage_type, with_wide_indices
+from format.types import storage_type, table_type
 from format.writer import WriterOptions
 from tests.generated import pool
 from tests.generated.bits import Value, alike, fitted, values_of
@@ -547,7 +547,7 @@ _OPS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 def _is_same(known: pa.DataType, dtype: pa.DataType) -> bool:
     """Returns whether the table's type is the one that a writer has, but for the width of indices."""
-    return bool(known == with_wide_indices(dtype))
+    return bool(known == table_type(dtype))
 
 
 def _as_text(value: Value) -> Value:

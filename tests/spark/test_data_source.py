@@ -480,3 +480,50 @@ def test_a_stream_has_each_batch_once_though_spark_forgets_that_it_was_committed
     stream.run()
     assert stream.numbers == list(range(15))
     assert Table.open(stream.url).version == version + 1
+
+
+def test_what_spark_infers_not_to_be_null_is_no_rule_for_later_rows(
+    source: SparkSession, tmp_path: Path
+) -> None:
+    """`array(1, 2)` has no null elements for Spark, `struct(1 AS a)` no null fields."""
+    url = str(tmp_path / "t")
+    select = "SELECT {n} AS n, {list} AS l, {struct} AS s, {map} AS m"
+    first = {"n": 1, "list": "array(1, 2)", "struct": "struct(1 AS a)", "map": "map('k', 1)"}
+    later = [
+        {"n": 2, "list": "array(1, null)", "struct": "struct(cast(null AS INT) AS a)"},
+        {"n": 3, "list": "cast(null AS ARRAY<INT>)", "struct": "cast(null AS STRUCT<a: INT>)"},
+        {"n": 4, "map": "map('k', cast(null AS INT))"},
+    ]
+    frames = [source.sql(select.format(**{**first, **part})) for part in [{}, *later]]
+    assert not frames[0].schema["l"].dataType.containsNull  # type: ignore[attr-defined]
+    for frame in frames:
+        frame.write.format("fragments").mode("append").option("sort_by", "n").save(url)
+    expected = [row for frame in frames for row in frame.toArrow().to_pylist()]
+    assert sorted_rows(loaded(source, url)) == expected
+    assert all(field.nullable for field in loaded(source, url).schema)
+    Table.open(url).scan().to_file(tmp_path / "f.parquet")
+    assert (
+        source.read.parquet(str(tmp_path / "f.parquet")).orderBy("n").toArrow().to_pylist()
+        == expected
+    )
+
+    asked = str(tmp_path / "asked")
+    options = {"sort_by": "n", "not_null": "n,l.element,s.a,m.value"}
+    for frame in frames[:1]:
+        frame.write.format("fragments").mode("append").options(**options).save(asked)
+    for frame in (frames[1], frames[3]):
+        with pytest.raises(PySparkException, match="is not null in the table, and has a null"):
+            frame.write.format("fragments").mode("append").save(asked)
+    frames[2].write.format("fragments").mode("append").save(asked)
+    schema = loaded(source, asked).schema
+    assert [field.nullable for field in schema] == [False, True, True, True]
+    assert schema["l"].dataType.simpleString() == "array<int>"
+    assert not schema["l"].dataType.containsNull  # type: ignore[attr-defined]
+    assert not schema["s"].dataType["a"].nullable  # type: ignore[index]
+    assert not schema["m"].dataType.valueContainsNull  # type: ignore[attr-defined]
+    # PySpark's own toArrow refuses a null struct around a field that is not null.
+    text = [str(row) for row in frames[0].union(frames[2]).orderBy("n").collect()]
+    assert [str(row) for row in loaded(source, asked).orderBy("n").collect()] == text
+    loaded(source, asked).write.format("fragments").mode("overwrite").save(asked)
+    filtered = loaded(source, asked).where("l IS NULL OR s.a = 1").orderBy("n")
+    assert [str(row) for row in filtered.collect()] == text

@@ -334,6 +334,26 @@ def test_times_finer_than_microseconds_are_an_error_or_cut(tmp_path: Path) -> No
     assert reader.pushFilters([asked]) == [asked]
 
 
+@pytest.mark.parametrize("far", [2**62, 10**14, -(10**14)])
+def test_cutting_nanoseconds_leaves_the_times_beside_them_as_they_are(
+    tmp_path: Path, far: int
+) -> None:
+    near = pa.array([7], pa.timestamp("s"))
+    fine = pa.array([2_001], pa.timestamp("ns"))
+    for place, seconds in enumerate([near, pa.array([far], pa.timestamp("s"))]):
+        both = pa.StructArray.from_arrays([fine, seconds], ["fine", "s"])
+        rows = pa.table({"n": [1], "at": pa.ListArray.from_arrays([0, 1], both)})
+        url = Table.create(tmp_path / str(place), rows, sort_by="n").url
+        if place == 0:
+            assert read_all(url, nanoseconds="cut")[0]["at"] == [
+                {"fine": EPOCH.replace(tzinfo=None) + datetime.timedelta(microseconds=2),
+                 "s": EPOCH.replace(tzinfo=None) + datetime.timedelta(seconds=7)}
+            ]  # fmt: skip
+            continue
+        with pytest.raises(DataError, match=rf"column 'at'.*{far} of type timestamp\[s\]"):
+            read_all(url, nanoseconds="cut")
+
+
 def test_columns_that_spark_has_no_type_for_can_be_left_out(tmp_path: Path) -> None:
     url = str(tmp_path / "t")
     spans = pa.array([pa.MonthDayNano([1, 2, 3])], pa.month_day_nano_interval())

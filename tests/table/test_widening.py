@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor import Table
 from compactor.config import CompactionSettings, Strategy
+from compactor.conform import OnConflict
 from compactor.errors import InputError
-from compactor.ingest import IngestOptions
+from compactor.files.stream import StreamBatches
+from compactor.ingest import IngestOptions, commit_fragments, plan_ingest, write_fragments
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.verify import verify
+from format.cast import widened
 from format.hashing import column_contributions
-from format.types import widened, widens_to
+from format.types import widens_to
 from format.writer import WriterOptions
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.tables import compact_table
@@ -152,3 +157,142 @@ def test_writers_that_widen_at_one_time_agree_on_the_widest(tmp_path: Path) -> N
     one.append(pa.table({"k": [4], "v": pa.array([5], pa.int8())}))
     assert one.schema.field("v").type == pa.int32()
     assert one.scan().to_table()["v"].to_pylist() == [1, 300, 70_000, 5]
+
+
+FAR = 2**62
+"""Milliseconds for which microseconds have no place."""
+
+
+def times(unit: str, *values: int | None, first: int = 1) -> pa.Table:
+    keys = range(first, first + len(values))
+    return pa.table({"k": keys, "at": pa.array(values, pa.timestamp(unit))})
+
+
+def numbers(table: Table) -> list[int | None]:
+    return list(Table.open(table.url).scan().to_table()["at"].cast(pa.int64()).to_pylist())
+
+
+def test_a_finer_unit_is_refused_while_a_value_has_no_place_in_it(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", times("ms", 5, FAR, None), "k")
+    finer = times("us", 1, first=10)
+    with pytest.raises(InputError) as refused:
+        table.append(finer)
+    for part in ("column 'at'", str(FAR), "timestamp[ms]", "timestamp[us]", "compact --full"):
+        assert part in str(refused.value)
+    assert numbers(table) == [5, FAR, None]
+    table.append(times("ms", 7, first=4))
+    table.append(times("s", 2, first=5))
+    assert numbers(table) == [5, FAR, None, 7, 2000]
+    table.delete("k = 2")
+    with pytest.raises(InputError):
+        table.append(finer)  # the row is still in its fragment
+    store = LocalStore(tmp_path / "t")
+    assert not compact_table(store, strategy=Strategy.FULL).failed
+    table.append(finer)
+    assert numbers(table) == [5000, None, 7000, 2_000_000, 1]
+    assert (
+        Table.open(table.url, version=1).scan().to_table()["at"].cast(pa.int64())[1].as_py() == FAR
+    )
+    assert verify(store, CommitLog(store).current()).faults == []
+
+
+@pytest.mark.parametrize("value", [FAR, -FAR])
+@pytest.mark.parametrize(("planned", "meanwhile"), [("us", "ms"), ("ms", "us")])
+def test_a_value_that_comes_between_plan_and_commit_of_a_finer_unit_is_not_lost(
+    tmp_path: Path, planned: str, meanwhile: str, value: int
+) -> None:
+    """Whoever commits first, the other is refused: by the fragments that are there then."""
+    table = Table.create(tmp_path / "t", times("ms", 5), "k")
+    store = LocalStore(tmp_path / "t")
+    log = CommitLog(store)
+    snapshot = log.refresh()
+    rows = {"ms": times("ms", value, first=10), "us": times("us", 1, first=20)}
+    with StreamBatches(rows[planned], 1 << 20) as batches:
+        plan = plan_ingest(store, snapshot, batches.schema, batches.path, None, OPTIONS)
+        written = write_fragments(store, plan, batches, "a" * 32)
+    table.append(rows[meanwhile])
+    before = numbers(table)
+    with pytest.raises(InputError, match=f"column 'at' .*{value}"):
+        commit_fragments(log, snapshot, plan, written.entries)
+    assert numbers(table) == before
+    assert len(Table.open(table.url)) == 2
+
+
+def test_rows_that_replace_all_others_may_have_a_finer_unit(tmp_path: Path) -> None:
+    Table.create(tmp_path / "t", times("ms", FAR), "k")
+    store = LocalStore(tmp_path / "t")
+    log = CommitLog(store)
+    snapshot = log.refresh()
+    with StreamBatches(times("us", 1), 1 << 20) as batches:
+        plan = plan_ingest(store, snapshot, batches.schema, batches.path, None, OPTIONS)
+        written = write_fragments(store, plan, batches, "a" * 32)
+    commit_fragments(
+        log,
+        snapshot,
+        plan,
+        written.entries,
+        amend=lambda latest, changes: replace(
+            changes, removes=tuple(entry.key for entry in latest.fragments.all())
+        ),
+    )
+    assert Table.open(tmp_path / "t").scan().to_table()["at"].cast(pa.int64()).to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "inside", "outside"),
+    [
+        (pa.timestamp("s"), [-62_167_219_200, 253_402_300_799], [-62_167_219_201, 253_402_300_800]),
+        (pa.timestamp("us", "UTC"), [-1, 253_402_300_799_999_999], [2**62]),
+        (pa.timestamp("ns", "Asia/Kolkata"), [-(2**63), 2**63 - 1], []),
+        (pa.date32(), [-719_528, 2_932_896], [-719_529, 2_932_897]),
+        (pa.date64(), [-719_528 * 86_400_000], [2_932_897 * 86_400_000]),
+    ],
+)
+def test_a_date_that_text_has_no_form_for_keeps_its_column_from_becoming_text(
+    tmp_path: Path, dtype: pa.DataType, inside: list[int], outside: list[int]
+) -> None:
+    options = replace(OPTIONS, on_conflict=OnConflict.STRING)
+    text = pa.table({"k": [2], "at": ["x"]})
+    bits = pa.int32() if dtype.bit_width == 32 else pa.int64()
+    for number in [*inside, *outside]:
+        rows = pa.table({"k": [1], "at": pa.array([number], bits).view(dtype)})
+        for first, second in ((rows, text), (text, rows)):
+            url = tmp_path / f"{number}-{first is rows}"
+            table = Table.create(url, first, "k")
+            if number in outside:
+                with pytest.raises(InputError, match=f"column 'at' .*{number} of type"):
+                    table.append(second, options)
+            else:
+                table.append(second, options)
+            found = Table.open(url).scan().to_table()["at"]
+            assert len(found) == (1 if number in outside else 2)
+            if number in inside:
+                back = found.filter(pc.not_equal(found, "x")).to_pylist()
+                assert len(back) == 1
+                assert "out of range" not in back[0]
+
+
+@pytest.mark.parametrize("key", [False, True])
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        (pa.decimal128(10, 2), pa.decimal128(5, 2), pa.decimal128(10, 2)),
+        (pa.decimal128(5, 2), pa.decimal128(10, 2), pa.decimal128(10, 2)),
+        (pa.decimal64(15, 2), pa.decimal128(10, 2), pa.decimal128(15, 2)),
+        (pa.decimal128(10, 2), pa.decimal32(5, 2), pa.decimal128(10, 2)),
+        (pa.decimal32(9, 2), pa.decimal256(9, 2), pa.decimal256(9, 2)),
+        (pa.float32(), pa.int32(), pa.float64()),
+        (pa.float16(), pa.int16(), pa.float32()),
+    ],
+)
+def test_the_order_of_two_writers_does_not_decide_whether_both_fit(
+    tmp_path: Path, first: pa.DataType, second: pa.DataType, both: pa.DataType, *, key: bool
+) -> None:
+    parts = [pa.table({"k": [n], "v": pa.array([n], pa.int8()).cast(dtype)})
+             for n, dtype in ((1, first), (2, second), (3, first), (4, second))]  # fmt: skip
+    table = Table.create(tmp_path / "t", parts[0], "v" if key else "k")
+    for part in parts[1:]:
+        table.append(part)
+    found = Table.open(table.url).scan().to_table()["v"]
+    assert found.type == both
+    assert [float(value) for value in found.to_pylist()] == [1, 2, 3, 4]

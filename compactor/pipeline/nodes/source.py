@@ -34,7 +34,8 @@ from compactor.predicate import condition_on
 from compactor.scan import scan, scan_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from format.types import plain, storage_type, to_logical, to_storage
+from format.cast import as_schema
+from format.types import plain, storage_type, table_schema, to_logical, to_storage
 
 
 class SourceReader:
@@ -103,11 +104,13 @@ def _open_table(name: str, table: str, source: Source) -> SourceReader:
     snapshot = CommitLog(store).current()
     where = None if source.where is None else condition_on(snapshot.table, source.where)
     columns = source.columns
-    schema = scan_schema(snapshot.table, columns)
+    schema = table_schema(scan_schema(snapshot.table, columns))  # nodes may add nulls
     _check_widened(schema.names, f"node {name!r}")
-    return SourceReader(
-        schema, lambda: one_document(table, scan(store, snapshot, columns, where), schema)
-    )
+
+    def rows() -> Batches:
+        return (as_schema(b, schema) for b in scan(store, snapshot, columns, where))
+
+    return SourceReader(schema, lambda: one_document(table, rows(), schema))
 
 
 def _declared(fields: Mapping[str, str]) -> pa.Schema:

@@ -1,0 +1,156 @@
+"""Values of one type as values of another: exactly, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from format.nested import (
+    build_fixed_lists,
+    build_list,
+    build_struct,
+    fixed_items,
+    list_parts,
+    null_mask,
+)
+from format.types import decoded, is_large_offsets, storage_type, to_logical, to_storage
+
+CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
+"""Casts an array that is not nested. Raises `pa.ArrowException` for a value that has no place there."""
+
+_PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
+_DAY_SECONDS: Final = 86_400
+TEXT_SECONDS: Final = (-62_167_219_200, 253_402_300_800)
+"""The first second of the year 0000 and that of the year 10000: text has the years between, as ISO 8601."""
+
+
+def exact_range(source: pa.DataType, target: pa.DataType) -> tuple[int, int] | None:
+    """Returns the least and the greatest stored number of a storage type that another one has a value for, in
+    which a column of it may be read; None where it has one for all."""
+    if pt.is_timestamp(source) and pt.is_timestamp(target):
+        factor = _PER_SECOND[target.unit] // _PER_SECOND[source.unit]
+        return None if factor <= 1 else (-((2**63 - 1) // factor), (2**63 - 1) // factor)
+    if not (pt.is_string(target) or pt.is_large_string(target)):
+        return None
+    first, end = TEXT_SECONDS
+    if pt.is_date32(source):
+        return first // _DAY_SECONDS, end // _DAY_SECONDS - 1
+    if pt.is_timestamp(source) or pt.is_date64(source):
+        scale = 1000 if pt.is_date64(source) else _PER_SECOND[source.unit]
+        return max(first * scale, -(2**63)), min(end * scale, 2**63) - 1
+    return None
+
+
+def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Casts an array that is not nested. Raises `pa.ArrowInvalid` for a value that would become another."""
+    if array.type == dtype:
+        return array
+    bounds = exact_range(array.type, dtype)
+    if bounds is not None:
+        numbers = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
+        ends = pc.min_max(numbers)
+        for end in (ends["min"].as_py(), ends["max"].as_py()):
+            if end is not None and not bounds[0] <= end <= bounds[1]:
+                raise pa.ArrowInvalid(f"{end} of type {array.type} has no place in {dtype}")
+    return array.cast(dtype)
+
+
+def leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """Yields the arrays within a storage array that are not nested, without what stands under nulls."""
+    dtype = array.type
+    if pt.is_dictionary(dtype):
+        yield from leaves(decoded(array) if pt.is_nested(dtype.value_type) else array.dictionary)
+    elif pt.is_struct(dtype):
+        for child in array.flatten():
+            yield from leaves(child)
+    elif pt.is_nested(dtype):
+        yield from leaves(list_parts(array)[1])
+    else:
+        yield array
+
+
+def cast_storage(
+    array: pa.Array, dtype: pa.DataType, cast_leaf: CastLeaf = cast_exactly
+) -> pa.Array:
+    """Returns a storage array as one of another storage type of the same shape: lists of either offsets,
+    fields of structs by their names, null for those that the array lacks.
+
+    Arrow's own cast of a slice of lists of nulls makes wrong lists, and it knows no cast for some of what may
+    be within. Raises as `cast_leaf`.
+    """
+    if pt.is_null(array.type):
+        return pa.nulls(len(array), dtype)
+    if pt.is_dictionary(array.type):
+        try:
+            values = cast_storage(array.dictionary, dtype, cast_leaf)
+        except pa.ArrowInvalid:  # perhaps for a value that no row has
+            return cast_storage(array.dictionary.take(array.indices), dtype, cast_leaf)
+        return pa.DictionaryArray.from_arrays(array.indices, values, safe=False)
+    if not pt.is_nested(dtype):
+        return cast_leaf(array, dtype)
+    mask = null_mask(array)
+    if pt.is_struct(dtype):
+        return _cast_struct(array, dtype, mask, cast_leaf)
+    if pt.is_fixed_size_list(dtype):
+        items = fixed_items(array)
+        if mask is not None:  # what stands under a null is of no type
+            is_hidden = np.repeat(mask.to_numpy(zero_copy_only=False), dtype.list_size)
+            items = items.take(pa.array(np.arange(len(items)), mask=is_hidden))
+        items = cast_storage(items, dtype.value_type, cast_leaf)
+        return build_fixed_lists(dtype, len(array), items, mask)
+    counts, items = list_parts(array)
+    if not is_large_offsets(dtype) and len(items) >= 2**31:
+        raise pa.ArrowInvalid(f"{len(items)} elements of lists have no place in {dtype}")
+    if pt.is_map(dtype):  # whose key and value may have any names
+        items = _cast_struct(items, dtype.field(0).type, None, cast_leaf, by_place=True)
+    else:
+        items = cast_storage(items, dtype.value_type, cast_leaf)
+    return build_list(dtype, counts, items, mask)
+
+
+def _cast_struct(
+    array: pa.StructArray,
+    dtype: pa.StructType,
+    mask: pa.Array | None,
+    cast_leaf: CastLeaf,
+    *,
+    by_place: bool = False,
+) -> pa.Array:
+    found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    if by_place or len(found) < array.type.num_fields:  # names that come twice
+        pairs = zip(array.flatten(), dtype.fields, strict=True)
+        children = [cast_storage(child, field.type, cast_leaf) for child, field in pairs]
+    else:
+        children = [
+            cast_storage(found[field.name], field.type, cast_leaf)
+            if field.name in found
+            else pa.nulls(len(array), field.type)
+            for field in dtype.fields
+        ]
+    return build_struct(dtype, len(array), children, mask)
+
+
+def as_type(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Returns an array as one of another type of the same shape. Raises as `cast_exactly`, `to_logical`."""
+    if array.type.equals(dtype, check_metadata=True):
+        return array
+    return to_logical(cast_storage(to_storage(array), storage_type(dtype)), dtype)
+
+
+def as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Returns the columns, in their order, as those of another schema. Raises as `as_type`."""
+    pairs = zip(batch.columns, schema, strict=True)
+    columns = [as_type(column, field.type) for column, field in pairs]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def widened(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Returns a storage array, possibly dictionary-coded, as one of `dtype`, to which its type widens or
+    converts. Raises `pa.ArrowInvalid` for a value that has no place there."""
+    values = array.type.value_type if pt.is_dictionary(array.type) else array.type
+    return array if values == dtype else cast_storage(array, dtype)
