@@ -34,8 +34,8 @@ from compactor.merge.row_order import positions_by_input
 from compactor.planner.tree import all_items, components
 from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, Summary, may_match
 from compactor.predicate.tree import And, Predicate, columns_of, conjuncts, matching
-from compactor.rows.flags import KEPT, Flags, RowRule
-from compactor.rows.fold import folded, kept_rows
+from compactor.rows.flags import KEPT, RowRule
+from compactor.rows.fold import merged_rows
 from compactor.skipping.stored import read_index
 from compactor.skipping.summary import AnyOf
 from compactor.stores.base import Store
@@ -330,17 +330,10 @@ def columns_of_window(
     arrays = {}
     for index, name in enumerate(wanted.columns):
         array = concat_storage([piece[index] for piece in taken]).take(pa.array(positions))
-        arrays[name] = array if flags is None else _merged(array, flags, name, wanted.rule)
+        arrays[name] = array if flags is None else merged_rows(array, flags, name, wanted.rule)
     for source in sources:
         source.settle()
     return arrays, window.rows if flags is None else int(np.count_nonzero(flags & KEPT))
-
-
-def _merged(array: pa.Array, flags: Flags, name: str, rule: RowRule | None) -> pa.Array:
-    """What rows of one key become in a column."""
-    if rule is None or not rule.folds(name):
-        return kept_rows(array, flags)
-    return folded(array, flags, rule.policy.function(name), name)
 
 
 class _ScanInput:

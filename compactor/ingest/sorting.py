@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.rows.flags import COUNTS, KEPT, RowRule
-from compactor.rows.fold import folded, kept_rows
+from compactor.rows.fold import merged_rows
 from format.arrays import concat_storage
 from format.ordering import first_disorder, order_words, same_as_previous, stable_order
 from format.schema import SortSchema
@@ -54,8 +54,4 @@ def _merged(
     # Even a row that is alone in its key has each element of a set once.
     flags = np.full(len(order), KEPT | COUNTS, np.uint8) if decision is None else decision.flags
     for name, array in list(arrays.items()):
-        in_order = array.take(order)
-        if rule.folds(name):
-            yield name, folded(in_order, flags, rule.policy.function(name), name)
-        else:
-            yield name, kept_rows(in_order, flags)
+        yield name, merged_rows(array.take(order), flags, name, rule)

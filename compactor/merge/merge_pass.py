@@ -49,7 +49,7 @@ from compactor.merge.row_order import GroupOrder, RowOrder
 from compactor.merge.skips import OutputSkips
 from compactor.merge.splits import Splits
 from compactor.rows.flags import DELETED, KEPT, Flags
-from compactor.rows.fold import chooses, folded, kept_rows
+from compactor.rows.fold import chooses, folded, kept_rows, merged_rows
 from format.emitter import FragmentEmitter
 from format.encode import by_dictionary
 from format.footer import with_bounds
@@ -440,7 +440,10 @@ class MergePass:
         names = [column.column for column in self._settings.sort]
         keys = group.keys
         if group.flags is not None:
-            keys = [kept_rows(array, group.flags) for array in keys]
+            keys = [
+                merged_rows(array, group.flags, name, self._settings.rule)
+                for name, array in zip(names, keys, strict=True)
+            ]
         if rows := len(keys[0]):
             size = sum(key.nbytes for key in keys)
             with self._budget.holding("encode", 2 * size):

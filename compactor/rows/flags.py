@@ -92,7 +92,7 @@ class RowRule:
 
     def folds(self, column: str) -> bool:
         """Whether a column's values may come from other rows than the one kept."""
-        return self.policy.folds and column not in self._names
+        return self.policy.folds and all(part.column != column for part in self.key)
 
     def census(self, keys: Sequence[pa.Array]) -> Census:
         """Of rows to be written, by their sort columns."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from compactor.errors import DataError
-from compactor.rows.flags import COUNTS, KEPT, Flags
+from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
 from compactor.rows.policy import Function
 from format.nested import build_list, list_parts
 from format.ordering import order_words
@@ -34,6 +34,13 @@ class FoldError(DataError):
 def kept_rows(array: pa.Array, flags: Flags) -> pa.Array:
     """The rows that are kept, as they are."""
     return array.filter(pa.array((flags & KEPT).astype(np.bool_)))
+
+
+def merged_rows(array: pa.Array, flags: Flags, name: str, rule: RowRule | None) -> pa.Array:
+    """What the rows of each key become in the column of that name. Raises `FoldError`."""
+    if rule is None or not rule.folds(name):
+        return kept_rows(array, flags)
+    return folded(array, flags, rule.policy.function(name), name)
 
 
 def chooses(function: Function) -> bool:

@@ -57,10 +57,9 @@ class Model:
                 return alive[-1]
             case Kind.FIRST:
                 return alive[0]
-        carried = (*self._key, policy.delete_marker)
         return {
             name: alive[-1][name]
-            if name in carried
+            if name in self._key
             else _fold(policy.function(name), [row[name] for row in alive])
             for name in self._columns
         }
