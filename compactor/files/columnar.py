@@ -18,7 +18,7 @@ from compactor.files.kept_types import (
     with_kept_types,
     with_said_types,
 )
-from compactor.files.problems import reading
+from compactor.files.problems import PROBLEMS, one_line, reading
 from compactor.files.sortedness import said_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches
 from format.canonical import canonical
@@ -29,6 +29,8 @@ from format.types import table_schema
 from format.validity import ValueCheck, check_whole
 
 _READ_BYTES: Final = 1 << 20
+_COUNTED_ROWS: Final = 4_096
+"""At a time, of a row group that could not be read."""
 _IPC_FILE_MAGIC: Final = b"ARROW1"
 _IPC_STREAM_START: Final = b"\xff\xff\xff\xff"
 _IPC_STREAM_END: Final = bytes(4)
@@ -44,7 +46,12 @@ class ParquetBatches(FileBatches):
         super().__init__(path, batch_bytes)
         with reading(path):
             # Pre-buffering would hold the compressed bytes of every row group asked for.
-            self._file = pq.ParquetFile(path, buffer_size=_READ_BYTES, pre_buffer=False)
+            self._file = pq.ParquetFile(
+                path,
+                buffer_size=_READ_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            )
             check_names(self._file.schema_arrow, path)
             self.sort = sort_of_parquet(self._file.metadata, self._file.schema_arrow)
             kept = _types_kept(self._file)
@@ -79,12 +86,10 @@ class ParquetBatches(FileBatches):
                     read += batch.num_rows
                     # Parquet's reader does not look at text.
                     yield as_schema(canonical(batch, check.check), self.schema)
-            except pa.ArrowInvalid as error:
-                if "same size" in str(error):
-                    raise self._short(index) from error
-                raise
+            except (OSError, *PROBLEMS) as error:
+                raise self._damaged(index, one_line(error)) from error
             if read != group.num_rows:
-                raise self._short(index)
+                raise self._damaged(index, f"it has {read:,} of {group.num_rows:,} rows")
             self._rows_read += read
 
     def _group(
@@ -92,17 +97,23 @@ class ParquetBatches(FileBatches):
     ) -> Iterator[pa.RecordBatch]:
         return iter(self._file.iter_batches(batch_size=rows, row_groups=[index], columns=columns))
 
-    def _short(self, index: int) -> InputError:
-        """What to say of a row group whose columns are not as long as it says: Arrow's reader ends with the
-        shortest, and reports nothing."""
+    def _damaged(self, index: int, cause: str) -> InputError:
+        """What to say of a row group that cannot be read, or whose columns are not as long as it says:
+        Arrow's reader ends with the shortest, and reports nothing."""
         rows = self._file.metadata.row_group(index).num_rows
+        place = ""
         for name in self.schema.names:
-            found = sum(batch.num_rows for batch in self._group(index, max(1, rows), [name]))
-            if found != rows:
+            try:
+                found = sum(batch.num_rows for batch in self._group(index, _COUNTED_ROWS, [name]))
+                own = f"it has {found:,} of {rows:,} rows" if found != rows else ""
+            except (OSError, *PROBLEMS) as error:
+                own = one_line(error)
+            if own:
+                place, cause = f", column {name!r}", own
                 break
         return InputError(
-            f"{self.path}, row group {index}: column {name!r} has {found:,} of {rows:,} rows: it is damaged; "
-            "write the file again"
+            f"{self.path}, row group {index}{place}: cannot be read: {cause}: the file is damaged; write "
+            "it again"
         )
 
 

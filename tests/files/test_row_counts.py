@@ -39,10 +39,19 @@ def test_a_column_chunk_shorter_than_its_row_group_is_named(
     page = list(PAGE_OF_FIVE.finditer(data))[place]
     data[page.end() - 1] = 2 * values
     message = refusal(put(tmp_path, "a.parquet", bytes(data)), batch_bytes=batch_bytes)
-    assert message.startswith(
-        f"a.parquet, row group {place // 3}: column {'kbc'[place % 3]!r} has "
-    )
-    assert f" {values} of 5 rows" in message
+    assert message.startswith(f"a.parquet, row group {place // 3}, column {'kbc'[place % 3]!r}: ")
+    assert f"it has {values} of 5 rows" in message
+
+
+def test_a_page_that_is_not_what_its_checksum_says_is_refused(tmp_path: Path) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(ROWS, sink, use_dictionary=False, compression="none", write_page_checksum=True)
+    data = sink.getvalue().to_pybytes()
+    assert table_of(put(tmp_path, "a.parquet", data)).equals(ROWS)
+    four, five = (number.to_bytes(8, "little") for number in (4, 5))
+    message = refusal(put(tmp_path, "a.parquet", data.replace(four, five, 1)))
+    assert message.startswith("a.parquet, row group 0, column 'k': cannot be read: ")
+    assert "checksum" in message
 
 
 def test_a_footer_with_another_number_of_rows_than_its_row_groups_is_refused(
