@@ -105,11 +105,20 @@ def reading(
     except PermissionError:
         raise InputError(f"{path}: permission denied: check its owner and mode") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or one_line(error)}") from error
+        if error.errno is None:  # Arrow's, of what is in the file
+            raise _unreadable(path, error, advice) from error
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except MemoryError as error:
         raise InputError(
             f"{path}: there is not enough memory to read it ({one_line(error)}): give the process more, or "
             "write the file in smaller row groups, pages or batches"
         ) from error
     except PROBLEMS as error:
-        raise InputError(f"{path}: cannot be read: {one_line(error)}: {advice}") from error
+        raise _unreadable(path, error, advice) from error
+
+
+def _unreadable(path: str, error: Exception, advice: str) -> InputError:
+    cause = one_line(error)
+    if "decrypt" in cause.lower():
+        advice = "it is encrypted; decrypt it first"
+    return InputError(f"{path}: cannot be read: {cause}: {advice}")

@@ -41,11 +41,7 @@ PARQUET: dict[str, dict[str, Any]] = {
     "no dictionary": {"use_dictionary": False},
     "lists of two levels": {"use_compliant_nested_type": False},
     "decimals as integers": {"store_decimal_as_integer": True},
-    "tiny pages and groups": {
-        "data_page_size": 1,
-        "row_group_size": 1,
-        "dictionary_pagesize_limit": 1,
-    },
+    "small pages and groups": {"data_page_size": 8, "row_group_size": 2},
     "checksums and indexes": {"write_page_checksum": True, "write_page_index": True},
     "old codec": {"compression": "snappy"},
     "brotli": {"compression": "brotli"},
