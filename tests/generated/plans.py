@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.schema import Nulls, Order, SortColumn, SortSchema
-from tests.generated.types import NAMES, any_type, sort_type, variant
+from tests.generated.types import NAMES, any_type, family_type, sort_type, variant
 
 ID: Final = "id"
 """A column of whole numbers that tells all rows apart; most tables have it."""
@@ -92,6 +92,11 @@ def plan_of(seed: int) -> Plan:
     ]
     if rng.random() < 0.9:
         columns.append(Column(ID, pa.int64(), True, 0.0, 0.0, 0, "id"))
+    is_family = not is_text and rng.random() < 0.15
+    if is_family:
+        # One column that every writer types in another way.
+        family = replace(_column(rng, names.pop(), "family", is_text), extremes=0.2)
+        columns = [*columns[: len(keys)], family]
     rng.shuffle(columns)
     sort = tuple(
         SortColumn(column.name, rng.choice((Order.ASC, Order.DESC)), rng.choice((Nulls.FIRST, Nulls.LAST)))
@@ -102,15 +107,15 @@ def plan_of(seed: int) -> Plan:
     key_names = {column.name for column in keys}
     steps: list[Append | Step] = []
     for number in range({"small": 4, "middle": 5, "large": 6}[size]):
-        if number and rng.random() < 0.55:
+        if number and rng.random() < (0.2 if is_family else 0.55):
             kind = rng.choice(
                 ("compact", "compact", "compact", "delete", "delete", "alter", "vacuum")
             )
             kind = rng.choice((kind, kind, "export", "scan", "verify"))
             steps.append(Step(kind, f"{seed}/{number}"))
             continue
-        if number and evolves:
-            columns = _evolved(rng, columns, names, key_names)
+        if number and (evolves or is_family):
+            columns = _evolved(rng, columns, names, key_names, 0.8 if is_family else 0.4)
         hows = (*TEXTS, *COLUMNAR) if is_text and (number or rng.random() < 0.5) else COLUMNAR
         steps.append(
             Append(
@@ -134,6 +139,8 @@ def _column(rng: random.Random, name: str, kind: str, is_text: bool) -> Column:
         name = name or "empty"  # CSV has no empty names
     elif kind == "key":
         dtype = sort_type(rng)
+    elif kind == "family":
+        dtype = family_type(rng)
     else:
         dtype = any_type(rng, rng.choice((0, 1, 2, 3)))
     nullable = pt.is_null(dtype) or rng.random() < 0.9
@@ -144,14 +151,17 @@ def _column(rng: random.Random, name: str, kind: str, is_text: bool) -> Column:
 
 
 def _evolved(
-    rng: random.Random, columns: list[Column], names: list[str], keys: set[str]
+    rng: random.Random, columns: list[Column], names: list[str], keys: set[str], share: float
 ) -> list[Column]:
-    """Returns the columns of a later writer: some are gone, new, of another type, or elsewhere."""
+    """Returns the columns of a later writer: some are gone, new, of another type, or elsewhere.
+
+    share: of the columns that have another type.
+    """
     result = []
     for column in columns:
         if column.name not in keys and rng.random() < 0.1:
             continue
-        if column.name != ID and rng.random() < 0.4:
+        if column.name != ID and rng.random() < share:
             column = replace(column, dtype=variant(rng, column.dtype))
         if column.name != ID and rng.random() < 0.1:
             column = replace(column, nullable=True)

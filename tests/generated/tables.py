@@ -63,7 +63,10 @@ def main() -> int:
         "--shrink", action="store_true", help="with --seed: look for less that fails"
     )
     parser.add_argument("--refusals", action="store_true", help="say what was refused, and why")
+    parser.add_argument("--spark", type=int, help="that many tables, written and read by Spark")
     options = parser.parse_args()
+    if options.spark is not None:
+        return _by_spark(options.spark, options.start)
     if options.seed is not None:
         plan = _shrunk(plan_of(options.seed)) if options.shrink else plan_of(options.seed)
         show(plan)
@@ -79,6 +82,16 @@ def main() -> int:
         on_progress=_Reporter(options.count, progress),
     )
     _summarize(progress, findings, aloud=options.refusals)
+    return 1 if findings else 0
+
+
+def _by_spark(count: int, start: int) -> int:
+    from tests.generated import spark
+
+    findings = spark.run(count, start)
+    for seed, fault in findings:
+        print(f"FOUND seed {seed}: {fault}")
+    print(f"{count:,} tables by Spark, {len(findings)} findings")
     return 1 if findings else 0
 
 

@@ -65,6 +65,25 @@ def sort_type(rng: random.Random) -> pa.DataType:
     return pa.dictionary(rng.choice(INDICES), dtype) if rng.random() < 0.2 else dtype
 
 
+def family_type(rng: random.Random) -> pa.DataType:
+    """Returns a type that has variants, mostly alone, else within another."""
+    dtype = rng.choice((
+        pa.timestamp(rng.choice(("s", "ms", "us", "ns")), rng.choice(_ZONES)),
+        pa.timestamp(rng.choice(("s", "ms", "us")), rng.choice(_ZONES)),
+        decimal_type(rng), decimal_type(rng), rng.choice(INDICES), rng.choice(INDICES), pa.float16(),
+        pa.string(), pa.binary(),
+    ))  # fmt: skip
+    inner = pa.field("item", dtype, rng.random() < 0.5)
+    match rng.randrange(8):
+        case 0 | 1:
+            return pa.list_(inner)
+        case 2:
+            return pa.struct([inner, field(rng, 1).with_name("b")])
+        case 3:
+            return pa.list_(inner, rng.choice((1, 2)))
+    return dtype
+
+
 def any_type(rng: random.Random, depth: int) -> pa.DataType:
     """Returns any type, nested up to so deep."""
     if depth <= 0 or rng.random() < 0.45:
