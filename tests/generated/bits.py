@@ -107,6 +107,24 @@ def alike(expected: Value, found: Value) -> bool:
     return False
 
 
+def breaks_not_null(value: Value, dtype: pa.DataType) -> bool:
+    """Returns whether there is a null within a value where the type has none."""
+    if value is None or not pt.is_nested(dtype):
+        return False
+    if pt.is_dictionary(dtype):
+        return breaks_not_null(value, dtype.value_type)
+    if pt.is_struct(dtype):
+        pairs = [(item, field) for (_, item), field in zip(value, dtype, strict=True)]
+    elif pt.is_map(dtype):
+        pairs = [(item, dtype.item_field) for _, item in value]
+    else:
+        pairs = [(item, dtype.value_field) for item in value]
+    return any(
+        (item is None and not field.nullable) or breaks_not_null(item, field.type)
+        for item, field in pairs
+    )
+
+
 def _of_dictionary(array: pa.DictionaryArray) -> list[Value]:
     indices, values = values_of(array.indices), values_of(array.dictionary)
     return [None if index is None else values[index] for index in indices]

@@ -40,7 +40,7 @@ from format.schema import SortSchema
 from format.types import storage_type, table_type
 from format.writer import WriterOptions
 from tests.generated import pool
-from tests.generated.bits import Value, alike, fitted, values_of
+from tests.generated.bits import Value, alike, breaks_not_null, fitted, values_of
 from tests.generated.model import Model, Row, sortable
 from tests.generated.plans import ID, TEXTS, Append, Plan, Step
 from tests.generated.types import NAMES, contains
@@ -387,9 +387,13 @@ class Case:
             )
         for at, (name, values) in enumerate(expected.items()):
             found = values_of(table.column(at))
+            dtype = schema.field(name).type
+            if any(breaks_not_null(value, dtype) for value in found):
+                raise FindingError(
+                    f"{what}: column {name!r}, {dtype}, has nulls where it says not null"
+                )
             if found == values:
                 continue
-            dtype = schema.field(name).type
             if len(found) != len(values):
                 raise FindingError(f"{what}: {len(found)} rows, not {len(values)}")
             for row, (right, wrong) in enumerate(zip(values, found, strict=True)):

@@ -45,7 +45,8 @@ def _values(step: Append, column: Column, first_id: int) -> list[Value]:
 def table_of(step: Append, rows: dict[str, list[Value]], names: dict[str, str]) -> pa.Table:
     """Returns the rows as a table of several chunks. names: of columns, where they are called otherwise."""
     rng = random.Random(f"chunks {step.seed}")
-    cuts = sorted(rng.randint(0, step.rows) for _ in range(rng.choice((0, 0, 1, 2))))
+    count = 0 if step.how == "batch" else rng.choice((0, 0, 1, 2))
+    cuts = sorted(rng.randint(0, step.rows) for _ in range(count))
     fields, arrays = [], []
     for column in step.columns:
         builder = Builder(random.Random(f"array {step.seed} {column.seed}"), step.mess)
@@ -60,9 +61,8 @@ def table_of(step: Append, rows: dict[str, list[Value]], names: dict[str, str]) 
 def in_memory(table: pa.Table, how: str) -> Any:
     """Returns the rows as one of the things that have Arrow's stream interface."""
     if how == "batch":
-        table = table.combine_chunks() if table.num_rows else table
         batches = table.to_batches()
-        return batches[0] if len(batches) == 1 else table
+        return batches[0] if len(batches) == 1 else table  # it has no rows
     if how == "batches":
         return pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
     return table
