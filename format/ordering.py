@@ -19,7 +19,7 @@ from pyarrow import types as pt
 
 from format.nodes import dictionary_codes, fixed_width_view, int_dtype, valid_mask
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
-from format.types import is_binary_like
+from format.types import decoded, is_binary_like
 
 U64 = npt.NDArray[np.uint64]
 
@@ -112,7 +112,9 @@ def _value_codes(array: pa.Array) -> list[_Codes]:
     """Ascending codes; anything within the limit in null places."""
     dtype = array.type
     if pt.is_dictionary(dtype):
-        return [_dictionary_codes(array)]
+        is_text = is_binary_like(dtype.value_type) or pt.is_fixed_size_binary(dtype.value_type)
+        # Arrow does not rank values of every type, and numbers are their own codes.
+        return [_dictionary_codes(array)] if is_text else _value_codes(decoded(array))
     if pt.is_boolean(dtype):
         bits = array.fill_null(False).to_numpy(zero_copy_only=False)
         return [_Codes(bits.astype(np.uint64), 1)]

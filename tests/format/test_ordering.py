@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import itertools
 
 import numpy as np
@@ -131,3 +132,20 @@ def test_several_sort_columns_pack_into_one_word() -> None:
         pa.array(np.arange(100) * 10**9),
     ]
     assert len(order_words(columns, sort)) == 1
+
+
+def test_dictionaries_of_any_numbers_are_in_the_order_of_their_values() -> None:
+    whole = [decimal.Decimal(number) for number in (3, -2, 7, 1)]
+    for values in (
+        pa.array([1.5, -2.0, float("nan"), 0.0], pa.float16()),
+        pa.array([1.5, -2.0, float("nan"), 0.0], pa.float64()),
+        pa.array(whole, pa.decimal32(9)),
+        pa.array(whole, pa.decimal64(18)),
+        pa.array(whole, pa.decimal256(50)),
+        pa.array([3, 1, 7, 2], pa.uint64()),
+    ):
+        codes = pa.array([3, 2, 0, 3, 1, 0, None], pa.int32())
+        coded, plain = pa.DictionaryArray.from_arrays(codes, values), values.take(codes)
+        for sort in ("k", "k:desc:nulls_first"):
+            words = [order_words([to_storage(a)], parse_sort_schema(sort)) for a in (coded, plain)]
+            assert stable_order(words[0]).tolist() == stable_order(words[1]).tolist(), values.type
