@@ -25,7 +25,7 @@ NAME: Final = "appended rows"
 _OF_PYTHON: Final = ". Detail: Python exception: "
 """Before the traceback of the producer, in what Arrow's C stream makes of its exception."""
 _EXCEPTION: Final = re.compile(r"^(?:[\w.<>]*\.)?([A-Za-z_]\w*)(?:: (.*))?$", re.MULTILINE)
-_OURS: Final = ("compactor.files.", "format.canonical", "pyarrow.")
+_OURS: Final = ("compactor.files.", "format.", "pyarrow.")
 
 
 class StreamBatches(FileBatches):
