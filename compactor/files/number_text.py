@@ -27,7 +27,7 @@ _IDENTIFIER: Final = r"^(?:[-+]?0[0-9xX]|\+[0-9]+$)"
 """Leading zeros and plus signs of whole numbers, which a number would lose. Arrow takes 0x1F for 31."""
 _NOT_FINITE: Final = r"^[-+]?(?i:nan|inf|infinity)$"
 _IS_SOMETHING: Final = r"^[-+]?[0.]*[1-9]"
-_WHOLE: Final = re.compile(r"[-+]?([0-9]+)(?:\.0*)?")
+_WHOLE: Final = re.compile(r"([-+]?[0-9]+)(?:\.0*)?")
 _BEYOND_INT64: Final = 2.0**63
 _INT64: Final = range(-(2**63), 2**63)
 
@@ -74,7 +74,7 @@ def float_holds(text: str, dtype: pa.DataType) -> bool:
     whole = _WHOLE.fullmatch(text)
     if whole is not None:
         number = int(whole[1])
-        return number in _INT64 and number == _as_float(abs(value), dtype)
+        return number in _INT64 and number == _as_float(value, dtype)
     if value == 0:
         return re.match(_IS_SOMETHING, text) is None
     mantissa = re.split("[eE]", text.lstrip("+-"))[0]

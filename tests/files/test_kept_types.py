@@ -312,7 +312,9 @@ def test_values_that_never_were_of_the_type_that_a_file_says_are_an_error_that_n
     said = {"at": type_to_json(pa.timestamp("s"))}
     rows = rows.replace_schema_metadata({METADATA_KEY: json.dumps(said)})
     pq.write_table(rows, tmp_path / "f.parquet")
-    with pytest.raises(InputError, match=r"f\.parquet, row group 0: .*timestamp\[ms\] to timestamp\[s\]"):
+    with pytest.raises(
+        InputError, match=r"f\.parquet, row group 0: .*timestamp\[ms\] to timestamp\[s\]"
+    ):
         types_read(tmp_path / "f.parquet")
 
 

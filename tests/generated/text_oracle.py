@@ -27,7 +27,8 @@ class NoValueError(ValueError):
 
 
 def integer(text: str, values: range) -> int:
-    if not _INTEGER.fullmatch(text) or int(text) not in values:
+    has_sign = text.startswith("-") and values.start == 0  # an unsigned integer has none
+    if not _INTEGER.fullmatch(text) or int(text) not in values or has_sign:
         raise NoValueError(text)
     return int(text)
 
