@@ -10,8 +10,7 @@ import pytest
 
 from compactor import scan
 from compactor.planner.tree import all_items, components
-from format import ordering, types, writer
-from format.keys import lower_bound
+from format import keys, ordering, types
 from format.schema import Nulls
 from tests.generated.arrays import Builder
 from tests.generated.bits import values_of
@@ -56,11 +55,16 @@ def test_a_case_follows_from_its_seed_and_can_be_made_smaller() -> None:
 
 
 _column_codes = ordering._column_codes
+_shorten_text = keys._shorten_text
 
 
 def _newest_first(snapshot: Any) -> Any:
     for group in components(all_items(snapshot)):
         yield sorted((item.entry for item in group), key=lambda e: e.age, reverse=True)
+
+
+def _cut_down(text: str, *, down: bool) -> Any:
+    return _shorten_text(text, down=True)
 
 
 def _nulls_last(array: Any, spec: Any) -> Any:
@@ -72,7 +76,7 @@ BROKEN = {
         scan, "overlapping_groups", _newest_first,
     ),
     "the place of nulls": (ordering, "_column_codes", _nulls_last),
-    "upper bounds of long texts": (writer, "upper_bound", lower_bound),
+    "upper bounds of long texts": (keys, "_shorten_text", _cut_down),
     "nulls within types": (types, "null_mask", lambda array: None),
     "deleted rows in readers": (scan, "read_deletion", lambda store, entry: None),
 }  # fmt: skip

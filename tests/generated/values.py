@@ -43,12 +43,15 @@ class Values:
         extremes: float,
         distinct: int,
         prefix_seed: str = "",
+        breaks_not_null: bool = False,
     ) -> None:
-        """extremes: share of values at the ends of their type. prefix_seed: of what texts begin with."""
+        """extremes: share of values at the ends of their type. prefix_seed: of what texts begin with.
+        breaks_not_null: whether fields that say that they are never null are so all the same."""
         self._rng = rng
         self._null_share = null_share
         self._extremes = extremes
         self._distinct = distinct
+        self._breaks = breaks_not_null
         start = random.Random(f"prefix {prefix_seed}")
         letters = start.choice((b"http://a.b/", b"x", b"\xff", b"\xff"))
         self._prefix = letters * start.choice((0, 0, 1, 6, 62, 63, 64, 65, 70, 130))
@@ -73,15 +76,21 @@ class Values:
         if not pt.is_nested(dtype):
             return self._leaf(dtype)
         if pt.is_struct(dtype):
-            return tuple((f.name, self.value(f.type, nullable=f.nullable)) for f in dtype)
+            return tuple(
+                (f.name, self.value(f.type, nullable=f.nullable or self._breaks)) for f in dtype
+            )
         if pt.is_map(dtype):
             keys = {self.value(dtype.key_type): None for _ in range(rng.choice((0, 1, 2, 3)))}
             item = dtype.item_field
-            return tuple((k, self.value(item.type, nullable=item.nullable)) for k in keys)
+            return tuple(
+                (k, self.value(item.type, nullable=item.nullable or self._breaks)) for k in keys
+            )
         is_fixed = pt.is_fixed_size_list(dtype)
         size = dtype.list_size if is_fixed else rng.choice((0, 0, 1, 2, 3, 5))
         item = dtype.value_field
-        return tuple(self.value(item.type, nullable=item.nullable) for _ in range(size))
+        return tuple(
+            self.value(item.type, nullable=item.nullable or self._breaks) for _ in range(size)
+        )
 
     def _leaf(self, dtype: pa.DataType) -> Value:
         rng = self._rng

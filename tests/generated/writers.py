@@ -38,6 +38,7 @@ def _values(step: Append, column: Column, first_id: int) -> list[Value]:
         extremes=column.extremes,
         distinct=column.distinct,
         prefix_seed=column.seed,
+        breaks_not_null=step.breaks_not_null,
     )
     return values.column(column.dtype, step.rows, nullable=column.nullable)
 
@@ -53,8 +54,7 @@ def table_of(step: Append, rows: dict[str, list[Value]], names: dict[str, str]) 
         arrays.append(
             pa.chunked_array(builder.chunks(column.dtype, rows[column.name], cuts), column.dtype)
         )
-        nullable = column.nullable or step.breaks_not_null
-        fields.append(pa.field(names.get(column.name, column.name), column.dtype, nullable))
+        fields.append(pa.field(names.get(column.name, column.name), column.dtype, column.nullable))
     return pa.table(arrays, schema=pa.schema(fields))
 
 
