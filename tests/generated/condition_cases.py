@@ -90,7 +90,6 @@ class _Case:
     """One table and the conditions on it."""
 
     def __init__(self, number: int) -> None:
-        self._number = number
         self._rng = Random(number)
         self._table = made = _some_table(self._rng)
         self._snapshot = CommitLog(made.store).current()
@@ -118,7 +117,7 @@ class _Case:
             pool.count("wrong")
             if kind not in found and len(found) < _MAX_REPORTED:
                 found[kind] = self._smallest(tree, kind, is_whole=is_whole)
-        return "\n".join([self._described(), *found.values()]) if found else None
+        return "\n".join([self._table.description, *found.values()]) if found else None
 
     def _smallest(self, tree: Tree, kind: str, *, is_whole: bool) -> str:
         """The finding of the smallest part of a condition that is found wrong in the same way."""
@@ -136,13 +135,6 @@ class _Case:
         text = self._wrong(tree, self._oracle.rows_of([tree])[0], is_whole=is_whole) or "not twice"
         types = ", ".join(f"{c.name!r}: {c.dtype}" for c in columns_in(tree).values())
         return f"* {text}\n  condition: {tree.ours()}\n  columns: {types}"
-
-    def _described(self) -> str:
-        seed, case = divmod(self._number, CASES)
-        return (
-            f"python -m tests.generated.conditions --seed {seed} --case {case}\n"
-            f"{self._table.description}"
-        )
 
     def _wrong(self, tree: Tree, rows: Bools, *, is_whole: bool) -> str | None:
         """A line that says of what kind it is, and lines with the rows."""
@@ -271,7 +263,8 @@ def _some_table(rng: Random) -> _Table:
         delete_rows(store, log, condition_on(log.refresh().table, f'"{_ID}" IN (1, 3, 4, 5, 9)'))
     if rng.random() < 0.2:
         renames = {c.name: f"r{n}" for n, c in enumerate(columns) if rng.random() < 0.5}
-        alter_table(log, Alteration(renames=renames))
+        if renames:
+            alter_table(log, Alteration(renames=renames))
         columns = [replace(c, shown=renames.get(c.name)) for c in columns]
     schema = log.refresh().table.schema
     columns = [replace(c, dtype=schema.field(c.name).type) for c in columns]

@@ -47,7 +47,9 @@ class _Shown:
 
     def __call__(self, progress: pool.Progress) -> None:
         for finding in progress.findings[self._shown :]:
-            print(f"FOUND {finding.text}", flush=True)
+            seed, case = divmod(finding.seed, CASES)
+            again = f"python -m tests.generated.conditions --seed {seed} --case {case}"
+            print(f"FOUND {again}\n{finding.text}", flush=True)
         self._shown = len(progress.findings)
         self.last = (
             f"{progress.counts['conditions']:,} conditions on {progress.done:,} of {self._cases:,} tables, "
