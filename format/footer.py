@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple, Self, TypeVar
+from typing import Annotated, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -98,7 +98,7 @@ class Footer:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Raises `SchemaError` for anything that is not a footer, or contradicts itself."""
-        document = _decoded(data, _Document)
+        document = _decoded(data, _DOCUMENT)
         groups = document.row_groups
         try:
             footer = cls(
@@ -171,9 +171,9 @@ class _Document(msgspec.Struct):
 _Json = TypeVar("_Json")
 
 
-def _decoded(data: bytes, kind: type[_Json]) -> _Json:
+def _decoded(data: bytes, decoder: msgspec.json.Decoder[_Json]) -> _Json:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SchemaError(f"the footer is not a fragment footer: {error}") from error
 
@@ -198,12 +198,17 @@ class FooterHead(msgspec.Struct):
         return self.row_groups.rows
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes) -> FooterHead:
         """Raises `SchemaError` for anything that is not a footer, or contradicts itself."""
-        head = _decoded(data, cls)
+        head = _decoded(data, _HEAD)
         if sum(head.group_rows) != head.rows:
             raise SchemaError("the footer contradicts itself")
         return head
+
+
+# Made by the one thread that imports the module: msgspec looks at types without a lock.
+_DOCUMENT: Final = msgspec.json.Decoder(_Document)
+_HEAD: Final = msgspec.json.Decoder(FooterHead)
 
 
 def pack_footer(groups: Sequence[RowGroupStats], columns: Iterable[bytes]) -> bytes:

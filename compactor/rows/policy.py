@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 from pydantic import NonNegativeInt, Strict
 
+from compactor.conversion import convertible
 from compactor.errors import UsageError
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
 from format.types import storage_type
@@ -135,6 +136,7 @@ class RowPolicy:
 APPEND: Final = RowPolicy()
 
 
+@convertible
 @dataclass(frozen=True, slots=True)
 class Ttl:
     """Rows whose time is longer ago are left out by compactions; those without a time never."""

@@ -9,6 +9,7 @@ from typing import Any, Self
 import msgspec
 import pyarrow as pa
 
+from compactor.conversion import convertible
 from compactor.errors import UsageError
 from compactor.rows.policy import APPEND, RowPolicy, Ttl
 from compactor.skipping.spec import NONE as NO_SKIPS
@@ -26,6 +27,7 @@ from format.schema import SortColumn, SortSchema, check_sort_schema
 from format.types import schema_from_json, schema_to_json
 
 
+@convertible
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
     """Fragments hold rows of one window of time each: never merged across, dropped as a whole."""

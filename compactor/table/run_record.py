@@ -11,12 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
+from compactor.conversion import convertible
 from compactor.table.numbers import Natural, Seconds
 
 MAX_TEXT: Final = 300
 """Characters of a reason: records are in every compaction's log file."""
 
 
+@convertible
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt at a compaction: of a failed one the figures that are known, and why it failed."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
+from compactor.conversion import convertible
 from compactor.errors import DataError
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
@@ -14,6 +15,7 @@ from compactor.table.numbers import MAX_INT64, Natural, Seconds
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
 
 
+@convertible
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Sums over all versions so far."""

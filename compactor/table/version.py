@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import msgspec
 import xxhash
 
+from compactor.conversion import convertible
 from compactor.errors import DataError
 from compactor.rows.policy import APPEND
 from compactor.table.entry import FragmentEntry
@@ -65,6 +66,7 @@ class Operation(StrEnum):
     """The fence is moved, before unreferenced objects are removed."""
 
 
+@convertible
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A decided compaction. Its outputs can be committed only while the claim stands.
@@ -85,6 +87,7 @@ class Claim:
         return msgspec.convert(value, cls)
 
 
+@convertible
 @dataclass(frozen=True, slots=True)
 class Quarantine:
     """Why a fragment is kept from compactions."""
@@ -94,6 +97,7 @@ class Quarantine:
     since_unix_ms: UnixMs
 
 
+@convertible
 @dataclass(frozen=True, slots=True)
 class Work:
     """What the compactions of a commit cost; the next predictions go by it."""

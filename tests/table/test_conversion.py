@@ -1,0 +1,69 @@
+"""Many threads read a log: msgspec looks at types when modules are imported, not when they first convert."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import compactor
+
+_FOLDER = Path(compactor.__file__).parent
+
+
+def converted_types() -> set[str]:
+    """Returns the names of the project's types that JSON values are converted to, as the code has them."""
+    names: set[str] = set()
+    for path in _FOLDER.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "msgspec.convert":
+                names |= {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+    return {name for name in names if name[0].isupper()} - {"None"}
+
+
+def test_every_type_that_values_are_converted_to_is_looked_at_by_the_thread_that_imports_it() -> (
+    None
+):
+    assert {"Quarantine", "RunRecord", "Ttl", "TimeWindows", "Totals", "Work"} <= converted_types()
+    text = "".join(path.read_text() for path in _FOLDER.rglob("*.py"))
+    for name in converted_types():
+        assert any(
+            f"@convertible\n{kind}class {name}(" in text
+            or f"@convertible\n{kind}class {name}:" in text
+            for kind in ("", "@dataclass(frozen=True, slots=True)\n")
+        ), name
+
+
+_RACE = """
+import sys, threading
+sys.setswitchinterval(1e-6)
+import msgspec
+from compactor.table.version import Claim, Quarantine, Work
+
+values = [
+    (Claim, dict(compaction_id="a", owner="o", inputs=["x"], output_level=1, expires_unix_ms=1)),
+    (Quarantine, dict(key="k", reason="r", since_unix_ms=1)),
+    (Work, dict(raw_bytes=1, task_seconds=1.0)),
+]
+barrier = threading.Barrier(16)
+
+def convert():
+    barrier.wait()
+    for kind, value in values:
+        msgspec.convert(value, kind)
+
+threads = [threading.Thread(target=convert) for _ in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+@pytest.mark.timeout(120)
+def test_first_conversions_in_many_threads_do_not_end_the_process() -> None:
+    for _ in range(5):
+        subprocess.run([sys.executable, "-c", _RACE], check=True, cwd=_FOLDER.parent)
