@@ -507,7 +507,10 @@ class Case:
             some = [row[number] for row in self._model.rows if row.get(number) is not None]
             chosen = rng.sample(some, min(len(some), rng.choice((1, 2, 5)))) or [-1]
             if rng.random() < 0.2:
-                return f"{ID} < {chosen[0]}", lambda row: (row.get(number) or 0) < chosen[0]
+                return (
+                    f"{ID} < {chosen[0]}",
+                    lambda row: row.get(number) is not None and row[number] < chosen[0],
+                )
             return (
                 f"{ID} IN ({', '.join(map(str, chosen))})",
                 lambda row: row.get(number) in chosen,
