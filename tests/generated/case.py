@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +43,7 @@ from format.writer import WriterOptions
 from tests.generated import pool
 from tests.generated.bits import Value, alike, breaks_not_null, fitted, values_of
 from tests.generated.model import Model, Row, sortable
-from tests.generated.plans import ID, TEXTS, Append, Plan, Step
+from tests.generated.plans import ID, TEXTS, Append, Plan, Step, plan_of
 from tests.generated.types import NAMES, contains
 from tests.generated.writers import (
     as_text_has_them,
@@ -145,7 +146,9 @@ class Case:
             name not in known or pt.is_null(known[name]) or _is_same(known[name], column.dtype)
             for name, column in zip(shown, step.columns, strict=True)
         )
-        is_bound = is_bound and (step.rows > 0 or how != "ndjson")  # or else it has no columns
+        if how == "ndjson":  # a column without any value may not be in the file
+            empty = [c.name for c in step.columns if all(v is None for v in rows[c.name])]
+            is_bound = is_bound and not {c.column for c in self._plan.sort} & set(empty)
         table = table_of(step, rows, self._names)
         table.validate(full=True)
         path = self._folder / f"in.{how.split()[0].replace('ipc', 'arrow')}"
@@ -580,3 +583,31 @@ def _reason(message: str) -> str:
     """Returns a message without what is of one case only."""
     message = re.sub(r"'[^']*'|\"[^\"]*\"|/\S+", "_", message)
     return re.sub(r"\d+", "#", message)[:110]
+
+
+TIMEOUT_S = 60.0
+"""Several hundred times what a case takes."""
+
+
+def check(seed: int) -> str | None:
+    """Returns what is wrong with the table of a seed."""
+    return fault_of(plan_of(seed))
+
+
+def fault_of(plan: Plan, *, aloud: bool = False) -> str | None:
+    """Returns what is wrong with a case, with the places where it was noticed."""
+    try:
+        Case(plan, print if aloud else lambda _line: None).run()
+    except FindingError as error:
+        return f"{error}{_frames(error.__cause__)}"
+    except Exception as error:  # noqa: BLE001
+        return f"{type(error).__name__}: {error}"[:500] + _frames(error)
+    return None
+
+
+def _frames(error: BaseException | None) -> str:
+    """Returns the last places at which an error passed, innermost first."""
+    frames = [] if error is None else traceback.extract_tb(error.__traceback__)[-7:]
+    return "".join(
+        f"\n    {frame.filename}:{frame.lineno} in {frame.name}" for frame in reversed(frames)
+    )

@@ -31,33 +31,22 @@ def main() -> int:
         print(text or "nothing found")
         return 1 if text else 0
     cases = max(1, options.count // CONDITIONS)
-    shown = _Shown(cases)
+    shown = pool.Shown(
+        lambda progress: (
+            f"{progress.counts['conditions']:,} conditions on {progress.done:,} of {cases:,} tables, "
+            f"{progress.counts['wrong']:,} wrong, {progress.seconds:.0f} s"
+        ),
+        _again,
+    )
     seeds = range(first, first + cases)
     findings = pool.run(check, seeds, processes=options.processes, timeout_s=600, on_progress=shown)
-    print(f"{shown.last}, done")
+    print(f"{shown.summary()}, done")
     return 1 if findings else 0
 
 
-class _Shown:
-    """Prints findings as they come, and how far the run is every few seconds."""
-
-    def __init__(self, cases: int) -> None:
-        self._cases, self._at, self._shown = cases, 0.0, 0
-        self.last = ""
-
-    def __call__(self, progress: pool.Progress) -> None:
-        for finding in progress.findings[self._shown :]:
-            seed, case = divmod(finding.seed, CASES)
-            again = f"python -m tests.generated.conditions --seed {seed} --case {case}"
-            print(f"FOUND {again}\n{finding.text}", flush=True)
-        self._shown = len(progress.findings)
-        self.last = (
-            f"{progress.counts['conditions']:,} conditions on {progress.done:,} of {self._cases:,} tables, "
-            f"{progress.counts['wrong']:,} wrong, {progress.seconds:.0f} s"
-        )
-        if progress.seconds - self._at > 20:
-            self._at = progress.seconds
-            print(self.last, flush=True)
+def _again(number: int) -> str:
+    seed, case = divmod(number, CASES)
+    return f"python -m tests.generated.conditions --seed {seed} --case {case}"
 
 
 if __name__ == "__main__":

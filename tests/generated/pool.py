@@ -53,6 +53,29 @@ class Progress:
     seconds: float = 0.0
 
 
+class Shown:
+    """Prints findings as they come, and how far the run is every twenty seconds."""
+
+    def __init__(self, summary: Callable[[Progress], str], again: Callable[[int], str]) -> None:
+        """Takes what to say of a run, and the command that tries a seed again."""
+        self._summary, self._again = summary, again
+        self._at, self._shown = 0.0, 0
+        self.progress = Progress()
+
+    def __call__(self, progress: Progress) -> None:
+        self.progress = progress
+        for finding in progress.findings[self._shown :]:
+            print(f"FOUND {self._again(finding.seed)}\n{finding.text}", flush=True)
+        self._shown = len(progress.findings)
+        if progress.seconds - self._at > 20:
+            self._at = progress.seconds
+            print(self.summary(), flush=True)
+
+    def summary(self) -> str:
+        """Returns what there is to say of the run so far."""
+        return self._summary(self.progress)
+
+
 def run(
     check: Check,
     seeds: Iterable[int],

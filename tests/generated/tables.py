@@ -10,44 +10,12 @@ import argparse
 import os
 import re
 import sys
-import time
-import traceback
 
 import pyarrow as pa
 
-from tests.generated.case import Case, FindingError
+from tests.generated.case import TIMEOUT_S, check, fault_of
 from tests.generated.plans import Append, Plan, plan_of, smaller
-from tests.generated.pool import Finding, Progress, run
-
-TIMEOUT_S = 60.0
-"""Several hundred times what a case takes."""
-
-
-def check(seed: int) -> str | None:
-    """Returns what is wrong with the table of a seed."""
-    return _fault(plan_of(seed))
-
-
-def _fault(plan: Plan, *, aloud: bool = False) -> str | None:
-    try:
-        Case(plan, print if aloud else _silent).run()
-    except FindingError as error:
-        return f"{error}{_frames(error.__cause__)}"
-    except Exception as error:  # noqa: BLE001
-        return f"{type(error).__name__}: {error}"[:500] + _frames(error)
-    return None
-
-
-def _frames(error: BaseException | None) -> str:
-    """Returns the last places at which an error passed, innermost first."""
-    frames = [] if error is None else traceback.extract_tb(error.__traceback__)[-7:]
-    return "".join(
-        f"\n    {frame.filename}:{frame.lineno} in {frame.name}" for frame in reversed(frames)
-    )
-
-
-def _silent(_line: str) -> None:
-    return
+from tests.generated.pool import Finding, Progress, Shown, run
 
 
 def main() -> int:
@@ -70,18 +38,21 @@ def main() -> int:
     if options.seed is not None:
         plan = _shrunk(plan_of(options.seed)) if options.shrink else plan_of(options.seed)
         show(plan)
-        fault = _fault(plan, aloud=True)
+        fault = fault_of(plan, aloud=True)
         print(fault or "nothing found")
         return 1 if fault else 0
-    progress = Progress()
+    shown = Shown(
+        lambda progress: f"{progress.done:,} of {options.count:,} tables, {progress.seconds:.0f} s",
+        lambda seed: f"python -m tests.generated.tables --seed {seed}",
+    )
     findings = run(
         check,
         range(options.start, options.start + options.count),
         processes=options.processes,
         timeout_s=TIMEOUT_S,
-        on_progress=_Reporter(options.count, progress),
+        on_progress=shown,
     )
-    _summarize(progress, findings, aloud=options.refusals)
+    _summarize(shown.progress, findings, aloud=options.refusals)
     return 1 if findings else 0
 
 
@@ -93,28 +64,6 @@ def _by_spark(count: int, start: int) -> int:
         print(f"FOUND seed {seed}: {fault}")
     print(f"{count:,} tables by Spark, {len(findings)} findings")
     return 1 if findings else 0
-
-
-class _Reporter:
-    """Prints findings as they come, and on a terminal how far the run is."""
-
-    def __init__(self, total: int, last: Progress) -> None:
-        self._total, self._last, self._shown, self._said = total, last, 0.0, 0
-
-    def __call__(self, progress: Progress) -> None:
-        last = self._last
-        last.done, last.seconds = progress.done, progress.seconds
-        last.counts, last.findings = progress.counts, progress.findings
-        for finding in progress.findings[self._said :]:
-            print(f"\r\x1b[KFOUND seed {finding.seed}: {finding.text}\n", flush=True)
-        self._said = len(progress.findings)
-        if sys.stderr.isatty() and time.monotonic() - self._shown > 0.5:
-            self._shown = time.monotonic()
-            rate = progress.done / max(progress.seconds, 0.001)
-            line = (
-                f"{progress.done:,} of {self._total:,} tables, {rate:.0f}/s, {self._said} findings"
-            )
-            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def _summarize(progress: Progress, findings: list[Finding], *, aloud: bool) -> None:
@@ -170,7 +119,7 @@ def _failure(plan: Plan) -> str:
     child = os.fork()
     if child == 0:
         try:
-            kind = _kind_of_fault(_fault(plan))
+            kind = _kind_offault_of(fault_of(plan))
         except BaseException as error:  # noqa: BLE001
             kind = type(error).__name__
         os.write(writing, kind.encode())
@@ -181,7 +130,7 @@ def _failure(plan: Plan) -> str:
         return said.read() or (f"signal {os.WTERMSIG(status)}" if status else "")
 
 
-def _kind_of_fault(fault: str | None) -> str:
+def _kind_offault_of(fault: str | None) -> str:
     """Returns a finding without what smaller cases change of it."""
     line = re.sub(
         r"step \d+|append of \d+ rows as \w+|'[^']*'|\d+", "", (fault or "").split("\n")[0]

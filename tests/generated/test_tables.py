@@ -14,9 +14,9 @@ from format import keys, ordering, types
 from format.schema import Nulls
 from tests.generated.arrays import Builder
 from tests.generated.bits import values_of
+from tests.generated.case import TIMEOUT_S, check
 from tests.generated.plans import Append, plan_of, smaller
 from tests.generated.pool import Progress, run
-from tests.generated.tables import TIMEOUT_S, check
 from tests.generated.types import any_type
 from tests.generated.values import Values
 
