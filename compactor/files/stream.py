@@ -25,7 +25,15 @@ NAME: Final = "appended rows"
 _OF_PYTHON: Final = ". Detail: Python exception: "
 """Before the traceback of the producer, in what Arrow's C stream makes of its exception."""
 _EXCEPTION: Final = re.compile(r"^(?:[\w.<>]*\.)?([A-Za-z_]\w*)(?:: (.*))?$", re.MULTILINE)
-_OURS: Final = ("compactor.files.", "format.", "pyarrow.")
+_OURS: Final = (
+    "compactor.files.",
+    "format.canonical",
+    "format.dictionaries",
+    "format.nested",
+    "format.validity",
+    "pyarrow.",
+)
+"""Modules that read and check what a producer gives; a fragment's reader may be the producer itself."""
 
 
 class StreamBatches(FileBatches):
