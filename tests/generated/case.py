@@ -146,6 +146,10 @@ class Case:
             name not in known or pt.is_null(known[name]) or _is_same(known[name], column.dtype)
             for name, column in zip(shown, step.columns, strict=True)
         )
+        if (
+            how in TEXTS and not step.rows
+        ):  # a text without rows has no types, and NDJSON no columns
+            is_bound = False
         if how == "ndjson":  # a column without any value may not be in the file
             empty = [c.name for c in step.columns if all(v is None for v in rows[c.name])]
             is_bound = is_bound and not {c.column for c in self._plan.sort} & set(empty)
@@ -163,7 +167,7 @@ class Case:
                     is_bound and not known
                 )  # its types may be others than those of the column
                 source = str(path)
-            except pa.ArrowException:
+            except (pa.ArrowException, OSError):  # what PyArrow's writer can't write
                 how = "ipc stream"
         if how.startswith("ipc"):
             try:
