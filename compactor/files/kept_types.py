@@ -38,11 +38,12 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
-    """With plain values for dictionaries that Arrow does not write to Parquet, saying what they were, and
-    which columns have seconds."""
+    """Returns a schema with plain values for dictionaries that Arrow does not write to Parquet, and for types
+    with views within, which it can't slice; it says what they were, and which columns have seconds."""
     fields = [
         field.with_type(storage_type(field.type))
         if contains(field.type, _is_unwritten_dictionary)
+        or (pt.is_nested(field.type) and contains(field.type, _is_view))
         else field
         for field in schema
     ]
@@ -60,6 +61,10 @@ def _is_unwritten_dictionary(dtype: pa.DataType) -> bool:
         return False
     stored = storage_type(dtype)
     return bool(pt.is_nested(stored) or stored != dtype.value_type)
+
+
+def _is_view(dtype: pa.DataType) -> bool:
+    return bool(pt.is_string_view(dtype) or pt.is_binary_view(dtype))
 
 
 def is_in_seconds(dtype: pa.DataType) -> bool:

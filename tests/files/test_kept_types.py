@@ -334,3 +334,23 @@ def test_what_an_arrow_file_says_of_its_types_is_json_that_people_can_read(tmp_p
     Table.create(tmp_path / "t", rows, "row").scan().to_file(tmp_path / "f.arrow")
     metadata = pa.ipc.open_file(tmp_path / "f.arrow").schema.metadata
     assert list(json.loads(metadata[METADATA_KEY])) == ["v"]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_structs_of_views_within_lists_and_maps_come_back(tmp_path: Path, ending: str) -> None:
+    inner = pa.struct([("s", pa.string_view()), ("b", pa.binary_view())])
+    values = [[], [{"s": "x" * 20, "b": b"y"}], [{"s": None, "b": None}, None], None]
+    pairs = [None if items is None else list(enumerate(items)) for items in values]
+    rows = pa.table(
+        {
+            "k": range(4),
+            "list": pa.array(values, pa.list_(inner)),
+            "map": pa.array(pairs, pa.map_(pa.int64(), inner)),
+        }
+    )
+    table = Table.create(tmp_path / "table", rows, "k")
+    path = tmp_path / f"rows.{ending}"
+    table.scan().to_file(path)
+    again = Table.create(tmp_path / "again", path)
+    assert again.schema.types == table.schema.types
+    assert pa.table(again.scan()).to_pylist() == rows.to_pylist()
