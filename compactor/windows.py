@@ -13,7 +13,7 @@ from compactor.errors import UsageError
 from compactor.rows.flags import DAY_SECONDS, UNITS_PER_SECOND
 from compactor.table.metadata import TimeWindows
 from format.schema import SortSchema
-from format.types import plain, to_storage
+from format.types import plain, to_logical, to_storage
 
 
 def check_windows(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> None:
@@ -59,11 +59,18 @@ def split_by_window(
         changes = np.flatnonzero(
             (np.diff(sorted_numbers) != 0) & sorted_known[1:] | (np.diff(sorted_known))
         )
-        rows = batch.take(pa.array(order))
+        rows = _taken(batch, pa.array(order))
         for start, stop in _bounds(changes, len(order)):
             window = int(sorted_numbers[start]) if sorted_known[start] else None
             parts.setdefault(window, []).append(rows.slice(start, stop - start))
     return parts
+
+
+def _taken(batch: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
+    """The rows in that order, taken as they are stored: of views Arrow takes none."""
+    stored = [to_storage(column).take(order) for column in batch.columns]
+    columns = [to_logical(a, f.type) for a, f in zip(stored, batch.schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _bounds(changes: npt.NDArray[np.int64], rows: int) -> Sequence[tuple[int, int]]:

@@ -65,6 +65,27 @@ def test_rows_are_divided_by_window_whatever_the_unit(dtype: pa.DataType, per_ho
     assert rows == {0: [0, 1, 9, 0], 1: [2], -1: [3, 4], -2: [5], None: [6, 8], 7: [7]}
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(["a", "b" * 20, None], pa.string_view()),
+        pa.array([b"a", b"b" * 20, None], pa.binary_view()),
+        pa.array([["a"], [], None], pa.list_view(pa.string_view())),
+        pa.array([{"v": "a"}, {"v": None}, None], pa.struct([("v", pa.string_view())])),
+        pa.array([b"a", None, b"c"]).dictionary_encode(),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_rows_are_divided_by_window_whatever_the_types_of_other_columns(values: pa.Array) -> None:
+    ts = pa.array([0, 1, 0], pa.int32()).view(pa.date32())
+    batch = pa.record_batch({"ts": ts, "v": values})
+    parts = split_by_window([batch], TimeWindows("ts", 86_400))
+    rows = {window: part.column("v").to_pylist() for window, (part,) in parts.items()}
+    first, second, third = values.to_pylist()
+    assert rows == {0: [first, third], 1: [second]}
+    assert all(part.schema == batch.schema for (part,) in parts.values())
+
+
 def test_days_may_be_shorter_or_longer_than_windows() -> None:
     batch = pa.record_batch({"ts": pa.array([0, 1, 2, 9], pa.int32()).view(pa.date32())})
     assert set(split_by_window([batch], TimeWindows("ts", 3600))) == {0, 24, 48, 216}
