@@ -77,7 +77,7 @@ class Expression:
             raise ConfigError(
                 f"{what}: {text[:100]!r} is too long, or has a number too large"
             ) from None
-        empty = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+        empty = pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
         try:
             self.type: pa.DataType = self(empty).type
         except pa.ArrowException as error:

@@ -72,7 +72,7 @@ def without_hidden(batch: pa.RecordBatch) -> pa.RecordBatch:
 def boundary_batch(boundary: Boundary, schema: pa.Schema) -> pa.RecordBatch:
     """schema: of the rows around it."""
     marked = schema.with_metadata({_BOUNDARY: json.dumps(boundary).encode()})
-    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in marked], schema=marked)
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in marked], schema=marked)
 
 
 def boundary_of(batch: pa.RecordBatch) -> Boundary | None:

@@ -73,7 +73,7 @@ def end_to_end(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 
 def key_arrays(batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:

@@ -194,6 +194,52 @@ def test_views_are_read_as_plain_values(tmp_path: Path) -> None:
     assert lines_of(tmp_path / "o.ndjson") == [{"v": "a", "s": 4}]
 
 
+CODES = pa.array([0, 1, 2, 0], pa.int8())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.DictionaryArray.from_arrays(CODES, pa.array([1.0, -0.0, 0.0], pa.float16())),
+        pa.DictionaryArray.from_arrays(CODES, pa.array(["x", "y", None], pa.string_view())),
+        pa.DictionaryArray.from_arrays(CODES, pa.array([[1], [], None])),
+        pa.DictionaryArray.from_arrays(CODES, pa.array([1, 2, 3], pa.decimal32(3, 1))),
+        pa.ListArray.from_arrays(
+            [0, 1, 2, 2, 3],
+            pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16] * 3, pa.binary(16))),
+        ),
+    ],
+    ids=lambda array: str(array.type),
+)
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"transform": {"input": "t", "filter": "k >= 0", "columns": ["k", "v"]}},
+        {"sort": {"input": "t", "by": "k"}},
+        {"combine": {"probe": "t", "build": "n", "on": ["k"], "method": "sort_merge"}},
+    ],
+    ids=lambda node: next(iter(node)),
+)
+def test_types_of_which_arrow_makes_no_empty_array_from_values_pass_nodes(
+    values: pa.Array, node: dict[str, Any], tmp_path: Path
+) -> None:
+    Table.create(str(tmp_path / "t"), pa.table({"k": range(4), "v": values}), "k")
+    nodes = {
+        "t": {"source": {"table": str(tmp_path / "t")}},
+        **(
+            {"n": {"source": {"table": str(tmp_path / "t"), "columns": ["k"]}}}
+            if "combine" in node
+            else {}
+        ),
+        "x": node,
+        "o": {"output": {"input": "x", "path": str(tmp_path / "o.arrow")}},
+    }
+    run_files(nodes).run()
+    with pa.ipc.open_file(tmp_path / "o.arrow") as file:
+        found = file.read_all()
+    assert repr(found["v"].to_pylist()) == repr(values.to_pylist())
+
+
 def test_a_fragment_a_document_is_refused(tmp_path: Path) -> None:
     output = {"input": "a", "path": "{}.frag", "sort_by": "n", "split": {"documents": True}}
     with pytest.raises(ConfigError, match="a fragment is sorted: split by a column, or by rows"):
