@@ -169,7 +169,7 @@ def _united(array: pa.Array, into: _Targets, *, is_set: bool) -> pa.Array:
     counts, items = list_parts(array.take(pa.array(into.rows)))
     owner = np.repeat(into.into, counts)
     if is_set and len(items):
-        codes = items.dictionary_encode(null_encoding="encode").indices.to_numpy()
+        codes = _comparable(items).dictionary_encode(null_encoding="encode").indices.to_numpy()
         pairs = owner * (int(codes.max()) + 1) + codes
         first = np.sort(np.unique(pairs, return_index=True)[1])
         items, owner = items.take(pa.array(first)), owner[first]
@@ -177,3 +177,10 @@ def _united(array: pa.Array, into: _Targets, *, is_set: bool) -> pa.Array:
     missing = np.ones(len(into.kept), dtype=np.bool_)
     missing[into.into] = False
     return build_list(array.type, sizes, items, pa.array(missing) if missing.any() else None)
+
+
+def _comparable(items: pa.Array) -> pa.Array:
+    """The same values, of a type that Arrow counts: it counts no decimals of less than 128 bits."""
+    if pt.is_decimal(items.type) and items.type.bit_width < 128:
+        return items.cast(pa.decimal128(items.type.precision, items.type.scale))
+    return items

@@ -322,6 +322,25 @@ def test_counted_columns_count_values_of_any_type(store: MemoryStore) -> None:
     assert table_rows(store) == expected
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    [pa.decimal32(5, 2), pa.decimal64(12, 2), pa.decimal256(60, 2), pa.uint64()],
+    ids=str,
+)
+def test_sets_have_each_element_once_whatever_its_type(
+    store: MemoryStore, dtype: pa.DataType
+) -> None:
+    policy = RowPolicy(Kind.AGGREGATE, aggregates=(("v", Function.SET),))
+    for n, items in enumerate([[1, 2, 1], [2, None], [], [None, 3]]):
+        values = pa.array([[item if item is None else Decimal(item) for item in items]])
+        values = values.cast(pa.list_(dtype)) if n != 2 else pa.array([[]], pa.list_(dtype))
+        add(store, pa.table({"k": [1], "v": values}), None if n else policy)
+    expected = [{"k": 1, "v": [1, 2, None, 3]}]
+    assert table_rows(store) == expected
+    compact_table(store, strategy=Strategy.FULL)
+    assert table_rows(store) == expected
+
+
 def test_a_table_with_a_policy_is_refused_by_programs_that_would_take_it_for_another(
     store: MemoryStore,
 ) -> None:
