@@ -97,11 +97,7 @@ def cast_storage(
     if pt.is_struct(dtype):
         return _cast_struct(array, dtype, mask, cast_leaf)
     if pt.is_fixed_size_list(dtype):
-        items = fixed_items(array)
-        if mask is not None:  # what stands under a null is of no type
-            is_hidden = np.repeat(mask.to_numpy(zero_copy_only=False), dtype.list_size)
-            items = items.take(pa.array(np.arange(len(items)), mask=is_hidden))
-        items = cast_storage(items, dtype.value_type, cast_leaf)
+        items = cast_storage(_items_of_size(array, dtype, mask), dtype.value_type, cast_leaf)
         return build_fixed_lists(dtype, len(array), items, mask)
     counts, items = list_parts(array)
     if not is_large_offsets(dtype) and len(items) >= 2**31:
@@ -111,6 +107,28 @@ def cast_storage(
     else:
         items = cast_storage(items, dtype.value_type, cast_leaf)
     return build_list(dtype, counts, items, mask)
+
+
+def _items_of_size(
+    array: pa.Array, dtype: pa.FixedSizeListType, mask: pa.BooleanArray | None
+) -> pa.Array:
+    """Returns the elements of lists of any kind, as many for each as the type has; nulls for a list that is
+    null: what stands under it is of no type. Raises `pa.ArrowInvalid` for a list of another length."""
+    size = dtype.list_size
+    is_null = np.zeros(len(array), np.bool_)
+    if mask is not None:
+        is_null = mask.to_numpy(zero_copy_only=False)
+    if pt.is_fixed_size_list(array.type):
+        items, places = fixed_items(array), np.arange(len(array) * size)
+    else:
+        counts, items = list_parts(array)
+        others = counts[~is_null & (counts != size)]
+        if len(others):
+            raise pa.ArrowInvalid(f"a list of {others[0]} elements has no place in {dtype}")
+        places = np.cumsum(np.repeat(~is_null, size)) - 1
+    if mask is None:
+        return items
+    return items.take(pa.array(places, mask=np.repeat(is_null, size)))
 
 
 def _cast_struct(

@@ -26,6 +26,7 @@ from compactor.errors import (
 )
 from compactor.rows.policy import Kind
 from compactor.spark.data_source import FragmentsDataSource
+from compactor.spark.data_source_types import from_spark
 from compactor.stores.local import LocalStore
 from compactor.table.batches import Batch, is_taken
 from compactor.table.commit_log import CommitLog
@@ -566,3 +567,26 @@ def test_tables_are_made_as_an_ingest_makes_them(url: str) -> None:
     assert metadata.rows.kind is Kind.LAST
     assert metadata.windows is not None
     assert metadata.windows.window_seconds == 7 * 86_400
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [pa.list_(pa.int8(), 2), pa.list_(pa.string_view(), 0), pa.list_(pa.list_(pa.int8(), 1), 2)],
+    ids=str,
+)
+def test_arrays_of_spark_have_a_place_in_lists_of_fixed_size(dtype: pa.DataType) -> None:
+    item = pa.array([None], pa.list_(pa.int32()) if dtype.list_size == 2 else pa.string())
+    if dtype == pa.list_(pa.int8(), 2):
+        item = pa.array([7], pa.int32())
+    given = [[], item.to_pylist() * dtype.list_size, None, [None] * dtype.list_size]
+    column = pa.array(given, pa.list_(item.type)).slice(1)
+    found = from_spark(column, dtype)
+    found.validate(full=True)
+    assert found.type == dtype
+    assert found.to_pylist() == column.to_pylist()
+
+
+def test_an_array_of_spark_of_another_length_than_the_lists_of_a_table_is_refused() -> None:
+    column = pa.array([[1, 2], None, [1]], pa.list_(pa.int32()))
+    with pytest.raises(pa.ArrowInvalid, match="a list of 1 elements has no place in"):
+        from_spark(column, pa.list_(pa.int8(), 2))
