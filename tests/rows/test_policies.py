@@ -331,7 +331,8 @@ def test_sets_have_each_element_once_whatever_its_type(
     store: MemoryStore, dtype: pa.DataType
 ) -> None:
     policy = RowPolicy(Kind.AGGREGATE, aggregates=(("v", Function.SET),))
-    for n, items in enumerate([[1, 2, 1], [2, None], [], [None, 3]]):
+    lists: list[list[int | None]] = [[1, 2, 1], [2, None], [], [None, 3]]
+    for n, items in enumerate(lists):
         values = pa.array([[item if item is None else Decimal(item) for item in items]])
         values = values.cast(pa.list_(dtype)) if n != 2 else pa.array([[]], pa.list_(dtype))
         add(store, pa.table({"k": [1], "v": values}), None if n else policy)
