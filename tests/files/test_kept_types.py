@@ -339,7 +339,12 @@ def test_what_an_arrow_file_says_of_its_types_is_json_that_people_can_read(tmp_p
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
 def test_structs_of_views_within_lists_and_maps_come_back(tmp_path: Path, ending: str) -> None:
     inner = pa.struct([("s", pa.string_view()), ("b", pa.binary_view())])
-    values = [[], [{"s": "x" * 20, "b": b"y"}], [{"s": None, "b": None}, None], None]
+    values: list[list[Any] | None] = [
+        [],
+        [{"s": "x" * 20, "b": b"y"}],
+        [{"s": None, "b": None}, None],
+        None,
+    ]
     pairs = [None if items is None else list(enumerate(items)) for items in values]
     rows = pa.table(
         {
