@@ -27,6 +27,8 @@ _IDENTIFIER: Final = r"^(?:[-+]?0[0-9xX]|\+[0-9]+$)"
 """Leading zeros and plus signs of whole numbers, which a number would lose. Arrow takes 0x1F for 31."""
 _NOT_FINITE: Final = r"^[-+]?(?i:nan|inf|infinity)$"
 _IS_SOMETHING: Final = r"^[-+]?[0.]*[1-9]"
+_LONG: Final = rf"^[-+]?[0.]*[1-9](?:\.?[0-9]){{{MOST_DIGITS}}}"
+"""More significant digits than tell doubles apart, zeros at the end among them."""
 _WHOLE: Final = re.compile(r"([-+]?[0-9]+)(?:\.0*)?")
 _BEYOND_INT64: Final = 2.0**63
 _INT64: Final = range(-(2**63), 2**63)
@@ -57,13 +59,18 @@ def read_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         _refuse(odd, _NOT_FINITE, dtype, is_wanted=True)
     if (values == 0).any():
         _refuse(texts.filter(pc.equal(doubles, 0)), _IS_SOMETHING, dtype)
-    is_suspect = (np.abs(values) >= _most_exact(dtype)) & np.isfinite(values)
-    lengths = pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False)
-    is_suspect |= lengths > MOST_DIGITS + 1
-    for text in texts.filter(pa.array(is_suspect)).to_pylist():
-        if text is not None and not float_holds(text, dtype):
-            raise NumberError(text, dtype)
+    large = texts.filter(pa.array((np.abs(values) >= _most_exact(dtype)) & np.isfinite(values)))
+    _check_each(large.filter(pc.match_substring_regex(large, rf"^{_WHOLE.pattern}$")), dtype)
+    # Doubles print with 17 digits, a sign, zeros and an exponent: only an expression counts digits.
+    long = texts.filter(pc.greater(pc.binary_length(texts), MOST_DIGITS + 1))
+    _check_each(long.filter(pc.match_substring_regex(long, _LONG)), dtype)
     return narrowed(doubles, dtype)
+
+
+def _check_each(texts: pa.Array, dtype: pa.DataType) -> None:
+    for text in texts.to_pylist():
+        if not float_holds(text, dtype):
+            raise NumberError(text, dtype)
 
 
 def float_holds(text: str, dtype: pa.DataType) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from compactor.files import csv
+from compactor.files.number_text import read_floats
 from tests.files.reading import put, refusal, schema, table_of
 
 
@@ -70,6 +72,16 @@ def test_a_column_has_the_first_type_that_all_its_cells_can_be_read_as(
 ) -> None:
     path = put(tmp_path, "a.csv", "k,a\n" + "".join(f"x,{cell}\n" for cell in cells))
     assert table_of(path).schema == schema(k=pa.string(), a=expected)
+
+
+def test_doubles_as_programs_print_them_are_not_looked_at_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scales = 10.0 ** np.arange(-300, 300, 24)
+    values = (np.random.default_rng(1).normal(size=(40, 1)) * scales).ravel()
+    texts = [repr(value) for value in values.tolist()]
+    monkeypatch.setattr("compactor.files.number_text.float_holds", None)
+    assert read_floats(pa.array(texts), pa.float64()).to_pylist() == values.tolist()
 
 
 def test_text_that_is_of_no_other_type_is_as_it_is_in_the_file(tmp_path: Path) -> None:
