@@ -21,7 +21,10 @@ _LONG: Final = "|".join(
     rf"[1-9][0-9]{{{before}}}\.[0-9]{{{MOST_DIGITS - before}}}" for before in range(MOST_DIGITS + 1)
 )
 # With what stands before a number the expression has few states, and takes a hundredth of the time.
-_SUSPECT: Final = rf"[-:,\[\s](?:{_LONG}|0\.0*[1-9][0-9]{{{MOST_DIGITS}}})|[0-9][eE]-[0-9]{{3}}"
+_SUSPECT: Final = (
+    rf"[-:,\[\s](?:{_LONG}|[1-9][0-9]{{{MOST_DIGITS},}}[eE]|0\.0*[1-9][0-9]{{{MOST_DIGITS}}}|0\.0{{200}})"
+    r"|[0-9][eE]-[0-9]{3}"
+)
 """Fractions with more digits than a double tells apart, and numbers that it may take for zero."""
 _INTEGERS: Final = (
     "has integers beyond 64 bits, beyond int64 among negative numbers, or beyond 2^53 among "

@@ -147,6 +147,8 @@ def test_offsets_are_applied_and_fractions_kept(tmp_path: Path) -> None:
         (['{"a":[{"b":0.5}]}', '{"a":[{"b":-9007199254740993}]}'], 2, "field 'a[].b' has integers"),
         (['{"a":0.5}', '{"a":1e-400}'], 2, "field 'a' has 1e-400, which a double does not hold"),
         (['{"a":0.5}', '{"a":33.3333333333333333}'], 2, "which a double does not hold"),
+        (['{"a":0.5}', '{"a":-0.' + "0" * 400 + "1}"], 2, "which a double does not hold"),
+        (['{"a":0.5}', '{"a":1234567890123456789e-5}'], 2, "which a double does not hold"),
         (['{"b":1}', '{"a":' + "[" * 64 + "]" * 64 + "}"], 2, "more than 64 levels deep: flatten"),
         (['{"a":[{"b":1}]}', '{"a":[{"b":-18446744073709551616}]}'], 2, "integers beyond 64 bits"),
         (['{"a":1}', '{"a":1,"a":2}'], 2, "field 'a' is given twice"),
