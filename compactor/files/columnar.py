@@ -87,6 +87,8 @@ class ParquetBatches(FileBatches):
                     # Parquet's reader does not look at text.
                     yield as_schema(canonical(batch, check.check), self.schema)
             except (OSError, *PROBLEMS) as error:
+                if not _is_of_file(error):
+                    raise
                 raise self._damaged(index, one_line(error)) from error
             if read != group.num_rows:
                 raise self._damaged(index, f"it has {read:,} of {group.num_rows:,} rows")
@@ -107,7 +109,7 @@ class ParquetBatches(FileBatches):
                 found = sum(batch.num_rows for batch in self._group(index, _COUNTED_ROWS, [name]))
                 own = f"it has {found:,} of {rows:,} rows" if found != rows else ""
             except (OSError, *PROBLEMS) as error:
-                own = one_line(error)
+                own = one_line(error) if _is_of_file(error) else ""
             if own:
                 place, cause = f", column {name!r}", own
                 break
@@ -156,7 +158,8 @@ class ArrowBatches(FileBatches):
             self._check_end(int(self._source.tell()))
 
     def _check_end(self, end: int) -> None:
-        """Raises `InputError` for a stream without its end: Arrow's reader takes the file's for it."""
+        """Raises `InputError` for a stream without its end, or with more behind it: Arrow's reader takes the
+        end of the file for the one, and reads none of the other."""
         self._source.seek(0)
         is_old = self._source.read(len(_IPC_STREAM_START)) != _IPC_STREAM_START
         mark = _IPC_STREAM_END if is_old else _IPC_STREAM_START + _IPC_STREAM_END
@@ -166,6 +169,12 @@ class ArrowBatches(FileBatches):
                 f"{self.path}: has no end-of-stream mark: it may be cut off; write it again, and close "
                 "its writer"
             )
+        while rest := self._source.read(_READ_BYTES):
+            if rest.strip(b"\0"):  # which may be padding
+                raise InputError(
+                    f"{self.path}: has more behind its end-of-stream mark: if streams were joined, "
+                    "ingest each as a file of its own"
+                )
 
 
 class FragmentBatches(FileBatches):
@@ -208,6 +217,12 @@ def _types_kept(file: pq.ParquetFile) -> pa.Schema:
         return read
     said = {field.name: field.type for field in written if not contains(field.type, is_in_seconds)}
     return with_said_types(with_kept_types(read, said))
+
+
+def _is_of_file(error: Exception) -> bool:
+    """Whether an error is about what is in the file, not about memory or the system."""
+    is_of_system = isinstance(error, OSError) and error.errno is not None
+    return not (is_of_system or isinstance(error, MemoryError))
 
 
 def _ipc_reader(source: Any) -> Any:

@@ -79,6 +79,25 @@ def test_a_stream_that_ends_before_its_end_is_refused_wherever_it_is_cut(tmp_pat
     assert table_of(put(tmp_path, "a.arrow", data)).equals(ROWS)
 
 
+@pytest.mark.parametrize("legacy", [False, True])
+def test_rows_behind_the_end_of_a_stream_are_not_passed_over(tmp_path: Path, legacy: bool) -> None:
+    data = ipc_stream(legacy=legacy)
+    assert "more behind its end" in refusal(put(tmp_path, "a.arrow", data + data))
+    assert table_of(put(tmp_path, "a.arrow", data + bytes(8))).equals(ROWS)
+
+
+def test_a_want_of_memory_is_not_taken_for_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*_: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    monkeypatch.setattr("compactor.files.columnar.canonical", no_memory)
+    message = refusal(put(tmp_path, "a.parquet", parquet()))
+    assert "not enough memory" in message
+    assert "damaged" not in message
+
+
 def test_streams_of_before_arrow_0_15_are_read(tmp_path: Path) -> None:
     data = ipc_stream(legacy=True)
     assert table_of(put(tmp_path, "a.arrow", data)).equals(ROWS)
