@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -35,19 +36,23 @@ class OnConflict(StrEnum):
     """The file's column becomes another one, named by its type."""
 
 
+_AS_STORED: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 def merged_schema(
     table: pa.Schema | None,
     file: pa.Schema,
     path: str,
     fixed: Collection[str] = (),
     on_conflict: OnConflict = OnConflict.ERROR,
+    shown: Mapping[str, str] = _AS_STORED,
 ) -> pa.Schema:
     """The table's schema after taking in the file's: new columns come last; its types stay where they hold
     the file's values, and become wider ones where such are known that hold both (`widens_to`).
 
     A column that had no values in any file so far takes the file's type. Fragments written before stay as
     they are, and are read as the wider type. fixed: columns that may only become such as order their stored
-    values alike.
+    values alike. shown: what people call columns whose stored names are others, for errors.
 
     Raises `InputError` naming file, column and both types where the file's values cannot become the
     table's without loss, or where the format has no form for a type.
@@ -60,11 +65,11 @@ def merged_schema(
             type_to_json(field.type)
             check_nesting(pa.schema([field]))
         except SchemaError as error:
-            raise InputError(f"{path}: column {field.name!r}: {error}") from error
+            name = shown.get(field.name, field.name)
+            raise InputError(f"{path}: column {name!r}: {error}") from error
         known = fields.get(field.name)
         if known is None or pt.is_null(known.type):
-            is_nullable = known is None or known.nullable
-            fields[field.name] = pa.field(field.name, table_type(field.type), is_nullable)
+            fields[field.name] = pa.field(field.name, table_type(field.type))
         elif not can_widen(field.type, known.type):
             wider = _wider_type(known.type, field.type, may_convert=field.name not in fixed)
             if wider is not None:
@@ -73,8 +78,9 @@ def merged_schema(
             if on_conflict is OnConflict.STRING and _both_text(known, field, fixed):
                 fields[field.name] = known.with_type(pa.string())
                 continue
+            name = shown.get(field.name, field.name)
             raise InputError(
-                f"{path}: column {field.name!r} is {field.type}, the table's is {known.type}: convert the "
+                f"{path}: column {name!r} is {field.type}, the table's is {known.type}: convert the "
                 "file, ingest it into another table, or say --on-conflict split or string"
             )
     return pa.schema(list(fields.values()))
@@ -204,9 +210,12 @@ def _can_widen_nested(source: pa.DataType, target: pa.DataType) -> bool:
     return False
 
 
-def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
+def conform_batch(
+    batch: pa.RecordBatch, schema: pa.Schema, path: str, shown: Mapping[str, str] = _AS_STORED
+) -> pa.RecordBatch:
     """`batch` in the table's schema: columns cast and put in order, missing ones null.
 
+    shown: as for `merged_schema`.
     Raises `InputError` where a value cannot be cast, or is null where the table has none.
     """
     columns = []
@@ -216,15 +225,15 @@ def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Rec
             columns.append(pa.nulls(batch.num_rows, field.type))
             continue
         column = batch.column(index)
+        name = shown.get(field.name, field.name)
         try:
             columns.append(as_type(column, field.type))
         except (pa.ArrowException, SchemaError) as error:
             cause = str(error).splitlines()[0]
             raise InputError(
-                f"{path}: column {field.name!r} of type {column.type} cannot become {field.type}: "
-                f"{cause}"
+                f"{path}: column {name!r} of type {column.type} cannot become {field.type}: {cause}"
             ) from error
-        if (place := null_place(columns[-1], field)) is not None:
+        if (place := null_place(columns[-1], field.with_name(name))) is not None:
             raise InputError(
                 f"{path}: {place!r} is not null in the table, and has a null: correct the value or leave the "
                 "row out"

@@ -36,6 +36,11 @@ def with_not_null(schema: pa.Schema, paths: Iterable[str]) -> pa.Schema:
 
 def _required(field: pa.Field, rest: str, path: str) -> pa.Field:
     if not rest:
+        if pt.is_null(field.type):
+            raise UsageError(
+                f"--not-null: {path!r} has no value in these rows, so its type is unknown: create the table "
+                "from rows that have one"
+            )
         return field.with_nullable(False)
     dtype = field.type
     inner = {name: child for name, child in _children(dtype) if f"{rest}.".startswith(f"{name}.")}

@@ -211,15 +211,15 @@ class _FragmentCheck:
         place = self._table.schema.get_field_index(name)
         if place < 0 or name in self._misfits:
             return
-        field = self._table.schema.field(place)
+        field, shown = self._table.schema.field(place), self._table.shown_name(name)
         try:
-            null = null_place(array, field)
+            null = null_place(array, field.with_name(shown))
             coded = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
             if exact_range(coded, storage_type(field.type)) is not None:
                 widened(array, storage_type(field.type))
         except pa.ArrowInvalid as error:
             self._misfits.add(name)
-            self._fault(f"column {name!r}: {error}, the table's type")
+            self._fault(f"column {shown!r}: {error}, the table's type")
         else:
             if null is not None:
                 self._misfits.add(name)

@@ -98,7 +98,7 @@ def _united(
     names.update(
         (s, n) for s, n in ours.names if s in written.names and s not in latest.schema.names
     )
-    schema = merged_schema(latest.schema, written, path, fixed_columns(latest), on_conflict)
+    schema = merged_schema(latest.schema, written, path, fixed_columns(latest), on_conflict, names)
     shown = [names.get(name, name) for name in schema.names]
     if len(set(shown)) < len(shown):
         raise InputError(
@@ -108,7 +108,7 @@ def _united(
     for column in written:
         if not is_stored_as(column.type, schema.field(column.name).type):
             raise InputError(
-                f"{path}: column {column.name!r} was added meanwhile as "
+                f"{path}: column {names.get(column.name, column.name)!r} was added meanwhile as "
                 f"{schema.field(column.name).type}, here it is {column.type}; nothing was added: ingest "
                 "the file again"
             )

@@ -80,9 +80,10 @@ class _FragmentsOfFile:
     def write(self, file: FileBatches, on_progress: Progress) -> Iterator[FragmentEntry]:
         pending: list[pa.RecordBatch] = []
         rows, size, held = 0, 0, HeldBytes()
+        shown = dict(self._metadata.names)
         for raw in file:
             batch = with_counts(self._names.of(raw), self._metadata.rows)
-            batch = conform_batch(batch, self._schema, file.path)
+            batch = conform_batch(batch, self._schema, file.path, shown)
             self._check_keys(batch, file.path)
             self.rows += batch.num_rows
             while batch.num_rows:
@@ -106,8 +107,9 @@ class _FragmentsOfFile:
         sizes = np.sum([np.diff(cumulative_bytes(key)) for key in keys], axis=0)
         row = int(np.argmax(sizes)) if len(sizes) else 0
         if len(sizes) and sizes[row] > MAX_KEY_BYTES:
+            shown = map(self._metadata.shown_name, names)
             raise InputError(
-                f"{path}, row {self.rows + row + 1:,}: its sort columns ({', '.join(names)}) take "
+                f"{path}, row {self.rows + row + 1:,}: its sort columns ({', '.join(shown)}) take "
                 f"{sizes[row]:,} bytes, more than {MAX_KEY_BYTES:,}: shorten their values, or sort the table "
                 "by other columns"
             )

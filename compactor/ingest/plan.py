@@ -54,7 +54,7 @@ def plan_ingest(
     present = {*names.stored.names, *(column.column for column in metadata.sort)}
     stored = pa.schema([field for field in metadata.schema if field.name in present])
     for field in metadata.schema:
-        if not (field.nullable or field.name in present):
+        if not (field.nullable or field.name in names.stored.names):
             raise InputError(
                 f"{path}: column {metadata.shown_name(field.name)!r} is not null in the table, and is not "
                 "here: add it"
@@ -113,11 +113,11 @@ def _metadata(
     required = [known.shown_name(column.column) for column in ordering(known.sort)]
     require_columns(names.shown, required, path)
     file = with_result_types(file, known.rows)
-    return replace(
-        known,
-        schema=merged_schema(known.schema, file, path, fixed_columns(known), options.on_conflict),
-        names=known.names + names.new,
+    shown = known.names + names.new
+    schema = merged_schema(
+        known.schema, file, path, fixed_columns(known), options.on_conflict, dict(shown)
     )
+    return replace(known, schema=schema, names=shown)
 
 
 def _check_options(known: TableMetadata, options: IngestOptions) -> None:

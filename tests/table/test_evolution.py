@@ -228,6 +228,9 @@ def test_the_python_api_shows_columns_by_their_names(tmp_path: Path) -> None:
     assert table.scan(["value"], where="key > 1").to_table().to_pydict() == {"value": [5, 7]}
     assert table.delete("value = 5").rows == 1
     assert table.scan().to_table().to_pylist() == [{"key": 1, "value": 6}, {"key": 3, "value": 7}]
+    for value in ("x", b"x", {"n": 5}):
+        with pytest.raises(InputError, match="column 'value'"):
+            table.append(pa.table({"key": [4], "value": [value]}))
 
 
 def test_a_merge_notices_rows_that_are_not_the_footers_before_they_are_converted(

@@ -16,6 +16,7 @@ from compactor.files.stream import StreamBatches
 from compactor.ingest import IngestOptions, commit_fragments, plan_ingest, write_fragments
 from compactor.ingest.settings import IngestSettings
 from compactor.not_null import not_null_paths, null_place, with_not_null
+from compactor.rows.policy import Kind, RowPolicy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.verify import verify
@@ -109,6 +110,23 @@ def test_a_file_without_a_column_that_is_not_null_is_refused(tmp_path: Path) -> 
     table.alter(renames={"d": "e"})
     with pytest.raises(InputError, match="column 'e' is not null in the table, and is not here"):
         table.append(rows({}).drop_columns(["d"]))
+    with pytest.raises(InputError, match="'e' is not null in the table, and has a null"):
+        table.append(rows(BAD["d"]).rename_columns({"d": "e"}))
+
+
+def test_a_delete_marker_that_is_not_null_has_to_be_there(tmp_path: Path) -> None:
+    policy = RowPolicy(Kind.LAST, delete_marker="gone")
+    options = IngestOptions(rows=policy, not_null=("gone",))
+    with pytest.raises(InputError, match="column 'gone' is not null in the table, and is not here"):
+        Table.create(tmp_path / "t", rows({}), "k", options)
+
+
+@pytest.mark.parametrize("path", ["n", "o.n"])
+def test_a_column_of_unknown_type_is_not_asked_to_be_not_null(tmp_path: Path, path: str) -> None:
+    fields = {"k": pa.int64(), "n": pa.null(), "o": pa.struct({"n": pa.null()})}
+    empty = pa.schema(fields).empty_table()
+    with pytest.raises(UsageError, match=f"{path!r} has no value in these rows"):
+        Table.create(tmp_path / "t", empty, "k", IngestOptions(not_null=(path,)))
 
 
 def test_a_column_that_is_redacted_may_be_null_from_then_on(tmp_path: Path) -> None:
