@@ -37,17 +37,20 @@ def list_parts(
     in order, which Arrow can't do with all types.
     """
     starts, counts = _spans(array)
+    total = int(counts.sum())
+    if not total:
+        return counts, change(no_values(array.values.type))
+    if not _is_view(array.type) and starts[-1] + counts[-1] - starts[0] == total:
+        return counts, change(array.values.slice(int(starts[0]), total))  # no gaps
     is_used = counts > 0
     ends = np.cumsum(counts)
     shifts = (starts - ends + counts)[is_used]
     """From where each list's elements are to where they will be."""
-    if not len(shifts):
-        return counts, change(no_values(array.values.type))
     if (shifts == shifts[0]).all():
-        return counts, change(array.values.slice(int(shifts[0]), int(ends[-1])))
+        return counts, change(array.values.slice(int(shifts[0]), total))
     low, high = int(starts[is_used].min()), int((starts + counts)[is_used].max())
     items = change(array.values.slice(low, high - low))
-    places = np.arange(ends[-1]) + np.repeat(shifts - low, counts[is_used])
+    places = np.arange(total) + np.repeat(shifts - low, counts[is_used])
     return counts, items.take(pa.array(places))
 
 
