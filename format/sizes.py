@@ -55,6 +55,9 @@ def cumulative_bits(array: pa.Array) -> I64:
 def heaviest_value_bytes(array: pa.Array) -> int:
     """Returns the bytes of the heaviest value; of a dictionary-coded array also of those that no row uses."""
     values = array.dictionary if pt.is_dictionary(array.type) else array
+    width = fixed_width_bytes(values.type)
+    if width is not None:
+        return width if len(values) else 0
     return int(np.diff(cumulative_bytes(values)).max(initial=0))
 
 

@@ -17,7 +17,8 @@ from format.types import storage_type
 
 
 class FittingCheck:
-    """Of one commit, which may be tried several times: fragments that fit once are not read again."""
+    """Checks fragments for one commit, which may be tried several times: those that fit once are not read
+    again."""
 
     def __init__(self, store: Store, path: str) -> None:
         """path: of the file that is ingested, for errors."""
@@ -64,17 +65,19 @@ class FittingCheck:
             and _range(written.field(field.name).type, field.type) is not None
         ]
         for entry in entries if columns else ():
-            for field in columns:
-                case = (entry.key, field.name, field.type)
-                if field.name not in entry.columns or case in self._fitting:
-                    continue
-                reader = open_fragment(self._store, entry.key, entry.size_bytes)
-                stored = reader.schema.field(field.name).type
-                for value in _outside(
-                    _range(stored, field.type), reader.footer.columns[field.name]
-                ):
-                    yield table.shown_name(field.name), value, stored, reader.name
-                self._fitting.add(case)
+            unknown = {
+                (entry.key, field.name, field.type)
+                for field in columns
+                if field.name in entry.columns
+            } - self._fitting
+            if not unknown:
+                continue
+            reader = open_fragment(self._store, entry.key, entry.size_bytes)
+            for _, name, wanted in sorted(unknown, key=str):
+                stored = reader.schema.field(name).type
+                for value in _outside(_range(stored, wanted), reader.footer.columns[name]):
+                    yield table.shown_name(name), value, stored, reader.name
+            self._fitting |= unknown
 
 
 def _range(source: pa.DataType, target: pa.DataType) -> tuple[int, int] | None:
