@@ -170,7 +170,7 @@ def first_mistake(columns: Columns, rows: int) -> tuple[int, str] | None:
 
 
 def no_entity(name: str, row: int, why: str) -> InputError:
-    """Of row `row` of dataset `name`."""
+    """Returns the error that names row `row` of dataset `name`."""
     return InputError(f"dataset {name}, entity {row + 1:,}: {why}")
 
 

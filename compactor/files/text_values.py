@@ -43,7 +43,7 @@ def wire_type(dtype: pa.DataType) -> pa.DataType:
 
 
 def float_type(dtype: pa.DataType) -> pa.DataType:
-    """Of the shape of `wire_type(dtype)`: floats as they are in `dtype`, and null for all else."""
+    """Returns a type of the shape of `wire_type(dtype)`: floats as they are in `dtype`, null for all else."""
     return _shaped(dtype, lambda scalar: scalar if pt.is_floating(scalar) else pa.null())
 
 
