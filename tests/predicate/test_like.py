@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compactor.errors import UsageError
 from compactor.predicate.like import MAX_CHARACTERS, Wildcard, like, parts_of
 from compactor.predicate.parse import parse_where
 from compactor.predicate.tree import matching
@@ -32,11 +33,12 @@ def test_texts_are_like_a_pattern_where_duckdb_says_so(
     rows = pa.table({"s": [*texts, pattern, None]})
     condition = f"s {word} {quoted(pattern)} ESCAPE {quoted(escape)}"
     try:
-        found = duckdb.from_arrow(rows).project(f"{condition} AS k").fetchall()
-    except duckdb.Error:
-        with pytest.raises(ValueError, match="ends in its escape character"):
-            parts_of(pattern, escape)
+        parts_of(pattern, escape)
+    except ValueError:  # DuckDB notices only where a text is compared up to the pattern's end
+        with pytest.raises(UsageError, match="ends in its escape character"):
+            parse_where(condition, rows.schema)
         return
+    found = duckdb.from_arrow(rows).project(f"{condition} AS k").fetchall()
     expected = [holds for (holds,) in found]
     arrays = {"s": rows["s"].combine_chunks()}
     holds = matching(parse_where(condition, rows.schema), arrays, len(rows))
