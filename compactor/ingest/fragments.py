@@ -19,7 +19,7 @@ from compactor.names import fragment_key, skip_index_key
 from compactor.rows.flags import Census, RowRule
 from compactor.skipping.stored import pack
 from compactor.skipping.summary import build as build_summary
-from compactor.stores.base import Store
+from compactor.stores.base import Store, create_own
 from compactor.table.entry import FragmentEntry, SkipIndex
 from compactor.table.numbers import MAX_KEY_BYTES
 from compactor.windows import split_by_window
@@ -178,7 +178,7 @@ class _FragmentsOfFile:
     def write_skips(self) -> None:
         """Before the fragments are committed, what their entries point to."""
         if self._skips:
-            self._store.create(self._skips_key, b"".join(self._skips))
+            create_own(self._store, self._skips_key, b"".join(self._skips))
 
     @property
     def _skips_key(self) -> str:

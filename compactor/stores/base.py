@@ -7,12 +7,13 @@ listed with each. Stores are picklable, so that a Spark task can receive one, an
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Protocol, Self, runtime_checkable
 
-from compactor.errors import DataError
+from compactor.errors import DataError, ObjectExistsError
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
 
@@ -197,3 +198,13 @@ class Store(Protocol):
     def discard_unfinished(self, upload: UnfinishedUpload) -> None:
         """Drop one and all it holds; no error if it is gone. If it still runs, completing it fails."""
         ...
+
+
+def create_own(store: Store, key: str, data: bytes) -> None:
+    """Creates an object under a name that nobody else uses.
+
+    One that is there already is this very object: proxies and load balancers may deliver a request twice,
+    and the second answer is the one that comes back. Raises as `Store.create`, but for `ObjectExistsError`.
+    """
+    with contextlib.suppress(ObjectExistsError):
+        store.create(key, data)

@@ -2,7 +2,9 @@
 
 A commit ends in one of three ways: committed, conflict (another writer took the version: read on
 and try the next), or unknown (no answer). After an unknown outcome the very same bytes are offered
-again for the very same version: whichever of the two requests lands, the version holds our commit id.
+again for the very same version. That the version exists already is no conflict yet: an earlier request of
+ours may have landed, or the network may have delivered one request twice. Only the commit id in it says whose
+it is.
 
 Two rules keep out processes that slept for hours (`vacuum` is the other side of both):
 - what a commit adds must come from an attempt based on a version after the snapshot's fence;
@@ -240,32 +242,31 @@ class CommitLog:
                 f"have {len(data):,} bytes where {MAX_READ_BYTES:,} are the most: nothing was changed; "
                 "change less at a time, such as fewer files, or write larger fragments"
             )
-        unknown = False
+        doubt = ""
 
-        def create() -> None:
-            nonlocal unknown
+        def create() -> bool:
+            nonlocal doubt
             try:
                 self._store.create(key, data)
             except UnknownOutcomeError:
-                unknown = True
+                doubt = "its answer was lost"
                 raise
+            except ObjectExistsError:
+                doubt = doubt or "its log file was there already"
+                return self.history.read(version.number).commit_id == version.commit_id
+            return True
 
         def is_worth_another_try(error: BaseException) -> bool:
             return isinstance(error, UnknownOutcomeError) or (
-                unknown and isinstance(error, StoreUnreachableError)
+                bool(doubt) and isinstance(error, StoreUnreachableError)
             )
 
         try:
-            try:
-                self._patiently(is_worth_another_try)(create)
-            except ObjectExistsError:
-                # An earlier try of ours may have landed although its answer was lost.
-                return unknown and self.history.read(version.number).commit_id == version.commit_id
+            return self._patiently(is_worth_another_try)(create)
         except (StoreError, DataError) as error:
-            if not unknown:
+            if not doubt:
                 raise
-            raise self._unknown(version, f"its answer was lost and then: {error}") from error
-        return True
+            raise self._unknown(version, f"{doubt} and then: {error}") from error
 
     def _check_log_not_truncated(self, before: Snapshot, version: Version) -> None:
         """Raises `UnknownOutcomeError` if the version may be one that had been removed before."""

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from compactor.errors import DataError
-from compactor.stores.base import Store
+from compactor.stores.base import Store, create_own
 from compactor.table.entry import Deletion, FragmentEntry
 from format.blocks import BlockReader, make_chunk
 from format.errors import FormatError
@@ -40,7 +40,7 @@ def write_deletions(
         entries.append((entry, deletion))
         blocks.append(block)
         offset += len(block)
-    store.create(key, b"".join(blocks))
+    create_own(store, key, b"".join(blocks))
     return [replace(entry, deletion=deletion) for entry, deletion in entries]
 
 

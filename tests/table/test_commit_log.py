@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from compactor.alter import Alteration, alter_table
+from compactor.delete import delete_rows
 from compactor.errors import (
     CommitConflictError,
     CompactionVoidError,
@@ -18,8 +23,13 @@ from compactor.errors import (
     TableNotFoundError,
     UnknownOutcomeError,
 )
+from compactor.ingest import IngestOptions
 from compactor.names import parse_version, version_key
+from compactor.predicate import condition_on
+from compactor.skipping.spec import Kind as SkipKind
+from compactor.skipping.spec import SkipSpec
 from compactor.stores import base
+from compactor.stores.base import ObjectInfo
 from compactor.stores.local import LocalStore
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes
@@ -30,6 +40,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Version, Work
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
+from tests.support.tables import append_table, compact_table, table_rows
 
 METADATA = TableMetadata(pa.schema([("k", pa.int64())]), sort_schema("k"))
 
@@ -147,6 +158,74 @@ def test_an_unknown_outcome_that_did_land_is_success() -> None:
     store.fault = lose_the_answer
     assert log.commit(add("b")).version == 2
     assert log_on(MemoryStore(store.objects)).current().version == 2
+
+
+class DeliversTwice(MemoryStore):
+    """A store behind a network that delivers every conditional PUT twice, and gives the second answer."""
+
+    def __init__(self, objects: dict[str, bytes] | None = None) -> None:
+        super().__init__(objects)
+        self.between: Callable[[], object] = lambda: None
+
+    def create(self, key: str, data: bytes) -> ObjectInfo:
+        super().create(key, data)
+        between, self.between = self.between, lambda: None
+        between()
+        return super().create(key, data)
+
+
+def test_a_commit_that_the_network_delivers_twice_is_ours_and_happens_once() -> None:
+    store = DeliversTwice()
+    log = log_on(store)
+    assert names(log.commit(add("a"))) == ["a"]
+    assert names(log.commit(add("b"))) == ["a", "b"]
+    assert log_on(MemoryStore(store.objects)).current().version == 2
+
+
+def test_a_commit_delivered_twice_stays_ours_where_another_has_consumed_it_meanwhile() -> None:
+    store = DeliversTwice()
+    ours, theirs = log_on(store), log_on(MemoryStore(store.objects))
+    ours.commit(add("a"))
+    store.between = lambda: theirs.commit(swap("b", "merged"))
+    ours.commit(add("b"))
+    assert names(log_on(MemoryStore(store.objects)).current()) == ["a", "merged"]
+
+
+def test_a_version_that_is_there_and_cannot_be_read_is_an_unknown_outcome() -> None:
+    store = DeliversTwice()
+    log = log_on(store)
+
+    def refuse(operation: str, key: str) -> None:
+        if operation == "read":
+            raise PermissionDeniedError("not you")
+
+    store.between = lambda: setattr(store, "fault", refuse)
+    with pytest.raises(UnknownOutcomeError, match=r"may be committed.*there already.*not you"):
+        log.commit(add("a"))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from(["append", "delete", "compact", "alter"]), max_size=6))
+def test_a_table_behind_such_a_network_has_the_rows_of_one_behind_another(steps: list[str]) -> None:
+    def rows_after(store: MemoryStore) -> list[dict[str, object]]:
+        rows = pa.table({"k": range(6), "v": list("abcdef")})
+        options = IngestOptions(skips=SkipSpec((("v", SkipKind.VALUES),)))
+        append_table(store, rows, "k", options)
+        for number, step in enumerate(steps):
+            if step == "append":
+                append_table(store, rows, None)
+            elif step == "delete":
+                log = CommitLog(store)
+                where = condition_on(log.current().table, f"k = {number}")
+                expected = sum(row["k"] == number for row in table_rows(store))
+                assert delete_rows(store, log, where).rows == expected
+            elif step == "compact":
+                compact_table(store)
+            else:
+                alter_table(CommitLog(store), Alteration(redacts=("v",)))
+        return table_rows(store)
+
+    assert rows_after(DeliversTwice()) == rows_after(MemoryStore())
 
 
 def test_an_unknown_outcome_that_did_not_land_is_tried_again() -> None:
