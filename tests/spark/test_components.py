@@ -16,6 +16,7 @@ from compactor.errors import InputError, JobError, UsageError
 from compactor.spark import components
 from compactor.spark.components import Round, connected_components
 from compactor.spark.session import open_session
+from tests.support.s3_server import S3Server
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +25,8 @@ Edges = tuple[np.ndarray, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
+def spark(s3_server: S3Server) -> Iterator[Any]:
+    # The JVM outlives the session with the environment it began with: that of the S3 server for later tests.
     session = open_session("local[2]")
     session.conf.set("spark.sql.shuffle.partitions", "2")
     # Compiling a plan takes longer than running it does on data this small.
