@@ -54,7 +54,8 @@ def table_of(step: Append, rows: dict[str, list[Value]], names: dict[str, str]) 
         arrays.append(
             pa.chunked_array(builder.chunks(column.dtype, rows[column.name], cuts), column.dtype)
         )
-        fields.append(pa.field(names.get(column.name, column.name), column.dtype, column.nullable))
+        is_nullable = column.nullable or column.dtype == pa.null()
+        fields.append(pa.field(names.get(column.name, column.name), column.dtype, is_nullable))
     return pa.table(arrays, schema=pa.schema(fields))
 
 
