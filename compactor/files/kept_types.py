@@ -128,11 +128,19 @@ def _is_stored_form(stored: pa.DataType, wanted: pa.DataType) -> bool:
         return True
     if not pt.is_nested(wanted) or _shape(stored) != _shape(wanted):
         return False
-    inner = range(wanted.num_fields)
-    return all(_is_stored_form(stored.field(i).type, wanted.field(i).type) for i in inner)
+    return all(map(_is_stored_form, _inner_types(stored), _inner_types(wanted)))
+
+
+def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
+    if pt.is_map(dtype):
+        return [dtype.key_type, dtype.item_type]
+    return [dtype.field(index).type for index in range(dtype.num_fields)]
 
 
 def _shape(dtype: pa.DataType) -> object:
+    """Returns what two nested types must share; the names of items, of keys and of values mean nothing."""
+    if pt.is_map(dtype):
+        return dtype.id, dtype.item_field.nullable
     fields = [dtype.field(index) for index in range(dtype.num_fields)]
     names = [field.name for field in fields] if pt.is_struct(dtype) else None
     size = dtype.list_size if pt.is_fixed_size_list(dtype) else None

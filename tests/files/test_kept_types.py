@@ -359,3 +359,20 @@ def test_structs_of_views_within_lists_and_maps_come_back(tmp_path: Path, ending
     again = Table.create(tmp_path / "again", path)
     assert again.schema.types == table.schema.types
     assert pa.table(again.scan()).to_pylist() == rows.to_pylist()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_maps_whose_keys_and_values_have_names_of_their_own_come_back(
+    tmp_path: Path, ending: str
+) -> None:
+    zoned = pa.dictionary(pa.int64(), pa.timestamp("s", "+05:30"))
+    for items in (zoned, pa.timestamp("s"), pa.list_view(pa.field("a.b", zoned))):
+        dtype = pa.map_(pa.field("item", pa.uint32(), False), pa.field("item", items))
+        plain: Any = [1, None] if pa.types.is_list_view(items) else 1
+        values = to_logical(pa.array([[(7, plain)], None], storage_type(dtype)), dtype)
+        folder = tmp_path / str(items)
+        table = Table.create(folder / "t", pa.table({"row": [0, 1], "v": values}), "row")
+        table.scan().to_file(folder / f"f.{ending}")
+        again = Table.create(folder / "again", folder / f"f.{ending}", "row")
+        assert again.schema == table.schema
+        assert again.scan().to_table() == table.scan().to_table()

@@ -85,7 +85,7 @@ def test_parquet_text_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": [1, 2], "v": text}), path)
     with (
-        pytest.raises(InputError, match=r"a.parquet: .*column 'v': Invalid UTF8"),
+        pytest.raises(InputError, match=r"a.parquet\b.*: column 'v': Invalid UTF8"),
         open_table_file(str(path)) as file,
     ):
         list(file)
