@@ -6,7 +6,7 @@ long the history is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -219,9 +219,10 @@ class History:
             + ": restore the file from a backup"
         )
 
-    def _read_all(self, numbers: Iterable[int]) -> Iterator[Version]:
-        if self._readers == 1:
+    def _read_all(self, numbers: Sequence[int]) -> Iterator[Version]:
+        at_a_time = min(self._readers, len(numbers))
+        if at_a_time <= 1:
             yield from map(self.read, numbers)
             return
-        with ThreadPoolExecutor(self._readers) as readers:
+        with ThreadPoolExecutor(at_a_time) as readers:
             yield from readers.map(self.read, numbers)

@@ -79,7 +79,7 @@ class Case:
         self._plan = plan
         self._say = say
         self._store = MemoryStore()
-        self._log = CommitLog(self._store)
+        self._log = CommitLog(self._store, readers=1)
         self._numbers = itertools.count()
         self._model = Model(())
         self._names: dict[str, str] = {}
@@ -200,7 +200,7 @@ class Case:
         self._model.append(written, step.rows)
 
     def _ingest(self, source: Any, sort: SortSchema | None, options: IngestOptions) -> None:
-        log = CommitLog(self._store)
+        log = CommitLog(self._store, readers=1)
         if isinstance(source, str):
             ingest_file(self._store, log, source, sort, options, ids=self._ids)
             return
@@ -225,7 +225,7 @@ class Case:
         )
         self._say(f"  {policy.strategy} {settings.model_dump(exclude_defaults=True)}")
         driver = Driver(
-            CommitLog(self._store, ids=self._ids), DriverSettings(policy, settings), ids=self._ids
+            CommitLog(self._store, ids=self._ids, readers=1), DriverSettings(policy, settings), ids=self._ids
         )
         engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
         report = compact(driver, engine)
@@ -236,7 +236,7 @@ class Case:
         schema = self._snapshot().table.shown_schema
         text, holds = self._condition(rng, schema)
         self._say(f"  {text}")
-        log = CommitLog(self._store)
+        log = CommitLog(self._store, readers=1)
         before = self._model.copy()
         rows = self._ask(
             "delete",
@@ -287,14 +287,14 @@ class Case:
                 model.columns[name] = model.next_number
                 model.next_number += 1
         self._say(f"  {change}")
-        self._ask(f"alter by {kind}", lambda: alter_table(CommitLog(self._store), change))
+        self._ask(f"alter by {kind}", lambda: alter_table(CommitLog(self._store, readers=1), change))
         if kind == "rename":
             original = {shown: name for name, shown in self._names.items()}.get(old, old)
             self._names[original] = new
         self._model = model
 
     def _vacuum(self, rng: random.Random) -> None:
-        vacuum(CommitLog(self._store), VacuumSettings(0, 0))
+        vacuum(CommitLog(self._store, readers=1), VacuumSettings(0, 0))
         self._earlier.clear()
 
     def _scan(self, rng: random.Random) -> None:
@@ -305,7 +305,7 @@ class Case:
         self._say(f"  {text}")
         self._check_scan(self._snapshot(), self._model, chosen, (text, holds))
         for version, model in self._earlier:
-            self._check_scan(CommitLog(self._store).at(version), model, None, None)
+            self._check_scan(CommitLog(self._store, readers=1).at(version), model, None, None)
 
     def _verify(self, rng: random.Random) -> None:
         report = verify(self._store, self._snapshot())
@@ -417,7 +417,7 @@ class Case:
         if not snapshot.table.shown_schema.names:
             return
         copy = MemoryStore()
-        log = CommitLog(copy)
+        log = CommitLog(copy, readers=1)
         sort = tuple(
             replace(c, column=snapshot.table.shown_name(c.column)) for c in snapshot.table.sort
         )
@@ -440,7 +440,7 @@ class Case:
         """Ingests a text file into an empty table of the same types: what is accepted must be the same."""
         self._step += ", ingested again"
         copy = MemoryStore()
-        log = CommitLog(copy)
+        log = CommitLog(copy, readers=1)
         schema = snapshot.table.shown_schema
         sort = tuple(
             replace(c, column=snapshot.table.shown_name(c.column)) for c in snapshot.table.sort
