@@ -225,7 +225,9 @@ class Case:
         )
         self._say(f"  {policy.strategy} {settings.model_dump(exclude_defaults=True)}")
         driver = Driver(
-            CommitLog(self._store, ids=self._ids, readers=1), DriverSettings(policy, settings), ids=self._ids
+            CommitLog(self._store, ids=self._ids, readers=1),
+            DriverSettings(policy, settings),
+            ids=self._ids,
         )
         engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
         report = compact(driver, engine)
@@ -287,7 +289,9 @@ class Case:
                 model.columns[name] = model.next_number
                 model.next_number += 1
         self._say(f"  {change}")
-        self._ask(f"alter by {kind}", lambda: alter_table(CommitLog(self._store, readers=1), change))
+        self._ask(
+            f"alter by {kind}", lambda: alter_table(CommitLog(self._store, readers=1), change)
+        )
         if kind == "rename":
             original = {shown: name for name, shown in self._names.items()}.get(old, old)
             self._names[original] = new
