@@ -18,6 +18,7 @@ from pyarrow import types as pt
 
 from format.errors import SchemaError
 from format.types import (
+    is_binary_like,
     storage_type,
     type_from_json,
     type_to_json,
@@ -38,8 +39,9 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
-    """Returns a schema with plain values for dictionaries that Arrow does not write to Parquet, and for types
-    with views within, which it can't slice; it says what they were, and which columns have seconds."""
+    """Returns a schema with plain values for dictionaries that come back from Parquet as plain values anyway,
+    and for types with views within, which Arrow can't slice; it says what they were, and which columns have
+    seconds."""
     fields = [
         field.with_type(storage_type(field.type))
         if contains(field.type, _is_unwritten_dictionary)
@@ -56,11 +58,9 @@ def parquet_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _is_unwritten_dictionary(dtype: pa.DataType) -> bool:
-    """Dictionaries of nested values, of views and of dictionaries."""
-    if not pt.is_dictionary(dtype):
-        return False
-    stored = storage_type(dtype)
-    return bool(pt.is_nested(stored) or stored != dtype.value_type)
+    """Returns whether a type is a dictionary of anything but text and binaries. Arrow would take some of
+    these for a file, and has written other half floats than there were."""
+    return pt.is_dictionary(dtype) and not is_binary_like(dtype.value_type)
 
 
 def _is_view(dtype: pa.DataType) -> bool:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -376,3 +377,22 @@ def test_maps_whose_keys_and_values_have_names_of_their_own_come_back(
         again = Table.create(folder / "again", folder / f"f.{ending}", "row")
         assert again.schema == table.schema
         assert again.scan().to_table() == table.scan().to_table()
+
+
+def test_dictionaries_of_half_floats_in_lists_of_fixed_size_are_written_to_parquet_as_they_are(
+    tmp_path: Path,
+) -> None:
+    """Arrow puts such lists together where one of them is null, and changes the halves of the dictionary."""
+    halves = pa.array(np.array([-2.5, -0.0, 1.0], np.float16))
+    items = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, None, 2, 0], pa.int32()), halves)
+    lists = pa.FixedSizeListArray.from_arrays(items, 2, mask=pa.array([False, True, False]))
+    table = Table.create(tmp_path / "t", pa.table({"row": range(3), "v": lists}), "row")
+    table.scan().to_file(tmp_path / "f.parquet")
+    assert pq.read_table(tmp_path / "f.parquet")["v"].to_pylist() == [
+        [-2.5, -0.0],
+        None,
+        [1.0, -2.5],
+    ]
+    again = Table.create(tmp_path / "again", tmp_path / "f.parquet", "row")
+    assert again.schema == table.schema
+    assert again.scan(["v"]).to_table()["v"].to_pylist() == [[-2.5, -0.0], None, [1.0, -2.5]]
