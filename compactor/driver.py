@@ -18,6 +18,7 @@ from typing import Final
 
 from compactor.clock import Ids, random_id
 from compactor.config import CompactionSettings, Policy
+from compactor.errors import UnknownOutcomeError
 from compactor.job import Compaction, Outcome
 from compactor.owner import is_gone, this_owner
 from compactor.planner.estimate import Estimate, estimate
@@ -64,6 +65,10 @@ class Settled:
     quarantined: tuple[str, ...] = ()
 
 
+_MAX_CLAIM_MS: Final = 24 * 3_600_000
+"""No claim holds so long: a clock was ahead that made one which seems to."""
+
+
 class _NothingToDoError(Exception):
     """There is nothing to commit."""
 
@@ -88,6 +93,8 @@ class Driver:
         self._running: dict[str, tuple[Compaction, Estimate]] = {}
         self._attempts: dict[tuple[str, ...], int] = {}
         self._avoided: dict[str, str] = {}
+        self._unanswered: set[str] = set()
+        """Compactions that are claimed, perhaps: the commit's answer was lost, and nobody runs them."""
 
     @property
     def url(self) -> str:
@@ -125,14 +132,21 @@ class Driver:
 
     def decide(self, most: int) -> list[Compaction]:
         """Commits what takes no work, and claims at most so many compactions; [] if none is due."""
-        plan = self.plan(self._log.current())
+        snapshot = self._log.current()
+        if snapshot.table.expires:
+            self._log.check_expiry(snapshot)
+        plan = self.plan(snapshot)
         if plan.expiry.entries and self._commit_unless_nothing(self._expire):
             plan = self.plan(self._log.latest)
         while plan.moves and self._commit_unless_nothing(self._move):
             plan = self.plan(self._log.latest)
         decided: list[Compaction] = []
         if plan.specs and most > 0:
-            self._commit_unless_nothing(lambda snapshot: self._claim(snapshot, most, decided))
+            try:
+                self._commit_unless_nothing(lambda snapshot: self._claim(snapshot, most, decided))
+            except UnknownOutcomeError:
+                self._unanswered.update(compaction.compaction_id for compaction in decided)
+                raise
         for compaction in decided:
             latest = self._log.latest
             predicted = estimate(
@@ -201,6 +215,8 @@ class Driver:
             if claim.compaction_id not in self._running
             and (
                 claim.expires_unix_ms <= now
+                or claim.expires_unix_ms > now + _MAX_CLAIM_MS
+                or claim.compaction_id in self._unanswered
                 or self._settings.takes_over
                 or self._owner_is_gone(claim.owner)
             )
@@ -228,8 +244,7 @@ class Driver:
 
         def prepare(snapshot: Snapshot) -> Changes:
             # Settled again after a commit whose outcome was unknown.
-            there = [o for o in outcomes if any(e.key in snapshot.fragments for e in o.outputs)]
-            installed.update(outcome.compaction_id for outcome in there)
+            installed.update(o.compaction_id for o in outcomes if self._is_installed(o))
             standing[:] = [o for o in outcomes if self._stands(o, snapshot)]
             if not standing:
                 raise _NothingToDoError
@@ -247,6 +262,13 @@ class Driver:
 
         self._commit_unless_nothing(prepare)
         return installed.union(outcome.compaction_id for outcome in standing)
+
+    def _is_installed(self, outcome: Outcome) -> bool:
+        return self._log.landed(
+            lambda changes: (
+                changes.operation is Operation.COMPACT and outcome.compaction_id in changes.releases
+            )
+        )
 
     def _stands(self, outcome: Outcome, snapshot: Snapshot) -> bool:
         compaction, _ = self._running[outcome.compaction_id]
@@ -340,8 +362,9 @@ class Driver:
 
     def give_up(self) -> None:
         """Frees what is claimed and has not been settled, for others to take at once."""
-        ids = list(self._running)
+        ids = [*self._running, *self._unanswered]
         self._running.clear()
+        self._unanswered.clear()
         if ids:
             self._release(ids, (), "")
 

@@ -1,6 +1,7 @@
 """Names of all objects of a table, built and parsed here only.
 
 _log/00000000000000000007.json                 version 7 of the table
+_log/.conditional-writes                       by which writers prove that the store creates nothing twice
 _checkpoint/99999999999999999935.arrow         the table as of version 64: 10^20 - 1 - 64, so that a
                                                listing begins with the newest
 data/00000000000000000006-<attempt>-00000.frag a fragment, whose attempt began when the table was at
@@ -15,6 +16,8 @@ import re
 from typing import Final
 
 LOG_PREFIX: Final = "_log/"
+PROBE_KEY: Final = f"{LOG_PREFIX}.conditional-writes"
+"""It is in the log because every writer may create objects there, and lists before all versions."""
 CHECKPOINT_PREFIX: Final = "_checkpoint/"
 DATA_PREFIX: Final = "data/"
 LAST_VERSION: Final = 10**20 - 1

@@ -31,6 +31,13 @@ def duration_seconds(text: str, least_seconds: int = 0) -> float:
     return seconds
 
 
+def duration_text(seconds: float) -> str:
+    """As `duration_seconds` reads it, in the greatest unit of which there are two at least: `25h`, `15m`."""
+    units = [(unit, size) for unit, size in _UNIT_SECONDS.items() if unit != "w"]
+    unit, size = next(((u, s) for u, s in reversed(units) if seconds >= 2 * s), units[0])
+    return f"{seconds / size:,.0f}{unit}"
+
+
 def size_bytes(text: str) -> int:
     """`512MiB`, `2GiB`, `1.5GB` or a number of bytes. Raises ValueError that says what to write."""
     match = _SIZE.fullmatch(text.strip())

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 
 from compactor.errors import DataError, ObjectExistsError
 from compactor.flow.disk import LocalDisk
@@ -51,6 +51,15 @@ class UnfinishedUpload:
     token: str
     """By which its store knows it; opaque."""
     started_unix_seconds: float
+
+
+class StoreTime(NamedTuple):
+    """What time a store says it is."""
+
+    unix_ms: int
+    is_independent: bool
+    """Whether another machine's clock says so, which confirms this one's. A folder may be on a disk of this
+    machine, and then its time is this machine's."""
 
 
 class ByteStream(Protocol):
@@ -189,6 +198,10 @@ class Store(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove; deleting an absent key is not an error."""
+        ...
+
+    def time(self) -> StoreTime | None:
+        """The time by the store's own clock, at the cost of no request; None if it has not told it yet."""
         ...
 
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:

@@ -19,7 +19,14 @@ from typing import Final
 from compactor.errors import ObjectChangedError, StoreError, StoreUnreachableError, UsageError
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
-from compactor.stores.base import ObjectInfo, Store, UnfinishedUpload, UploadScope, check_size
+from compactor.stores.base import (
+    ObjectInfo,
+    Store,
+    StoreTime,
+    UnfinishedUpload,
+    UploadScope,
+    check_size,
+)
 from compactor.stores.keys import HIDDEN_FOLDER, check_key, check_prefix
 from compactor.stores.local_files import (
     explained,
@@ -105,6 +112,23 @@ class LocalStore:
         path = self._path(key)
         with explained(path), contextlib.suppress(*_ABSENT):
             path.unlink()
+
+    def time(self) -> StoreTime | None:
+        """By a file made just now: a file server stamps it by its own clock."""
+        name = uuid.uuid4().hex
+        try:
+            with open_unlinked(self._root / HIDDEN_FOLDER) as folder:
+                if folder is None:
+                    return None
+                file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600, dir_fd=folder)
+                try:
+                    made_ns = os.fstat(file).st_mtime_ns
+                finally:
+                    os.close(file)
+                    os.unlink(name, dir_fd=folder)
+        except OSError:
+            return None
+        return StoreTime(made_ns // 1_000_000, is_independent=False)
 
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:
         hidden = self._root / HIDDEN_FOLDER

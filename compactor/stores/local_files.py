@@ -60,7 +60,7 @@ def link_new(temporary: Path, path: Path) -> None:
         if path.is_dir():
             raise
         # On NFS a link whose answer was lost is sent again, and meets itself.
-        if temporary.stat().st_nlink != 2:
+        if not path.samefile(temporary):
             raise ObjectExistsError(f"{path}: it exists already") from None
     except OSError as error:
         if error.errno not in _NO_LINKS:

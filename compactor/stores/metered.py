@@ -14,6 +14,7 @@ from compactor.stores.base import (
     ByteStream,
     ObjectInfo,
     Store,
+    StoreTime,
     UnfinishedUpload,
     Upload,
     UploadScope,
@@ -128,6 +129,9 @@ class MeteredStore:
     def delete(self, key: str) -> None:
         self._store.delete(key)
         self.metrics.add(deletes=1)
+
+    def time(self) -> StoreTime | None:
+        return self._store.time()
 
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:
         self.metrics.add(lists=1)

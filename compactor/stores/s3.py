@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -39,7 +40,13 @@ from compactor.errors import (
 )
 from compactor.flow.upload_memory import Unaccounted, UploadMemory
 from compactor.redact import has_secret, redacted
-from compactor.stores.base import REQUEST_KINDS, ObjectInfo, UnfinishedUpload, check_size
+from compactor.stores.base import (
+    REQUEST_KINDS,
+    ObjectInfo,
+    StoreTime,
+    UnfinishedUpload,
+    check_size,
+)
 from compactor.stores.keys import check_key, check_prefix
 from compactor.stores.s3_answers import (
     EmptyRangeError,
@@ -48,6 +55,7 @@ from compactor.stores.s3_answers import (
     UploadGoneError,
     outcome_known,
     refusal,
+    server_date,
     written,
 )
 from compactor.stores.s3_encryption import S3Encryption
@@ -199,6 +207,10 @@ class S3Store:
         with self._explained(key):
             self._clients.retrying().delete_object(**self._object(key))
 
+    def time(self) -> StoreTime | None:
+        unix_ms = self._clients.server_unix_ms()
+        return None if unix_ms is None else StoreTime(unix_ms, is_independent=True)
+
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:
         with self._explained(""):
             lister = self._clients.retrying().get_paginator("list_multipart_uploads")
@@ -347,6 +359,9 @@ class _Clients:
     def sent(self) -> _Sent:
         return self._process.sent
 
+    def server_unix_ms(self) -> int | None:
+        return self._process.server_clock.now_unix_ms()
+
     def _client(self, *, tries: int) -> S3Client:
         process = self._process
         if process.id != os.getpid():
@@ -389,6 +404,7 @@ class _Clients:
                 "AWS_SECRET_ACCESS_KEY instead"
             )
         client.meta.events.register("request-created.s3", self._process.sent.add)
+        client.meta.events.register("response-received.s3", self._process.server_clock.see)
         return client
 
 
@@ -400,6 +416,32 @@ class _Process:
         self.lock = threading.Lock()
         self.clients: dict[int, S3Client] = {}
         self.sent = _Sent()
+        self.server_clock = _ServerClock()
+
+
+class _ServerClock:
+    """The server's time: the `Date` of its latest answer, and what has passed since."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[float, float] | None = None
+        """The date, and when it came by a clock that nobody sets."""
+
+    def see(self, parsed_response: Mapping[str, Any] | None, **_: Any) -> None:
+        metadata = (parsed_response or {}).get("ResponseMetadata", {})
+        date = server_date(metadata.get("HTTPHeaders", {}))
+        if date is not None:
+            self._seen = date, _uptime_seconds()
+
+    def now_unix_ms(self) -> int | None:
+        if self._seen is None:
+            return None
+        date, seen_at = self._seen
+        return round((date + _uptime_seconds() - seen_at) * 1000)
+
+
+def _uptime_seconds() -> float:
+    """It goes on while the machine sleeps, where the system has such a clock."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class _Sent:

@@ -109,6 +109,14 @@ def outcome_known(address: str) -> Iterator[None]:
 
 def written(key: str, size_bytes: int, response: Mapping[str, Any]) -> ObjectInfo:
     """What the answer to a successful write tells; its time is the server's."""
-    date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
-    modified = parsedate_to_datetime(date).timestamp() if date else time.time()
+    date = server_date(response["ResponseMetadata"]["HTTPHeaders"])
+    modified = time.time() if date is None else date
     return ObjectInfo(key, size_bytes, response["ETag"], modified)
+
+
+def server_date(headers: Mapping[str, str]) -> float | None:
+    """Unix seconds of an answer's `Date`; None where there is none that can be read."""
+    try:
+        return parsedate_to_datetime(headers["date"]).timestamp()
+    except (KeyError, ValueError, OverflowError):
+        return None

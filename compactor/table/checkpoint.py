@@ -95,6 +95,7 @@ def _header(snapshot: Snapshot) -> dict[str, Any]:
         "totals": asdict(snapshot.totals),
         "fence": snapshot.fence,
         "oldest": snapshot.oldest,
+        **({"ordered_from": snapshot.ordered_from} if snapshot.ordered_from else {}),
     }
 
 
@@ -103,8 +104,11 @@ def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
     quarantine = msgspec.convert(header["quarantine"], list[Quarantine])
     version = header["version"]
     check_number("version", version)
-    for name in ("fence", "oldest"):
-        check_number(name, header[name], version)
+    ordered_from = header.get("ordered_from", 0)
+    for name, number in (
+        ("fence", header["fence"]), ("oldest", header["oldest"]), ("ordered_from", ordered_from)
+    ):  # fmt: skip
+        check_number(name, number, version)
     return Snapshot(
         version=version,
         metadata=TableMetadata.from_json(header["metadata"]),
@@ -114,6 +118,7 @@ def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
         totals=msgspec.convert(header["totals"], Totals),
         fence=header["fence"],
         oldest=header["oldest"],
+        ordered_from=ordered_from,
         committed_unix_ms=unix_ms("committed_unix_ms", header["committed_unix_ms"]),
         commit_id=msgspec.convert(header["commit_id"], str),
     )

@@ -4,7 +4,10 @@ A commit ends in one of three ways: committed, conflict (another writer took the
 and try the next), or unknown (no answer). After an unknown outcome the very same bytes are offered
 again for the very same version. That the version exists already is no conflict yet: an earlier request of
 ours may have landed, or the network may have delivered one request twice. Only the commit id in it says whose
-it is.
+it is. A commit whose outcome stays unknown is remembered: what it added is not added a second time.
+
+All that rests on the store's conditional writes, so a log proves them before its first commit, and reads
+each commit back.
 
 Two rules keep out processes that slept for hours (`vacuum` is the other side of both):
 - what a commit adds must come from an attempt based on a version after the snapshot's fence;
@@ -14,6 +17,7 @@ Two rules keep out processes that slept for hours (`vacuum` is the other side of
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -33,6 +37,7 @@ from compactor.errors import (
     DataError,
     FencedError,
     ObjectExistsError,
+    ObjectNotFoundError,
     StoreError,
     StoreUnreachableError,
     TableError,
@@ -42,6 +47,8 @@ from compactor.errors import (
 )
 from compactor.names import base_version, checkpoint_key, version_key
 from compactor.stores.base import MAX_READ_BYTES, Store
+from compactor.stores.conditions import prove_conditional_writes
+from compactor.table import clocks
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.entry import check_entry
 from compactor.table.history import History
@@ -55,6 +62,8 @@ _MAX_WAIT_SECONDS: Final = 2.0
 _CHECKPOINT_VERSIONS: Final = 64
 """At least so many versions between two checkpoints; more for big tables, see `_is_checkpoint_due`."""
 _MAX_CHECKPOINT_VERSIONS: Final = 1024
+_MAX_UNKNOWN: Final = 256
+"""Commits of unknown outcome that a log remembers."""
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +73,10 @@ Prepare = Callable[[Snapshot], Changes]
 
 class _LostRaceError(Exception):
     """Another commit took the version."""
+
+
+class _LandedError(Exception):
+    """An earlier commit of this log, whose outcome was unknown, has made the change."""
 
 
 class CommitLog:
@@ -79,6 +92,8 @@ class CommitLog:
         self._latest = Snapshot.empty()
         self._checkpointed = 0
         self._changed_since = 0
+        self._are_writes_proved = False
+        self._unknown: list[Version] = []
 
     @property
     def store(self) -> Store:
@@ -132,8 +147,11 @@ class CommitLog:
     def commit(self, prepare: Prepare) -> Snapshot:
         """Makes a change visible, atomically, on top of the newest version; the snapshot after it.
 
+        Where a commit of this log that adds the same objects had an unknown outcome and did land, nothing is
+        committed again.
         Raises what `prepare` raises, `TableError` for a change that makes too large a file, `FencedError` for
-        fragments of attempts that a vacuum has moved past, `CommitConflictError` after too many lost races.
+        fragments of attempts that a vacuum has moved past, `CommitConflictError` after too many lost races,
+        `ClockError`.
         """
         commit_id = self._ids()
         retrying = Retrying(
@@ -150,9 +168,25 @@ class CommitLog:
                 f"{self._store.url}: other writers took the next version {_MAX_TRIES} times in a "
                 "row; nothing was changed: try again, with fewer writers at a time"
             ) from None
+        except _LandedError:
+            return self._latest
         if self._is_checkpoint_due(snapshot):
             self.write_checkpoint(snapshot)
         return snapshot
+
+    def landed(self, is_meant: Callable[[Changes], bool]) -> bool:
+        """Whether a commit of this log, whose outcome was unknown when it ended, is in the log after all."""
+        for version in self._unknown:
+            if version.number <= self._latest.version and is_meant(version.changes):
+                with contextlib.suppress(ObjectNotFoundError):
+                    if self._is_ours(version):
+                        return True
+        return False
+
+    def check_expiry(self, snapshot: Snapshot) -> None:
+        """Before rows expire by this machine's clock. Raises `ClockError` if it may be wrong."""
+        now = self._clock.now_unix_ms()
+        clocks.check_expiry(now, self._store.time(), snapshot.committed_unix_ms, self._store.url)
 
     def write_checkpoint(self, snapshot: Snapshot) -> bool:
         """Spares later readers the log up to here; whether there is one now. A failure costs nothing else.
@@ -187,32 +221,65 @@ class CommitLog:
     def _try_commit(self, prepare: Prepare, commit_id: str) -> Snapshot:
         snapshot = self.refresh()
         changes = prepare(snapshot)
-        self._check_fence(snapshot, changes)
+        self._check_objects(snapshot, changes)
         self._check_numbers(changes)
-        now = max(self._clock.now_unix_ms(), snapshot.committed_unix_ms)
+        self._prove_writes()
+        now = clocks.commit_stamp(
+            self._clock.now_unix_ms(),
+            self._store.time(),
+            snapshot.committed_unix_ms,
+            self._store.url,
+        )
         version = Version(snapshot.version + 1, commit_id, now, changes)
         after = snapshot.apply(version)
-        if not self._publish(version):
-            raise _LostRaceError
-        self._check_log_not_truncated(snapshot, version)
+        data = self._to_bytes(version)
+        try:
+            if not self._publish(version, data):
+                raise _LostRaceError
+            self._check_stands(snapshot, version, data)
+        except UnknownOutcomeError:
+            self._unknown = [*self._unknown[-_MAX_UNKNOWN + 1 :], version]
+            raise
         self._latest = after
         self._changed_since += len(changes.adds) + len(changes.removes)
         return after
 
-    def _check_fence(self, snapshot: Snapshot, changes: Changes) -> None:
-        removed = set(changes.removes)
-        for entry in changes.adds:
-            before = snapshot.fragments.get(entry.key) if entry.key in removed else None
-            new_keys = [] if before else [entry.key]
-            if entry.deletion and (before is None or before.deletion != entry.deletion):
-                new_keys.append(entry.deletion.key)
-            if any((base_version(key) or 0) < snapshot.fence for key in new_keys):
-                base = min(base_version(key) or 0 for key in new_keys)
-                raise FencedError(
-                    f"{self._store.url}: this work began at version {base} of the "
-                    f"table and took so long that a vacuum has moved past it (to {snapshot.fence}): "
-                    "nothing was changed; run it again, or vacuum with a longer --grace"
-                )
+    def _check_objects(self, snapshot: Snapshot, changes: Changes) -> None:
+        """Raises `FencedError` for new objects of attempts that a vacuum has moved past, `_LandedError` if a
+        commit of unknown outcome has brought them in.
+
+        Where the log file has gone that would say so, the fence has moved past them: no version has to be
+        looked through for what was once added.
+        """
+        new = _new_keys(snapshot, changes)
+        base = min((base_version(key) or 0 for key in new), default=snapshot.fence)
+        if base < snapshot.fence:
+            raise FencedError(
+                f"{self._store.url}: this work began at version {base} of the "
+                f"table and took so long that a vacuum has moved past it (to {snapshot.fence}): "
+                "nothing was changed; run it again, or vacuum with a longer --grace"
+            )
+        if new and self.landed(lambda c: new <= _all_keys(c)):
+            raise _LandedError
+        if new and self.landed(lambda c: not new.isdisjoint(_all_keys(c))):
+            raise TableError(
+                f"{self._store.url}: some of these fragments were added before, by a commit whose answer was "
+                "lost; nothing was changed"
+            )
+
+    def _prove_writes(self) -> None:
+        """Once, before the first commit. Raises `StoreError`."""
+        if self._are_writes_proved:
+            return
+        try:
+            self._patiently(
+                lambda error: isinstance(error, UnknownOutcomeError | StoreUnreachableError)
+            )(prove_conditional_writes, self._store)
+        except UnknownOutcomeError as error:
+            raise StoreUnreachableError(
+                f"{self._store.url}: writes get no answer, nothing was committed: try again ({error})"
+            ) from error
+        self._are_writes_proved = True
 
     def _check_numbers(self, changes: Changes) -> None:
         """Raises `TableError` for what readers would take for damage."""
@@ -228,13 +295,9 @@ class CommitLog:
                 f"{self._store.url}: {error}: no table holds that; nothing was changed"
             ) from error
 
-    def _publish(self, version: Version) -> bool:
-        """Whether the version is ours now. False: somebody else's.
-
-        Raises `UnknownOutcomeError` if a request was sent and neither its answer nor the log could be
-        read: whatever failed last, the commit may stand.
-        """
-        key, data = version_key(version.number), version.to_bytes()
+    def _to_bytes(self, version: Version) -> bytes:
+        """Raises `TableError` for more than readers take."""
+        data = version.to_bytes()
         if len(data) > MAX_READ_BYTES:
             changed = len(version.changes.adds) + len(version.changes.removes)
             raise TableError(
@@ -242,6 +305,15 @@ class CommitLog:
                 f"have {len(data):,} bytes where {MAX_READ_BYTES:,} are the most: nothing was changed; "
                 "change less at a time, such as fewer files, or write larger fragments"
             )
+        return data
+
+    def _publish(self, version: Version, data: bytes) -> bool:
+        """Whether the version is ours now. False: somebody else's.
+
+        Raises `UnknownOutcomeError` if a request was sent and neither its answer nor the log could be
+        read: whatever failed last, the commit may stand.
+        """
+        key = version_key(version.number)
         doubt = ""
 
         def create() -> bool:
@@ -253,7 +325,7 @@ class CommitLog:
                 raise
             except ObjectExistsError:
                 doubt = doubt or "its log file was there already"
-                return self.history.read(version.number).commit_id == version.commit_id
+                return self._is_ours(version)
             return True
 
         def is_worth_another_try(error: BaseException) -> bool:
@@ -266,17 +338,29 @@ class CommitLog:
         except (StoreError, DataError) as error:
             if not doubt:
                 raise
-            raise self._unknown(version, f"{doubt} and then: {error}") from error
+            raise self._outcome_unknown(version, f"{doubt} and then: {error}") from error
 
-    def _check_log_not_truncated(self, before: Snapshot, version: Version) -> None:
-        """Raises `UnknownOutcomeError` if the version may be one that had been removed before."""
+    def _is_ours(self, version: Version) -> bool:
+        return self.history.read(version.number).commit_id == version.commit_id
+
+    def _check_stands(self, before: Snapshot, version: Version, data: bytes) -> None:
+        """Raises `UnknownOutcomeError` if the version may be one that had been removed before, `StoreError`
+        if another's is in its place already."""
         patiently = self._patiently(lambda error: isinstance(error, StoreUnreachableError))
         try:
+            written = patiently(self._store.read, version_key(version.number))
             genuine = patiently(self.history.still_has, before)
         except (StoreError, DataError) as error:
-            raise self._unknown(version, f"and then: {error}") from error
+            raise self._outcome_unknown(version, f"and then: {error}") from error
+        if written != data:
+            raise StoreError(
+                f"{self._store.url}: version {version.number} was created by this commit (commit id "
+                f"{version.commit_id}), and something else is in its place now: this change is lost. Either "
+                "the store has no conditional writes (If-None-Match), or somebody overwrites the log: stop "
+                "all writers and look who"
+            )
         if not genuine:
-            raise self._unknown(
+            raise self._outcome_unknown(
                 version, "this process stood still for so long that the log was vacuumed meanwhile"
             )
 
@@ -289,9 +373,28 @@ class CommitLog:
             reraise=True,
         )
 
-    def _unknown(self, version: Version, cause: str) -> UnknownOutcomeError:
+    def _outcome_unknown(self, version: Version, cause: str) -> UnknownOutcomeError:
         return UnknownOutcomeError(
             f"{self._store.url}: version {version.number} may be committed (commit id "
             f"{version.commit_id}), {cause}. Look at the table (`compactor inspect`) before you try "
             "again"
         )
+
+
+def _new_keys(snapshot: Snapshot, changes: Changes) -> set[str]:
+    """Objects that a change brings into the table: not fragments that come back with another level."""
+    removed = set(changes.removes)
+    keys: set[str] = set()
+    for entry in changes.adds:
+        before = snapshot.fragments.get(entry.key) if entry.key in removed else None
+        if before is None:
+            keys.add(entry.key)
+        if entry.deletion and (before is None or before.deletion != entry.deletion):
+            keys.add(entry.deletion.key)
+    return keys
+
+
+def _all_keys(changes: Changes) -> set[str]:
+    """Objects that a change names as live."""
+    deletions = {entry.deletion.key for entry in changes.adds if entry.deletion}
+    return deletions.union(entry.key for entry in changes.adds)

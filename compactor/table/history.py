@@ -27,6 +27,8 @@ from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Version
 
 _MAX_TRIES: Final = 5
+_VERSIONS_AT_A_TIME: Final = 64
+"""Read ahead where one after the other is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,16 @@ class History:
     def newest_not_after(self, unix_ms: int, newest: Snapshot) -> int:
         """The last version committed at that time or before; 0 if the oldest kept is younger.
 
-        Commit times never decrease along the log, so bisecting reads few versions.
+        A version is as old as the earliest stamp at or after it: no clock that was ahead makes it younger.
+        Stamps ascend but where a clock was ahead, so bisecting reads few versions.
         """
         if unix_ms >= newest.committed_unix_ms:
             return newest.version
         low, high = newest.oldest - 1, newest.version
+        if newest.ordered_from > newest.oldest:
+            if self.read(newest.ordered_from).committed_unix_ms > unix_ms:
+                return self._last_not_after(unix_ms, newest.oldest, newest.ordered_from - 1)
+            low = newest.ordered_from
         while high - low > 1:
             middle = (low + high) // 2
             if self.read(middle).committed_unix_ms <= unix_ms:
@@ -135,6 +142,15 @@ class History:
             else:
                 high = middle
         return low if low >= newest.oldest else 0
+
+    def _last_not_after(self, unix_ms: int, first: int, last: int) -> int:
+        """The last version of those whose stamp is that time or before; 0 if there is none."""
+        for end in range(last, first - 1, -_VERSIONS_AT_A_TIME):
+            start = max(first, end - _VERSIONS_AT_A_TIME + 1)
+            for version in self._read_all(range(end, start - 1, -1)):
+                if version.committed_unix_ms <= unix_ms:
+                    return version.number
+        return 0
 
     def has_checkpoint(self) -> bool:
         return next(self._checkpoints(None), None) is not None

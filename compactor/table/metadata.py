@@ -69,6 +69,12 @@ class TableMetadata:
     """What whoever writes the table has to remember of it, by name."""
 
     @property
+    def expires(self) -> bool:
+        """Whether compactions drop rows by the clock."""
+        retention = None if self.windows is None else self.windows.retention_seconds
+        return self.ttl is not None or retention is not None
+
+    @property
     def shown_schema(self) -> pa.Schema:
         """As people know it."""
         if not self.names:

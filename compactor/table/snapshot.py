@@ -87,6 +87,8 @@ class Snapshot:
     oldest: int = 1
     """The first version that can still be read."""
     committed_unix_ms: int = 0
+    ordered_from: int = 0
+    """The last version that is stamped with an earlier time than the one before it: a clock was ahead."""
     commit_id: str = ""
     """Of the version: by it a log file is told from one created anew in its place."""
 
@@ -139,6 +141,7 @@ class _Replay:
             "fence": start.fence,
             "oldest": start.oldest,
             "committed_unix_ms": start.committed_unix_ms,
+            "ordered_from": start.ordered_from,
             "commit_id": start.commit_id,
         }
         self._claims = dict(start.claims)
@@ -160,7 +163,9 @@ class _Replay:
         values["fence"] = max(values["fence"], changes.fence or 0)
         values["oldest"] = max(values["oldest"], changes.oldest or 0)
         values["commit_id"] = version.commit_id
-        values["committed_unix_ms"] = max(values["committed_unix_ms"], version.committed_unix_ms)
+        if version.committed_unix_ms < values["committed_unix_ms"]:
+            values["ordered_from"] = version.number
+        values["committed_unix_ms"] = version.committed_unix_ms
 
     def _swap(self, changes: Changes) -> None:
         removed = []

@@ -188,7 +188,8 @@ class Version:
     commit_id: str
     """Unique to one commit, whatever the number of tries: tells our own success from a conflict."""
     committed_unix_ms: int
-    """By the committer's clock, but never before that of the version before."""
+    """By the committer's clock. Before that of the version before only if that one is from the future: then
+    the earlier time is that of both."""
     changes: Changes
 
     def to_bytes(self) -> bytes:

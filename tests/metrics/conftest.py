@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from compactor.metrics.recorder import Recorder
 from compactor.metrics.registry import MetricsRegistry
+from compactor.table.clocks import TRUST_VARIABLE
 
 Value = Callable[..., float | None]
 
@@ -18,6 +19,12 @@ class StillClock:
         return 1_700_000_000_000
 
     def sleep(self, seconds: float) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def trusted_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that stands still is far from that of any store."""
+    monkeypatch.setenv(TRUST_VARIABLE, "1")
 
 
 @pytest.fixture

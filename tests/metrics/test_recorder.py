@@ -71,7 +71,7 @@ def test_counters_of_a_compaction_are_those_of_its_report_and_of_the_server(
     # The server's own log: GETs and objects of both roles.
     gets = s3_server.requests("GET", "t/data/")
     assert value("store_gets_total", table=url, role="task") == len(gets) == 5
-    commits = s3_server.requests("PUT", "t/_log/")
+    commits = s3_server.requests("PUT", "t/_log/0")
     assert value("store_puts_total", table=url, role="driver") == len(commits)
     assert value("commits_total", table=url, operation="claim") == 1
     assert value("commits_total", table=url, operation="compact") == 1

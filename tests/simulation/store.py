@@ -23,7 +23,7 @@ from compactor.errors import (
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
 from compactor.names import LOG_PREFIX
-from compactor.stores.base import ObjectInfo, UnfinishedUpload
+from compactor.stores.base import ObjectInfo, StoreTime, UnfinishedUpload
 from tests.simulation.scheduler import Crash, Scheduler
 
 _PAGE_KEYS = 5
@@ -125,6 +125,9 @@ class SimulatedStore:
             self._scheduler.note(f"deleted {key}")
             self._shared.deleted(key)
         self._after("delete", key)
+
+    def time(self) -> StoreTime | None:
+        return StoreTime(self._scheduler.now_ms, is_independent=True)
 
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:
         self._before("list_unfinished", "")

@@ -29,6 +29,7 @@ from compactor.spark.data_source import FragmentsDataSource
 from compactor.spark.data_source_types import from_spark
 from compactor.stores.local import LocalStore
 from compactor.table.batches import Batch, is_taken
+from compactor.table.clocks import TRUST_VARIABLE
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.vacuum import VacuumSettings, vacuum
@@ -144,7 +145,9 @@ class Tomorrow(SystemClock):
 def without_its_first_versions(url: str) -> None:
     log = CommitLog(LocalStore(url), Tomorrow())
     assert log.write_checkpoint(log.current())
-    assert vacuum(log, VacuumSettings(grace_seconds=0, retain_seconds=0)).log_files > 0
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(TRUST_VARIABLE, "1")
+        assert vacuum(log, VacuumSettings(grace_seconds=0, retain_seconds=0)).log_files > 0
 
 
 def loaded(url: str, **options: str) -> StructType:

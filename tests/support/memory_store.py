@@ -8,7 +8,7 @@ from typing import Any
 from compactor.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, StoreError
 from compactor.flow.disk import LocalDisk
 from compactor.flow.upload_memory import UploadMemory
-from compactor.stores.base import ObjectInfo, UnfinishedUpload, check_size
+from compactor.stores.base import ObjectInfo, StoreTime, UnfinishedUpload, check_size
 
 Fault = Callable[[str, str], None]
 """Called with the operation ("create:before", "create:after", ...) and the key; may raise."""
@@ -27,6 +27,7 @@ class MemoryStore:
         self.objects: dict[str, bytes] = {} if objects is None else objects
         self.uploads: dict[str, UnfinishedUpload] = {} if uploads is None else uploads
         self.now = now
+        self.store_time: StoreTime | None = None
         self.fault: Fault = lambda _operation, _key: None
         self.calls: list[tuple[str, str]] = []
 
@@ -80,6 +81,9 @@ class MemoryStore:
     def delete(self, key: str) -> None:
         self._call("delete", key)
         self.objects.pop(key, None)
+
+    def time(self) -> StoreTime | None:
+        return self.store_time
 
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:
         self._call("list_unfinished", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -24,7 +25,7 @@ from compactor.errors import (
     UnknownOutcomeError,
 )
 from compactor.ingest import IngestOptions
-from compactor.names import parse_version, version_key
+from compactor.names import PROBE_KEY, parse_version, version_key
 from compactor.predicate import condition_on
 from compactor.skipping.spec import Kind as SkipKind
 from compactor.skipping.spec import SkipSpec
@@ -204,6 +205,48 @@ def test_a_version_that_is_there_and_cannot_be_read_is_an_unknown_outcome() -> N
         log.commit(add("a"))
 
 
+def lose_the_answers(store: MemoryStore, *, landed: bool) -> None:
+    """From now on no commit on it gets an answer, and the first lands or not."""
+
+    offered: set[str] = set()
+
+    def lose(operation: str, key: str) -> None:
+        if operation == "create:before" and parse_version(key) is not None:
+            offered.add(key)
+            if not landed:
+                raise UnknownOutcomeError("no answer")
+        elif key in offered and operation == "create:after":
+            raise UnknownOutcomeError("no answer")
+        elif key in offered and operation == "read":
+            raise StoreError("down")
+
+    store.fault = lose
+
+
+def answer_again(store: MemoryStore) -> None:
+    store.fault = lambda _operation, _key: None
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_what_a_commit_of_unknown_outcome_added_is_not_added_again_though_it_was_consumed(
+    landed: bool,
+) -> None:
+    store = MemoryStore()
+    ours, theirs = log_on(store), log_on(MemoryStore(store.objects))
+    ours.commit(add("a"))
+    lose_the_answers(store, landed=landed)
+    with pytest.raises(UnknownOutcomeError):
+        ours.commit(add("b"))
+    answer_again(store)
+    if landed:
+        theirs.commit(swap("b", "merged"))
+    snapshot = ours.commit(add("b"))
+    assert names(snapshot) == (["a", "merged"] if landed else ["a", "b"])
+    assert names(log_on(MemoryStore(store.objects)).current()) == names(snapshot)
+    with pytest.raises(TableError, match="added before") if landed else contextlib.nullcontext():
+        ours.commit(add("b", "c")) if landed else ours.commit(add("c"))
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from(["append", "delete", "compact", "alter"]), max_size=6))
 def test_a_table_behind_such_a_network_has_the_rows_of_one_behind_another(steps: list[str]) -> None:
@@ -262,7 +305,7 @@ def test_a_store_that_stays_silent_is_reported_as_unknown() -> None:
     store = MemoryStore()
 
     def silent(operation: str, key: str) -> None:
-        if operation.startswith("create"):
+        if operation.startswith("create") and key != PROBE_KEY:
             raise UnknownOutcomeError("no answer")
 
     store.fault = silent

@@ -10,6 +10,7 @@ import pytest
 
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.driver import Driver, DriverSettings
+from compactor.errors import UnknownOutcomeError
 from compactor.job import Compaction, Outcome
 from compactor.names import fragment_key
 from compactor.owner import is_gone, this_owner
@@ -20,7 +21,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
 from tests.support.memory_store import MemoryStore
-from tests.table.test_commit_log import METADATA
+from tests.table.test_commit_log import METADATA, answer_again, lose_the_answers
 from tests.table.test_history import MovingClock
 
 EAGER = Policy(strategy=Strategy.OVERLAPPING)
@@ -90,6 +91,55 @@ def test_what_one_driver_claims_another_leaves_alone(world: World) -> None:
     assert not other.settle([outcome(b)])[0].is_void
     snapshot = world.snapshot()
     assert (len(snapshot.fragments), snapshot.claims) == (2, {})
+
+
+def test_a_claim_whose_answer_was_lost_blocks_nothing(world: World) -> None:
+    for first in (0, 5):
+        world.ingest(first, first + 9)
+    driver = world.driver("one", claim_seconds=3600)
+    store = driver.log.store
+    assert isinstance(store, MemoryStore)
+    lose_the_answers(store, landed=True)
+    with pytest.raises(UnknownOutcomeError):
+        driver.decide(1)
+    assert len(world.snapshot().claims) == 1
+    answer_again(store)
+    (compaction,) = driver.decide(1)
+    assert set(world.snapshot().claims) == {compaction.compaction_id}
+
+
+def test_a_claim_whose_answer_was_lost_is_given_up_at_the_end(world: World) -> None:
+    for first in (0, 5):
+        world.ingest(first, first + 9)
+    driver = world.driver("one", claim_seconds=3600)
+    store = driver.log.store
+    assert isinstance(store, MemoryStore)
+    lose_the_answers(store, landed=True)
+    with pytest.raises(UnknownOutcomeError):
+        driver.decide(1)
+    answer_again(store)
+    driver.give_up()
+    assert world.snapshot().claims == {}
+
+
+def test_a_compaction_whose_commit_got_no_answer_is_not_void_though_others_merged_its_outputs(
+    world: World,
+) -> None:
+    for first in (0, 5):
+        world.ingest(first, first + 9)
+    driver = world.driver("one")
+    store = driver.log.store
+    assert isinstance(store, MemoryStore)
+    (compaction,) = driver.decide(1)
+    lose_the_answers(store, landed=True)
+    with pytest.raises(UnknownOutcomeError):
+        driver.settle([outcome(compaction)])
+    answer_again(store)
+    (output,) = world.snapshot().fragments
+    world.log().commit(lambda _: Changes(Operation.COMPACT, removes=(output,)))
+    (settled,) = driver.settle([outcome(compaction)])
+    assert not settled.is_void
+    assert len(world.snapshot().fragments) == 0
 
 
 def test_a_driver_that_loses_the_race_for_a_claim_has_decided_nothing(world: World) -> None:
@@ -175,24 +225,6 @@ def test_what_is_given_up_is_free_at_once(world: World) -> None:
     one.give_up()
     assert world.snapshot().claims == {}
     assert len(world.driver("other").decide(1)) == 1
-
-
-def test_a_commit_whose_answer_was_lost_is_settled_as_done(world: World) -> None:
-    world.ingest(0, 9)
-    world.ingest(5, 14)
-    driver = world.driver("one")
-    (compaction,) = driver.decide(1)
-    done = outcome(compaction)
-    world.driver("one")._log.commit(
-        lambda _: Changes(
-            Operation.COMPACT,
-            done.outputs,
-            tuple(entry.key for entry in compaction.spec.inputs),
-            releases=(compaction.compaction_id,),
-        )
-    )
-    (settled,) = driver.settle([done])
-    assert not settled.is_void
 
 
 def test_a_compaction_that_a_vacuum_moved_past_is_void(world: World) -> None:

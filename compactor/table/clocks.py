@@ -1,0 +1,70 @@
+"""How far this machine's clock is trusted: commits are stamped by it, and old rows expire by it.
+
+The store's clock is the witness. Where it is another machine's, as on S3, it confirms this machine's. A
+folder may be on this machine's own disk: there only the log tells that the clock has jumped.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from compactor.errors import ClockError
+from compactor.stores.base import StoreTime
+from compactor.units import duration_text
+
+MAX_SKEW_SECONDS: Final = 15 * 60
+"""Between this machine's clock and the store's. S3 itself refuses requests beyond that."""
+MAX_QUIET_SECONDS: Final = 30 * 86_400
+"""Since the last commit, for rows to expire where no other machine's clock confirms this one's."""
+TRUST_VARIABLE: Final = "COMPACTOR_TRUST_CLOCK"
+
+
+def commit_stamp(
+    now_unix_ms: int, store_time: StoreTime | None, last_unix_ms: int, url: str
+) -> int:
+    """The time of a commit: of this machine's clock, but not before the last commit's.
+
+    A last commit from the future is no rule for this one: its time counts as this one's. Raises
+    `ClockError` if the store's clock is too far from this machine's.
+    """
+    _check_skew(now_unix_ms, store_time, url)
+    is_plausible = last_unix_ms - now_unix_ms <= MAX_SKEW_SECONDS * 1000
+    return max(now_unix_ms, last_unix_ms) if is_plausible else now_unix_ms
+
+
+def check_expiry(
+    now_unix_ms: int, store_time: StoreTime | None, last_unix_ms: int, url: str
+) -> None:
+    """Before rows expire by this machine's clock. last_unix_ms: the last commit's time.
+
+    Raises `ClockError` if the store's clock is too far from it, or if nothing but this clock says that so
+    much time has passed since the last commit.
+    """
+    _check_skew(now_unix_ms, store_time, url)
+    quiet_ms = now_unix_ms - last_unix_ms
+    is_confirmed = store_time is not None and store_time.is_independent
+    if quiet_ms > MAX_QUIET_SECONDS * 1000 and not is_confirmed and not _is_trusted():
+        raise ClockError(
+            f"{url}: by this machine's clock the last commit is {duration_text(quiet_ms / 1000)} old, and no "
+            "other clock confirms that; rows would expire by it for good, so nothing was done: if the clock "
+            f"is right, set {TRUST_VARIABLE}=1 for this run, else set the clock"
+        )
+
+
+def _check_skew(now_unix_ms: int, store_time: StoreTime | None, url: str) -> None:
+    if store_time is None or _is_trusted():
+        return
+    ahead_ms = now_unix_ms - store_time.unix_ms
+    if abs(ahead_ms) > MAX_SKEW_SECONDS * 1000:
+        apart = duration_text(abs(ahead_ms) / 1000)
+        which = "ahead of" if ahead_ms > 0 else "behind"
+        raise ClockError(
+            f"{url}: this machine's clock is {apart} {which} the store's, "
+            f"{duration_text(MAX_SKEW_SECONDS)} are the most; nothing was changed: set this machine's "
+            f"clock. If the store's is the wrong one, set {TRUST_VARIABLE}=1"
+        )
+
+
+def _is_trusted() -> bool:
+    return os.environ.get(TRUST_VARIABLE) == "1"
