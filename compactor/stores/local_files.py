@@ -19,6 +19,8 @@ from compactor.errors import (
 from compactor.stores.keys import HIDDEN_FOLDER, is_text
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV})
+_UNANSWERED: Final = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
+"""With these a file server leaves open what it did."""
 
 
 def make_folder(folder: Path) -> None:
@@ -63,6 +65,10 @@ def link_new(temporary: Path, path: Path) -> None:
         if not path.samefile(temporary):
             raise ObjectExistsError(f"{path}: it exists already") from None
     except OSError as error:
+        if error.errno in _UNANSWERED:
+            raise UnknownOutcomeError(
+                f"{path}: it may have been written all the same ({error.strerror}): look before trying again"
+            ) from error
         if error.errno not in _NO_LINKS:
             raise
         raise StoreError(

@@ -20,6 +20,8 @@ from compactor.stores.base import ObjectInfo
 
 _MISSING_CODES: Final = frozenset({"NoSuchKey", "NotFound"})
 _BUSY_CODES: Final = frozenset({"SlowDown", "RequestTimeout", "ConditionalRequestConflict"})
+_BUSY_STATUSES: Final = frozenset({408, 409, 425, 429})
+"""Proxies give them, who do not say whether the request went on."""
 _CREDENTIALS_ADVICE: Final = "check the credentials and the bucket's policy"
 _PERMISSION_ADVICE: Final = {
     "AccessDenied": _CREDENTIALS_ADVICE,
@@ -86,7 +88,7 @@ def refusal(
         )
     # 409 to a conditional write says that another request on the key was under way, and to send it
     # again; who will have won is as open as after a 5xx, and found out in the same way.
-    if status >= 500 or status == 409 or code in _BUSY_CODES:
+    if status >= 500 or status in _BUSY_STATUSES or code in _BUSY_CODES:
         return LostAnswerError(f"{address}: {endpoint} failed ({code or status})")
     return StoreError(f"{address}: {endpoint} refused: {message} ({code or status})")
 

@@ -221,7 +221,8 @@ class CommitLog:
     def _try_commit(self, prepare: Prepare, commit_id: str) -> Snapshot:
         snapshot = self.refresh()
         changes = prepare(snapshot)
-        self._check_objects(snapshot, changes)
+        self._check_fence(snapshot, changes)
+        self._check_not_added(snapshot, changes)
         self._check_numbers(changes)
         self._prove_writes()
         now = clocks.commit_stamp(
@@ -232,11 +233,11 @@ class CommitLog:
         )
         version = Version(snapshot.version + 1, commit_id, now, changes)
         after = snapshot.apply(version)
-        data = self._to_bytes(version)
         try:
-            if not self._publish(version, data):
+            if not self._publish(version):
                 raise _LostRaceError
-            self._check_stands(snapshot, version, data)
+            self._check_log_not_truncated(snapshot, version)
+            self._check_in_place(version)
         except UnknownOutcomeError:
             self._unknown = [*self._unknown[-_MAX_UNKNOWN + 1 :], version]
             raise
@@ -244,13 +245,7 @@ class CommitLog:
         self._changed_since += len(changes.adds) + len(changes.removes)
         return after
 
-    def _check_objects(self, snapshot: Snapshot, changes: Changes) -> None:
-        """Raises `FencedError` for new objects of attempts that a vacuum has moved past, `_LandedError` if a
-        commit of unknown outcome has brought them in.
-
-        Where the log file has gone that would say so, the fence has moved past them: no version has to be
-        looked through for what was once added.
-        """
+    def _check_fence(self, snapshot: Snapshot, changes: Changes) -> None:
         new = _new_keys(snapshot, changes)
         base = min((base_version(key) or 0 for key in new), default=snapshot.fence)
         if base < snapshot.fence:
@@ -259,6 +254,14 @@ class CommitLog:
                 f"table and took so long that a vacuum has moved past it (to {snapshot.fence}): "
                 "nothing was changed; run it again, or vacuum with a longer --grace"
             )
+
+    def _check_not_added(self, snapshot: Snapshot, changes: Changes) -> None:
+        """Raises `_LandedError` if a commit of unknown outcome has brought in what this one does.
+
+        Where the log file has gone that would say so, the fence has moved past those objects: no version has
+        to be looked through for what was once added.
+        """
+        new = _new_keys(snapshot, changes) if self._unknown else set()
         if new and self.landed(lambda c: new <= _all_keys(c)):
             raise _LandedError
         if new and self.landed(lambda c: not new.isdisjoint(_all_keys(c))):
@@ -295,9 +298,13 @@ class CommitLog:
                 f"{self._store.url}: {error}: no table holds that; nothing was changed"
             ) from error
 
-    def _to_bytes(self, version: Version) -> bytes:
-        """Raises `TableError` for more than readers take."""
-        data = version.to_bytes()
+    def _publish(self, version: Version) -> bool:
+        """Whether the version is ours now. False: somebody else's.
+
+        Raises `UnknownOutcomeError` if a request was sent and neither its answer nor the log could be
+        read: whatever failed last, the commit may stand.
+        """
+        key, data = version_key(version.number), version.to_bytes()
         if len(data) > MAX_READ_BYTES:
             changed = len(version.changes.adds) + len(version.changes.removes)
             raise TableError(
@@ -305,15 +312,6 @@ class CommitLog:
                 f"have {len(data):,} bytes where {MAX_READ_BYTES:,} are the most: nothing was changed; "
                 "change less at a time, such as fewer files, or write larger fragments"
             )
-        return data
-
-    def _publish(self, version: Version, data: bytes) -> bool:
-        """Whether the version is ours now. False: somebody else's.
-
-        Raises `UnknownOutcomeError` if a request was sent and neither its answer nor the log could be
-        read: whatever failed last, the commit may stand.
-        """
-        key = version_key(version.number)
         doubt = ""
 
         def create() -> bool:
@@ -343,26 +341,30 @@ class CommitLog:
     def _is_ours(self, version: Version) -> bool:
         return self.history.read(version.number).commit_id == version.commit_id
 
-    def _check_stands(self, before: Snapshot, version: Version, data: bytes) -> None:
-        """Raises `UnknownOutcomeError` if the version may be one that had been removed before, `StoreError`
-        if another's is in its place already."""
-        patiently = self._patiently(lambda error: isinstance(error, StoreUnreachableError))
-        try:
-            written = patiently(self._store.read, version_key(version.number))
-            genuine = patiently(self.history.still_has, before)
-        except (StoreError, DataError) as error:
-            raise self._outcome_unknown(version, f"and then: {error}") from error
-        if written != data:
+    def _check_log_not_truncated(self, before: Snapshot, version: Version) -> None:
+        """Raises `UnknownOutcomeError` if the version may be one that had been removed before."""
+        if not self._known_after(version, lambda: self.history.still_has(before)):
+            raise self._outcome_unknown(
+                version, "this process stood still for so long that the log was vacuumed meanwhile"
+            )
+
+    def _check_in_place(self, version: Version) -> None:
+        """Raises `StoreError` if another's version is in the place of ours, as only bad stores allow."""
+        if not self._known_after(version, lambda: self._is_ours(version)):
             raise StoreError(
                 f"{self._store.url}: version {version.number} was created by this commit (commit id "
                 f"{version.commit_id}), and something else is in its place now: this change is lost. Either "
                 "the store has no conditional writes (If-None-Match), or somebody overwrites the log: stop "
                 "all writers and look who"
             )
-        if not genuine:
-            raise self._outcome_unknown(
-                version, "this process stood still for so long that the log was vacuumed meanwhile"
-            )
+
+    def _known_after(self, version: Version, is_so: Callable[[], bool]) -> bool:
+        """The answer to a question that comes after a commit; without one the commit's outcome is unknown."""
+        patiently = self._patiently(lambda error: isinstance(error, StoreUnreachableError))
+        try:
+            return patiently(is_so)
+        except (StoreError, DataError) as error:
+            raise self._outcome_unknown(version, f"and then: {error}") from error
 
     def _patiently(self, is_worth_another_try: Callable[[BaseException], bool]) -> Retrying:
         return Retrying(

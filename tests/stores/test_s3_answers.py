@@ -43,6 +43,8 @@ def answer(code: str, status: int) -> Exception:
         ("InternalError", 500, StoreUnreachableError, "try again"),
         ("ConditionalRequestConflict", 409, StoreUnreachableError, "try again"),
         ("RequestTimeout", 400, StoreUnreachableError, "try again"),
+        ("408", 408, StoreUnreachableError, "try again"),
+        ("429", 429, StoreUnreachableError, "try again"),
         ("EntityTooSmall", 400, StoreError, "because"),
     ],
 )

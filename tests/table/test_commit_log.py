@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,6 +20,7 @@ from compactor.errors import (
     CommitConflictError,
     CompactionVoidError,
     DataError,
+    ObjectExistsError,
     PermissionDeniedError,
     StoreError,
     StoreUnreachableError,
@@ -467,3 +471,125 @@ def test_no_checkpoint_is_written_that_nobody_could_read(
     assert names(CommitLog(store).current()) == ["a"]
     monkeypatch.setattr(commit_log, "MAX_READ_BYTES", size)
     assert log.write_checkpoint(snapshot)
+
+
+# --- stores without conditional writes ---
+
+
+class IgnoresConditions(MemoryStore):
+    """A store that writes what is to be created only if absent, whether or not it is there."""
+
+    is_ignored = True
+
+    def create(self, key: str, data: bytes) -> ObjectInfo:
+        if self.is_ignored:
+            self.objects.pop(key, None)
+        return super().create(key, data)
+
+
+def test_a_store_without_conditional_writes_gets_no_commit() -> None:
+    store = IgnoresConditions()
+    with pytest.raises(StoreError, match=r"no conditional writes.*nothing was changed"):
+        log_on(store).commit(add("a"))
+    assert set(store.objects) == {PROBE_KEY}
+
+
+def test_a_log_proves_conditional_writes_once_and_by_one_request_where_another_has() -> None:
+    store = MemoryStore()
+    for _ in range(2):
+        log = log_on(store)
+        for name in ("a", "b"):
+            log.commit(add(f"{name}{len(store.calls)}"))
+    assert store.calls.count(("create:before", PROBE_KEY)) == 3
+
+
+def test_a_log_that_is_read_asks_nothing_of_the_store() -> None:
+    store = MemoryStore()
+    log_on(store).commit(add("a"))
+    reader = MemoryStore(store.objects)
+    log_on(reader).current()
+    assert not any(operation.startswith("create") for operation, _ in reader.calls)
+
+
+def test_an_unanswered_proof_is_tried_again_and_given_up_without_a_commit() -> None:
+    store = MemoryStore()
+    lost = iter([True])
+
+    def lose(operation: str, key: str) -> None:
+        if operation == "create:after" and key == PROBE_KEY and next(lost, False):
+            raise UnknownOutcomeError("no answer")
+
+    store.fault = lose
+    assert names(log_on(store).commit(add("a"))) == ["a"]
+    lost = iter(lambda: True, False)
+    store.objects.pop(PROBE_KEY)
+    before = set(store.objects)
+    store.fault = lambda operation, key: (
+        lose("create:after", key) if "before" in operation else None
+    )
+    with pytest.raises(StoreUnreachableError, match="nothing was committed"):
+        log_on(store).commit(add("b"))
+    assert set(store.objects) == before
+
+
+def test_a_commit_that_another_has_replaced_is_no_success() -> None:
+    store = IgnoresConditions()
+    store.is_ignored = False
+    ours, theirs = log_on(store), log_on(store)
+    ours.commit(add("a"))
+    theirs.commit(add("b"))
+    ours.refresh()
+    store.is_ignored = True
+    overtaken = iter([True])
+
+    def overtake(operation: str, key: str) -> None:
+        if operation == "create:after" and key == version_key(3) and next(overtaken, False):
+            store.objects[key] = Version(3, "theirs", 9, Changes(Operation.CLAIM)).to_bytes()
+
+    store.fault = overtake
+    with pytest.raises(
+        StoreError, match=r"something else is in its place now: this change is lost"
+    ):
+        ours.commit(add("c"))
+
+
+@pytest.mark.parametrize("landed", [True, False])
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
+def test_a_commit_on_a_file_server_that_fails_midway_happens_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, landed: bool
+) -> None:
+    log = CommitLog(LocalStore(tmp_path))
+    log.commit(add("a"))
+    link, failing = os.link, iter([True])
+
+    def fail(source: Path, target: Path) -> None:
+        fails = next(failing, False)
+        if landed or not fails:
+            link(source, target)
+        if fails:
+            raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", fail)
+    snapshot = log.commit(add("b"))
+    assert (snapshot.version, names(snapshot)) == (2, ["a", "b"])
+    assert names(log_on(LocalStore(tmp_path)).current()) == ["a", "b"]
+
+
+def test_a_folder_tells_its_own_link_from_that_of_a_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On NFS a link whose answer was lost is sent again and meets itself; `cp -al` links all files."""
+    store = LocalStore(tmp_path)
+    store.create("k", b"theirs")
+    link = os.link
+
+    def while_a_backup_is_made(source: Path, target: Path) -> None:
+        link(source, tmp_path / "backup")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", while_a_backup_is_made)
+    with pytest.raises(ObjectExistsError):
+        store.create("k", b"ours")
+    monkeypatch.setattr(os, "link", lambda source, target: [link(source, target) for _ in range(2)])
+    store.create("new", b"ours")
+    assert (store.read("k"), store.read("new")) == (b"theirs", b"ours")
