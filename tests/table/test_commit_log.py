@@ -251,6 +251,33 @@ def test_what_a_commit_of_unknown_outcome_added_is_not_added_again_though_it_was
         ours.commit(add("b", "c")) if landed else ours.commit(add("c"))
 
 
+def test_a_commit_that_lands_long_after_its_sender_gave_up_and_tried_again_happens_once() -> None:
+    store = MemoryStore()
+    ours, theirs = log_on(store), log_on(MemoryStore(store.objects))
+    ours.commit(add("a"))
+    sent: list[bytes] = []
+    create = store.create
+
+    def lose(key: str, data: bytes) -> ObjectInfo:
+        sent.append(data)
+        raise UnknownOutcomeError("no answer")
+
+    def late(key: str, data: bytes) -> ObjectInfo:
+        # The old request arrives right before the new one, and what it added is merged at once.
+        if sent:
+            create(key, sent[0])
+            sent.clear()
+            theirs.commit(swap("b", "merged"))
+        return create(key, data)
+
+    store.create = lose  # type: ignore[method-assign]
+    with pytest.raises(UnknownOutcomeError):
+        ours.commit(add("b"))
+    store.create = late  # type: ignore[method-assign]
+    assert names(ours.commit(add("b"))) == ["a", "merged"]
+    assert log_on(MemoryStore(store.objects)).current().version == 3
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from(["append", "delete", "compact", "alter"]), max_size=6))
 def test_a_table_behind_such_a_network_has_the_rows_of_one_behind_another(steps: list[str]) -> None:
