@@ -405,7 +405,8 @@ def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Pat
     cli("compact", table_path, "--master", "in-process", "--full", code=1)
     assert "compactor: error: 1 of 1 compactions failed for good after 3 attempts" in cli.err
     assert "in quarantine: data/" in cli("inspect", table_path)
-    assert "held up" in cli("compact", table_path, "--master", "in-process", "--full")
+    assert "held up" in cli("compact", table_path, "--master", "in-process", "--full", code=1)
+    assert "fragments are in quarantine" in cli.err
     assert "1 fragments released" in cli("release", table_path, "--all")
     assert json.loads(cli("inspect", table_path, "--json"))["quarantine"] == []
     cli("export", table_path, table_path.parent / "out.csv", code=None)
