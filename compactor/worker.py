@@ -242,7 +242,8 @@ class Worker:
     def _step(self, ready: Sequence[_Table]) -> bool:
         """Whether anything happened. What fails in one table does not stop the others."""
         started = sum(self._guarded(table, self._decide_some) for table in ready)
-        outcomes = self._engine.wait(_SETTLE_SECONDS) if self._running else ()
+        # Without anything to wait for, it is asked all the same whether it still can run something.
+        outcomes = self._engine.wait(_SETTLE_SECONDS if self._running else 0.0)
         for table in self._tables:
             self._guarded(table, lambda table: len(self._settle(table, outcomes)))
         return bool(started or outcomes)

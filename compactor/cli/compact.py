@@ -454,7 +454,7 @@ def watch_command(
         raise UsageError("a table is named twice")
     urls = [open_store(table).url for table in tables]
     stop = threading.Event()
-    # Before Spark starts: it may take seconds, and installs an interrupt handler of its own.
+    # Before Spark starts: it may take seconds.
     _stop_on_signals(stop)
     events = Events(_sinks(as_json=as_json))
     if stall_seconds is None:
@@ -470,7 +470,6 @@ def watch_command(
         for driver in drivers:
             told.begin_compactions(driver, settings)
         engine = open_engine(master, max_tasks)
-        _stop_on_signals(stop)
         health.started()
         served = {} if port is None else {"metrics_port": port}
         events.say("watching", tables=list(tables), slots=engine.slots, **served)
