@@ -48,7 +48,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
 from compactor.units import unix_ms
 from compactor.verify import VerifyReport, verify
-from compactor.worker import CompactReport, compact, explain_lost, refuse
+from compactor.worker import CompactReport, check_quarantine, compact, explain_lost, refuse
 from format.errors import SchemaError
 from format.open import OpenFragment
 from format.schema import ordering, parse_sort_schema
@@ -269,8 +269,9 @@ class Table:
         full: everything into one sorted run. policy, settings: when to compact what, and how.
         spark: a `SparkSession`, whose tasks do the merging, max_tasks at a time (all cores by default);
         without one they run one after the other in this process.
-        Raises `JobError` if a compaction failed for good (the others are committed), `ConfigError` for what
-        `memory_limit_bytes` does not allow, `UsageError` for both `full` and `policy`.
+        Raises `JobError` if a compaction failed for good (the others are committed) or a fragment is in
+        quarantine, `ConfigError` for what `memory_limit_bytes` does not allow, `UsageError` for both `full`
+        and `policy`.
         """
         if full and policy is not None:
             raise UsageError("full and policy: give one of the two")
@@ -285,13 +286,19 @@ class Table:
         claim_seconds = IN_PROCESS_CLAIM_SECONDS if spark is None else CLAIM_SECONDS
         driver = Driver(
             self._log,
-            DriverSettings(policy, settings or CompactionSettings(), claim_seconds=claim_seconds),
+            DriverSettings(
+                policy,
+                settings or CompactionSettings(),
+                gives_up=True,
+                claim_seconds=claim_seconds,
+            ),
         )
         report = compact(driver, engine)
         self._snapshot = self._log.latest
         if report.lost:
             raise JobError(explain_lost(report))
         refuse(driver.plan(self._log.latest))
+        check_quarantine(self._log.latest)
         return report
 
     @checked

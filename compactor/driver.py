@@ -3,7 +3,8 @@
 Every step is one commit, prepared on the newest snapshot:
 decide   expired windows are dropped, fragments moved; specs become compactions by a *claim*
 settle   outcomes of compactions that still stand are committed as soon as they come; failed ones are
-         tried again, and at last their inputs are put in quarantine
+         tried again, less and less often. Quarantine is for what is proven to be damaged, and for what ends
+         workers all by itself
 prolong  claims are renewed while their compactions run
 
 Several drivers may work on one table: a claim holds the inputs and the range that the outputs will
@@ -23,18 +24,21 @@ from compactor.job import Compaction, Outcome
 from compactor.owner import is_gone, this_owner
 from compactor.planner.estimate import Estimate, estimate
 from compactor.planner.plan import plan_compactions
-from compactor.planner.spec import CompactionPlan, Move
+from compactor.planner.spec import CompactionPlan, CompactionSpec, Move
 from compactor.runs import run_record
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.run_record import RunRecord
 from compactor.table.snapshot import Snapshot
+from compactor.table.suspects import Suspect
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Work
 
 CLAIM_SECONDS: Final = 120.0
 IN_PROCESS_CLAIM_SECONDS: Final = 3600.0
 """In process, claims can't be renewed while a compaction runs; that the process has died, others on its host
 see at once."""
+RETRY_SECONDS: Final = 0.5
+MAX_RETRY_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,11 @@ class DriverSettings:
     policy: Policy = field(default_factory=Policy)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     max_attempts: int = 3
-    """Attempts at a compaction before its inputs are put in quarantine."""
+    """An input that was found damaged so many times is put in quarantine."""
+    gives_up: bool = False
+    """Whether what has failed `max_attempts` times for other reasons is left out, or tried for ever."""
+    retry_seconds: float = RETRY_SECONDS
+    """From a first failure to the next attempt; doubled with each more, up to `MAX_RETRY_SECONDS`."""
     claim_seconds: float = CLAIM_SECONDS
     """After so long without a sign of life, what a driver claimed is free for others."""
     takes_over: bool = False
@@ -63,6 +71,21 @@ class Settled:
     is_void: bool = False
     """Somebody else took its inputs meanwhile: the table has their result, ours is garbage."""
     quarantined: tuple[str, ...] = ()
+    retry_seconds: float | None = None
+    """After a failure: when its inputs may be tried again; None: not by this driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Setback:
+    """Why a fragment is not compacted for now."""
+
+    failures: int
+    """Attempts in a row, whatever was merged with it."""
+    damages: int
+    """Those of them that found it damaged."""
+    reason: str
+    until_unix_ms: int | None
+    """None: this driver has given it up."""
 
 
 _MAX_CLAIM_MS: Final = 24 * 3_600_000
@@ -91,8 +114,10 @@ class Driver:
         self._owner = owner or this_owner()
         self._owner_is_gone = owner_is_gone
         self._running: dict[str, tuple[Compaction, Estimate]] = {}
-        self._attempts: dict[tuple[str, ...], int] = {}
-        self._avoided: dict[str, str] = {}
+        self._setbacks: dict[str, _Setback] = {}
+        """By the fragment's key."""
+        self.retry_unix_ms: int | None = None
+        """When the first of what the last decision left out may be tried again; None if nothing was."""
         self._unanswered: set[str] = set()
         """Compactions that are claimed, perhaps: the commit's answer was lost, and nobody runs them."""
 
@@ -121,9 +146,10 @@ class Driver:
         now = self._log.clock.now_unix_ms()
         snapshot = snapshot.without_claims(self._void_claims(snapshot))
         avoided = {
-            key: Quarantine(key, reason, now)
-            for key, reason in self._avoided.items()
+            key: Quarantine(key, setback.reason, now)
+            for key, setback in self._setbacks.items()
             if key in snapshot.fragments
+            and (setback.until_unix_ms is None or setback.until_unix_ms > now)
         }
         snapshot = replace(snapshot, quarantine={**avoided, **snapshot.quarantine})
         return plan_compactions(snapshot, self._settings.policy, self._settings.compaction, now)
@@ -135,7 +161,12 @@ class Driver:
         snapshot = self._log.current()
         if snapshot.table.expires:
             self._log.check_expiry(snapshot)
-        plan = self.plan(snapshot)
+        self._forget_gone(snapshot)
+        # Before anything is planned: what may be tried by then is planned, or is looked at once more.
+        self.retry_unix_ms = self._next_retry()
+        while self._is_bad_news(self._log.latest) and self._commit_unless_nothing(self._tell):
+            pass
+        plan = self.plan(self._log.latest)
         if plan.expiry.entries and self._commit_unless_nothing(self._expire):
             plan = self.plan(self._log.latest)
         while plan.moves and self._commit_unless_nothing(self._move):
@@ -166,16 +197,12 @@ class Driver:
         if not moves:
             raise _NothingToDoError
         adds = tuple(e for move in moves for e in _moved(move))
-        return Changes(
-            Operation.MOVE,
-            adds,
-            removes=tuple(entry.key for entry in adds),
-            releases=self._void_claims(snapshot),
-        )
+        removes = tuple(entry.key for entry in adds)
+        return self._freeing(snapshot, Changes(Operation.MOVE, adds, removes=removes))
 
     def _claim(self, snapshot: Snapshot, most: int, decided: list[Compaction]) -> Changes:
         decided.clear()  # of a try that lost the race
-        specs = self.plan(snapshot).specs[:most]
+        specs = self._affordable(snapshot, self.plan(snapshot).specs)[:most]
         if not specs:
             raise _NothingToDoError
         decided[:] = [
@@ -190,11 +217,28 @@ class Driver:
             )
             for spec in specs
         ]
-        return Changes(
-            Operation.CLAIM,
-            claims=tuple(map(self._as_claim, decided)),
-            releases=self._void_claims(snapshot),
-        )
+        claims = tuple(map(self._as_claim, decided))
+        return self._freeing(snapshot, Changes(Operation.CLAIM, claims=claims))
+
+    def _affordable(
+        self, snapshot: Snapshot, specs: Sequence[CompactionSpec]
+    ) -> Sequence[CompactionSpec]:
+        """Returns those that may run beside each other and beside what runs.
+
+        What may end the worker runs alone: others would go down with it, and come under the same suspicion.
+        """
+
+        def suspicion(inputs: Sequence[FragmentEntry]) -> int:
+            found = (snapshot.suspects.get(entry.key) for entry in inputs)
+            return max((suspect.abandoned for suspect in found if suspect), default=0)
+
+        suspected = [spec for spec in specs if suspicion(spec.inputs)]
+        is_suspected = any(suspicion(c.spec.inputs) for c, _ in self._running.values())
+        if self._running and (suspected or is_suspected):
+            return ()
+        if not suspected:
+            return specs
+        return (min(suspected, key=lambda spec: suspicion(spec.inputs)),)
 
     def _as_claim(self, compaction: Compaction) -> Claim:
         claim_ms = round(self._settings.claim_seconds * 1000)
@@ -206,21 +250,69 @@ class Driver:
             self._log.clock.now_unix_ms() + claim_ms,
         )
 
+    def _freeing(self, snapshot: Snapshot, changes: Changes) -> Changes:
+        """Returns the changes, and that claims are over that stand in nobody's way any more."""
+        dead = self._abandoned(snapshot)
+        others = tuple(i for i in self._void_claims(snapshot) if i not in dead)
+        return replace(changes, abandons=dead, releases=others)
+
     def _void_claims(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Claims nobody works on any more, or that are to be taken over."""
+        if self._settings.takes_over:
+            return tuple(i for i in snapshot.claims if i not in self._running)
+        latest = self._log.clock.now_unix_ms() + _MAX_CLAIM_MS
+        void = tuple(
+            claim.compaction_id
+            for claim in snapshot.claims.values()
+            if claim.compaction_id not in self._running
+            and (claim.compaction_id in self._unanswered or claim.expires_unix_ms > latest)
+        )
+        return tuple(dict.fromkeys(self._abandoned(snapshot) + void))
+
+    def _abandoned(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Claims nobody works on any more, although their owners did not say so."""
         now = self._log.clock.now_unix_ms()
         return tuple(
             claim.compaction_id
             for claim in snapshot.claims.values()
             if claim.compaction_id not in self._running
-            and (
-                claim.expires_unix_ms <= now
-                or claim.expires_unix_ms > now + _MAX_CLAIM_MS
-                or claim.compaction_id in self._unanswered
-                or self._settings.takes_over
-                or self._owner_is_gone(claim.owner)
-            )
+            and claim.compaction_id not in self._unanswered
+            and (claim.expires_unix_ms <= now or self._owner_is_gone(claim.owner))
         )
+
+    def _is_bad_news(self, snapshot: Snapshot) -> bool:
+        return bool(self._abandoned(snapshot) or self._deadly(snapshot))
+
+    def _tell(self, snapshot: Snapshot) -> Changes:
+        """Has the log count what was abandoned, before anything is planned by it."""
+        dead = self._abandoned(snapshot)
+        if dead:
+            return Changes(Operation.CLAIM, abandons=dead)
+        deadly = self._deadly(snapshot)
+        if not deadly:
+            raise _NothingToDoError
+        now = self._log.clock.now_unix_ms()
+        return Changes(
+            Operation.QUARANTINE,
+            quarantines=tuple(Quarantine(s.key, s.reason, now) for s in deadly),
+        )
+
+    def _deadly(self, snapshot: Snapshot) -> list[Suspect]:
+        return [
+            s
+            for s in snapshot.suspects.values()
+            if s.is_deadly and s.key not in snapshot.quarantine
+        ]
+
+    def _forget_gone(self, snapshot: Snapshot) -> None:
+        """Failures of fragments that are no longer live."""
+        for key in [key for key in self._setbacks if key not in snapshot.fragments]:
+            del self._setbacks[key]
+
+    def _next_retry(self) -> int | None:
+        now = self._log.clock.now_unix_ms()
+        times = [s.until_unix_ms for s in self._setbacks.values() if s.until_unix_ms is not None]
+        return min((time for time in times if time > now), default=None)
 
     # --- settle ---
 
@@ -280,18 +372,36 @@ class Driver:
 
     def _settle_failure(self, outcome: Outcome) -> Settled:
         compaction, _ = self._running[outcome.compaction_id]
-        inputs = tuple(entry.key for entry in compaction.spec.inputs)
-        self._attempts[inputs] = attempts = self._attempts.get(inputs, 0) + 1
-        reason = outcome.failure or ""
-        quarantined: tuple[str, ...] = ()
-        if attempts >= self._settings.max_attempts:
-            if outcome.is_transient:
-                self._avoided.update(dict.fromkeys(inputs, reason))
-            else:
-                quarantined = (outcome.culprit,) if outcome.culprit else inputs
+        inputs = [entry.key for entry in compaction.spec.inputs]
+        # One that the failure names holds up no others.
+        about = [outcome.culprit] if outcome.culprit in inputs else inputs
+        setbacks = {key: self._setback(key, outcome) for key in about}
+        most = self._settings.max_attempts
+        quarantined = tuple(key for key, setback in setbacks.items() if setback.damages >= most)
         runs = (self._record(outcome),)
-        is_void = not self._release([outcome.compaction_id], quarantined, reason, runs)
-        return self._settled(outcome, is_void=is_void, quarantined=() if is_void else quarantined)
+        is_void = not self._release(
+            [outcome.compaction_id], quarantined, outcome.failure or "", runs
+        )
+        settled = self._settled(
+            outcome, is_void=is_void, quarantined=() if is_void else quarantined
+        )
+        if is_void:
+            return settled
+        # Only now: what the log could not be told is settled again.
+        self._setbacks.update(setbacks)
+        until = max((s.until_unix_ms or 0 for s in setbacks.values()), default=0)
+        left = (until - self._log.clock.now_unix_ms()) / 1000
+        return replace(settled, retry_seconds=max(0.0, left) if until and not quarantined else None)
+
+    def _setback(self, key: str, outcome: Outcome) -> _Setback:
+        """What stands against a fragment after one more failure."""
+        before = self._setbacks.get(key)
+        failures = 1 + (before.failures if before else 0)
+        damages = int(outcome.is_damage) + (before.damages if before else 0)
+        wait = min(MAX_RETRY_SECONDS, self._settings.retry_seconds * 2.0 ** min(failures - 1, 64))
+        until = self._log.clock.now_unix_ms() + round(wait * 1000)
+        is_given_up = self._settings.gives_up and failures >= self._settings.max_attempts
+        return _Setback(failures, damages, outcome.failure or "", None if is_given_up else until)
 
     def _release(
         self,
@@ -330,16 +440,10 @@ class Driver:
         return run_record(compaction, predicted, outcome, self._attempt(outcome))
 
     def _attempt(self, outcome: Outcome) -> int:
-        """How many times this driver has tried to merge those inputs; failures are counted already."""
+        """How many times this driver has tried to merge any of those inputs, this attempt included."""
         compaction, _ = self._running[outcome.compaction_id]
-        inputs = tuple(entry.key for entry in compaction.spec.inputs)
-        return self._attempts.get(inputs, 0) + (outcome.failure is None)
-
-    def forgive(self) -> None:
-        """Forgets failures that say nothing about the inputs, for another try."""
-        for inputs in [i for i in self._attempts if any(key in self._avoided for key in i)]:
-            del self._attempts[inputs]
-        self._avoided.clear()
+        found = (self._setbacks.get(entry.key) for entry in compaction.spec.inputs)
+        return 1 + max((setback.failures for setback in found if setback), default=0)
 
     # --- claims ---
 

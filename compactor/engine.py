@@ -20,7 +20,10 @@ class Engine(Protocol):
     def submit(self, compaction: Compaction) -> None: ...
 
     def wait(self, timeout_seconds: float) -> Sequence[Outcome]:
-        """Outcomes of compactions that are over, at least one unless nothing ends in that time."""
+        """Outcomes of compactions that are over, at least one unless nothing ends in that time.
+
+        Raises `EngineLostError` if nothing can be run any more.
+        """
         ...
 
     def cancel(self) -> None:

@@ -5,6 +5,7 @@ CompactorError                  every error a user can cause or meet; `exit_code
 │   └── ConfigError       (2)   a setting is out of range or contradicts another
 ├── InputError            (3)   a user's file can't be read or does not fit the table
 ├── DataError             (3)   stored data is damaged or breaks an invariant
+│   └── DamagedInputError       a fragment is, and which one
 ├── StoreError            (4)   the store refused or could not be reached
 │   ├── ObjectNotFoundError
 │   ├── ObjectExistsError       create-if-absent lost to an earlier object
@@ -22,6 +23,7 @@ CompactorError                  every error a user can cause or meet; `exit_code
 │   ├── ClockError              this machine's clock is not the store's: nothing is stamped or removed by it
 │   └── CompactionVoidError     inputs of a compaction are no longer live; its outputs are garbage
 └── JobError              (1)   work was tried and did not finish; nothing of it is visible
+    └── EngineLostError         Spark has ended: this process can run nothing more on it
 
 `format.errors.FormatError` (damaged or foreign fragments) is separate, since `format` never
 imports `compactor`; the CLI maps it to exit code 3.
@@ -62,6 +64,17 @@ class DataError(CompactorError):
     """Stored data is damaged or breaks an invariant of the table."""
 
     exit_code = 3
+
+
+class DamagedInputError(DataError):
+    """A fragment is damaged, or is not what the table's log says of it.
+
+    `name` is the object's.
+    """
+
+    def __init__(self, message: str = "", *, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class StoreError(CompactorError):
@@ -134,3 +147,7 @@ class CompactionVoidError(TableError):
 
 class JobError(CompactorError):
     """Work was tried and did not finish; nothing of it became visible."""
+
+
+class EngineLostError(JobError):
+    """What ran the work has ended, and can't be started again in this process."""

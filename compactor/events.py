@@ -80,6 +80,8 @@ class Events(Silent):
                 "reason": outcome.failure,
                 "quarantined": len(settled.quarantined),
             }
+            if settled.retry_seconds is not None:
+                values["retry_seconds"] = round(settled.retry_seconds, 1)
             self.tell(Event("failed", values, _figures(settled), logging.WARNING))
         else:
             self.done += 1

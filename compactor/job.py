@@ -19,14 +19,8 @@ from typing import Any, Final, Self
 
 from compactor.clock import Ids, random_id
 from compactor.config import CompactionSettings
-from compactor.errors import (
-    CompactorError,
-    PermissionDeniedError,
-    StoreUnreachableError,
-    UnknownOutcomeError,
-)
+from compactor.errors import CompactorError, DamagedInputError
 from compactor.flow.allocator import give_freed_memory_back
-from compactor.flow.errors import LocalDiskError, MemoryLimitError
 from compactor.flow.stopwatch import STAGES
 from compactor.flow.upload_memory import UploadMemory
 from compactor.logs import bound
@@ -38,7 +32,6 @@ from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionSpec, max_rows_per_group
 from compactor.redact import redacted
 from compactor.rows.flags import REASONS, RowRule, is_needed
-from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, Upload
 from compactor.stores.local import is_on_local_disk
 from compactor.stores.metered import MeteredStore, StoreMetrics
@@ -47,10 +40,13 @@ from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry, SkipIndex, with_sequence
 from compactor.table.metadata import TableMetadata
-from format.errors import FormatError
+from format.errors import CorruptFragmentError, FormatError, NotAFragmentError, OrderError
 
 _OTHER_FILES: Final = 256
 """Open files beside inputs and outputs: libraries, Spark."""
+
+_DAMAGE: Final = (DamagedInputError, CorruptFragmentError, NotAFragmentError, OrderError)
+"""What proves that the object that they name is damaged."""
 
 log = logging.getLogger(__name__)
 
@@ -160,10 +156,11 @@ class Outcome:
     outputs: tuple[FragmentEntry, ...] = ()
     report: AttemptReport | None = None
     failure: str | None = None
-    is_transient: bool = False
-    """Whether the failure says nothing about the inputs: the store or the engine was at fault."""
     culprit: str | None = None
-    """Key of the input that is damaged, if the failure names one."""
+    """Key of the input that the failure is about, if it names one."""
+    is_damage: bool = False
+    """Whether that input's own bytes are at fault, as they were read. Whatever else fails, such as a store, a
+    disk or an engine, says nothing about the inputs."""
     record: AttemptRecord | None = None
     """None if the attempt did not live to tell, as when its executor was lost."""
 
@@ -174,8 +171,8 @@ class Outcome:
                 "outputs": [entry.to_json() for entry in self.outputs],
                 "report": None if self.report is None else asdict(self.report),
                 "failure": self.failure,
-                "is_transient": self.is_transient,
                 "culprit": self.culprit,
+                "is_damage": self.is_damage,
                 "record": None if self.record is None else asdict(self.record),
             }
         )
@@ -189,8 +186,8 @@ class Outcome:
             tuple(FragmentEntry.from_json(entry) for entry in document["outputs"]),
             None if report is None else AttemptReport(**report),
             document["failure"],
-            document["is_transient"],
             document["culprit"],
+            document["is_damage"],
             None if record is None else AttemptRecord(**record),
         )
 
@@ -232,22 +229,14 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
     """The outcome of an attempt that ended in `error`."""
     # It goes into the log, where it stays.
     message = redacted(f"{type(error).__name__}: {error}")
-    culprits = [e.key for e in compaction.spec.inputs if e.key in message]
+    keys = [entry.key for entry in compaction.spec.inputs]
+    damaged = error.name if isinstance(error, _DAMAGE) else ""
+    culprit = next((key for key in keys if damaged.endswith(f"/{key}")), None)
+    if culprit is not None:
+        return Outcome(compaction.compaction_id, failure=message, culprit=culprit, is_damage=True)
+    named = [key for key in keys if key in message]
     return Outcome(
-        compaction.compaction_id,
-        failure=message,
-        is_transient=isinstance(
-            error,
-            (
-                PermissionDeniedError,
-                StoreUnreachableError,
-                UnknownOutcomeError,
-                MemoryLimitError,
-                LocalDiskError,
-                FoldError,
-            ),
-        ),
-        culprit=culprits[0] if len(culprits) == 1 else None,
+        compaction.compaction_id, failure=message, culprit=named[0] if len(named) == 1 else None
     )
 
 

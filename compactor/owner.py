@@ -1,36 +1,72 @@
-"""Who holds a claim: a process, by host and start, so that a dead one on this host is known at once."""
+"""Who holds a claim: a process, told so exactly that another of its machine can see whether it has ended."""
 
 from __future__ import annotations
 
 import os
 import socket
 from pathlib import Path
+from typing import Final
+
+_PROC: Final = Path("/proc")
 
 
 def this_owner() -> str:
-    """`host:pid:start` of this process."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
+    """Returns `host:pid:start:place` of this process.
+
+    place: the boot and the namespaces in which the process id and its start time mean something. Machines and
+    containers of one name differ in it. Empty where the kernel does not tell.
+    """
+    pid = os.getpid()
+    return ":".join([socket.gethostname(), str(pid), _started(pid) or "", _place()])
+
+
+def shown_owner(owner: str) -> str:
+    """Returns what of an owner people want to read: `host:pid`."""
+    return ":".join(owner.split(":")[:2])
 
 
 def is_gone(owner: str) -> bool:
-    """Whether the owner was a process of this host that has ended. False where that can't be known."""
-    host, _, process = owner.rpartition(":")[0].rpartition(":")
-    started = owner.rpartition(":")[2]
-    if host != socket.gethostname() or not process.isdigit():
-        return False
-    if not Path("/proc/self/stat").exists():
-        return False
-    return _started(int(process)) != started
+    """Returns whether the owner was a process that this one would see, and has ended.
 
-
-def _started(pid: int) -> str:
-    """The kernel's start time of a process, in ticks since boot, with the boot's id; "" if there is none."""
+    False wherever that can't be known: then the claim holds until its lease is over.
+    """
+    parts = owner.split(":")
+    place = _place()
+    if len(parts) != 4 or not place or not parts[1].isdigit() or not parts[2]:
+        return False
+    if (parts[0], parts[3]) != (socket.gethostname(), place):
+        return False
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        os.kill(int(parts[1]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass  # A process is there, which this one may not signal.
+    started = _started(int(parts[1]))
+    return started is not None and started != parts[2]
+
+
+def _place() -> str:
+    """Returns the boot's id and the namespaces of process ids and of time; "" if they are not known, or if
+    /proc is that of another namespace."""
+    try:
+        if str((_PROC / "self").readlink()) != str(os.getpid()):
+            return ""
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        spaces = [str((_PROC / "self/ns" / name).readlink()) for name in ("pid", "time")]
     except OSError:
         return ""
+    return ".".join([boot, *("".join(filter(str.isdigit, space)) for space in spaces)])
+
+
+def _started(pid: int) -> str | None:
+    """Returns the kernel's start time of a process, in ticks since boot; "" for one that has ended and was
+    not waited for, None if that is not to be seen."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
     # The name, in parentheses, may hold anything.
     fields = stat.rpartition(")")[2].split()
     state, ticks = fields[0], fields[19]
-    return "" if state in "ZX" else f"{boot[:8]}.{ticks}"
+    return "" if state in "ZX" else ticks

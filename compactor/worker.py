@@ -14,11 +14,12 @@ from compactor.clock import Clock, SystemClock
 from compactor.config import Policy
 from compactor.driver import Driver, Settled
 from compactor.engine import Engine
-from compactor.errors import CompactorError, ConfigError, TableNotFoundError
+from compactor.errors import CompactorError, ConfigError, JobError, TableNotFoundError
 from compactor.job import Compaction, Outcome, total_report
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate, total
 from compactor.planner.spec import CompactionPlan
+from compactor.table.snapshot import Snapshot
 from format.errors import FormatError
 
 _MAX_BACKOFF_SECONDS: Final = 60.0
@@ -193,7 +194,10 @@ class Worker:
         self._listener = listener or Silent()
 
     def run_until_idle(self) -> list[Settled]:
-        """Until nothing is due. Raises the errors of a table's log; what was claimed is freed then."""
+        """Until nothing is due, and nothing that has failed is to be tried again.
+
+        Raises the errors of a table's log; what was claimed is freed then.
+        """
         settled: list[Settled] = []
         try:
             while True:
@@ -201,12 +205,13 @@ class Worker:
                     # All at once: what one plan merges side by side, later plans would merge in a row.
                     self._decide(table, _ALL)
                 if not self._running:
-                    return settled
+                    if not self._wait_for_retry():
+                        return settled
+                    continue
                 outcomes = self._engine.wait(_SETTLE_SECONDS)
                 batch = [s for table in self._tables for s in self._settle(table, outcomes)]
                 settled += batch
                 self._listener.turned()
-                self._pause_after_failures(batch)
         finally:
             self._free()
 
@@ -237,7 +242,8 @@ class Worker:
     def _step(self, ready: Sequence[_Table]) -> bool:
         """Whether anything happened. What fails in one table does not stop the others."""
         started = sum(self._guarded(table, self._decide_some) for table in ready)
-        outcomes = self._engine.wait(_SETTLE_SECONDS) if self._running else ()
+        # Without anything to wait for, it is asked all the same whether it still can run something.
+        outcomes = self._engine.wait(_SETTLE_SECONDS if self._running else 0.0)
         for table in self._tables:
             self._guarded(table, lambda table: len(self._settle(table, outcomes)))
         return bool(started or outcomes)
@@ -282,10 +288,13 @@ class Worker:
         table.driver.prolong()
         return settled
 
-    def _pause_after_failures(self, settled: Sequence[Settled]) -> None:
-        failures = [s.attempt for s in settled if s.outcome.failure is not None]
-        if failures:
-            self._clock.sleep(_backoff_seconds(max(failures)))
+    def _wait_for_retry(self) -> bool:
+        """Sleeps until what has failed may be tried again; whether there is such."""
+        times = [table.driver.retry_unix_ms for table in self._tables]
+        known = [time for time in times if time is not None]
+        if known:
+            self._clock.sleep(max(1, min(known) - self._clock.now_unix_ms()) / 1000)
+        return bool(known)
 
     def _free(self) -> None:
         self._engine.cancel()
@@ -321,12 +330,25 @@ def refuse(plan: CompactionPlan) -> None:
         )
 
 
+def check_quarantine(snapshot: Snapshot) -> None:
+    """Raises `JobError` if fragments are in quarantine: nobody is to take the table for compacted."""
+    if snapshot.quarantine:
+        first = next(iter(snapshot.quarantine.values()))
+        raise JobError(
+            f"{len(snapshot.quarantine)} of {len(snapshot.fragments)} fragments are in quarantine, and no "
+            "compaction takes them: `compactor inspect` shows why; restore the objects, then `compactor "
+            f"release`. {first.key}: {first.reason}"
+        )
+
+
 def explain_lost(report: CompactReport) -> str:
     """What became of compactions that failed for good, for the error that says so."""
     first = report.lost[0]
     quarantined = sum(len(s.quarantined) for s in report.failed)
     state = (
-        f"{quarantined} fragments are in quarantine now" if quarantined else "its inputs stay live"
+        f"{quarantined} fragments are in quarantine now"
+        if quarantined
+        else "its inputs stay live, for the next run to try again"
     )
     return (
         f"{len(report.lost)} of {len(report.done) + len(report.lost)} compactions failed for good after "

@@ -13,7 +13,14 @@ from __future__ import annotations
 
 
 class FormatError(Exception):
-    """Base of all errors of the fragment format."""
+    """Base of all errors of the fragment format.
+
+    `name` is that of the object whose bytes are at fault; empty if no object's are.
+    """
+
+    def __init__(self, message: str = "", *, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class NotAFragmentError(FormatError):
@@ -34,7 +41,6 @@ class CorruptFragmentError(FormatError):
         self, cause: str, *, name: str, offset: int | None = None, column: str | None = None
     ) -> None:
         self.cause = cause
-        self.name = name
         self.offset = offset
         self.column = column
         place = name
@@ -42,7 +48,7 @@ class CorruptFragmentError(FormatError):
             place += f", column {column!r}"
         if offset is not None:
             place += f", byte {offset}"
-        super().__init__(f"{place}: {cause}")
+        super().__init__(f"{place}: {cause}", name=name)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not survive the default pickling of exceptions (Spark tasks).

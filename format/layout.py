@@ -77,14 +77,18 @@ def pack_prologue() -> bytes:
 def unpack_prologue(data: bytes, *, name: str) -> int:
     """The version. Raises `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`."""
     if len(data) == 0:
-        raise NotAFragmentError(f"{name}: not a fragment: the object is empty")
+        raise NotAFragmentError(f"{name}: not a fragment: the object is empty", name=name)
     if len(data) < PROLOGUE_BYTES:
         if MAGIC.startswith(data[:8]) or data.startswith(MAGIC):
             raise CorruptFragmentError("truncated in the prologue", name=name, offset=len(data))
-        raise NotAFragmentError(f"{name}: not a fragment: it does not begin with the magic bytes")
+        raise NotAFragmentError(
+            f"{name}: not a fragment: it does not begin with the magic bytes", name=name
+        )
     magic, version, reserved, checksum = _PROLOGUE.unpack(data)
     if magic != MAGIC:
-        raise NotAFragmentError(f"{name}: not a fragment: it does not begin with the magic bytes")
+        raise NotAFragmentError(
+            f"{name}: not a fragment: it does not begin with the magic bytes", name=name
+        )
     if checksum != checksum32(data[:12]) or reserved != 0:
         raise CorruptFragmentError("the prologue is damaged", name=name, offset=0)
     if not 1 <= version <= VERSION:

@@ -40,6 +40,7 @@ from compactor.job import Compaction
 from compactor.logs import is_json
 from compactor.metrics.health import Health
 from compactor.metrics.recorder import Recorder
+from compactor.owner import shown_owner
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate, estimate, total
 from compactor.planner.spec import CompactionPlan
@@ -47,7 +48,15 @@ from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
-from compactor.worker import CompactReport, Silent, Worker, compact, explain_lost, refuse
+from compactor.worker import (
+    CompactReport,
+    Silent,
+    Worker,
+    check_quarantine,
+    compact,
+    explain_lost,
+    refuse,
+)
 
 _COMPACT_EPILOG = """\b
 Examples:
@@ -60,9 +69,9 @@ Examples:
   compactor compact ./logs --metrics-textfile /var/lib/node_exporter/compactor.prom
 
 Under spark-submit, leave --master out: the session's own master is used. Every compaction is committed as
-it ends: a failed or killed run loses no other, and leaves no half of any. A compaction that fails three
-times puts its inputs in quarantine (`inspect` shows them, `release` lets them in again). Exit code 1 if
-one failed for good."""
+it ends: a failed or killed run loses no other, and leaves no half of any. What fails is tried three times.
+A fragment that was found damaged each time is put in quarantine (`inspect` shows it, `release` lets it in
+again). Exit code 1 if one failed for good, or if a fragment is in quarantine."""
 
 
 @click.command("compact", epilog=_COMPACT_EPILOG)
@@ -122,7 +131,11 @@ def compact_command(
         _show_plan(table, policy, settings, as_json=as_json)
         return
     drives = DriverSettings(
-        policy, settings, claim_seconds=claim_seconds(master), takes_over=take_over
+        policy,
+        settings,
+        gives_up=True,
+        claim_seconds=claim_seconds(master),
+        takes_over=take_over,
     )
     with telemetry("compact", open_store(table).url, targets) as told:
         driver = Driver(told.log_of(told.open_store(table)), drives)
@@ -147,6 +160,7 @@ def _compact(
         listener.looked(driver)
         refuse(plan)
         _print_idle(driver, plan, as_json=as_json)
+        check_quarantine(driver.log.latest)
         return
     engine = open_engine(master, max_tasks)
     with progress("compact", None):
@@ -160,6 +174,7 @@ def _compact(
     if report.lost:
         raise JobError(explain_lost(report))
     refuse(driver.plan(driver.log.latest))
+    check_quarantine(driver.log.latest)
 
 
 def _with_full(options: dict[str, Any], *, full: bool) -> dict[str, Any]:
@@ -195,12 +210,16 @@ def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:
     for claim in snapshot.claims.values():
         left = (claim.expires_unix_ms - SystemClock().now_unix_ms()) / 1000
         click.echo(
-            f"  {len(claim.inputs)} fragments are being compacted by {claim.owner.rpartition(':')[0]} "
+            f"  {len(claim.inputs)} fragments are being compacted by {shown_owner(claim.owner)} "
             f"(free in {max(0, left):.0f} s if it has died; --take-over does not wait)"
         )
 
 
 def _why_idle(snapshot: Snapshot, policy: Policy) -> str:
+    if snapshot.quarantine:
+        return (
+            f"{len(snapshot.quarantine)} of {len(snapshot.fragments)} fragments are in quarantine"
+        )
     runs = debt_of(snapshot, policy).level0_runs
     match policy.strategy:
         case Strategy.FULL:
@@ -435,7 +454,7 @@ def watch_command(
         raise UsageError("a table is named twice")
     urls = [open_store(table).url for table in tables]
     stop = threading.Event()
-    # Before Spark starts: it may take seconds, and installs an interrupt handler of its own.
+    # Before Spark starts: it may take seconds.
     _stop_on_signals(stop)
     events = Events(_sinks(as_json=as_json))
     if stall_seconds is None:
@@ -451,7 +470,6 @@ def watch_command(
         for driver in drivers:
             told.begin_compactions(driver, settings)
         engine = open_engine(master, max_tasks)
-        _stop_on_signals(stop)
         health.started()
         served = {} if port is None else {"metrics_port": port}
         events.say("watching", tables=list(tables), slots=engine.slots, **served)

@@ -16,6 +16,7 @@ from compactor.cli.telemetry import log_options
 from compactor.config import Policy
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
 from compactor.key_text import key_text, key_types
+from compactor.owner import shown_owner
 from compactor.planner.debt import debt_of
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.redact import redacted_value
@@ -158,11 +159,15 @@ def _print_state(snapshot: Snapshot) -> None:
     )
     for claim in snapshot.claims.values():
         click.echo(
-            f"being compacted by {claim.owner.rpartition(':')[0]}: {len(claim.inputs)} fragments to level "
+            f"being compacted by {shown_owner(claim.owner)}: {len(claim.inputs)} fragments to level "
             f"{claim.output_level}"
         )
     for item in snapshot.quarantine.values():
         echo_line(f"in quarantine: {item.key}: {item.reason}")
+    for suspect in snapshot.suspects.values():
+        if suspect.key not in snapshot.quarantine:
+            times = "once" if suspect.abandoned == 1 else f"{suspect.abandoned} times"
+            echo_line(f"abandoned {times} by workers that ended: {suspect.key}")
 
 
 def _fragment_row(entry: FragmentEntry, types: Sequence[pa.DataType]) -> list[str]:

@@ -97,8 +97,7 @@ def run(arguments: Sequence[str]) -> int:
     """Runs the command line; the exit code."""
     logs.set_up(LogSettings())
     try:
-        with terminated_as_interrupted():
-            result = cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
+        result = _call(arguments)
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
@@ -129,6 +128,16 @@ def run(arguments: Sequence[str]) -> int:
             shows_where=bool(os.environ.get("COMPACTOR_DEBUG")),
         )
     return result if isinstance(result, int) else 0  # an int where a command called for an exit
+
+
+def _call(arguments: Sequence[str]) -> object:
+    with terminated_as_interrupted() as was_interrupted:
+        try:
+            return cli.main(list(arguments), prog_name="compactor", standalone_mode=False)
+        except Exception as error:
+            if was_interrupted():
+                raise KeyboardInterrupt from error
+            raise
 
 
 def _fail(message: str, exit_code: int, *, shows_where: bool = False) -> int:

@@ -78,18 +78,19 @@ Examples:
 @click.argument("fragments", nargs=-1, metavar="FRAGMENT...")
 @click.option("--all", "release_all", is_flag=True, help="All fragments in quarantine.")
 def release_command(table: str, fragments: tuple[str, ...], release_all: bool) -> None:
-    """Let FRAGMENTs of TABLE out of quarantine, for compactions to try again.
+    """Let FRAGMENTs of TABLE out of quarantine, for compactions to try again, and forget who ended over them.
 
     `inspect` shows what is in quarantine and why. Restore a damaged fragment from a backup first.
     """
     if bool(fragments) == release_all:
         raise UsageError("name the fragments to release, or give --all")
     log = CommitLog(open_store(table))
-    quarantine = log.current().quarantine
-    unknown = [key for key in fragments if key not in quarantine]
+    snapshot = log.current()
+    held = {**snapshot.quarantine, **snapshot.suspects}
+    unknown = [key for key in fragments if key not in held]
     if unknown:
         raise UsageError(f"{unknown[0]} is not in quarantine; `compactor inspect` shows what is")
-    keys = fragments or tuple(quarantine)
+    keys = fragments or tuple(held)
     if not keys:
         click.echo(f"nothing is in quarantine at version {log.latest.version}")
         return

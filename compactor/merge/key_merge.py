@@ -301,8 +301,13 @@ def _too_many_rows(name: str, grouping: _Grouping) -> OrderError:
     columns = ", ".join(column.column for column in grouping.columns)
     return OrderError(
         f"{name}: it has several rows of one key ({columns}) where the table's row policy leaves "
-        f"{grouping.rows_per_key} at most"
+        f"{grouping.rows_per_key} at most",
+        name=name,
     )
+
+
+def _not_sorted(name: str, what: str = "rows") -> OrderError:
+    return OrderError(f"{name}: its {what} are not sorted", name=name)
 
 
 def _order_window(
@@ -322,7 +327,7 @@ def _order_window(
     start = 0
     for part, count in zip(taken, counts, strict=True):
         if first_disorder([word[start : start + count] for word in words]) is not None:
-            raise OrderError(f"{part.source.name}: its rows are not sorted")
+            raise _not_sorted(part.source.name)
         if grouping.rows_per_key is not None:
             same = same_as_previous([word[start : start + count] for word in key_words])
             if grouping.rows_per_key > 1:
@@ -346,7 +351,7 @@ def _check_order(source: KeySource, pieces: Sequence[list[pa.Array]], sort: Sort
     """Raises `OrderError` unless rows next to each other are sorted."""
     columns = [concat_storage([piece[index] for piece in pieces]) for index in range(len(sort))]
     if first_disorder(order_words(columns, sort)) is not None:
-        raise OrderError(f"{source.name}: its rows are not sorted")
+        raise _not_sorted(source.name)
 
 
 @dataclass(slots=True)
@@ -397,7 +402,7 @@ class _KeyBuffer:
                 break
             first_key = self._compare.key(group.first_key)
             if self._last_key and first_key < self._last_key:
-                raise OrderError(f"{self._source.name}: its row groups are not sorted")
+                raise _not_sorted(self._source.name, "row groups")
             self._last_key = self._compare.key(group.last_key)
             self.groups_loaded += 1
             self._groups.append(

@@ -124,7 +124,8 @@ class MergeInput:
         if header.sort != sort:
             raise InputMismatchError(
                 f"{self.name}: sorted by {', '.join(map(str, header.sort))} where the table sorts by "
-                + ", ".join(map(str, sort))
+                + ", ".join(map(str, sort)),
+                name=self.name,
             )
         self._check_types(header.schema, schema)
         self._schema = schema
@@ -307,7 +308,8 @@ class MergeInput:
         if (footer.rows, footer.row_hash) != (self.fragment.rows, self.fragment.row_hash):
             raise InputMismatchError(
                 f"{self.name}: its footer says {footer.rows} rows of hash {footer.row_hash:016x}, the "
-                f"table's log {self.fragment.rows} rows of hash {self.fragment.row_hash:016x}"
+                f"table's log {self.fragment.rows} rows of hash {self.fragment.row_hash:016x}",
+                name=self.name,
             )
         rows, row_hash = footer.rows, footer.row_hash
         if self._dropped is not None:
@@ -366,7 +368,8 @@ class MergeInput:
             if not is_stored_as(field.type, expected):
                 raise InputMismatchError(
                     f"{self.name}: column {field.name!r} is of type {field.type}, "
-                    f"the table's is {expected}"
+                    f"the table's is {expected}",
+                    name=self.name,
                 )
 
     def _decode(
@@ -399,7 +402,8 @@ class MergeInput:
         except pa.ArrowInvalid as error:
             raise InputMismatchError(
                 f"{self.name}: column {name!r}: a value of {array.type} has no place in {dtype}, which the "
-                f"table has now: {error}"
+                f"table has now: {error}",
+                name=self.name,
             ) from error
 
     def _before_payload(self, header: BlockHeader) -> None:

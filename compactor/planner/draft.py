@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from compactor.planner.limits import Limits
@@ -40,7 +40,13 @@ class Draft:
     def merge(
         self, items: Sequence[Item], output_level: int, *, reason: str, priority: float
     ) -> bool:
-        """One spec, if nothing stands in its way; whether it was taken."""
+        """One spec, if nothing stands in its way; whether it was taken.
+
+        Inputs that ended workers together are divided.
+        """
+        if self._is_too_much(items):
+            self._divide(items, reason, priority)
+            return False
         refusal = self._limits.refusal(sorted_runs(items))
         if refusal is not None:
             self._refused.append(f"{reason}, {len(items)} fragments: {refusal}")
@@ -60,6 +66,41 @@ class Draft:
             )
         )
         return True
+
+    def _is_too_much(self, items: Sequence[Item]) -> bool:
+        """Returns whether workers ended over one of these and as many others."""
+        suspects = self._tree.suspects
+        if not suspects:
+            return False
+        found = [suspects[item.entry.key] for item in items if item.entry.key in suspects]
+        bounds = [suspect.most_inputs for suspect in found]
+        return any(most is not None and most < len(items) for most in bounds)
+
+    def _divide(self, items: Sequence[Item], reason: str, priority: float) -> None:
+        """Rewrites each suspect alone; if all came through that, merges fewer of level 0 at a time."""
+        suspects = {i.entry.key: s for i in items if (s := self._tree.suspects.get(i.entry.key))}
+        alone = [
+            item
+            for item in items
+            if (suspect := suspects.get(item.entry.key)) is not None
+            and suspect.most_inputs == 1
+            and not suspect.is_cleared
+        ]
+        for item in alone:
+            why = f"{reason}: one alone, since workers ended while they merged it"
+            self.merge([item], item.entry.level, reason=why, priority=priority)
+        if alone:
+            return
+        bounds = [s.most_inputs for s in suspects.values() if s.most_inputs is not None]
+        young = [run for run in sorted_runs(items) if run.items[0].entry.level == 0]
+        parts = list(_parts(young, min(bounds)))
+        for part in parts:
+            self.merge(part, 0, reason=f"{reason}, divided", priority=priority)
+        if not parts:
+            self.block(
+                f"{reason}: workers ended while they merged {len(items)} fragments, which came through "
+                "alone: give workers more memory, then `release` them"
+            )
 
     def move(self, items: Sequence[Item], output_level: int, *, reason: str) -> bool:
         """A change of level alone, if nothing stands in its way."""
@@ -146,7 +187,7 @@ class Draft:
         for item in items:
             key = item.entry.key
             if key in self._tree.quarantined:
-                self.block(f"{reason}: {key} is in quarantine")
+                self.block(f"{reason}: {key} is in quarantine, or has failed and is tried later")
                 return False
             if key in self._tree.taken:
                 self.block(f"{reason}: {key} is being compacted")
@@ -170,3 +211,17 @@ class Draft:
         inside = below.items[below.overlapping(keys)][1:]
         step = -(-len(inside) // MAX_CUT_KEYS) or 1
         return tuple(item.entry.first_key for item in inside[::step])
+
+
+def _parts(runs: Sequence[Run], most: int) -> Iterator[list[Item]]:
+    """Yields neighbouring runs of so many fragments at most; only where it is more than one run."""
+    part: list[Run] = []
+    for run in runs:
+        size = sum(len(each.items) for each in part)
+        if part and size + len(run.items) > most:
+            if len(part) > 1:
+                yield [item for each in part for item in each.items]
+            part = []
+        part.append(run)
+    if len(part) > 1:
+        yield [item for each in part for item in each.items]

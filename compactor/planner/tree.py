@@ -17,6 +17,7 @@ from compactor.planner.debt import Shape
 from compactor.rows.policy import APPEND, Kind, RowPolicy, Ttl
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.snapshot import Snapshot
+from compactor.table.suspects import Suspect
 from format.keys import KeyComparator
 
 Comparable = tuple[Any, ...]
@@ -193,6 +194,8 @@ class Tree:
     taken: set[str] = field(default_factory=set)
     """Keys of inputs of compactions in flight."""
     quarantined: set[str] = field(default_factory=set)
+    suspects: dict[str, Suspect] = field(default_factory=dict)
+    """Fragments whose compactions were abandoned, by key."""
     in_flight: list[InFlight] = field(default_factory=list)
     _items: dict[int, dict[str, Item]] = field(default_factory=dict)
     _sorted: dict[int, SortedLevel] = field(default_factory=dict)
@@ -333,6 +336,10 @@ def forest(snapshot: Snapshot) -> dict[int | None, Tree]:
                     frozenset(name for name, _ in table.skips.columns),
                 )
             tree.add(entry)
+    for key, suspect in snapshot.suspects.items():
+        entry = snapshot.fragments[key]
+        if entry.rows:
+            trees[entry.window].suspects[key] = suspect
     for key in snapshot.quarantine:
         entry = snapshot.fragments[key]
         if entry.rows:

@@ -12,6 +12,7 @@ import numpy as np
 from compactor.config import CompactionSettings, Policy
 from compactor.driver import Driver, DriverSettings
 from compactor.errors import CompactorError, DataError, UsageError
+from compactor.owner import shown_owner
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import estimate
 from compactor.planner.tree import forest, overlapping_pairs
@@ -228,7 +229,7 @@ class _Gathering:
             tuple(
                 RunningRow(
                     claim.compaction_id,
-                    claim.owner.rpartition(":")[0],
+                    shown_owner(claim.owner),
                     len(claim.inputs),
                     claim.output_level,
                     claim.expires_unix_ms,

@@ -9,6 +9,7 @@ retries or doubles are harmless: they write under names of their own, and only t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -18,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from compactor import logs
-from compactor.errors import JobError
+from compactor.errors import EngineLostError, JobError
 from compactor.job import Compaction, Outcome, failed, run_compaction
-from compactor.spark.session import as_job_error
+from compactor.spark.session import as_job_error, is_lost
 from compactor.stores.open import open_store
 
 if TYPE_CHECKING:
@@ -43,33 +44,44 @@ class SparkEngine:
         self._waiting: deque[Compaction] = deque()
         self._running: dict[Future[list[Outcome]], list[Compaction]] = {}
         self._cancels = 0
+        self._is_lost = False
 
     def submit(self, compaction: Compaction) -> None:
         """It is started by `wait`, so that those submitted together can share a job."""
         self._waiting.append(compaction)
 
     def wait(self, timeout_seconds: float) -> Sequence[Outcome]:
+        if self._is_lost or (not self._running and is_lost(self._spark)):
+            self._is_lost = True
+            raise EngineLostError(
+                "Spark has ended, most likely because its JVM was killed (out of memory?): what it ran is "
+                "given up, nothing is lost; start this again"
+            )
         self._start()
         done, _ = wait(self._running, timeout_seconds, return_when=FIRST_COMPLETED)
         outcomes: list[Outcome] = []
         for future in done:
             compactions = self._running.pop(future)
             error = future.exception()
-            outcomes += (
-                [failed(compaction, error) for compaction in compactions]
-                if isinstance(error, Exception)
-                else future.result()
-            )
-        self._start()
-        return outcomes
+            if not isinstance(error, Exception):
+                outcomes += future.result()
+            elif is_lost(self._spark):
+                # That says nothing of the compactions: those that ended before are settled first.
+                self._is_lost = True
+            else:
+                outcomes += [failed(compaction, error) for compaction in compactions]
+        if not self._is_lost:
+            self._start()
+        return outcomes if outcomes or not self._is_lost else self.wait(0)
 
     def cancel(self) -> None:
         self._cancels += 1
         self._waiting.clear()
         for future in self._running:
             future.cancel()
-        if self._running:
-            self._spark.interruptAll()
+        if self._running and not self._is_lost:
+            with contextlib.suppress(Exception):  # a JVM that does not answer runs nothing
+                self._spark.interruptAll()
         self._running.clear()
 
     def _start(self) -> None:
@@ -97,7 +109,7 @@ class SparkEngine:
         try:
             return self._run_job(compactions)
         except JobError:
-            if len(compactions) == 1 or cancels != self._cancels:
+            if len(compactions) == 1 or cancels != self._cancels or is_lost(self._spark):
                 raise
         # One of them took the others down with it; by themselves they show which.
         outcomes: list[Outcome] = []

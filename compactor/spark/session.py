@@ -6,15 +6,18 @@ import contextlib
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from compactor.errors import JobError, UsageError
+from compactor.spark.scratch import scratch_folder
 from compactor.stores.open import open_store
 from compactor.stores.parts import remove_parts
 from compactor.stores.s3_encryption import settings as encryption_settings
@@ -70,11 +73,14 @@ def open_session(master: str | None) -> SparkSession:
         )
         if "SPARK_CONF_DIR" not in os.environ:
             os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
+            if "SPARK_LOCAL_DIRS" not in os.environ and is_local(master):
+                builder = builder.config("spark.local.dir", scratch_folder())
     encryption = encryption_settings(os.environ)
     for name, value in encryption.items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
     try:
-        session = builder.getOrCreate()
+        with _interrupted_afterwards():
+            session = builder.getOrCreate()
         check_tasks_have(session, encryption)
         return session
     except PySparkException as error:
@@ -88,6 +94,51 @@ def open_session(master: str | None) -> SparkSession:
                 f"Spark did not start on master {master!r}: {first_cause(error)}"
             ) from error
         raise
+
+
+def is_local(master: str | None) -> bool:
+    """Returns whether the driver and all tasks run on this machine."""
+    return master is not None and master.startswith("local")
+
+
+@contextlib.contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """Puts off Ctrl-C and SIGTERM until Spark has started: a JVM whose starter has gone stays for ever.
+
+    Those who cannot wait may say it twice. The handlers stay as they were: Spark puts one of its own in their
+    place.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told: list[int] = []
+
+    def note(number: int, _frame: Any) -> None:
+        told.append(number)
+        if len(told) > 1:
+            raise KeyboardInterrupt
+
+    before = [(number, signal.signal(number, note)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+        if told:
+            signal.raise_signal(told[0])
+
+
+def is_lost(spark: SparkSession) -> bool:
+    """Returns whether the session's JVM has ended, or its context. Of Spark Connect that is not known."""
+    try:
+        context = spark.sparkContext
+    except Exception:  # noqa: BLE001 - Spark Connect has none
+        return False
+    try:
+        jvm_context: Any = context._jsc
+        return jvm_context is None or bool(jvm_context.sc().isStopped())
+    except Exception:  # noqa: BLE001 - whatever Py4J raises, the JVM does not answer
+        return True
 
 
 def check_tasks_have(spark: SparkSession, environment: Mapping[str, str]) -> None:

@@ -23,6 +23,7 @@ from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import check_number, unix_ms
 from compactor.table.snapshot import Snapshot, Totals
+from compactor.table.suspects import Suspect
 from compactor.table.version import PROTOCOL, Claim, Quarantine, protocol_of
 from format.errors import SchemaError
 
@@ -92,6 +93,11 @@ def _header(snapshot: Snapshot) -> dict[str, Any]:
         "metadata": snapshot.table.to_json(),
         "claims": [asdict(claim) for claim in snapshot.claims.values()],
         "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
+        **(
+            {"suspects": [asdict(suspect) for suspect in snapshot.suspects.values()]}
+            if snapshot.suspects
+            else {}
+        ),
         "totals": asdict(snapshot.totals),
         "fence": snapshot.fence,
         "oldest": snapshot.oldest,
@@ -102,6 +108,7 @@ def _header(snapshot: Snapshot) -> dict[str, Any]:
 def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
     claims = [Claim.from_json(claim) for claim in header["claims"]]
     quarantine = msgspec.convert(header["quarantine"], list[Quarantine])
+    suspects = msgspec.convert(header.get("suspects", ()), list[Suspect])
     version = header["version"]
     check_number("version", version)
     ordered_from = header.get("ordered_from", 0)
@@ -115,6 +122,7 @@ def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
         fragments=FragmentMap(EntryTable(table)),
         claims={claim.compaction_id: claim for claim in claims},
         quarantine={item.key: item for item in quarantine},
+        suspects={suspect.key: suspect for suspect in suspects},
         totals=msgspec.convert(header["totals"], Totals),
         fence=header["fence"],
         oldest=header["oldest"],

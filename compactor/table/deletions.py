@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from compactor.errors import DataError
+from compactor.errors import DamagedInputError
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import Deletion, FragmentEntry
 from format.blocks import BlockReader, make_chunk
@@ -45,25 +45,32 @@ def write_deletions(
 
 
 def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
-    """Which rows of a fragment are deleted; None if none is. Raises `DataError`, `StoreError`."""
+    """Which rows of a fragment are deleted; None if none is. Raises `DamagedInputError`, `StoreError`."""
     deletion = entry.deletion
     if deletion is None:
         return None
     name = f"{store.url}/{deletion.key}"
+    fragment = f"{store.url}/{entry.key}"
     if deletion.length > entry.rows // 8 + _MOST_BESIDE_BITS:
-        raise DataError(f"{name}: {deletion.length:,} bytes for the bits of {entry.rows:,} rows")
+        raise DamagedInputError(
+            f"{name}: {deletion.length:,} bytes for the bits of {entry.rows:,} rows", name=fragment
+        )
     data = store.read_range(deletion.key, deletion.offset, deletion.length)
     try:
         block = BlockReader(BytesIO(data), name, offset=deletion.offset).read_block()
         if block.header.rows != entry.rows:
-            raise DataError(
-                f"{name}: its bits are of {block.header.rows} rows, {entry.key} has {entry.rows}"
+            raise DamagedInputError(
+                f"{name}: its bits are of {block.header.rows} rows, {entry.key} has {entry.rows}",
+                name=fragment,
             )
         bits = block.decode(pa.bool_())
     except FormatError as error:
-        raise DataError(f"{error}; the rows deleted of {entry.key} are not known") from error
+        raise DamagedInputError(
+            f"{error}; the rows deleted of {entry.key} are not known", name=fragment
+        ) from error
     if bits.null_count or bits.true_count != deletion.rows:
-        raise DataError(
-            f"{name}: it has {bits.true_count} rows of {entry.key} deleted, the log {deletion.rows}"
+        raise DamagedInputError(
+            f"{name}: it has {bits.true_count} rows of {entry.key} deleted, the log {deletion.rows}",
+            name=fragment,
         )
     return bits

@@ -12,6 +12,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import MAX_INT64, Natural, Seconds
+from compactor.table.suspects import Suspect, abandoned, rewritten
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
 
 
@@ -81,6 +82,8 @@ class Snapshot:
     """Decided compactions that stand, by id; expired ones that nobody gave up, too."""
     quarantine: Mapping[str, Quarantine] = field(default_factory=dict)
     """Of live fragments, by key."""
+    suspects: Mapping[str, Suspect] = field(default_factory=dict)
+    """Live fragments whose compactions were abandoned, by key."""
     totals: Totals = field(default_factory=Totals)
     fence: int = 0
     """Fragments of attempts based on a version before this one may not be added any more."""
@@ -106,10 +109,6 @@ class Snapshot:
         """All live fragments, or those named, oldest first: the order among equal keys."""
         entries = self.fragments.all() if keys is None else [self.fragments[k] for k in keys]
         return sorted(entries, key=lambda entry: entry.age)
-
-    def expired_claims(self, now_unix_ms: int) -> list[str]:
-        """Ids of claims that anybody may give up who needs what they hold."""
-        return [c.compaction_id for c in self.claims.values() if c.expires_unix_ms <= now_unix_ms]
 
     def without_claims(self, compaction_ids: Iterable[str]) -> Snapshot:
         """As if those compactions had been given up."""
@@ -147,13 +146,16 @@ class _Replay:
         self._claims = dict(start.claims)
         self._claim_of = {key: c.compaction_id for c in start.claims.values() for key in c.inputs}
         self._quarantine = dict(start.quarantine)
+        self._suspects = dict(start.suspects)
 
     def apply(self, version: Version) -> None:
         if version.number != self._version + 1:
             raise DataError(f"version {version.number} follows version {self._version} in the log")
         self._version = version.number
         changes = version.changes
+        came_through = self._compacted_alone(changes)
         self._swap(changes)
+        self._clear(came_through, changes)
         self._decide(changes)
         values = self._values
         values["metadata"] = changes.metadata or values["metadata"]
@@ -181,6 +183,7 @@ class _Replay:
         gone = set(changes.removes).difference(entry.key for entry in changes.adds)
         for key in gone:
             self._quarantine.pop(key, None)
+            self._suspects.pop(key, None)
             # What a claim was made for is no longer there: it is over, whoever made it.
             self._release(self._claim_of.get(key))
         self._values["totals"] = self._values["totals"].after(changes, removed)
@@ -191,9 +194,37 @@ class _Replay:
             if total > MAX_INT64:
                 raise DataError(f"version {self._version}: {name} come to {total} by the log")
 
+    def _compacted_alone(self, changes: Changes) -> dict[str, Suspect]:
+        """Returns the suspects that the version has compacted without others, by the compaction's id."""
+        if not self._suspects or not changes.adds:
+            return {}
+        claims = [self._claims[i] for i in changes.releases if i in self._claims]
+        return {
+            claim.compaction_id: self._suspects[claim.inputs[0]]
+            for claim in claims
+            if len(claim.inputs) == 1 and claim.inputs[0] in self._suspects
+        }
+
+    def _clear(self, came_through: Mapping[str, Suspect], changes: Changes) -> None:
+        for entry in changes.adds if came_through else ():
+            before = came_through.get(entry.run)
+            after = None if before is None else rewritten(before, entry.key)
+            if after is not None:
+                self._suspects[entry.key] = after
+
+    def _abandon(self, compaction_id: str) -> None:
+        claim = self._claims.get(compaction_id)
+        if claim is not None:
+            for key in claim.inputs:
+                before = self._suspects.get(key)
+                self._suspects[key] = abandoned(before, key, len(claim.inputs))
+            self._release(compaction_id)
+
     def _decide(self, changes: Changes) -> None:
         for compaction_id in changes.releases:
             self._release(compaction_id)
+        for compaction_id in changes.abandons:
+            self._abandon(compaction_id)
         for claim in changes.claims:
             self._claims[claim.compaction_id] = claim
             for key in claim.inputs:
@@ -203,6 +234,7 @@ class _Replay:
                 self._quarantine[quarantine.key] = quarantine
         for key in changes.pardons:
             self._quarantine.pop(key, None)
+            self._suspects.pop(key, None)
 
     def _release(self, compaction_id: str | None) -> None:
         claim = self._claims.pop(compaction_id, None) if compaction_id else None
@@ -216,5 +248,6 @@ class _Replay:
             fragments=self._fragments,
             claims=self._claims,
             quarantine=self._quarantine,
+            suspects=self._suspects,
             **self._values,
         )

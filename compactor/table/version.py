@@ -121,9 +121,11 @@ class Changes:
     """New ones, and those prolonged."""
     releases: tuple[str, ...] = ()
     """Ids of compactions that are over."""
+    abandons: tuple[str, ...] = ()
+    """Ids of compactions that nobody works on any more, and whose owners did not say so."""
     quarantines: tuple[Quarantine, ...] = ()
     pardons: tuple[str, ...] = ()
-    """Keys of fragments let out of quarantine."""
+    """Keys of fragments let out of quarantine, and no longer suspected."""
     fence: int | None = None
     """Fragments of attempts based on a version before this one may not be added any more."""
     oldest: int | None = None
@@ -140,6 +142,7 @@ class Changes:
             "adds": [entry.to_json() for entry in self.adds],
             "claims": [asdict(claim) for claim in self.claims],
             "releases": list(self.releases),
+            **({"abandons": list(self.abandons)} if self.abandons else {}),
             "quarantines": [asdict(quarantine) for quarantine in self.quarantines],
             "pardons": list(self.pardons),
             "fence": self.fence,
@@ -159,6 +162,7 @@ class Changes:
             metadata=None if metadata is None else TableMetadata.from_json(metadata),
             claims=tuple(Claim.from_json(claim) for claim in value.get("claims", ())),
             releases=_texts(value.get("releases", ())),
+            abandons=_texts(value.get("abandons", ())),
             quarantines=msgspec.convert(value.get("quarantines", ()), tuple[Quarantine, ...]),
             pardons=_texts(value.get("pardons", ())),
             fence=value.get("fence"),

@@ -45,7 +45,9 @@ def fail_once(store: MemoryStore) -> None:
     def run(compaction: Compaction) -> Outcome:
         if failures:
             key = compaction.spec.inputs[0].key
-            return Outcome(compaction.compaction_id, failure=failures.pop(), culprit=key)
+            return Outcome(
+                compaction.compaction_id, failure=failures.pop(), culprit=key, is_damage=True
+            )
         return run_compaction(compaction, store)
 
     compact_table(store, engine=InProcessEngine(run), policy=EAGER, max_attempts=1)

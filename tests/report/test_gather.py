@@ -208,7 +208,9 @@ def test_quarantine_and_what_is_due_are_said(tmp_path: Path) -> None:
 
     def run(compaction: Compaction) -> Outcome:
         if any(entry.key == first for entry in compaction.spec.inputs):
-            return Outcome(compaction.compaction_id, failure="it lies", culprit=first)
+            return Outcome(
+                compaction.compaction_id, failure="it lies", culprit=first, is_damage=True
+            )
         return run_compaction(compaction, store)
 
     engine = InProcessEngine(run)

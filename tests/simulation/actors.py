@@ -143,12 +143,11 @@ def execute(world: World, log: CommitLog, compaction: Compaction) -> Outcome:
         world.scheduler.sleep(world.random.expovariate(1 / world.dawdle_seconds))
     if world.random.random() < world.failing:
         culprit = world.random.choice([None, world.random.choice(spec.inputs).key])
-        is_transient = culprit is None and world.random.random() < 0.5
         return Outcome(
             compaction.compaction_id,
             failure="bad luck",
-            is_transient=is_transient,
             culprit=culprit,
+            is_damage=culprit is not None,
         )
     try:
         rows = [row for entry in spec.inputs for row in read(log, entry.key)]
@@ -163,7 +162,7 @@ def execute(world: World, log: CommitLog, compaction: Compaction) -> Outcome:
             for part, piece in enumerate(cut(world, rows))
         ]  # fmt: skip
     except StoreError as error:
-        return Outcome(compaction.compaction_id, failure=repr(error), is_transient=True)
+        return Outcome(compaction.compaction_id, failure=repr(error))
     return Outcome(compaction.compaction_id, tuple(entries))
 
 

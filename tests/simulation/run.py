@@ -145,7 +145,7 @@ def _compact(world: World, strategy: Strategy) -> None:
     log = world.log()
     driver = Driver(
         log,
-        DriverSettings(policy, world.settings, max_attempts=1_000),
+        DriverSettings(policy, world.settings, max_attempts=1_000, retry_seconds=0),
         ids=world.name,
         owner="last",
         owner_is_gone=lambda _: False,

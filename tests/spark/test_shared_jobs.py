@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from compactor.config import Policy, Strategy
 from compactor.driver import Driver, DriverSettings
+from compactor.errors import EngineLostError
 from compactor.spark import engine as engine_module
 from compactor.spark.engine import SparkEngine
 from compactor.stores.local import LocalStore
@@ -105,6 +107,43 @@ def test_a_job_that_spark_gives_up_on_is_run_again_one_by_one(tmp_path: Path) ->
     assert spark.jobs == [3, 1, 1, 1]
     assert (len(report.done), len(report.failed)) == (3, 0)
     assert table_rows(store) == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
+
+
+class MortalSpark(FakeSpark):
+    """Its JVM is killed during a job."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__()
+        self._jobs_left = jobs
+
+    @property
+    def sparkContext(self) -> SimpleNamespace:  # noqa: N802 - Spark's name
+        alive = SimpleNamespace(isStopped=lambda: False)
+        return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: alive if self._jobs_left else None))
+
+    def ran(self, rows: int) -> None:
+        self._jobs_left -= 1
+        if not self._jobs_left:
+            raise ConnectionRefusedError
+        super().ran(rows)
+
+    def interruptAll(self) -> None:  # noqa: N802 - Spark's name
+        raise ConnectionRefusedError
+
+
+def test_a_spark_that_has_ended_ends_the_worker_and_puts_nothing_in_quarantine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_SHARED_BYTES", 1)
+    store, tables = disjoint_pairs(tmp_path, 4)
+    with pytest.raises(EngineLostError, match="Spark has ended"):
+        compact_table(store, engine=fake_engine(MortalSpark(2), slots=1))
+    snapshot = CommitLog(store).current()
+    assert (snapshot.quarantine, snapshot.claims, snapshot.suspects) == ({}, {}, {})
+    assert len(snapshot.fragments) == 3 * 2 + 1, "what ended before is committed"
+    assert table_rows(store) == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
+    with pytest.raises(EngineLostError):  # before anything is tried
+        fake_engine(MortalSpark(0), slots=1).wait(0)
 
 
 def test_of_a_shared_job_those_that_still_fail_alone_are_failures(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def compact_table(
     chosen = DriverSettings(
         options.pop("policy", Policy(strategy=strategy)),
         settings or CompactionSettings(),
-        **options,
+        **{"gives_up": True, "retry_seconds": 0.001, **options},
     )
     engine = engine or InProcessEngine(lambda compaction: run_compaction(compaction, store))
     return compact(Driver(CommitLog(store), chosen), engine)

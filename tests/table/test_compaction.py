@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +12,14 @@ import pyarrow as pa
 import pytest
 
 from compactor.config import CompactionSettings, Strategy
+from compactor.delete import delete_rows
 from compactor.engine import InProcessEngine
+from compactor.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from compactor.flow.errors import LocalDiskError
 from compactor.job import Compaction, Outcome, run_compaction
 from compactor.planner.spec import CompactionSpec
 from compactor.planner.tree import forest, overlapping_pairs
+from compactor.predicate import condition_on
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -293,12 +300,61 @@ def test_an_unreachable_store_puts_nothing_in_quarantine(tmp_path: Path) -> None
     ingest_tables(store, [log_rows(60, seed) for seed in range(3)], tmp_path)
 
     def unreachable(compaction: Compaction) -> Outcome:
-        return Outcome(compaction.compaction_id, failure="no answer", is_transient=True)
+        return Outcome(compaction.compaction_id, failure="no answer")
 
     report = compact_table(store, engine=InProcessEngine(unreachable), max_attempts=2)
     assert (len(report.failed), len(report.lost)) == (2, 1)
     assert CommitLog(store).current().quarantine == {}
     assert len(compact_table(store).done) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        lambda key: StoreError(f"s3://b/{key}: refused: the key is disabled (KMS.Disabled)"),
+        lambda key: ObjectNotFoundError(f"s3://b/{key}: no such object"),
+        lambda key: ObjectChangedError(f"s3://b/{key}: the object was replaced"),
+        lambda key: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), key),
+        lambda key: LocalDiskError(f"cannot put 5 bytes aside: disk full at {key}"),
+        lambda key: MemoryError(key),
+        lambda key: EOFError(key),
+    ],
+)
+@pytest.mark.parametrize("operation", ["open_stream", "start_upload"])
+def test_what_is_no_damage_puts_nothing_in_quarantine(
+    tmp_path: Path, error: Callable[[str], Exception], operation: str
+) -> None:
+    store = MemoryStore()
+    tables = [log_rows(60, seed) for seed in range(3)]
+    keys = list(ingest_tables(store, tables, tmp_path).current().fragments)
+
+    failing = MemoryStore(store.objects)
+
+    def fault(at: str, key: str) -> None:
+        if at.partition(":")[0] == operation and (key == keys[1] or key not in keys):
+            raise error(keys[1])
+
+    failing.fault = fault
+    engine = InProcessEngine(lambda compaction: run_compaction(compaction, failing))
+    report = compact_table(store, engine=engine, max_attempts=4)
+    assert (len(report.failed), len(report.lost), report.done) == (4, 1, [])
+    assert CommitLog(store).current().quarantine == {}
+    assert len(compact_table(store).done) == 1
+    assert table_rows(store) == expected_rows(tables)
+
+
+def test_damage_to_the_note_of_deleted_rows_is_damage_to_their_fragment(tmp_path: Path) -> None:
+    store = MemoryStore()
+    log = ingest_tables(store, [log_rows(60, seed) for seed in range(3)], tmp_path)
+    delete_rows(store, log, condition_on(log.current().table, "id = '1-7'"))
+    (hit,) = [e for e in log.current().fragments.values() if e.deletion]
+    assert hit.deletion is not None
+    data = bytearray(store.objects[hit.deletion.key])
+    data[-1] ^= 1
+    store.objects[hit.deletion.key] = bytes(data)
+    report = compact_table(store)
+    assert [s.quarantined for s in report.lost] == [(hit.key,)]
+    assert list(CommitLog(store).current().quarantine) == [hit.key]
 
 
 def test_a_defect_in_one_compaction_is_an_outcome_like_others(tmp_path: Path) -> None:
@@ -310,7 +366,7 @@ def test_a_defect_in_one_compaction_is_an_outcome_like_others(tmp_path: Path) ->
 
     report = compact_table(store, engine=InProcessEngine(broken), max_attempts=1)
     assert [s.outcome.failure for s in report.lost] == ["ZeroDivisionError: oops"]
-    assert len(CommitLog(store).current().quarantine) == 2
+    assert CommitLog(store).current().quarantine == {}
 
 
 def test_what_others_compact_is_left_alone_unless_taken_over(tmp_path: Path) -> None:
@@ -381,7 +437,7 @@ def test_compactions_and_outcomes_survive_their_json(tmp_path: Path) -> None:
     again = Compaction.from_json(compaction.to_json())
     assert again.to_json() == compaction.to_json()
     assert again.spec.inputs == compaction.spec.inputs
-    failure = Outcome("c", failure="why", is_transient=True, culprit="data/x.frag")
+    failure = Outcome("c", failure="why", culprit="data/x.frag", is_damage=True)
     assert Outcome.from_json(failure.to_json()) == failure
 
 

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from compactor import owner as owner_module
 from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.driver import Driver, DriverSettings
-from compactor.errors import UnknownOutcomeError
+from compactor.driver import MAX_RETRY_SECONDS, RETRY_SECONDS, Driver, DriverSettings
+from compactor.errors import StoreUnreachableError, UnknownOutcomeError
 from compactor.job import Compaction, Outcome
 from compactor.names import fragment_key
 from compactor.owner import is_gone, this_owner
+from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TimeWindows
 from compactor.table.snapshot import Snapshot
+from compactor.table.suspects import MOST_ABANDONED
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
 from tests.support.memory_store import MemoryStore
@@ -267,13 +274,201 @@ def test_expired_windows_are_dropped_before_anything_is_compacted(world: World) 
 
 def test_this_process_is_not_gone_and_one_that_ended_is() -> None:
     assert not is_gone(this_owner())
-    host, pid, started = this_owner().split(":")
-    assert is_gone(f"{host}:{pid}:{started}0"), "another process had this number"
-    assert not is_gone(f"elsewhere:{pid}:{started}0")
+    host, pid, started, place = this_owner().split(":")
+    assert is_gone(f"{host}:{pid}:{started}0:{place}"), "another process had this number"
+    assert not is_gone(f"elsewhere:{pid}:{started}0:{place}")
+    assert not is_gone(f"{host}:{pid}:{started}0:{place}0"), "another boot or namespace"
     child = os.fork()
     if child == 0:
         os._exit(0)
-    owner = f"{host}:{child}:{started}"
+    owner = f"{host}:{child}:{started}:{place}"
     os.waitpid(child, 0)
     assert is_gone(owner)
-    assert not is_gone("rubbish")
+    for rubbish in ("rubbish", f"{host}:{child}:{started}", f"{host}:{child}::{place}", ":::"):
+        assert not is_gone(rubbish)
+
+
+def test_who_lives_in_another_namespace_of_process_ids_is_not_gone() -> None:
+    command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    code = "from compactor.owner import this_owner; print(this_owner(), flush=True); input()"
+    with subprocess.Popen(
+        [*command, sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        owner = other.stdout.readline().decode().strip()
+        if not owner:
+            pytest.skip("namespaces cannot be made here")
+        assert owner.startswith(f"{socket.gethostname()}:1:")
+        assert not is_gone(owner)
+        other.communicate(b"\n")
+
+
+def test_who_cannot_see_its_own_processes_judges_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    host, _, started, place = this_owner().split(":")
+    monkeypatch.setattr(owner_module, "_PROC", tmp_path)
+    assert this_owner().split(":")[2:] == ["", ""]
+    assert not is_gone(f"{host}:999999999:{started}:{place}")
+
+
+def die_of(world: World, driver: Driver) -> list[str]:
+    """Keys of the inputs that the driver has claimed. Nothing more is heard of it."""
+    claimed = driver.decide(9)
+    world.clock.now_ms += 1_000_000
+    return [entry.key for c in claimed for entry in c.spec.inputs]
+
+
+def test_what_ends_workers_is_divided_and_then_put_in_quarantine_while_the_rest_gets_through(
+    world: World,
+):
+    keys = [world.ingest(0, 9) for _ in range(5)]
+    deadly = keys[2]
+    deaths = 0
+    for _ in range(30):
+        driver = world.driver(f"worker {deaths}")
+        while compactions := driver.decide(9):
+            inputs = [entry.key for c in compactions for entry in c.spec.inputs]
+            if deadly in inputs:
+                deaths += 1
+                world.clock.now_ms += 1_000_000  # its lease ends, nothing is heard of it
+                break
+            driver.settle([outcome(c) for c in compactions])
+        else:
+            break
+    snapshot = world.snapshot()
+    assert deaths == 2 * MOST_ABANDONED
+    assert list(snapshot.quarantine) == [deadly]
+    assert "alone" in snapshot.quarantine[deadly].reason
+    assert not set(keys) - {deadly} & set(snapshot.fragments)
+    # Released, it is taken for a new one.
+    world.log().commit(lambda _: Changes(Operation.QUARANTINE, pardons=(deadly,)))
+    assert world.snapshot().suspects.keys() <= set(snapshot.fragments) - {deadly}
+    assert world.snapshot().quarantine == {}
+
+
+def test_what_is_too_much_together_is_merged_in_smaller_groups(world: World) -> None:
+    for _ in range(8):
+        world.ingest(0, 9)
+    deaths = 0
+    for _ in range(60):
+        driver = world.driver(f"worker {deaths}")
+        while compactions := driver.decide(9):
+            if any(len(c.spec.inputs) > 3 for c in compactions):
+                deaths += 1
+                world.clock.now_ms += 1_000_000
+                break
+            driver.settle([outcome(c) for c in compactions])
+        else:
+            break
+    snapshot = world.snapshot()
+    assert deaths < 12
+    assert snapshot.quarantine == {}
+    assert sum(entry.rows for entry in snapshot.fragments.values()) == 8 * 5
+    assert world.driver("last").decide(9) == []
+
+
+def test_a_worker_that_is_told_to_stop_leaves_no_suspicion(world: World) -> None:
+    for _ in range(3):
+        world.ingest(0, 9)
+    for n in range(5):
+        driver = world.driver(f"worker {n}")
+        assert driver.decide(9)
+        driver.give_up()
+    assert world.snapshot().suspects == {}
+    assert world.driver("dead").decide(9)
+    assert len(world.driver("next").decide(9)[0].spec.inputs) == 3
+    assert {s.abandoned for s in world.snapshot().suspects.values()} == {1}
+
+
+def test_what_is_under_suspicion_runs_alone_so_that_nothing_else_goes_down_with_it(
+    world: World,
+) -> None:
+    for key in (0, 0, 100, 100, 200, 200):
+        world.ingest(key, key + 9)
+    assert len(world.driver("first").decide(9)) == 3
+    world.clock.now_ms += 1_000_000
+    driver = world.driver("second")
+    done = []
+    while compactions := driver.decide(9):
+        assert len(compactions) == 1
+        assert driver.decide(9) == []
+        done += driver.settle([outcome(compactions[0])])
+    assert len(done) == 3
+    assert world.snapshot().suspects == {}
+
+
+def test_suspicion_is_kept_by_checkpoints(world: World) -> None:
+    for _ in range(3):
+        world.ingest(0, 9)
+    die_of(world, world.driver("one"))
+    die_of(world, world.driver("two"))
+    snapshot = world.snapshot()
+    assert len(snapshot.suspects) == 3
+    data = checkpoint_bytes(snapshot)
+    assert read_checkpoint(data, name="x").suspects == snapshot.suspects
+
+
+def test_failures_that_say_nothing_of_the_inputs_are_tried_again_ever_less_often(
+    world: World,
+) -> None:
+    keys = {world.ingest(0, 9) for _ in range(3)}
+    driver = world.driver("one")
+    waits = []
+    for _ in range(20):
+        (compaction,) = driver.decide(9)
+        failure = Outcome(compaction.compaction_id, failure="KMS.DisabledException (400)")
+        (settled,) = driver.settle([failure])
+        assert settled.quarantined == ()
+        assert driver.decide(9) == []
+        assert driver.retry_unix_ms is not None
+        waits.append(driver.retry_unix_ms - world.clock.now_ms)
+        assert settled.retry_seconds == waits[-1] / 1000
+        world.clock.now_ms = driver.retry_unix_ms
+    assert world.snapshot().quarantine == {}
+    assert waits == sorted(waits)
+    assert (waits[0], waits[-1]) == (RETRY_SECONDS * 1000, MAX_RETRY_SECONDS * 1000)
+    (compaction,) = driver.decide(9)
+    assert not driver.settle([outcome(compaction)])[0].is_void
+    assert not keys & set(world.snapshot().fragments)
+
+
+def test_an_input_that_a_failure_names_holds_up_no_others(world: World) -> None:
+    bad, *others = [world.ingest(key, key + 9) for key in (0, 5, 10)]
+    driver = world.driver("one", policy=Policy(level0_trigger_runs=2), gives_up=True)
+    for _ in range(30):
+        compactions = driver.decide(9)
+        if not compactions and driver.retry_unix_ms is None:
+            break
+        for compaction in compactions:
+            keys = [entry.key for entry in compaction.spec.inputs]
+            told = outcome(compaction)
+            if bad in keys:
+                told = Outcome(compaction.compaction_id, failure="no such object", culprit=bad)
+            driver.settle([told])
+        world.clock.now_ms = driver.retry_unix_ms or world.clock.now_ms
+    snapshot = world.snapshot()
+    assert bad in snapshot.fragments
+    assert not set(others) & set(snapshot.fragments)
+    assert snapshot.quarantine == {}
+
+
+def test_an_outcome_that_the_log_was_not_told_counts_once(world: World) -> None:
+    keys = [world.ingest(0, 9) for _ in range(3)]
+    driver = world.driver("one")
+    (compaction,) = driver.decide(9)
+    damage = Outcome(compaction.compaction_id, failure="bits", culprit=keys[0], is_damage=True)
+
+    def unreachable(operation: str, key: str) -> None:
+        raise StoreUnreachableError("no answer")
+
+    store = driver.log.store
+    assert isinstance(store, MemoryStore)
+    for _ in range(5):
+        store.fault = unreachable
+        with pytest.raises(StoreUnreachableError):
+            driver.settle([damage])
+    store.fault = lambda operation, key: None
+    (settled,) = driver.settle([damage])
+    assert (settled.attempt, settled.quarantined) == (1, ())
+    assert world.snapshot().quarantine == {}

@@ -80,7 +80,14 @@ def test_failed_attempts_are_kept_with_the_reason_and_those_after_count_on(tmp_p
 def test_the_commit_that_puts_inputs_in_quarantine_keeps_why(tmp_path: Path) -> None:
     store = MemoryStore()
     ingest_tables(store, [log_rows(20, seed) for seed in range(2)], tmp_path)
-    engine = InProcessEngine(lambda c: Outcome(c.compaction_id, failure="rows are lost"))
+    engine = InProcessEngine(
+        lambda c: Outcome(
+            c.compaction_id,
+            failure="rows are lost",
+            culprit=c.spec.inputs[0].key,
+            is_damage=True,
+        )
+    )
     compact_table(store, engine=engine, max_attempts=1)
     ((operation, run),) = runs_of(store)
     assert (operation, run.failure) == (Operation.QUARANTINE, "rows are lost")

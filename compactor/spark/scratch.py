@@ -1,0 +1,56 @@
+"""Where a local Spark keeps its files: a folder of this process, which is removed with it.
+
+Spark removes its own files when it ends. A JVM that is killed can't; so this process does, and if it is
+killed as well, whoever starts Spark next. A folder is in use as long as somebody has its lock, which the
+kernel gives back when a process ends, however it does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+_PREFIX: Final = "compactor-spark-"
+
+
+def scratch_folder() -> str:
+    """Returns a new folder for Spark, after removing those that nobody uses any more."""
+    remove_stale()
+    while True:
+        folder = tempfile.mkdtemp(prefix=_PREFIX)
+        lock = _lock(Path(folder))
+        # Between the two, somebody may have taken it for a stale one.
+        if lock is not None and Path(folder).exists():
+            break
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def remove_stale() -> None:
+    """Removes the folders of processes that have ended."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        lock = _lock(folder)
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _lock(folder: Path) -> int | None:
+    """Returns a descriptor that holds the folder's lock; None if another has it, or it is not ours."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_uid == os.getuid():
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
