@@ -19,6 +19,7 @@ CompactorError                  every error a user can cause or meet; `exit_code
 │   ├── BackPressureError       compactions did not catch up while a writer waited
 │   ├── FencedError             the attempt was stalled so long that a vacuum has moved past it
 │   ├── VersionNotFoundError    the table has no such version, or no longer
+│   ├── OvertakenError          a vacuum removed what was being read
 │   └── CompactionVoidError     inputs of a compaction are no longer live; its outputs are garbage
 └── JobError              (1)   work was tried and did not finish; nothing of it is visible
 
@@ -121,6 +122,10 @@ class FencedError(TableError):
 
 class VersionNotFoundError(TableError):
     """There is no such version of the table, or it can't be read any more."""
+
+
+class OvertakenError(TableError):
+    """A vacuum removed what was being read: the version is no longer kept."""
 
 
 class CompactionVoidError(TableError):

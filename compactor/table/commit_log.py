@@ -79,6 +79,7 @@ class CommitLog:
         self._latest = Snapshot.empty()
         self._checkpointed = 0
         self._changed_since = 0
+        self._is_blocked = False
 
     @property
     def store(self) -> Store:
@@ -99,6 +100,7 @@ class CommitLog:
         if loaded.checkpoint is not None:
             self._checkpointed, self._changed_since = loaded.checkpoint, 0
         self._changed_since += loaded.changed
+        self._is_blocked = loaded.is_blocked
         self._latest = loaded.snapshot
         return self._latest
 
@@ -186,11 +188,17 @@ class CommitLog:
 
     def _try_commit(self, prepare: Prepare, commit_id: str) -> Snapshot:
         snapshot = self.refresh()
+        if self._is_blocked:
+            raise DataError(
+                f"{self._store.url}/{version_key(snapshot.version + 1)}: a file that is no version of this "
+                "table is where the next one belongs; nothing was changed: `compactor repair` puts it aside"
+            )
         changes = prepare(snapshot)
         self._check_fence(snapshot, changes)
         self._check_numbers(changes)
         now = max(self._clock.now_unix_ms(), snapshot.committed_unix_ms)
-        version = Version(snapshot.version + 1, commit_id, now, changes)
+        table_id = snapshot.table_id if snapshot.version else commit_id
+        version = Version(snapshot.version + 1, commit_id, now, changes, table_id)
         after = snapshot.apply(version)
         if not self._publish(version):
             raise _LostRaceError

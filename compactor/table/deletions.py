@@ -17,6 +17,7 @@ import pyarrow as pa
 from compactor.errors import DataError
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import Deletion, FragmentEntry
+from compactor.table.overtaken import overtaken_explained
 from format.blocks import BlockReader, make_chunk
 from format.errors import FormatError
 from format.layout import Kind
@@ -52,7 +53,8 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
     name = f"{store.url}/{deletion.key}"
     if deletion.length > entry.rows // 8 + _MOST_BESIDE_BITS:
         raise DataError(f"{name}: {deletion.length:,} bytes for the bits of {entry.rows:,} rows")
-    data = store.read_range(deletion.key, deletion.offset, deletion.length)
+    with overtaken_explained(store, deletion.key):
+        data = store.read_range(deletion.key, deletion.offset, deletion.length)
     try:
         block = BlockReader(BytesIO(data), name, offset=deletion.offset).read_block()
         if block.header.rows != entry.rows:
