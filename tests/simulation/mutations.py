@@ -109,9 +109,7 @@ def _garbage_is_removed_without_a_fence(patch: pytest.MonkeyPatch) -> None:
     fences: dict[int, int] = {}
 
     def survey(self: _Vacuum, snapshot: Any, proved: Any) -> Any:
-        if id(proved) not in fences:
-            fences.clear()
-            fences[id(proved)] = proved.boundaries.fence
+        fences.setdefault(id(proved), proved.boundaries.fence)
         return surveyed(self, snapshot, proved)
 
     patch.setattr(_Vacuum, "_move_boundaries", move)
