@@ -133,6 +133,8 @@ def _print_repair(report: RepairReport) -> None:
         return
     echo_line(f"now:   {_meaning(report.now)}")
     echo_line(f"after: {_meaning(report.after)}")
+    if report.floor:
+        echo_line(f"the log begins with version {report.floor} then, which no older one proves")
     if report.aside:
         click.echo(f"put aside under {report.aside}")
     elif report.aside_keys:

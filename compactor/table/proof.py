@@ -100,13 +100,18 @@ class Proof:
         return snapshot
 
     def rebuilt(
-        self, stops: Sequence[int], on_version: Callable[[Version], None] = lambda _: None
+        self,
+        stops: Sequence[int],
+        on_version: Callable[[Version], None] = lambda _: None,
+        start: Snapshot | None = None,
     ) -> Iterator[Snapshot]:
         """Yields the snapshots at some versions, ascending, and at the newest, by all that the log says.
 
+        start: what to begin with in place of the log's own beginning.
+
         Raises `DataError` if the log is damaged, `OvertakenError` if a vacuum removes log files meanwhile.
         """
-        snapshot = self.start()
+        snapshot = self.start() if start is None else start
         try:
             for stop in sorted({*stops, self._newest.version}):
                 if stop > snapshot.version:

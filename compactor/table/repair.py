@@ -8,7 +8,7 @@ version the log is to end: rows may be in them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +20,8 @@ from compactor.errors import (
     TableNotFoundError,
     UsageError,
 )
-from compactor.names import aside_key, checkpoint_key, version_key
-from compactor.stores.base import ObjectInfo, ReadOnlyStore, Store
+from compactor.names import aside_key, checkpoint_key, floor_key, version_key
+from compactor.stores.base import ObjectInfo, ReadOnlyStore, Store, create_own
 from compactor.table.history import History
 from compactor.table.proof import Listing, Proof, list_log
 from compactor.table.snapshot import Snapshot
@@ -68,6 +68,9 @@ class RepairReport:
     findings: list[Finding] = field(default_factory=list)
     end: int = 0
     """The last version up to which the log is whole."""
+    floor: int = 0
+    """The version that the log is to begin with, where the checkpoint that it begins with is damaged; 0 where
+    that stays as it is."""
     aside: str = ""
     """Under which prefix things were put; empty if none was."""
 
@@ -81,6 +84,7 @@ class RepairReport:
             "after": self.after.to_json(),
             "findings": [finding.to_json() for finding in self.findings],
             "end": self.end,
+            "floor": self.floor or None,
             "aside": self.aside or None,
         }
 
@@ -99,6 +103,8 @@ def repair(
         return report
     if report.after.error:
         raise DataError(f"{report.after.error}; nothing was put aside")
+    if report.floor:
+        create_own(store, floor_key(report.floor), b"")
     report.aside = aside_key(ids(), "")
     # Log files newest first: what is left is never mistaken for the whole.
     for key in sorted(report.aside_keys, reverse=True):
@@ -123,8 +129,9 @@ def diagnose(store: ReadOnlyStore, end_at: int | None = None) -> RepairReport:
         )
     findings = doctor.findings(newest, is_end_named=end_at is not None)
     hidden = {finding.key for finding in findings if finding.goes_aside}
-    _, after = _meaning(History(_Without(store, hidden)))
-    return RepairReport(now, after, findings, newest.version)
+    added = [floor_key(doctor.new_floor)] if doctor.new_floor else []
+    _, after = _meaning(History(_Without(store, hidden, added)))
+    return RepairReport(now, after, findings, newest.version, doctor.new_floor)
 
 
 def log_faults(store: ReadOnlyStore) -> list[str]:
@@ -140,6 +147,8 @@ class _Doctor:
         self._store = store
         self._history = history
         self._listing = listing
+        self.new_floor = 0
+        """The version that the log can begin with, if the checkpoint that it begins with is damaged."""
 
     def whole_part(self) -> Snapshot:
         """Returns the newest snapshot that needs no file which is lost or damaged. Raises `DataError`."""
@@ -199,10 +208,14 @@ class _Doctor:
                 except ObjectNotFoundError:
                     continue  # it has gone with the log before it
                 except DataError as error:
-                    yield self._checkpoint(version, str(error), version != floor)
-        if floor and floor not in said:
+                    # Without the one that the log begins with, it has to begin with a newer one.
+                    goes_aside = version != floor or bool(said)
+                    self.new_floor = min(said) if version == floor and said else 0
+                    yield self._checkpoint(version, str(error), goes_aside)
+        if floor and not said:
             return  # there is nothing to begin with
-        for rebuilt in proof.rebuilt(list(said)):
+        start = said[self.new_floor] if self.new_floor else None
+        for rebuilt in proof.rebuilt(list(said), start=start):
             if rebuilt.version in said:
                 try:
                     proof.check_checkpoint(said[rebuilt.version], rebuilt)
@@ -224,11 +237,12 @@ def _meaning(history: History) -> tuple[Snapshot | None, Meaning]:
 
 
 class _Without:
-    """A store as if some objects were not there."""
+    """A store as if some objects were not there, and some empty ones were."""
 
-    def __init__(self, store: ReadOnlyStore, hidden: set[str]) -> None:
+    def __init__(self, store: ReadOnlyStore, hidden: set[str], added: Sequence[str] = ()) -> None:
         self._store = store
         self._hidden = hidden
+        self._added = added
 
     @property
     def url(self) -> str:
@@ -243,6 +257,7 @@ class _Without:
         for info in self._store.list(prefix, start_after=start_after):
             if info.key not in self._hidden:
                 yield info
+        yield from (ObjectInfo(key, 0, "", 0.0) for key in self._added if key.startswith(prefix))
 
 
 def _put_aside(store: Store, key: str, target: str) -> None:

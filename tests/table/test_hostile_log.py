@@ -9,6 +9,7 @@ import pytest
 from compactor.errors import DataError, TableError
 from compactor.names import checkpoint_key, fragment_key, version_key
 from compactor.stores.base import UnfinishedUpload
+from compactor.stores.s3 import S3Store
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
@@ -16,9 +17,10 @@ from compactor.table.fragments import FragmentMap
 from compactor.table.history import MAX_LOST_VERSIONS, History
 from compactor.table.repair import diagnose, log_faults, repair
 from compactor.table.snapshot import Snapshot
-from compactor.table.vacuum import MIN_SHRINK_ROWS
+from compactor.table.vacuum import MIN_SHRINK_ROWS, VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation, Version
 from tests.support.memory_store import MemoryStore
+from tests.support.tables import append_table, log_rows
 from tests.table.test_commit_log import METADATA, entry
 from tests.table.test_history import DAY_MS, World
 
@@ -309,6 +311,24 @@ def test_a_vacuumed_log_whose_checkpoints_are_all_damaged_is_an_error(world: Wor
         world.open().current()
 
 
+def test_a_log_whose_first_checkpoint_is_damaged_begins_with_the_next(world: World) -> None:
+    filled(world)
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+    filled_more = [world.add(f"g{n}") for n in range(5)]
+    world.store.objects[checkpoint_key(8)] = b"rubbish"
+    before = world.open().current()
+    with pytest.raises(DataError, match="is damaged"):
+        world.vacuum()
+    report = repair(world.store, apply=True)
+    assert (report.aside_keys, report.floor) == ([checkpoint_key(8)], 12)
+    assert report.now == report.after
+    assert world.open().current() == before
+    assert set(filled_more) <= set(before.fragments)
+    assert log_faults(world.store) == []
+    is_usable(world, 16)
+
+
 # --- how much and how young ---
 
 
@@ -395,3 +415,20 @@ def test_a_history_without_threads_opens_what_one_with_them_does(world: World) -
     put_island(world, 99)
     one, many = (History(world.store, readers).newest(Snapshot.empty()) for readers in (1, 8))
     assert one == many
+
+
+def test_a_vacuum_on_s3_leaves_uploads_of_others_alone(s3_bucket: str) -> None:
+    store = S3Store(s3_bucket, "t")
+    append_table(store, log_rows(20, 0), "service,ts:desc")
+    client = store._clients.retrying()
+    keys = [
+        "t/a//b",
+        "t/sub/" + fragment_key(1, "a", 0),
+        "t/data/x.csv",
+        "t/" + fragment_key(1, "a", 0),
+    ]
+    for key in keys:
+        client.create_multipart_upload(Bucket=s3_bucket, Key=key)
+    assert vacuum(CommitLog(store), VacuumSettings(0, 0)).unfinished_uploads == 1
+    left = client.list_multipart_uploads(Bucket=s3_bucket)["Uploads"]
+    assert {upload["Key"] for upload in left} == set(keys[:3])

@@ -62,7 +62,7 @@ def test_a_deletion_that_a_vacuum_overtakes_is_told_what_to_do() -> None:
         append_table(store, log_rows(100, seed), "service,ts:desc")
     slow = MemoryStore(store.objects)
     log = CommitLog(slow)
-    done = []
+    done: list[str] = []
 
     def vacuumed_meanwhile(operation: str, _: str) -> None:
         if operation == "read_range" and not done:
