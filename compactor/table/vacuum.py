@@ -163,23 +163,25 @@ class _Vacuum:
         boundaries = self._boundaries(snapshot, listing)
         said = proof.newest_checkpoint(boundaries.log)
         floor = listing.marks.floor if said is None else said.version
-        rows = _RowCount(proof.start().fragments.all())
+        rows = _RowCount({info.key for info in self._store.list(DATA_PREFIX)})
+        rows.add(proof.start().fragments.all())
         peak = 0
         needed: set[str] = set()
 
         def on_version(version: Version) -> None:
             nonlocal peak
-            rows.add(version.changes)
-            if snapshot.oldest <= version.number < boundaries.oldest:
+            rows.remove(version.changes.removes)
+            rows.add(version.changes.adds)
+            if version.number < boundaries.kept:
                 peak = max(peak, rows.total)
-            if version.number > boundaries.oldest:
+            elif version.number > boundaries.kept:
                 needed.update(_objects_of(version.changes.adds))
 
-        for rebuilt in proof.rebuilt([floor, boundaries.oldest], on_version):
+        for rebuilt in proof.rebuilt([floor, boundaries.kept], on_version):
             if said is not None and rebuilt.version == said.version:
                 proof.check_checkpoint(said, rebuilt)
             proof.check_newest(rebuilt)
-            if rebuilt.version == boundaries.oldest:
+            if rebuilt.version == boundaries.kept:
                 needed |= _objects_of(rebuilt.fragments.all())
         if not self._settings.allow_shrinking:
             self._check_rows(snapshot, peak, rows.total)
@@ -215,7 +217,7 @@ class _Vacuum:
         def version_ago(seconds: float) -> int:
             """The last version that the store got that long ago; 0 if all are younger."""
             found = 0
-            for number in range(max(snapshot.oldest, listing.first), snapshot.version + 1):
+            for number in range(listing.first, snapshot.version + 1):
                 file = listing.files.get(number)
                 if file is None or not self._is_older(file.modified_unix_seconds, seconds):
                     break
@@ -223,14 +225,15 @@ class _Vacuum:
             return found
 
         grace, retain = self._settings.grace_seconds, self._settings.retain_seconds
-        oldest = max(snapshot.oldest, version_ago(retain))
+        kept = max(listing.first, version_ago(retain))
         # An attempt based on a version before this one began before it was committed. Without grace
         # that is the vacuum's own: whatever runs now is taken for dead.
         fence = version_ago(grace) if grace else snapshot.version + 1
         return _Boundaries(
             fence=max(snapshot.fence, fence),
-            oldest=oldest,
-            log=min(oldest, version_ago(max(grace, retain, LOG_GRACE_SECONDS))),
+            oldest=max(snapshot.oldest, kept),
+            kept=kept,
+            log=min(kept, version_ago(max(grace, retain, LOG_GRACE_SECONDS))),
         )
 
     def _survey(self, snapshot: Snapshot, proved: _Proved) -> VacuumReport:
@@ -319,24 +322,32 @@ def _objects_of(entries: Iterable[FragmentEntry]) -> set[str]:
 
 
 class _RowCount:
-    """Rows that are live at a version, counted along the log."""
+    """Rows that are live at a version, counted along the log: of fragments that have not been removed yet."""
 
-    def __init__(self, entries: Iterable[FragmentEntry]) -> None:
-        self._rows = {entry.key: entry.live_rows for entry in entries}
-        self.total = sum(self._rows.values())
+    def __init__(self, there: set[str]) -> None:
+        """there: keys of the objects that are there."""
+        self._there = there
+        self._rows: dict[str, int] = {}
+        self.total = 0
 
-    def add(self, changes: Changes) -> None:
-        for key in changes.removes:
+    def add(self, entries: Iterable[FragmentEntry]) -> None:
+        for entry in entries:
+            if entry.key in self._there:
+                self._rows[entry.key] = entry.live_rows
+                self.total += entry.live_rows
+
+    def remove(self, keys: Iterable[str]) -> None:
+        for key in keys:
             self.total -= self._rows.pop(key, 0)
-        for entry in changes.adds:
-            self._rows[entry.key] = entry.live_rows
-            self.total += entry.live_rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Boundaries:
     fence: int
     oldest: int
+    kept: int
+    """The first version whose fragments stay. It goes by times alone: that versions are not kept any more,
+    any commit may say."""
     log: int
     """Log files up to the newest checkpoint at or before this version may go."""
 

@@ -394,6 +394,35 @@ def test_a_table_that_is_small_or_loses_few_rows_is_vacuumed_without_asking(worl
     assert world.vacuum().fragments == 2
 
 
+def test_shrinking_is_allowed_once(world: World) -> None:
+    keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(3)]
+    world.clock.now_ms += 3 * DAY_MS
+    world.log.commit(lambda _: Changes(Operation.DELETE, removes=tuple(keys)))
+    world.clock.now_ms += 3 * DAY_MS
+    assert world.vacuum(allow_shrinking=True).fragments == 3
+    world.add("later")
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+
+
+def test_no_commit_can_say_that_versions_are_not_kept(world: World) -> None:
+    keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(3)]
+    world.log.commit(
+        lambda snapshot: Changes(
+            Operation.VACUUM, removes=tuple(keys), oldest=snapshot.version + 1, fence=1
+        )
+    )
+    for hours in (1, 30, 30):
+        world.clock.now_ms += hours * 3_600_000
+        data = world.data()
+        if hours > 1:
+            with pytest.raises(TableError, match="--allow-shrinking"):
+                world.vacuum()
+        else:
+            world.vacuum()
+        assert world.data() == data == set(keys)
+
+
 # --- what is not this table's ---
 
 
