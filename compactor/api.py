@@ -308,14 +308,19 @@ class Table:
         grace_seconds: NonNegativeFloat = 86_400.0,
         retain_seconds: NonNegativeFloat = 86_400.0,
         dry_run: bool = False,
+        allow_shrinking: bool = False,
     ) -> VacuumReport:
         """Removes objects that no version of the last `retain_seconds` needs, safely beside everything.
 
         grace_seconds: attempts that began longer ago and are not committed are taken for dead.
-        dry_run: counts, and removes nothing. Raises `StoreError`; what is left is for the next time.
+        dry_run: counts, and removes nothing.
+        allow_shrinking: removes older versions although most of their rows are in none of the newer ones.
+        Having removed nothing, raises `TableError` for these without it, `DataError` for a damaged log.
+        Raises `StoreError`; what is left is for the next time.
         """
         self._log.current()
-        report = vacuum(self._log, VacuumSettings(grace_seconds, retain_seconds, dry_run))
+        settings = VacuumSettings(grace_seconds, retain_seconds, dry_run, allow_shrinking)
+        report = vacuum(self._log, settings)
         self.refresh()
         return report
 

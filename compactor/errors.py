@@ -21,6 +21,7 @@ CompactorError                  every error a user can cause or meet; `exit_code
 │   ├── FencedError             the attempt was stalled so long that a vacuum has moved past it
 │   ├── VersionNotFoundError    the table has no such version, or no longer
 │   ├── ClockError              this machine's clock is not the store's: nothing is stamped or removed by it
+│   ├── OvertakenError          a vacuum removed what was being read
 │   └── CompactionVoidError     inputs of a compaction are no longer live; its outputs are garbage
 └── JobError              (1)   work was tried and did not finish; nothing of it is visible
     └── EngineLostError         Spark has ended: this process can run nothing more on it
@@ -139,6 +140,10 @@ class VersionNotFoundError(TableError):
 
 class ClockError(TableError):
     """This machine's clock is too far from the store's, or from the last commit's time, to go by it."""
+
+
+class OvertakenError(TableError):
+    """A vacuum removed what was being read: the version is no longer kept."""
 
 
 class CompactionVoidError(TableError):

@@ -4,6 +4,9 @@ _log/00000000000000000007.json                 version 7 of the table
 _log/.conditional-writes                       by which writers prove that the store creates nothing twice
 _checkpoint/99999999999999999935.arrow         the table as of version 64: 10^20 - 1 - 64, so that a
                                                listing begins with the newest
+_checkpoint/99999999999999999935.floor         the log begins at version 64: a vacuum has proved its
+                                               checkpoint, and may have removed all before
+_aside/<id>/_log/00000000000000000099.json     what a repair has put aside
 data/00000000000000000006-<attempt>-00000.frag a fragment, whose attempt began when the table was at
                                                version 6; the attempt's id is its own
 data/00000000000000000006-<attempt>.deletes    which rows are deleted, found when it was at version 6
@@ -20,6 +23,7 @@ PROBE_KEY: Final = f"{LOG_PREFIX}.conditional-writes"
 """It is in the log because every writer may create objects there, and lists before all versions."""
 CHECKPOINT_PREFIX: Final = "_checkpoint/"
 DATA_PREFIX: Final = "data/"
+ASIDE_PREFIX: Final = "_aside/"
 LAST_VERSION: Final = 10**20 - 1
 FRAGMENT_PATTERN: Final = r"data/(?:([0-9]{20})-)?[0-9A-Za-z_-]+\.frag"
 _FRAGMENT: Final = re.compile(FRAGMENT_PATTERN)
@@ -27,6 +31,7 @@ _DELETIONS: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.deletes")
 _SKIPS: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.skips")
 _VERSION: Final = re.compile(r"_log/([0-9]{20})\.json")
 _CHECKPOINT: Final = re.compile(r"_checkpoint/([0-9]{20})\.arrow")
+_FLOOR: Final = re.compile(r"_checkpoint/([0-9]{20})\.floor")
 
 
 def version_key(version: int) -> str:
@@ -47,6 +52,26 @@ def parse_checkpoint(key: str) -> int | None:
     """The version that a checkpoint holds; None for any other object there."""
     match = _CHECKPOINT.fullmatch(key)
     return LAST_VERSION - int(match.group(1)) if match else None
+
+
+def floor_key(version: int) -> str:
+    return f"{CHECKPOINT_PREFIX}{LAST_VERSION - version:020d}.floor"
+
+
+def parse_floor(key: str) -> int | None:
+    """Returns the version at which the log begins by this mark; None for any other object there."""
+    match = _FLOOR.fullmatch(key)
+    return LAST_VERSION - int(match.group(1)) if match else None
+
+
+def aside_key(repair_id: str, key: str) -> str:
+    """Returns where a repair puts an object. Each repair has an id, so that nothing is ever replaced."""
+    return f"{ASIDE_PREFIX}{repair_id}/{key}"
+
+
+def is_written_in_parts(key: str) -> bool:
+    """Returns whether a table has objects of this name that are written by multipart uploads."""
+    return base_version(key) is not None
 
 
 def fragment_key(base_version: int, attempt_id: str, part: int) -> str:

@@ -42,6 +42,7 @@ from compactor.stores.base import Store
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from compactor.table.overtaken import overtaken_explained
 from compactor.table.snapshot import Snapshot
 from format.arrays import batch_of, concat_storage
 from format.cast import widened
@@ -75,11 +76,12 @@ class StoredObject:
         self._key = key
 
     def read_range(self, start: int, length: int) -> bytes:
-        return self._store.read_range(self._key, start, length)
+        with overtaken_explained(self._store, self._key):
+            return self._store.read_range(self._key, start, length)
 
 
 def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
-    """Random access to one fragment. Raises `FormatError`, `ObjectNotFoundError`."""
+    """Random access to one fragment. Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`."""
     return FragmentReader(StoredObject(store, key), size_bytes, f"{store.url}/{key}")
 
 

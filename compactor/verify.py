@@ -1,4 +1,5 @@
-"""Reading everything and believing nothing: checksums, order, statistics, counts, disjointness."""
+"""Reading everything and believing nothing: log and checkpoints, checksums, order, statistics, counts,
+disjointness."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from compactor.table.overtaken import overtaken_explained
+from compactor.table.repair import log_faults
 from compactor.table.snapshot import Snapshot
 from compactor.windows import window_numbers
 from format.cast import exact_range, widened
@@ -58,17 +61,20 @@ def verify(
     *,
     on_fragment: Callable[[FragmentEntry], None] = lambda _: None,
 ) -> VerifyReport:
-    """Reads all fragments of a snapshot. Faults of the data are reported, not raised.
+    """Reads all fragments of a snapshot, and the whole log with its checkpoints. Faults are reported, not
+    raised.
 
     Rows are counted without the deleted ones.
-    Raises `StoreError` only where the store itself cannot be reached or refuses.
+    Raises `StoreError` only where the store itself cannot be reached or refuses, `OvertakenError` if a vacuum
+    removes the version meanwhile.
     """
-    report = VerifyReport(snapshot.version)
+    report = VerifyReport(snapshot.version, faults=log_faults(store))
     exact: dict[str, tuple[Bound, Bound]] = {}
     for entry in snapshot.by_age():
         check = _FragmentCheck(store, snapshot.table, entry)
         try:
-            check.run()
+            with overtaken_explained(store, entry.key):
+                check.run()
             deleted = read_deletion(store, entry)
             check.rows -= 0 if deleted is None else deleted.true_count
             for column in () if entry.skip_index is None else entry.skip_index.columns:

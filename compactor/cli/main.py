@@ -21,7 +21,7 @@ from compactor.cli.delete import delete_command
 from compactor.cli.entity import entity_merge_command
 from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.look import inspect_command, verify_command
-from compactor.cli.maintain import release_command, vacuum_command
+from compactor.cli.maintain import release_command, repair_command, vacuum_command
 from compactor.cli.output import fail
 from compactor.cli.read import export_command, head_command, query_command
 from compactor.cli.report import report_command
@@ -80,6 +80,7 @@ for _command in (
     report_command,
     verify_command,
     vacuum_command,
+    repair_command,
     release_command,
     simulate_command,
 ):

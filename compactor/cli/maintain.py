@@ -1,16 +1,17 @@
-"""`vacuum` and `release`."""
+"""`vacuum`, `repair` and `release`."""
 
 from __future__ import annotations
 
 import click
 
 from compactor.cli.options import duration_seconds
-from compactor.cli.output import echo_json, human_bytes
+from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import UsageError
 from compactor.metrics import mapping
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.repair import Meaning, RepairReport, repair
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
@@ -20,6 +21,9 @@ Examples:
   compactor vacuum ./logs --dry-run
   compactor vacuum s3://bucket/logs --retain 7d
   compactor vacuum ./logs --grace 0 --retain 0        nobody else is at work, no way back
+
+Before anything goes, the log is read as a whole and compared with its checkpoints; where they differ, or a
+log file is missing, nothing is removed and `compactor repair` says more.
 
 An ingest or a compaction that began longer ago than --grace can't commit any more: it is told so, and
 loses nothing but its work. Safe to run beside everything, at any time, twice."""
@@ -31,12 +35,21 @@ loses nothing but its work. Safe to run beside everything, at any time, twice.""
               help="What began longer ago and is not committed is taken for dead.")  # fmt: skip
 @click.option("--retain", type=duration_seconds, metavar="DURATION", default="24h", show_default=True,
               help="Versions that were current within that time stay readable.")  # fmt: skip
+@click.option("--allow-shrinking", is_flag=True,
+              help="Remove older versions although the newer ones have less than half of their rows "
+                   "(with row policies that merge: a twentieth).")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Count, and remove nothing.")
 @log_options
 @metrics_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def vacuum_command(
-    table: str, grace: float, retain: float, dry_run: bool, as_json: bool, targets: MetricsTargets
+    table: str,
+    grace: float,
+    retain: float,
+    allow_shrinking: bool,
+    dry_run: bool,
+    as_json: bool,
+    targets: MetricsTargets,
 ) -> None:
     """Remove what no retained version of TABLE needs.
 
@@ -45,7 +58,7 @@ def vacuum_command(
     """
     with telemetry("vacuum", open_store(table).url, targets) as told:
         log = told.log_of(told.open_store(table))
-        report = vacuum(log, VacuumSettings(grace, retain, dry_run))
+        report = vacuum(log, VacuumSettings(grace, retain, dry_run, allow_shrinking))
         told.record(lambda label: mapping.of_vacuum(label, report), log.store.url)
     if as_json:
         echo_json(report.to_json())
@@ -65,6 +78,78 @@ def _print_vacuum(report: VacuumReport) -> None:
             f"{report.waiting_fragments} fragments belong to no version, but are younger than --grace: "
             "they may be about to be committed"
         )
+    if report.damaged_checkpoints:
+        click.echo(
+            f"{report.damaged_checkpoints} checkpoints are damaged; an older one and the log after it were "
+            "kept: `compactor repair` puts them aside"
+        )
+    if report.strays:
+        click.echo(
+            f"{report.strays} log files are no part of the table: `compactor repair` puts them aside"
+        )
+
+
+_REPAIR_EPILOG = """\b
+Examples:
+  compactor repair ./logs                     what is wrong with the log, and what it would mean without it
+  compactor repair ./logs --apply             puts it aside, under ./logs/_aside/
+  compactor repair ./logs --end-at 41 --apply     gives up what follows version 41, where log files are lost
+
+Nothing is deleted: what is put aside can be copied back. Log files of this table that follow a gap, or a log
+file that can't be read, may have rows in them. Restore what is missing from a backup if there is one; else
+--end-at says that the log is to end before the gap. Let nobody write meanwhile."""
+
+
+@click.command("repair", epilog=_REPAIR_EPILOG)
+@click.argument("table")
+@click.option(
+    "--apply", is_flag=True, help="Put aside what is no part of the log; else only say so."
+)
+@click.option("--end-at", type=click.IntRange(min=1), metavar="VERSION",
+              help="The version with which the log is to end; later files are put aside.")  # fmt: skip
+@log_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def repair_command(table: str, apply: bool, end_at: int | None, as_json: bool) -> None:
+    """Show what is wrong with the log of TABLE, and put strays and damaged checkpoints aside.
+
+    Reads the whole log. Exits with 1 if something is left that takes a backup or --end-at.
+    """
+    report = repair(open_store(table), end_at=end_at, apply=apply)
+    if as_json:
+        echo_json(report.to_json())
+    else:
+        _print_repair(report)
+    if any(not finding.goes_aside for finding in report.findings):
+        raise click.exceptions.Exit(1)
+
+
+def _print_repair(report: RepairReport) -> None:
+    done = "put aside" if report.aside else "would be put aside"
+    for finding in report.findings:
+        what = done if finding.goes_aside else "stays"
+        echo_line(f"{finding.key}: {finding.reason}; {what}")
+    if not report.findings:
+        click.echo(f"nothing is wrong with the log: {_meaning(report.now)}")
+        return
+    echo_line(f"now:   {_meaning(report.now)}")
+    echo_line(f"after: {_meaning(report.after)}")
+    if report.floor:
+        echo_line(f"the log begins with version {report.floor} then, which no older one proves")
+    if report.aside:
+        click.echo(f"put aside under {report.aside}")
+    elif report.aside_keys:
+        click.echo("nothing was changed; --apply puts aside what is to go")
+    if report.now.error and report.after.error:
+        click.echo(
+            f"the log is whole up to version {report.end}: restore what is missing from a backup, or give "
+            f"up the rest by --end-at {report.end}"
+        )
+
+
+def _meaning(meaning: Meaning) -> str:
+    if meaning.error:
+        return f"can't be read: {meaning.error}"
+    return f"version {meaning.version}, {meaning.fragments:,} fragments, {meaning.rows:,} rows"
 
 
 @click.command(

@@ -11,7 +11,7 @@ import numpy as np
 
 from compactor.config import CompactionSettings, Policy
 from compactor.driver import Driver, DriverSettings
-from compactor.errors import CompactorError, DataError, UsageError
+from compactor.errors import CompactorError, DataError, OvertakenError, UsageError
 from compactor.owner import shown_owner
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import estimate
@@ -112,7 +112,7 @@ class _Gathering:
                 start = Snapshot.empty()
             versions = self._log.history.versions_after(start, last)
             replay(start, versions)  # a checkpoint may have spared readers what contradicts itself
-        except DataError as error:
+        except (DataError, OvertakenError) as error:
             self._notes.append(f"What happened before version {last} could not be read: {error}")
             return self._snapshot, []
         if first > oldest:
@@ -134,7 +134,7 @@ class _Gathering:
             )
         try:
             return self._log.history.at(number, self._newest)
-        except DataError as error:
+        except (DataError, OvertakenError) as error:
             if chosen is not None:
                 raise
             self._notes.append(f"Version {number} could not be read to compare with: {error}")

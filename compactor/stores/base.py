@@ -51,6 +51,8 @@ class UnfinishedUpload:
     token: str
     """By which its store knows it; opaque."""
     started_unix_seconds: float
+    key: str | None = None
+    """Of the object that it is for; None where the store keeps no names, and only this program writes."""
 
 
 class StoreTime(NamedTuple):
@@ -141,6 +143,17 @@ class UploadScope:
     ) -> None:
         if exc_type is not None:
             self.abort()
+
+
+class ReadOnlyStore(Protocol):
+    """What reading a log takes of a store; `Store` says what the methods do."""
+
+    @property
+    def url(self) -> str: ...
+
+    def read(self, key: str) -> bytes: ...
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]: ...
 
 
 class Store(Protocol):

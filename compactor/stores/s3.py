@@ -216,8 +216,9 @@ class S3Store:
             lister = self._clients.retrying().get_paginator("list_multipart_uploads")
             for page in lister.paginate(Bucket=self._bucket, Prefix=self._prefix):
                 for item in page.get("Uploads", ()):
-                    token = f"{item['UploadId']}\n{item['Key'][len(self._prefix) :]}"
-                    yield UnfinishedUpload(token, item["Initiated"].timestamp())
+                    key = item["Key"][len(self._prefix) :]
+                    token = f"{item['UploadId']}\n{key}"
+                    yield UnfinishedUpload(token, item["Initiated"].timestamp(), key)
 
     def discard_unfinished(self, upload: UnfinishedUpload) -> None:
         upload_id, _, key = upload.token.partition("\n")

@@ -90,6 +90,7 @@ def _header(snapshot: Snapshot) -> dict[str, Any]:
         "version": snapshot.version,
         "committed_unix_ms": snapshot.committed_unix_ms,
         "commit_id": snapshot.commit_id,
+        **({"table_id": snapshot.table_id} if snapshot.table_id else {}),
         "metadata": snapshot.table.to_json(),
         "claims": [asdict(claim) for claim in snapshot.claims.values()],
         "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
@@ -129,6 +130,7 @@ def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
         ordered_from=ordered_from,
         committed_unix_ms=unix_ms("committed_unix_ms", header["committed_unix_ms"]),
         commit_id=msgspec.convert(header["commit_id"], str),
+        table_id=msgspec.convert(header.get("table_id", ""), str),
     )
 
 

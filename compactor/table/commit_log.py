@@ -94,6 +94,7 @@ class CommitLog:
         self._changed_since = 0
         self._are_writes_proved = False
         self._unknown: list[Version] = []
+        self._is_blocked = False
 
     @property
     def store(self) -> Store:
@@ -114,6 +115,7 @@ class CommitLog:
         if loaded.checkpoint is not None:
             self._checkpointed, self._changed_since = loaded.checkpoint, 0
         self._changed_since += loaded.changed
+        self._is_blocked = loaded.is_blocked
         self._latest = loaded.snapshot
         return self._latest
 
@@ -220,6 +222,11 @@ class CommitLog:
 
     def _try_commit(self, prepare: Prepare, commit_id: str) -> Snapshot:
         snapshot = self.refresh()
+        if self._is_blocked:
+            raise DataError(
+                f"{self._store.url}/{version_key(snapshot.version + 1)}: a file that is no version of this "
+                "table is where the next one belongs; nothing was changed: `compactor repair` puts it aside"
+            )
         changes = prepare(snapshot)
         self._check_fence(snapshot, changes)
         self._check_not_added(snapshot, changes)
@@ -231,7 +238,8 @@ class CommitLog:
             snapshot.committed_unix_ms,
             self._store.url,
         )
-        version = Version(snapshot.version + 1, commit_id, now, changes)
+        table_id = snapshot.table_id if snapshot.version else commit_id
+        version = Version(snapshot.version + 1, commit_id, now, changes, table_id)
         after = snapshot.apply(version)
         try:
             if not self._publish(version):

@@ -17,6 +17,7 @@ import pyarrow as pa
 from compactor.errors import DamagedInputError
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import Deletion, FragmentEntry
+from compactor.table.overtaken import overtaken_explained
 from format.blocks import BlockReader, make_chunk
 from format.errors import FormatError
 from format.layout import Kind
@@ -27,6 +28,7 @@ Deleted: TypeAlias = pa.BooleanArray
 _LEVEL: Final = 3
 _MOST_BESIDE_BITS: Final = 1024
 """Bytes of a block beside a bit for each row."""
+_ADVICE: Final = ": restore the object from a backup"
 
 
 def write_deletions(
@@ -53,24 +55,28 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
     fragment = f"{store.url}/{entry.key}"
     if deletion.length > entry.rows // 8 + _MOST_BESIDE_BITS:
         raise DamagedInputError(
-            f"{name}: {deletion.length:,} bytes for the bits of {entry.rows:,} rows", name=fragment
+            f"{name}: {deletion.length:,} bytes for the bits of {entry.rows:,} rows{_ADVICE}",
+            name=fragment,
         )
-    data = store.read_range(deletion.key, deletion.offset, deletion.length)
+    with overtaken_explained(store, deletion.key):
+        data = store.read_range(deletion.key, deletion.offset, deletion.length)
     try:
         block = BlockReader(BytesIO(data), name, offset=deletion.offset).read_block()
         if block.header.rows != entry.rows:
             raise DamagedInputError(
-                f"{name}: its bits are of {block.header.rows} rows, {entry.key} has {entry.rows}",
+                f"{name}: its bits are of {block.header.rows} rows, {entry.key} has "
+                f"{entry.rows}{_ADVICE}",
                 name=fragment,
             )
         bits = block.decode(pa.bool_())
     except FormatError as error:
         raise DamagedInputError(
-            f"{error}; the rows deleted of {entry.key} are not known", name=fragment
+            f"{error}; the rows deleted of {entry.key} are not known{_ADVICE}", name=fragment
         ) from error
     if bits.null_count or bits.true_count != deletion.rows:
         raise DamagedInputError(
-            f"{name}: it has {bits.true_count} rows of {entry.key} deleted, the log {deletion.rows}",
+            f"{name}: it has {bits.true_count} rows of {entry.key} deleted, the log "
+            f"{deletion.rows}{_ADVICE}",
             name=fragment,
         )
     return bits

@@ -2,26 +2,41 @@
 
 Opening a table takes one listing and one GET for the newest checkpoint, and the log after it: however
 long the history is.
+
+The log begins at version 1, or at its *floor*: the checkpoint that a vacuum has proved before it removed
+what came before. From there it is contiguous, and what is not connected with it is no part of the table:
+
+- A checkpoint counts only if the log file of its version is there, with the same commit id, and the log
+  from an older mark (a checkpoint, the floor, version 1) up to it has no gap.
+- A log file beyond a gap means one of two things. If it names the table's id, the files in the gap have been
+  lost, and nothing is read or written before somebody has looked. Else it is a stray, and is passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from compactor.errors import DataError, ObjectNotFoundError, VersionNotFoundError
+from compactor.errors import (
+    DataError,
+    ObjectNotFoundError,
+    OvertakenError,
+    TableError,
+    VersionNotFoundError,
+)
 from compactor.names import (
     CHECKPOINT_PREFIX,
     LAST_VERSION,
     LOG_PREFIX,
     checkpoint_key,
     parse_checkpoint,
+    parse_floor,
     parse_version,
     version_key,
 )
-from compactor.stores.base import Store
+from compactor.stores.base import ObjectInfo, ReadOnlyStore
 from compactor.table.checkpoint import read_checkpoint
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Version
@@ -29,6 +44,14 @@ from compactor.table.version import Version
 _MAX_TRIES: Final = 5
 _VERSIONS_AT_A_TIME: Final = 64
 """Read ahead where one after the other is looked at."""
+_PROVED_VERSIONS: Final = 1000
+"""The log before a checkpoint is looked at for gaps as far back as one page of a listing shows."""
+_MOST_APART: Final = 4096
+"""Versions between two checkpoints: one is due after 1,024, and a few writers may fail to write it."""
+MAX_LOST_VERSIONS: Final = 1 << 20
+"""A log file further beyond a gap than that proves no loss: checkpoints in between would be there."""
+_READ_AHEAD: Final = 1024
+"""Versions that are read before the first of them is used: their sum bounds memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,46 +63,82 @@ class Loaded:
     """The checkpoint it began with; None if it went on from a snapshot known before."""
     changed: int = 0
     """Fragments added and removed by the versions read after that."""
-    is_patched: bool = False
-    """Whether checkpoints were there that could not be read."""
+    is_blocked: bool = False
+    """Whether a file that is no version of this table is where the next one belongs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the names under `_checkpoint/` say, newest first."""
+
+    checkpoints: tuple[int, ...] = ()
+    floors: tuple[int, ...] = ()
+
+    @property
+    def floor(self) -> int:
+        """The first version of the log; 0 if no vacuum has removed any, and it begins with version 1."""
+        return next((floor for floor in self.floors if floor in self.checkpoints), 0)
+
+
+@dataclass(slots=True)
+class _LogFiles:
+    """Numbers of log files from a version on: without a gap, and then those beyond the first gap."""
+
+    end: int
+    """The last one without a gap; the one before the first if that is not there."""
+    beyond: list[tuple[int, str]] = field(default_factory=list)
+    """With their ETags."""
+
+    def add(self, number: int, etag: str) -> None:
+        if number == self.end + 1 and not self.beyond:
+            self.end = number
+        else:
+            self.beyond.append((number, etag))
 
 
 class _GapError(Exception):
-    """Log files that should follow are not there: a vacuum removed them, or somebody else did."""
+    """Log files that should be there are not: a vacuum removed them, or they are lost."""
+
+    def __init__(self, lost: DataError | TableError) -> None:
+        """lost: what it means if it stays."""
+        super().__init__()
+        self.lost = lost
 
 
 class History:
     """Versions and checkpoints of one table."""
 
-    def __init__(self, store: Store, readers: int = 16) -> None:
+    def __init__(self, store: ReadOnlyStore, readers: int = 16) -> None:
         """readers: requests at a time; 1 starts no threads."""
         self._store = store
         self._readers = readers
+        self._strays: set[tuple[int, str]] = set()
+        """Numbers and ETags of log files beyond a gap that were read, and are none of this table."""
 
     def read(self, number: int) -> Version:
-        """One version. Raises `ObjectNotFoundError`, `DataError`."""
-        key = version_key(number)
-        version = Version.from_bytes(self._store.read(key), name=f"{self._store.url}/{key}")
-        if version.number != number:
-            raise DataError(f"{self._store.url}/{key}: the log file is of version {version.number}")
+        """Returns one version. Raises `ObjectNotFoundError`, `DataError`."""
+        version = self.read_any(number)
+        self._check_number(version, number)
         return version
 
     def newest(self, known: Snapshot) -> Loaded:
-        """The newest snapshot, by what follows a known one; version 0 if there is no table.
+        """Returns the newest snapshot, by what follows a known one; version 0 if there is no table.
 
         Raises `DataError` if the log is damaged.
         """
         for _ in range(_MAX_TRIES):
-            start = Loaded(known) if known.version else self._from_checkpoint(None)
             try:
-                return self._follow(start)
-            except _GapError:
-                # A vacuum has passed: what was removed, the newest checkpoint knows.
-                known = Snapshot.empty()
-        raise self._gap()
+                return self._follow(known) if known.version else self._open()
+            except _GapError as gap:
+                # A vacuum may have passed: what was removed, a newer checkpoint knows.
+                known, lost = Snapshot.empty(), gap.lost
+        raise lost
 
     def at(self, number: int, newest: Snapshot) -> Snapshot:
-        """The snapshot at an earlier version. Raises `VersionNotFoundError`, `DataError`."""
+        """Returns the snapshot at an earlier version.
+
+        Raises `VersionNotFoundError`, `OvertakenError`, `DataError`.
+        """
         if not newest.oldest <= number <= newest.version:
             which = number if number <= LAST_VERSION else "of so many digits"
             raise VersionNotFoundError(
@@ -87,43 +146,56 @@ class History:
                 f"{newest.oldest} to {newest.version} are kept"
             )
         for _ in range(_MAX_TRIES):
-            start = self._from_checkpoint(number)
-            versions = self.versions_after(start.snapshot, number)
-            # From the beginning: who removed version 1 since needed a checkpoint, and left one.
-            if start.snapshot.version or start.is_patched or not self._has_checkpoint_at(number):
-                return replay(start.snapshot, versions)
+            snapshot = self._at(number)
+            if snapshot is not None:
+                return snapshot
         raise self._removed_meanwhile(0)
 
     def versions_after(self, start: Snapshot, last: int) -> list[Version]:
-        """Those that follow a snapshot, up to `last`.
+        """Returns those that follow a snapshot, up to `last`.
 
-        Raises `DataError` if log files are damaged, or a vacuum has removed some.
+        Raises `DataError` if log files are damaged or lost, `OvertakenError` if a vacuum has removed some.
         """
-        try:
-            versions = list(self._read_all(range(start.version + 1, last + 1)))
-        except ObjectNotFoundError as error:
-            raise DataError(f"{error}: the log file has gone") from error
+        versions = list(self.each_after(start, last))
         # Who begins with the first version finds it again: it would be the first to go.
         known = start if start.version or not versions else start.apply(versions[0])
         if versions and not self.still_has(known):
             raise self._removed_meanwhile(start.version)
         return versions
 
+    def each_after(self, start: Snapshot, last: int) -> Iterator[Version]:
+        """Reads the versions after a snapshot, up to `last`, one after the other.
+
+        Who goes by them asks `still_has` afterwards. Raises as `versions_after`.
+        """
+        numbers = range(start.version + 1, last + 1)
+        try:
+            for number, version in zip(numbers, self._read_files(numbers), strict=True):
+                self._check_number(version, number)
+                yield version
+        except ObjectNotFoundError as error:
+            if start.version and self.still_has(start):
+                raise DataError(
+                    f"{error}: the log file is lost: restore it from a backup"
+                ) from error
+            raise self._removed_meanwhile(start.version) from error
+
     def still_has(self, snapshot: Snapshot) -> bool:
-        """Whether the log file of the snapshot's version is still the one it was made of.
+        """Returns whether the log file of the snapshot's version is still the one it was made of.
 
         Log files go oldest first. So if it is, none after it has ever been removed, and none of them
         has been created anew by somebody who slept: all that was read after it is true.
         """
         if snapshot.version == 0:
-            return not self.has_checkpoint()
+            return not self.marks().floor
         try:
-            return self.read(snapshot.version).commit_id == snapshot.commit_id
+            version = self.read(snapshot.version)
         except ObjectNotFoundError:
             return False
+        return (version.commit_id, version.table_id) == (snapshot.commit_id, snapshot.table_id)
 
     def newest_not_after(self, unix_ms: int, newest: Snapshot) -> int:
-        """The last version committed at that time or before; 0 if the oldest kept is younger.
+        """Returns the last version committed at that time or before; 0 if the oldest kept is younger.
 
         A version is as old as the earliest stamp at or after it: no clock that was ahead makes it younger.
         Stamps ascend but where a clock was ahead, so bisecting reads few versions.
@@ -147,98 +219,228 @@ class History:
         """The last version of those whose stamp is that time or before; 0 if there is none."""
         for end in range(last, first - 1, -_VERSIONS_AT_A_TIME):
             start = max(first, end - _VERSIONS_AT_A_TIME + 1)
-            for version in self._read_all(range(end, start - 1, -1)):
+            for version in self._read_files(range(end, start - 1, -1)):
                 if version.committed_unix_ms <= unix_ms:
                     return version.number
         return 0
 
-    def has_checkpoint(self) -> bool:
-        return next(self._checkpoints(None), None) is not None
+    def marks(self) -> Marks:
+        """Lists the checkpoints and floors there are."""
+        checkpoints, floors = [], []
+        for info in self._store.list(CHECKPOINT_PREFIX):
+            if (version := parse_checkpoint(info.key)) is not None:
+                checkpoints.append(version)
+            elif (version := parse_floor(info.key)) is not None:
+                floors.append(version)
+        return Marks(tuple(checkpoints), tuple(floors))
 
-    def checkpoint_not_after(self, number: int) -> int | None:
-        """The version of the newest checkpoint at `number` or before."""
-        return next(self._checkpoints(number), None)
-
-    def _checkpoints(self, number: int | None) -> Iterator[int]:
-        """Versions of the checkpoints, newest first, from `number` downwards."""
-        start_after = None if number is None else checkpoint_key(number + 1)
-        for info in self._store.list(CHECKPOINT_PREFIX, start_after=start_after):
-            version = parse_checkpoint(info.key)
-            if version is not None:
-                yield version
-
-    def _from_checkpoint(self, number: int | None) -> Loaded:
-        """The newest checkpoint that can be read, else the beginning of the table."""
-        is_patched = False
-        for version in self._checkpoints(number):
-            key = checkpoint_key(version)
-            try:
-                data = self._store.read(key)
-                snapshot = read_checkpoint(data, name=f"{self._store.url}/{key}")
-            except (DataError, ObjectNotFoundError):
-                is_patched = True
-                continue  # an older one and more of the log say the same
-            return Loaded(snapshot, version)
-        return Loaded(Snapshot.empty(), 0, is_patched=is_patched)
-
-    def _follow(self, start: Loaded) -> Loaded:
-        after = start.snapshot.version
-        numbers: list[int] = []
-        for info in self._store.list(LOG_PREFIX, start_after=version_key(after) if after else None):
+    def log_files(self, first: int = 0) -> Iterator[tuple[int, ObjectInfo]]:
+        """Lists the log files from a version on, ascending."""
+        start_after = version_key(first - 1) if first > 0 else None
+        for info in self._store.list(LOG_PREFIX, start_after=start_after):
             number = parse_version(info.key)
-            if number is None:
-                continue
-            if number != after + len(numbers) + 1:
-                raise _GapError
-            numbers.append(number)
-        changed = 0
+            if number is not None:
+                yield number, info
 
-        def counted() -> Iterator[Version]:
-            nonlocal changed
-            for version in self._read_all(numbers):
+    def checkpoint(self, version: int) -> Snapshot:
+        """Returns what a checkpoint says. Raises `ObjectNotFoundError`; `DataError` if it is damaged, or is
+        of another version than its name."""
+        key = checkpoint_key(version)
+        name = f"{self._store.url}/{key}"
+        snapshot = read_checkpoint(self._store.read(key), name=name)
+        if snapshot.version != version:
+            raise DataError(f"{name}: the checkpoint is of version {snapshot.version}")
+        return snapshot
+
+    # --- opening ---
+
+    def _open(self) -> Loaded:
+        marks = self.marks()
+        bottom = max(1, marks.floor)
+        checkpoints = [version for version in marks.checkpoints if version >= bottom]
+        damaged: list[str] = []
+        while True:
+            first = _first_to_list(checkpoints, bottom)
+            files = self._files_from(first)
+            if files.end >= first:
+                for version in checkpoints:
+                    if first <= version <= files.end:
+                        loaded = self._from_checkpoint(version, files, damaged)
+                        if loaded is not None:
+                            return loaded
+            if first > bottom:
+                # None of these counts: an older one and more of the log say the same.
+                checkpoints = [version for version in checkpoints if version < first]
+                continue
+            if marks.floor or (files.end == 0 and (files.beyond or marks.checkpoints)):
+                if files.end >= first:
+                    raise _GapError(self._unreadable(damaged))
+                later = files.beyond[0][0] if files.beyond else None
+                raise _GapError(self._lost(first - 1, later, damaged))
+            return self._from_the_beginning(files, damaged)
+
+    def _from_checkpoint(self, version: int, files: _LogFiles, damaged: list[str]) -> Loaded | None:
+        """Returns None if the checkpoint does not count."""
+        try:
+            start = self.checkpoint(version)
+        except ObjectNotFoundError:
+            return None
+        except DataError as error:
+            damaged.append(str(error))
+            return None
+        loaded = self._followed(start, files, damaged)
+        if not self.still_has(start):
+            damaged.append(
+                f"{self._store.url}/{checkpoint_key(version)}: the log has another version {version}"
+            )
+            return None
+        self._strays.update(files.beyond)
+        return replace(loaded, checkpoint=version)
+
+    def _from_the_beginning(self, files: _LogFiles, damaged: list[str]) -> Loaded:
+        loaded = self._followed(Snapshot.empty(), files, damaged)
+        if files.end and not self.still_has(Snapshot.empty()):
+            raise _GapError(self._removed_meanwhile(0))
+        self._strays.update(files.beyond)
+        return replace(loaded, checkpoint=0)
+
+    def _follow(self, known: Snapshot) -> Loaded:
+        files = self._files_from(known.version + 1)
+        if files.end == known.version and self._strays.issuperset(files.beyond):
+            return Loaded(known)
+        loaded = self._followed(known, files, [])
+        if not self.still_has(known):
+            raise _GapError(self._removed_meanwhile(known.version))
+        self._strays.update(files.beyond)
+        return loaded
+
+    def _files_from(self, first: int) -> _LogFiles:
+        files = _LogFiles(first - 1)
+        for number, info in self.log_files(first):
+            files.add(number, info.etag)
+        return files
+
+    def _followed(self, start: Snapshot, files: _LogFiles, damaged: list[str]) -> Loaded:
+        """Returns what the log files after `start` make of it. Raises `_GapError` if some have been lost."""
+        changed, stray = 0, 0
+        numbers = range(start.version + 1, files.end + 1)
+
+        def own() -> Iterator[Version]:
+            nonlocal changed, stray
+            table_id = start.table_id
+            for number, version in zip(numbers, self._read_files(numbers), strict=True):
+                table_id = version.table_id if number == 1 else table_id
+                if version.number != number or version.table_id != table_id:
+                    stray = number
+                    return
                 changed += len(version.changes.adds) + len(version.changes.removes)
                 yield version
 
         try:
-            snapshot = replay(start.snapshot, counted())
+            snapshot = replay(start, own())
         except ObjectNotFoundError as error:
-            raise _GapError from error
-        if numbers and not start.is_patched and not self.still_has(start.snapshot):
-            raise _GapError
-        return Loaded(snapshot, start.checkpoint, changed)
+            raise _GapError(self._removed_meanwhile(start.version)) from error
+        beyond = files.beyond
+        if stray:
+            beyond = [*((number, "") for number in range(stray + 1, files.end + 1)), *beyond]
+        self._check_nothing_lost(snapshot, beyond, damaged)
+        return Loaded(snapshot, None, changed, bool(stray))
 
-    def _has_checkpoint_at(self, number: int) -> bool:
-        return self.checkpoint_not_after(number) is not None
+    def _check_nothing_lost(
+        self, snapshot: Snapshot, beyond: list[tuple[int, str]], damaged: list[str]
+    ) -> None:
+        for number, etag in beyond:
+            if number - snapshot.version > MAX_LOST_VERSIONS:
+                return
+            if (number, etag) not in self._strays and self.is_own(number, snapshot.table_id):
+                raise _GapError(self._lost(snapshot.version, number, damaged))
 
-    def _removed_meanwhile(self, version: int) -> DataError:
+    def is_own(self, number: int, table_id: str) -> bool:
+        """Returns whether the log file is a version of the table, by what it says itself."""
+        try:
+            version = self.read_any(number)
+        except (DataError, ObjectNotFoundError):
+            return False
+        return version.number == number and version.table_id == table_id
+
+    def _lost(self, end: int, later: int | None, damaged: list[str]) -> DataError:
+        there = f", {version_key(later)} is there" if later else ""
         return DataError(
-            f"{self._store.url}: log files after version {version} were removed while they were read: "
+            f"{self._store.url}/{version_key(end + 1)}: the log file is missing{there}"
+            + "".join(f"; {cause}" for cause in damaged)
+            + ": restore the file from a backup, or look at the log with `compactor repair`"
+        )
+
+    def _unreadable(self, damaged: list[str]) -> DataError:
+        return DataError(
+            f"{self._store.url}: the log before its checkpoints was vacuumed, and none of them can be read; "
+            + "; ".join(damaged)
+            + ": restore one from a backup"
+        )
+
+    # --- earlier versions ---
+
+    def _at(self, number: int) -> Snapshot | None:
+        """Returns None if a vacuum has removed log files meanwhile."""
+        marks = self.marks()
+        for version in marks.checkpoints:
+            if not marks.floor <= version <= number:
+                continue
+            try:
+                start = self.checkpoint(version)
+            except (DataError, ObjectNotFoundError):
+                continue  # an older one and more of the log say the same
+            snapshot = self._replayed(start, number)
+            if snapshot is not None:
+                return snapshot
+        return None if marks.floor else self._replayed(Snapshot.empty(), number)
+
+    def _replayed(self, start: Snapshot, number: int) -> Snapshot | None:
+        try:
+            versions = list(self._read_files(range(start.version + 1, number + 1)))
+        except ObjectNotFoundError:
+            return None
+        return replay(start, versions) if self.still_has(start) else None
+
+    def _removed_meanwhile(self, version: int) -> OvertakenError:
+        return OvertakenError(
+            f"{self._store.url}: a vacuum removed log files after version {version} while they were read: "
             "try again"
         )
 
-    def _gap(self) -> DataError:
-        damaged = []
-        for version in self._checkpoints(None):
-            key = checkpoint_key(version)
-            try:
-                read_checkpoint(self._store.read(key), name=f"{self._store.url}/{key}")
-            except DataError as error:
-                damaged.append(str(error))
-        missing = self._from_checkpoint(None).snapshot.version + 1
-        listed = self._store.list(LOG_PREFIX, start_after=version_key(missing - 1))
-        there = {parse_version(info.key) for info in listed}
-        while missing in there:
-            missing += 1
-        return DataError(
-            f"{self._store.url}/{version_key(missing)}: the log file is missing, later ones are there"
-            + "".join(f"; {cause}" for cause in damaged)
-            + ": restore the file from a backup"
-        )
+    def _check_number(self, version: Version, number: int) -> None:
+        if version.number != number:
+            raise DataError(
+                f"{self._store.url}/{version_key(number)}: the log file is of version {version.number}"
+            )
 
-    def _read_all(self, numbers: Sequence[int]) -> Iterator[Version]:
+    def read_any(self, number: int) -> Version:
+        """Returns what a log file says, whatever its number. Raises as `read`."""
+        key = version_key(number)
+        return Version.from_bytes(self._store.read(key), name=f"{self._store.url}/{key}")
+
+    def _read_files(self, numbers: Sequence[int]) -> Iterator[Version]:
         at_a_time = min(self._readers, len(numbers))
         if at_a_time <= 1:
-            yield from map(self.read, numbers)
+            yield from map(self.read_any, numbers)
             return
         with ThreadPoolExecutor(at_a_time) as readers:
-            yield from readers.map(self.read, numbers)
+            for start in range(0, len(numbers), _READ_AHEAD):
+                yield from readers.map(self.read_any, numbers[start : start + _READ_AHEAD])
+
+
+def _first_to_list(checkpoints: Sequence[int], bottom: int) -> int:
+    """Returns the mark from which on the log must have no gap, for the newest checkpoint to count.
+
+    Marks that are further apart than any two of an honest table are looked at, too.
+    """
+    if not checkpoints:
+        return bottom
+    newest = first = checkpoints[0]
+    for mark in (*checkpoints[1:], bottom):
+        is_near = newest - mark <= _PROVED_VERSIONS
+        if is_near or first == newest or first - mark > _MOST_APART:
+            first = mark
+        if not is_near:
+            break
+    return first

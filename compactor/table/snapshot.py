@@ -94,6 +94,8 @@ class Snapshot:
     """The last version that is stamped with an earlier time than the one before it: a clock was ahead."""
     commit_id: str = ""
     """Of the version: by it a log file is told from one created anew in its place."""
+    table_id: str = ""
+    """The commit id of the first version: all log files of the table name it."""
 
     @classmethod
     def empty(cls) -> Self:
@@ -142,6 +144,7 @@ class _Replay:
             "committed_unix_ms": start.committed_unix_ms,
             "ordered_from": start.ordered_from,
             "commit_id": start.commit_id,
+            "table_id": start.table_id,
         }
         self._claims = dict(start.claims)
         self._claim_of = {key: c.compaction_id for c in start.claims.values() for key in c.inputs}
@@ -151,7 +154,10 @@ class _Replay:
     def apply(self, version: Version) -> None:
         if version.number != self._version + 1:
             raise DataError(f"version {version.number} follows version {self._version} in the log")
+        if self._version and version.table_id != self._values["table_id"]:
+            raise DataError(f"version {version.number} is of another table than those before it")
         self._version = version.number
+        self._values["table_id"] = version.table_id
         changes = version.changes
         came_through = self._compacted_alone(changes)
         self._swap(changes)

@@ -2,7 +2,12 @@
 
 No clock is trusted for safety. First a version is committed that moves the *fence*: attempts based on
 earlier versions can't commit any more, however long they slept. Then what they left can't become live,
-and is removed. Clocks only decide how far the fence moves: not past attempts younger than the grace period.
+and is removed. Times only decide how far the fence moves: not past attempts younger than the grace period.
+The times are those at which the store says that it got log files and fragments, not what writers said.
+
+Nothing is removed by what one object says. The log is made anew from all its files first, and compared
+with what readers open and with the checkpoint that is to be its new beginning (`proof`). A table of which
+most rows have gone is left alone until somebody says that this was meant.
 """
 
 from __future__ import annotations
@@ -12,20 +17,30 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from compactor.errors import TableNotFoundError
+from compactor.errors import OvertakenError, TableError, TableNotFoundError
 from compactor.names import (
-    CHECKPOINT_PREFIX,
     DATA_PREFIX,
-    LOG_PREFIX,
     base_version,
-    parse_checkpoint,
-    parse_version,
+    checkpoint_key,
+    floor_key,
+    is_written_in_parts,
+    version_key,
 )
-from compactor.stores.base import ObjectInfo, UnfinishedUpload
+from compactor.stores.base import ObjectInfo, UnfinishedUpload, create_own
 from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.proof import Listing, Proof, list_log
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes, Operation
+from compactor.table.version import Changes, Operation, Version
 
+MAX_SHRINK_SHARE: Final = 0.5
+"""Of a table's rows: where more than that went between two versions, the older ones stay until somebody
+says that it was meant."""
+MAX_MERGED_SHRINK_SHARE: Final = 0.95
+"""The same where compactions merge rows of one key, and most rows may go in honest ways."""
+MIN_SHRINK_ROWS: Final = 1000
+"""Smaller tables may shrink as they like."""
+_MAX_TRIES: Final = 5
 LOG_GRACE_SECONDS: Final = 3600
 """Log files are small, and removing one under a running commit makes its outcome unknown: an hour at
 least."""
@@ -45,6 +60,10 @@ class VacuumReport:
     unfinished_uploads: int = 0
     waiting_fragments: int = 0
     """Not live in any version, but younger than the grace period: perhaps about to be committed."""
+    strays: int = 0
+    """Log files that are no part of the table; never removed."""
+    damaged_checkpoints: int = 0
+    """That can't be read or contradict the log, and were passed over for an older one."""
     dry_run: bool = False
 
     @property
@@ -63,6 +82,8 @@ class VacuumSettings:
     retain_seconds: float = 86_400.0
     """Versions that were current within that time stay readable."""
     dry_run: bool = False
+    allow_shrinking: bool = False
+    """Whether older versions may go although most of their rows are in none of the newer ones."""
     deleters: int = 16
     """Requests at a time; 1 starts no threads."""
 
@@ -70,8 +91,10 @@ class VacuumSettings:
 def vacuum(log: CommitLog, settings: VacuumSettings) -> VacuumReport:
     """Removes unreferenced fragments, log files, checkpoints and unfinished uploads.
 
-    Running it twice at once is harmless. Raises `TableNotFoundError` where no log is, having removed nothing;
-    `StoreError` where the store refuses; what is left is for the next run.
+    Running it twice at once is harmless. Having removed nothing, raises `TableNotFoundError` where no log is,
+    `DataError` if the log is damaged or a checkpoint contradicts it, and `TableError` if most rows of the
+    table would be gone for good. Raises `StoreError` where the store refuses; what is left is for the next
+    run.
     """
     return _Vacuum(log, settings).run()
 
@@ -85,21 +108,21 @@ class _Vacuum:
 
     def run(self) -> VacuumReport:
         settings = self._settings
-        snapshot = self._log.refresh()
-        if snapshot.version == 0:
-            raise TableNotFoundError(self._without_table())
-        boundaries = self._boundaries(snapshot)
-        report = VacuumReport(snapshot.version, boundaries.oldest, dry_run=settings.dry_run)
-        self._survey(snapshot, boundaries, report)
+        snapshot, proved = self._proved()
+        report = self._survey(snapshot, proved)
         if settings.dry_run or (report.is_empty and not report.waiting_fragments):
             return report
-        snapshot = self._log.commit(self._move_boundaries)
-        boundaries = replace(boundaries, fence=snapshot.fence, oldest=snapshot.oldest)
-        report = VacuumReport(snapshot.version, snapshot.oldest)
-        # Surveyed again after the commit: from here on nothing before the fence can become live.
-        self._survey(snapshot, boundaries, report)
-        self._remove_fragments(snapshot, boundaries)
-        self._remove_log(boundaries)
+        snapshot = self._log.commit(lambda latest: self._move_boundaries(latest, proved))
+        # The store's own time: what it got later than that minus the grace period is young.
+        created = self._store.head(version_key(snapshot.version)).modified_unix_seconds
+        self._now_ms = min(self._now_ms, round(created * 1000))
+        # From here on nothing before the fence can become live; what has become live before is needed, too.
+        proved.boundaries = replace(proved.boundaries, fence=snapshot.fence, oldest=snapshot.oldest)
+        proved.needed |= self._needed_since(proved, snapshot)
+        # Surveyed again after the commit: this is what goes.
+        report = self._survey(snapshot, proved)
+        self._remove_fragments(proved)
+        self._remove_log(proved)
         self._for_each(self._store.discard_unfinished, self._abandoned())
         return report
 
@@ -108,7 +131,7 @@ class _Vacuum:
         still commit what was removed."""
         url = self._store.url
         objects = sum(base_version(info.key) is not None for info in self._store.list(DATA_PREFIX))
-        uploads = sum(1 for _ in self._store.list_unfinished())
+        uploads = sum(1 for _ in self._unfinished())
         if not objects and not uploads:
             return f"{url}: no table here; `compactor ingest` creates one"
         return (
@@ -118,97 +141,162 @@ class _Vacuum:
             "docs/operations.md"
         )
 
-    def _move_boundaries(self, snapshot: Snapshot) -> Changes:
-        boundaries = self._boundaries(snapshot)
-        return Changes(Operation.VACUUM, fence=boundaries.fence, oldest=boundaries.oldest)
+    # --- what may go ---
 
-    def _boundaries(self, snapshot: Snapshot) -> _Boundaries:
-        def version_ago(seconds: float) -> int:
-            return self._log.history.newest_not_after(
-                self._now_ms - round(seconds * 1000), snapshot
+    def _proved(self) -> tuple[Snapshot, _Proved]:
+        for tries in range(_MAX_TRIES, 0, -1):
+            listing = list_log(self._log.history)
+            snapshot = self._log.refresh()
+            if snapshot.version == 0:
+                raise TableNotFoundError(self._without_table())
+            try:
+                return snapshot, self._prove(snapshot, listing)
+            except OvertakenError:
+                if tries == 1:
+                    raise
+        raise AssertionError("tries")
+
+    def _prove(self, snapshot: Snapshot, listing: Listing) -> _Proved:
+        """Makes the log anew from all its files: one GET for each. Raises `DataError`, `TableError`."""
+        proof = Proof(self._store, self._log.history, listing, snapshot)
+        proof.check_whole()
+        boundaries = self._boundaries(snapshot, listing)
+        said = proof.newest_checkpoint(boundaries.log)
+        floor = listing.marks.floor if said is None else said.version
+        rows = _RowCount({info.key for info in self._store.list(DATA_PREFIX)})
+        rows.add(proof.start().fragments.all())
+        peak = 0
+        needed: set[str] = set()
+
+        def on_version(version: Version) -> None:
+            nonlocal peak
+            rows.remove(version.changes.removes)
+            rows.add(version.changes.adds)
+            if version.number < boundaries.kept:
+                peak = max(peak, rows.total)
+            elif version.number > boundaries.kept:
+                needed.update(_objects_of(version.changes.adds))
+
+        for rebuilt in proof.rebuilt([floor, boundaries.kept], on_version):
+            if said is not None and rebuilt.version == said.version:
+                proof.check_checkpoint(said, rebuilt)
+            proof.check_newest(rebuilt)
+            if rebuilt.version == boundaries.kept:
+                needed |= _objects_of(rebuilt.fragments.all())
+        if not self._settings.allow_shrinking:
+            self._check_rows(snapshot, peak, rows.total)
+        needed |= _objects_of(snapshot.fragments.all())
+        return _Proved(snapshot, listing, boundaries, floor, needed)
+
+    def _check_rows(self, snapshot: Snapshot, before: int, now: int) -> None:
+        merges = snapshot.table.rows.merges
+        share = MAX_MERGED_SHRINK_SHARE if merges else MAX_SHRINK_SHARE
+        if before >= MIN_SHRINK_ROWS and now < before * (1 - share):
+            raise TableError(
+                f"{self._store.url}: of {before:,} rows of the versions that would go, {now:,} are in the "
+                "table now; nothing was removed: look at it (`compactor inspect --version "
+                f"{snapshot.oldest}`), and if this was meant, vacuum with --allow-shrinking"
             )
 
+    def _needed_since(self, proved: _Proved, snapshot: Snapshot) -> set[str]:
+        """Returns what became live between the proof and the vacuum's own commit."""
+        versions = self._log.history.versions_after(proved.snapshot, snapshot.version)
+        return _objects_of(entry for version in versions for entry in version.changes.adds)
+
+    def _move_boundaries(self, snapshot: Snapshot, proved: _Proved) -> Changes:
+        fence, oldest = proved.boundaries.fence, proved.boundaries.oldest
+        if not self._settings.grace_seconds:
+            fence = snapshot.version + 1
+        return Changes(
+            Operation.VACUUM,
+            fence=max(snapshot.fence, fence),
+            oldest=max(snapshot.oldest, oldest),
+        )
+
+    def _boundaries(self, snapshot: Snapshot, listing: Listing) -> _Boundaries:
+        def version_ago(seconds: float) -> int:
+            """The last version that the store got that long ago; 0 if all are younger."""
+            found = 0
+            for number in range(listing.first, snapshot.version + 1):
+                file = listing.files.get(number)
+                if file is None or not self._is_older(file.modified_unix_seconds, seconds):
+                    break
+                found = number
+            return found
+
         grace, retain = self._settings.grace_seconds, self._settings.retain_seconds
-        oldest = max(snapshot.oldest, version_ago(retain))
+        kept = max(listing.first, version_ago(retain))
         # An attempt based on a version before this one began before it was committed. Without grace
         # that is the vacuum's own: whatever runs now is taken for dead.
         fence = version_ago(grace) if grace else snapshot.version + 1
         return _Boundaries(
             fence=max(snapshot.fence, fence),
-            oldest=oldest,
-            log=min(oldest, version_ago(max(grace, retain, LOG_GRACE_SECONDS))),
+            oldest=max(snapshot.oldest, kept),
+            kept=kept,
+            log=min(kept, version_ago(max(grace, retain, LOG_GRACE_SECONDS))),
         )
 
-    def _survey(self, snapshot: Snapshot, boundaries: _Boundaries, report: VacuumReport) -> None:
-        needed = self._needed(snapshot, boundaries)
-        for info, base in self._unneeded(needed):
-            if base < boundaries.fence:
+    def _survey(self, snapshot: Snapshot, proved: _Proved) -> VacuumReport:
+        report = VacuumReport(
+            snapshot.version, proved.boundaries.oldest, dry_run=self._settings.dry_run
+        )
+        for info, may_go in self._unneeded(proved):
+            if may_go:
                 report.fragments += 1
                 report.fragment_bytes += info.size_bytes
             else:
                 report.waiting_fragments += 1
-        report.log_files = sum(1 for _ in self._old_log_files(boundaries))
-        report.checkpoints = sum(1 for _ in self._old_checkpoints(boundaries))
+        report.log_files = len(proved.old_log_files)
+        report.checkpoints = len(proved.old_checkpoints)
         report.unfinished_uploads = sum(1 for _ in self._abandoned())
+        report.strays = len(proved.listing.beyond(proved.snapshot.version))
+        report.damaged_checkpoints = proved.damaged_checkpoints
+        return report
 
-    def _needed(self, snapshot: Snapshot, boundaries: _Boundaries) -> set[str]:
-        """Keys of all fragments, their deletions and skip indexes, that were live in a retained version."""
-        history = self._log.history
-        oldest = history.at(boundaries.oldest, snapshot)
-        entries = [*oldest.fragments.all(), *snapshot.fragments.all()]
-        for version in history.versions_after(oldest, snapshot.version):
-            entries += version.changes.adds
-        needed = {entry.key for entry in entries}
-        needed.update(entry.deletion.key for entry in entries if entry.deletion)
-        needed.update(entry.skip_index.key for entry in entries if entry.skip_index)
-        return needed
-
-    def _unneeded(self, needed: set[str]) -> Iterator[tuple[ObjectInfo, int]]:
-        """With the version that the attempt was based on. Objects with other names are not ours."""
+    def _unneeded(self, proved: _Proved) -> Iterator[tuple[ObjectInfo, bool]]:
+        """Yields what no retained version needs, and whether it may go: its attempt began before the fence,
+        and the store did not get it just now. Objects with other names are not ours."""
+        grace = self._settings.grace_seconds
         for info in self._store.list(DATA_PREFIX):
             base = base_version(info.key)
-            if base is not None and info.key not in needed:
-                yield info, base
+            if base is not None and info.key not in proved.needed:
+                is_old = not grace or self._is_older(info.modified_unix_seconds, grace)
+                yield info, is_old and base < proved.boundaries.fence
 
-    def _remove_fragments(self, snapshot: Snapshot, boundaries: _Boundaries) -> None:
-        needed = self._needed(snapshot, boundaries)
+    # --- removing ---
+
+    def _remove_fragments(self, proved: _Proved) -> None:
         self._for_each(
-            self._store.delete,
-            (info.key for info, base in self._unneeded(needed) if base < boundaries.fence),
+            self._store.delete, (info.key for info, may_go in self._unneeded(proved) if may_go)
         )
 
-    def _remove_log(self, boundaries: _Boundaries) -> None:
-        """Log files before the newest checkpoint that is old enough; then older checkpoints.
+    def _remove_log(self, proved: _Proved) -> None:
+        """Says where the log begins now; then older checkpoints go, log files, and what said so before.
 
-        Ascending, one after the other: a commit on a version that has gone finds its predecessor missing.
+        Log files ascending, one after the other: a commit on a version that has gone finds its predecessor
+        missing.
         """
-        for key in list(self._old_log_files(boundaries)):
-            self._store.delete(key)
-        self._for_each(self._store.delete, self._old_checkpoints(boundaries))
-
-    def _old_log_files(self, boundaries: _Boundaries) -> Iterator[str]:
-        checkpoint = self._kept_checkpoint(boundaries)
-        for info in self._store.list(LOG_PREFIX):
-            version = parse_version(info.key)
-            if version is not None:
-                if version >= checkpoint:
-                    return
-                yield info.key
-
-    def _old_checkpoints(self, boundaries: _Boundaries) -> Iterator[str]:
-        checkpoint = self._kept_checkpoint(boundaries)
-        for info in self._store.list(CHECKPOINT_PREFIX):
-            version = parse_checkpoint(info.key)
-            if version is not None and version < checkpoint:
-                yield info.key
-
-    def _kept_checkpoint(self, boundaries: _Boundaries) -> int:
-        return self._log.history.checkpoint_not_after(boundaries.log) or 0
+        if proved.floor > proved.listing.marks.floor:
+            create_own(self._store, floor_key(proved.floor), b"")
+        self._for_each(self._store.delete, map(checkpoint_key, proved.old_checkpoints))
+        for number in proved.old_log_files:
+            self._store.delete(version_key(number))
+        old_floors = (floor for floor in proved.listing.marks.floors if floor < proved.floor)
+        self._for_each(self._store.delete, map(floor_key, old_floors))
 
     def _abandoned(self) -> Iterator[UnfinishedUpload]:
-        begun_before = self._now_ms / 1000 - self._settings.grace_seconds
+        grace = self._settings.grace_seconds
+        for upload in self._unfinished():
+            if not grace or self._is_older(upload.started_unix_seconds, grace):
+                yield upload
+
+    def _is_older(self, unix_seconds: float, seconds: float) -> bool:
+        return int(unix_seconds * 1000) <= self._now_ms - round(seconds * 1000)
+
+    def _unfinished(self) -> Iterator[UnfinishedUpload]:
+        """Yields those of this table: other programs, and tables further below, may write there, too."""
         for upload in self._store.list_unfinished():
-            if upload.started_unix_seconds <= begun_before:
+            if upload.key is None or is_written_in_parts(upload.key):
                 yield upload
 
     def _for_each(self, delete: Callable[[Any], None], items: Iterable[Any]) -> None:
@@ -221,9 +309,71 @@ class _Vacuum:
                 pass
 
 
+def _objects_of(entries: Iterable[FragmentEntry]) -> set[str]:
+    """Returns the keys of fragments, their deletions and skip indexes."""
+    keys = set()
+    for entry in entries:
+        keys.add(entry.key)
+        if entry.deletion:
+            keys.add(entry.deletion.key)
+        if entry.skip_index:
+            keys.add(entry.skip_index.key)
+    return keys
+
+
+class _RowCount:
+    """Rows that are live at a version, counted along the log: of fragments that have not been removed yet."""
+
+    def __init__(self, there: set[str]) -> None:
+        """there: keys of the objects that are there."""
+        self._there = there
+        self._rows: dict[str, int] = {}
+        self.total = 0
+
+    def add(self, entries: Iterable[FragmentEntry]) -> None:
+        for entry in entries:
+            if entry.key in self._there:
+                self._rows[entry.key] = entry.live_rows
+                self.total += entry.live_rows
+
+    def remove(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.total -= self._rows.pop(key, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Boundaries:
     fence: int
     oldest: int
+    kept: int
+    """The first version whose fragments stay. It goes by times alone: that versions are not kept any more,
+    any commit may say."""
     log: int
     """Log files up to the newest checkpoint at or before this version may go."""
+
+
+@dataclass(slots=True)
+class _Proved:
+    """What the log says, made anew from all its files up to a snapshot."""
+
+    snapshot: Snapshot
+    listing: Listing
+    boundaries: _Boundaries
+    floor: int
+    """The version whose checkpoint is the beginning of the log from now on; 0: version 1."""
+    needed: set[str]
+    """Keys of all objects that were live in a retained version."""
+
+    @property
+    def old_log_files(self) -> list[int]:
+        return [number for number in self.listing.files if number < self.floor]
+
+    @property
+    def old_checkpoints(self) -> list[int]:
+        return [version for version in self.listing.marks.checkpoints if version < self.floor]
+
+    @property
+    def damaged_checkpoints(self) -> int:
+        """Those that were passed over."""
+        log = self.boundaries.log
+        return sum(self.floor < version <= log for version in self.listing.marks.checkpoints)

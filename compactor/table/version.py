@@ -195,6 +195,9 @@ class Version:
     """By the committer's clock. Before that of the version before only if that one is from the future: then
     the earlier time is that of both."""
     changes: Changes
+    table_id: str = ""
+    """The commit id of the table's first version: tells its log files from those of other tables. Tables that
+    are older than this field go without."""
 
     def to_bytes(self) -> bytes:
         document = {
@@ -204,6 +207,7 @@ class Version:
             "version": self.number,
             "commit_id": self.commit_id,
             "committed_unix_ms": self.committed_unix_ms,
+            **({"table_id": self.table_id} if self.table_id else {}),
             **self.changes.to_json(),
         }
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
@@ -228,6 +232,7 @@ class Version:
                 msgspec.convert(document["commit_id"], str),
                 unix_ms("committed_unix_ms", document["committed_unix_ms"]),
                 Changes.from_json(document),
+                msgspec.convert(document.get("table_id", ""), str),
             )
         except (
             KeyError,

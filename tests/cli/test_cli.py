@@ -794,3 +794,36 @@ def test_columns_that_cannot_be_altered_are_said_in_one_line(cli: Cli, table_pat
             f"--skip-index: '{kind}': give COLUMN:KIND, a kind being one of bloom, values, none"
             in said
         )
+
+
+def test_repair_shows_strays_and_puts_them_aside(cli: Cli, table_path: Path) -> None:
+    newest = json.loads(cli("inspect", table_path, "--json"))["version"]
+    assert "nothing is wrong with the log" in cli("repair", table_path)
+    stray = table_path / "_log" / f"{newest + 50:020d}.json"
+    stray.write_text("stray")
+    forged = table_path / "_checkpoint" / f"{10**20 - 1 - newest - 50:020d}.arrow"
+    forged.parent.mkdir(exist_ok=True)
+    forged.write_text("forged")
+    assert "2 FAULTS" in cli("verify", table_path, code=1)
+    report = json.loads(cli("repair", table_path, "--json"))
+    assert report["now"] == report["after"]
+    assert report["now"]["version"] == newest
+    assert {finding["goes_aside"] for finding in report["findings"]} == {True}
+    assert "nothing was changed" in cli("repair", table_path)
+    assert stray.exists()
+    report = json.loads(cli("repair", table_path, "--apply", "--json"))
+    assert (table_path / report["aside"] / "_log" / stray.name).read_text() == "stray"
+    assert (table_path / report["aside"] / "_checkpoint" / forged.name).read_text() == "forged"
+    assert not stray.exists()
+    cli("verify", table_path)
+
+
+def test_repair_says_where_a_log_with_a_gap_is_whole(cli: Cli, table_path: Path) -> None:
+    newest = json.loads(cli("inspect", table_path, "--json"))["version"]
+    assert newest >= 3
+    (table_path / "_log" / f"{newest - 1:020d}.json").unlink()
+    assert "compactor repair" in cli.fails(3, "inspect", table_path)
+    assert f"--end-at {newest - 2}" in cli("repair", table_path, code=1)
+    assert "the only one" in cli.fails(2, "repair", table_path, "--end-at", newest, "--apply")
+    cli("repair", table_path, "--end-at", newest - 2, "--apply")
+    cli("verify", table_path)

@@ -15,6 +15,7 @@ import pytest
 from compactor import worker
 from compactor.cli.main import run
 from compactor.errors import PermissionDeniedError
+from compactor.names import floor_key, fragment_key, version_key
 from compactor.stores.open import open_store
 from compactor.stores.parts import remove_parts, writing_part
 from compactor.stores.s3 import S3Store
@@ -102,7 +103,12 @@ class Tables:
             )
 
     def begin_upload(self, prefix: str) -> None:
-        self._client.create_multipart_upload(Bucket=self.bucket, Key=f"{prefix}/data/x.frag")
+        key = f"{prefix}/{fragment_key(1, 'x', 0)}"
+        self._client.create_multipart_upload(Bucket=self.bucket, Key=key)
+
+    def put_stray(self, prefix: str) -> None:
+        key = f"{prefix}/{version_key(99)}"
+        self._client.put_object(Bucket=self.bucket, Key=key, Body=b"stray")
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +166,7 @@ def compactor(url: str, t: Tables) -> list[Call]:
 
 
 def vacuum(url: str, t: Tables) -> list[Call]:
-    return [["vacuum", url, "--retain", "0", "--grace", "0"]]
+    return [["vacuum", url, "--retain", "0", "--grace", "0"], ["repair", url, "--apply"]]
 
 
 ROLES: dict[str, Callable[[str, Tables], list[Call]]] = {
@@ -176,6 +182,7 @@ def calls_of(role: str, tables: Tables) -> tuple[str, list[Call]]:
     url = f"s3://{tables.bucket}/{prefix}"
     if role == "vacuum":
         tables.begin_upload(prefix)
+        tables.put_stray(prefix)
     return prefix, ROLES[role](url, tables)
 
 
@@ -243,7 +250,7 @@ def test_no_policy_has_a_wildcard_but_below_the_tables_prefix(path: Path) -> Non
 
 
 _CLEANING = ("s3:AbortMultipartUpload x/data/*",)
-_BEST_EFFORT = ("s3:PutObject x/_checkpoint/*",)
+_BEST_EFFORT = ("s3:PutObject x/_checkpoint/*.arrow",)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -299,19 +306,23 @@ def test_without_the_right_to_write_checkpoints_there_are_none(
 ) -> None:
     prefix, calls = calls_of(role, tables)
     store = open_store(f"s3://{tables.bucket}/{prefix}")
-    before = {info.key for info in store.list("_checkpoint/")}
+
+    def checkpoints() -> set[str]:
+        return {info.key for info in store.list("_checkpoint/") if info.key.endswith(".arrow")}
+
+    before = checkpoints()
     statements = policy(role, tables, prefix)
     if not may_write:
         (statements,) = (
             s
             for n, s in without_each(statements)
-            if n.startswith("s3:PutObject") and n.endswith("/_checkpoint/*")
+            if n.startswith("s3:PutObject") and n.endswith("/_checkpoint/*.arrow")
         )
     tables.under(statements)
     for call in calls[:3]:
         assert run(call) == 0
     tables.without_rules()
-    assert bool({info.key for info in store.list("_checkpoint/")} - before) == may_write
+    assert bool(checkpoints() - before) == may_write
 
 
 def test_a_denied_compaction_puts_no_input_in_quarantine(
@@ -348,6 +359,9 @@ def test_a_role_cannot_do_what_others_may(role: str, tables: Tables) -> None:
     if role in ("reader", "vacuum"):
         with pytest.raises(PermissionDeniedError):
             store.create("data/00000000000000000001-a-00000.frag", b"")
+    if role != "vacuum":
+        with pytest.raises(PermissionDeniedError):  # where a log begins, only a vacuum says
+            store.create(floor_key(1), b"")
     if role == "reader":
         with pytest.raises(PermissionDeniedError):
             store.create("_log/00000000000000000099.json", b"{}")

@@ -14,6 +14,7 @@ from compactor.errors import (
     CompactorError,
     DataError,
     ObjectNotFoundError,
+    OvertakenError,
     StoreError,
     TableError,
     UnknownOutcomeError,
@@ -50,7 +51,7 @@ class World:
         self.scheduler = Scheduler(seed)
         self.random = self.scheduler.random
         self.clock = SimulatedClock(self.scheduler)
-        self.shared = SharedObjects()
+        self.shared = SharedObjects(lambda: self.scheduler.now_ms / 1000)
         self.windows = None
         if self.random.random() < 0.2:
             retention = self.random.choice([60, 3_600])
@@ -89,18 +90,11 @@ class World:
 
     @contextmanager
     def tolerant(self, what: str) -> Iterator[None]:
-        """Errors that an actor may meet are noted.
-
-        That data is damaged may nobody say, since none is; but for who reads a log that is just being
-        removed.
-        """
-        removed = self.auditor.log_files_removed
+        """Errors that an actor may meet are noted. That data is damaged may nobody say, since none is."""
         try:
             yield
-        except DataError as error:
-            if removed == self.auditor.log_files_removed or "backup" in str(error):
-                raise
-            self.noted(what, error)
+        except DataError:
+            raise
         except CompactorError as error:
             self.noted(what, error)
 
@@ -306,7 +300,7 @@ def read_once(world: World, log: CommitLog) -> None:
         version = world.random.randint(snapshot.oldest, snapshot.version)
         try:
             snapshot = log.history.at(version, snapshot)
-        except DataError:
+        except OvertakenError:
             # Its log files have been removed meanwhile.
             assert version < world.auditor.snapshot.oldest
             return

@@ -24,6 +24,7 @@ from tests.simulation.scheduler import Scheduler
 
 Row = tuple[int, int, int]
 _FRESH_READER_EVERY = 5
+_FIELDS = ["metadata", "claims", "quarantine", "totals", "fence", "oldest", "commit_id", "table_id"]
 
 
 class Auditor:
@@ -103,7 +104,16 @@ class Auditor:
         assert dict(snapshot.fragments) == dict(true.fragments), (
             f"version {snapshot.version} is read as it never was"
         )
-        for field in ("metadata", "claims", "quarantine", "totals", "fence", "oldest", "commit_id"):
+        for field in (
+            "metadata",
+            "claims",
+            "quarantine",
+            "totals",
+            "fence",
+            "oldest",
+            "commit_id",
+            "table_id",
+        ):
             read, expected = getattr(snapshot, field, None), getattr(true, field, None)
             assert read == expected, f"version {snapshot.version}: {field} {read}, not {expected}"
 

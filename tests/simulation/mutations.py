@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,8 +19,8 @@ from compactor.planner.tree import Run, Tree
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
-from compactor.table.history import History
-from compactor.table.vacuum import _Vacuum
+from compactor.table.history import History, Loaded
+from compactor.table.vacuum import _Proved, _Vacuum
 from compactor.table.version import Changes, Operation
 from tests.simulation.store import SimulatedStore
 
@@ -95,47 +95,54 @@ def _the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 
 def _garbage_is_removed_without_a_fence(patch: pytest.MonkeyPatch) -> None:
-    def move(self: _Vacuum, snapshot: Any) -> Changes:
-        return Changes(Operation.VACUUM, oldest=self._boundaries(snapshot).oldest)
+    def move(self: _Vacuum, snapshot: Any, proved: Any) -> Changes:
+        return Changes(Operation.VACUUM, oldest=max(snapshot.oldest, proved.boundaries.oldest))
 
-    def remove(self: _Vacuum, snapshot: Any, boundaries: Any) -> None:
-        needed = self._needed(snapshot, boundaries)
-        fence = self._boundaries(snapshot).fence
-        for info, base in list(self._unneeded(needed)):
-            if base < fence:
+    surveyed = _Vacuum._survey
+
+    def remove(self: _Vacuum, proved: Any) -> None:
+        for info in list(self._store.list("data/")):
+            base = base_version(info.key) or 0
+            if info.key not in proved.needed and base < fences[id(proved)]:
                 self._store.delete(info.key)
 
+    fences: dict[int, int] = {}
+
+    def survey(self: _Vacuum, snapshot: Any, proved: Any) -> Any:
+        fences.setdefault(id(proved), proved.boundaries.fence)
+        return surveyed(self, snapshot, proved)
+
     patch.setattr(_Vacuum, "_move_boundaries", move)
+    patch.setattr(_Vacuum, "_survey", survey)
     patch.setattr(_Vacuum, "_remove_fragments", remove)
 
 
-def _retained_versions_lose_their_fragments(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_Vacuum, "_needed", lambda self, snapshot, _: set(snapshot.fragments))
+def _needed(by: Callable[[Any], set[str]]) -> Patch:
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        original = _Vacuum._prove
+
+        def prove(self: _Vacuum, snapshot: Any, listing: Any) -> Any:
+            proved = original(self, snapshot, listing)
+            proved.needed = by(snapshot)
+            return proved
+
+        patch.setattr(_Vacuum, "_prove", prove)
+
+    return apply
+
+
+_retained_versions_lose_their_fragments = _needed(lambda snapshot: set(snapshot.fragments))
 
 
 def _what_is_needed_is_looked_up_before_the_fence(patch: pytest.MonkeyPatch) -> None:
-    original = _Vacuum._needed
-
-    def needed(self: Any, snapshot: Any, boundaries: Any) -> set[str]:
-        cached: dict[int, set[str]] = _CACHE
-        if id(self) not in cached:
-            cached.clear()
-            cached[id(self)] = original(self, snapshot, boundaries)
-        return cached[id(self)]
-
-    patch.setattr(_Vacuum, "_needed", needed)
-
-
-_CACHE: dict[int, set[str]] = {}
+    patch.setattr(_Vacuum, "_needed_since", lambda self, proved, snapshot: set())
 
 
 def _log_files_go_newest_first(patch: pytest.MonkeyPatch) -> None:
-    original = _Vacuum._old_log_files
-    patch.setattr(
-        _Vacuum,
-        "_old_log_files",
-        lambda self, boundaries: reversed(list(original(self, boundaries))),
-    )
+    def newest_first(self: _Proved) -> list[int]:
+        return [number for number in self.listing.files if number < self.floor][::-1]
+
+    patch.setattr(_Proved, "old_log_files", property(newest_first))
 
 
 def _the_predecessor_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -143,9 +150,10 @@ def _the_predecessor_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 
 def _log_files_go_past_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    original = _Vacuum._kept_checkpoint
     patch.setattr(
-        _Vacuum, "_kept_checkpoint", lambda self, boundaries: original(self, boundaries) + 2
+        _Proved,
+        "old_log_files",
+        property(lambda self: [n for n in self.listing.files if self.floor and n < self.floor + 2]),
     )
 
 
@@ -155,12 +163,10 @@ def _a_checkpoint_misses_a_fragment(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_reader_stops_at_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    original = History._follow
+    def loaded(self: History, version: int, files: Any, damaged: Any) -> Loaded:
+        return Loaded(self.checkpoint(version), version)
 
-    def follow(self: History, start: Any) -> Any:
-        return start if start.checkpoint else original(self, start)
-
-    patch.setattr(History, "_follow", follow)
+    patch.setattr(History, "_from_checkpoint", loaded)
 
 
 def _runs_that_are_no_neighbours_are_merged(patch: pytest.MonkeyPatch) -> None:
@@ -205,7 +211,8 @@ def _bases_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def _garbage_is_told_by_age(patch: pytest.MonkeyPatch) -> None:
     """What began before the fence goes, whether or not it is live."""
-    patch.setattr(_Vacuum, "_needed", lambda self, snapshot, boundaries: set())
+    _needed(lambda snapshot: set())(patch)
+    patch.setattr(_Vacuum, "_needed_since", lambda self, proved, snapshot: set())
 
 
 def _attempts_share_names(patch: pytest.MonkeyPatch) -> None:
@@ -215,10 +222,10 @@ def _attempts_share_names(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_follows_a_removed_log_file_is_believed(patch: pytest.MonkeyPatch) -> None:
-    original = History._follow
-    patch.setattr(
-        History, "_follow", lambda self, start: original(self, replace(start, is_patched=True))
-    )
+    def follow(self: History, known: Any) -> Loaded:
+        return self._followed(known, self._files_from(known.version + 1), [])
+
+    patch.setattr(History, "_follow", follow)
 
 
 MUTATIONS = [

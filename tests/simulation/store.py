@@ -25,6 +25,7 @@ from compactor.flow.upload_memory import UploadMemory
 from compactor.names import LOG_PREFIX
 from compactor.stores.base import ObjectInfo, StoreTime, UnfinishedUpload
 from tests.simulation.scheduler import Crash, Scheduler
+from tests.support.memory_store import TimedObjects, time_of
 
 _PAGE_KEYS = 5
 
@@ -48,8 +49,9 @@ class Faults:
 class SharedObjects:
     """What is stored; `created` and `deleted` are told to the auditor before anybody else runs."""
 
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
+    def __init__(self, now: Callable[[], float]) -> None:
+        """now: Unix seconds, by the store's own clock."""
+        self.objects: dict[str, bytes] = TimedObjects(now)
         self.uploads: dict[str, UnfinishedUpload] = {}
         self.created: Callable[[str, bytes], None] = lambda _key, _data: None
         self.deleted: Callable[[str], None] = lambda _key: None
@@ -138,7 +140,8 @@ class SimulatedStore:
         self._shared.uploads.pop(upload.token, None)
 
     def _info(self, key: str) -> ObjectInfo:
-        return ObjectInfo(key, len(self._shared.objects.get(key, b"")), "", 0.0)
+        objects = self._shared.objects
+        return ObjectInfo(key, len(objects.get(key, b"")), "", time_of(objects, key))
 
     def _before(self, operation: str, key: str, *, late: Callable[[], None] | None = None) -> None:
         """late: for writes, their effect: what a lost request may do after all."""
@@ -198,7 +201,7 @@ class SimulatedUpload:
         self._data = b""
         shared.uploads_begun += 1
         self._token = f"{key} {shared.uploads_begun}"
-        shared.uploads[self._token] = UnfinishedUpload(self._token, scheduler.now_ms / 1000)
+        shared.uploads[self._token] = UnfinishedUpload(self._token, scheduler.now_ms / 1000, key)
 
     def write(self, data: Any) -> None:
         self._data += bytes(data)

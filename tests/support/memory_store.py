@@ -14,6 +14,25 @@ Fault = Callable[[str, str], None]
 """Called with the operation ("create:before", "create:after", ...) and the key; may raise."""
 
 
+class TimedObjects(dict[str, bytes]):
+    """Objects that know when they came, however they came."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """now: Unix seconds."""
+        super().__init__()
+        self._now = now
+        self.times: dict[str, float] = {}
+
+    def __setitem__(self, key: str, data: bytes) -> None:
+        super().__setitem__(key, data)
+        self.times[key] = self._now()
+
+
+def time_of(objects: dict[str, bytes], key: str) -> float:
+    """Returns when an object came; the epoch where nobody knows."""
+    return objects.times.get(key, 0.0) if isinstance(objects, TimedObjects) else 0.0
+
+
 class MemoryStore:
     """A `Store`. Pass the same `objects` to several to have several processes on one store."""
 
@@ -56,7 +75,7 @@ class MemoryStore:
 
     def head(self, key: str) -> ObjectInfo:
         self._call("head", key)
-        return _info(key, self._get(key))
+        return self._info(key, self._get(key))
 
     def create(self, key: str, data: bytes) -> ObjectInfo:
         self._call("create:before", key)
@@ -64,7 +83,7 @@ class MemoryStore:
             raise ObjectExistsError(key)
         self.objects[key] = data
         self._call("create:after", key)
-        return _info(key, data)
+        return self._info(key, data)
 
     def start_upload(self, key: str, memory: UploadMemory | None = None) -> MemoryUpload:
         self._call("start_upload", key)
@@ -76,7 +95,7 @@ class MemoryStore:
             if key.startswith(prefix) and (
                 start_after is None or key.encode() > start_after.encode()
             ):
-                yield _info(key, self.objects[key])
+                yield self._info(key, self.objects[key])
 
     def delete(self, key: str) -> None:
         self._call("delete", key)
@@ -98,6 +117,9 @@ class MemoryStore:
             return self.objects[key]
         except KeyError:
             raise ObjectNotFoundError(key) from None
+
+    def _info(self, key: str, data: bytes) -> ObjectInfo:
+        return ObjectInfo(key, len(data), _etag(data), time_of(self.objects, key))
 
     def _call(self, operation: str, key: str) -> None:
         self.calls.append((operation, key))
@@ -128,7 +150,7 @@ class MemoryUpload:
         self._store, self._key = store, key
         self._data = bytearray()
         self._token = f"{key} {len(store.calls)} {id(self)}"
-        store.uploads[self._token] = UnfinishedUpload(self._token, store.now())
+        store.uploads[self._token] = UnfinishedUpload(self._token, store.now(), key)
 
     def write(self, data: Any) -> None:
         self._store._call("write", self._key)
@@ -142,7 +164,7 @@ class MemoryUpload:
             raise StoreError(f"{self._key}: the upload is gone")
         self._store.objects[self._key] = bytes(self._data)
         self._store._call("complete:after", self._key)
-        return _info(self._key, self._store.objects[self._key])
+        return self._store._info(self._key, self._store.objects[self._key])
 
     def abort(self) -> None:
         self._store.uploads.pop(self._token, None)
@@ -153,10 +175,6 @@ class MemoryUpload:
     def __exit__(self, kind: object, *rest: object) -> None:
         if kind is not None:
             self.abort()
-
-
-def _info(key: str, data: bytes) -> ObjectInfo:
-    return ObjectInfo(key, len(data), _etag(data), 0.0)
 
 
 def _etag(data: bytes) -> str:

@@ -24,7 +24,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import LOG_GRACE_SECONDS, VacuumSettings, vacuum
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
 from format.footer import ColumnBytes
-from tests.support.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore, TimedObjects
 from tests.table.test_commit_log import METADATA, entry
 
 DAY_MS = 86_400_000
@@ -45,8 +45,9 @@ class World:
     """One table in memory, and the objects its commits refer to."""
 
     def __init__(self) -> None:
-        self.store = MemoryStore()
         self.clock = MovingClock()
+        self.objects = TimedObjects(lambda: self.clock.now_ms / 1000)
+        self.store = MemoryStore(self.objects)
         self.log = self.open()
 
     def open(self) -> CommitLog:

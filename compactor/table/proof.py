@@ -1,0 +1,157 @@
+"""Proving the log before anything goes by it for good: it is made anew from all its files, and compared.
+
+What is proved: from the floor to the newest version no log file is missing, each follows the one before, and
+their sum is the snapshot that readers open; a checkpoint says what the log before it says. Each log file is
+read once, by one GET, and blocks of a thousand are in memory at a time; besides, the snapshots compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from compactor.errors import DataError, ObjectNotFoundError, OvertakenError
+from compactor.names import checkpoint_key, version_key
+from compactor.stores.base import ObjectInfo, ReadOnlyStore
+from compactor.table.checkpoint import checkpoint_bytes
+from compactor.table.history import History, Marks
+from compactor.table.snapshot import Snapshot, replay
+from compactor.table.version import Version
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What there is of a log, by its names."""
+
+    marks: Marks
+    files: dict[int, ObjectInfo]
+    """Log files by number, ascending."""
+
+    @property
+    def first(self) -> int:
+        """The version that the log begins with."""
+        return max(1, self.marks.floor)
+
+    def beyond(self, end: int) -> list[int]:
+        """Returns the log files after a version. What was listed before that version was read is a stray."""
+        return [number for number in self.files if number > end]
+
+
+def list_log(history: History) -> Listing:
+    """Lists checkpoints, floors and log files."""
+    return Listing(history.marks(), dict(history.log_files()))
+
+
+class Proof:
+    """The log of one table, up to a snapshot that was read."""
+
+    def __init__(
+        self, store: ReadOnlyStore, history: History, listing: Listing, newest: Snapshot
+    ) -> None:
+        """listing: from before the newest snapshot was read."""
+        self._store = store
+        self._history = history
+        self._newest = newest
+        self.listing = listing
+
+    def check_whole(self) -> None:
+        """Checks that no log file is missing from the floor on. Raises `DataError`, `OvertakenError`."""
+        files = self.listing.files
+        last = max((number for number in files if number <= self._newest.version), default=0)
+        for number in range(self.listing.first, last + 1):
+            if number not in files:
+                self._check_not_overtaken()
+                raise DataError(
+                    f"{self._store.url}/{version_key(number)}: the log file is missing: restore it from a "
+                    "backup, or look at the log with `compactor repair`"
+                )
+
+    def start(self) -> Snapshot:
+        """Returns the snapshot that the log begins with. Raises `DataError`, `OvertakenError`."""
+        floor = self.listing.marks.floor
+        if floor == 0:
+            return Snapshot.empty()
+        try:
+            return self._history.checkpoint(floor)
+        except ObjectNotFoundError as error:
+            raise self._overtaken() from error
+
+    def _overtaken(self) -> OvertakenError:
+        return OvertakenError(f"{self._store.url}: a vacuum removed log files while they were read")
+
+    def newest_checkpoint(self, last: int) -> Snapshot | None:
+        """Returns what the newest checkpoint says after the floor and up to `last` that can be read and is
+        of the version that the log has."""
+        for version in self.listing.marks.checkpoints:
+            if self.listing.first < version <= last:
+                try:
+                    return self.checkpoint(version)
+                except (DataError, ObjectNotFoundError):
+                    continue
+        return None
+
+    def checkpoint(self, version: int) -> Snapshot:
+        """Raises `ObjectNotFoundError`; `DataError` if it is damaged or the log has not its version."""
+        snapshot = self._history.checkpoint(version)
+        if version > self._newest.version or not self._history.still_has(snapshot):
+            raise DataError(
+                f"{self._store.url}/{checkpoint_key(version)}: the log has no such version {version}"
+            )
+        return snapshot
+
+    def rebuilt(
+        self,
+        stops: Sequence[int],
+        on_version: Callable[[Version], None] = lambda _: None,
+        start: Snapshot | None = None,
+    ) -> Iterator[Snapshot]:
+        """Yields the snapshots at some versions, ascending, and at the newest, by all that the log says.
+
+        start: what to begin with in place of the log's own beginning.
+
+        Raises `DataError` if the log is damaged, `OvertakenError` if a vacuum removes log files meanwhile.
+        """
+        snapshot = self.start() if start is None else start
+        try:
+            for stop in sorted({*stops, self._newest.version}):
+                if stop > snapshot.version:
+                    snapshot = replay(snapshot, self._told(snapshot, stop, on_version))
+                yield snapshot
+            self._check_not_overtaken()
+        except DataError:
+            # What a vacuum has removed, somebody who slept may have created anew.
+            self._check_not_overtaken()
+            raise
+
+    def _check_not_overtaken(self) -> None:
+        """A vacuum says where the log begins before it removes what was before."""
+        if self._history.marks().floor != self.listing.marks.floor:
+            raise self._overtaken()
+
+    def _told(
+        self, after: Snapshot, last: int, on_version: Callable[[Version], None]
+    ) -> Iterator[Version]:
+        for version in self._history.each_after(after, last):
+            on_version(version)
+            yield version
+
+    def check_newest(self, rebuilt: Snapshot) -> None:
+        """Raises `DataError` unless readers open what the log says."""
+        if rebuilt.version == self._newest.version and not is_same(rebuilt, self._newest):
+            raise DataError(
+                f"{self._store.url}: a checkpoint says something else of version {rebuilt.version} than "
+                "the log does: `compactor repair` puts it aside"
+            )
+
+    def check_checkpoint(self, said: Snapshot, rebuilt: Snapshot) -> None:
+        """Raises `DataError` unless a checkpoint says what the log before it says."""
+        if not is_same(said, rebuilt):
+            raise DataError(
+                f"{self._store.url}/{checkpoint_key(said.version)}: the checkpoint says something else than "
+                "the log before it: `compactor repair` puts it aside"
+            )
+
+
+def is_same(one: Snapshot, other: Snapshot) -> bool:
+    """Returns whether two snapshots are the same in every respect: equal ones have equal bytes."""
+    return checkpoint_bytes(one) == checkpoint_bytes(other)

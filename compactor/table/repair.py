@@ -1,0 +1,275 @@
+"""Looking at a damaged log, and putting aside what is no part of it. Nothing is ever deleted for good.
+
+What is put aside: log files beyond the end of the log that are none of this table, and checkpoints that can't
+be read or say something else than the log. The log that is left says what it said, or more truly. Files of
+this table beyond a gap, and what follows a damaged log file, are put aside only where somebody says at which
+version the log is to end: rows may be in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compactor.clock import Ids, random_id
+from compactor.errors import (
+    CompactorError,
+    DataError,
+    ObjectNotFoundError,
+    TableNotFoundError,
+    UsageError,
+)
+from compactor.names import aside_key, checkpoint_key, floor_key, version_key
+from compactor.stores.base import ObjectInfo, ReadOnlyStore, Store, create_own
+from compactor.table.history import History
+from compactor.table.proof import Listing, Proof, list_log
+from compactor.table.snapshot import Snapshot
+
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One object of the log that is not as it should be, or is missing."""
+
+    key: str
+    reason: str
+    goes_aside: bool
+    """Whether a repair puts it aside; else it takes a backup, or the version at which the log is to end."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"key": self.key, "reason": self.reason, "goes_aside": self.goes_aside}
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a log means to readers."""
+
+    version: int = 0
+    fragments: int = 0
+    rows: int = 0
+    error: str = ""
+    """Why it can't be read; empty if it can."""
+
+    def to_json(self) -> dict[str, Any]:
+        if self.error:
+            return {"error": self.error}
+        return {"version": self.version, "fragments": self.fragments, "rows": self.rows}
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What is wrong with a log, and what it means before and after."""
+
+    now: Meaning
+    after: Meaning
+    """With all put aside that goes aside."""
+    findings: list[Finding] = field(default_factory=list)
+    end: int = 0
+    """The last version up to which the log is whole."""
+    floor: int = 0
+    """The version that the log is to begin with, where the checkpoint that it begins with is damaged; 0 where
+    that stays as it is."""
+    aside: str = ""
+    """Under which prefix things were put; empty if none was."""
+
+    @property
+    def aside_keys(self) -> list[str]:
+        return [finding.key for finding in self.findings if finding.goes_aside]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "now": self.now.to_json(),
+            "after": self.after.to_json(),
+            "findings": [finding.to_json() for finding in self.findings],
+            "end": self.end,
+            "floor": self.floor or None,
+            "aside": self.aside or None,
+        }
+
+
+def repair(
+    store: Store, *, end_at: int | None = None, apply: bool = False, ids: Ids = random_id
+) -> RepairReport:
+    """Finds out what is wrong with a table's log; with `apply` puts aside what is no part of it.
+
+    end_at: the version at which the log is to end, where log files are lost or damaged.
+    Raises `TableNotFoundError`; `UsageError` for an end that the log does not reach or need; `DataError` if
+    the log would not be readable after it; `StoreError`.
+    """
+    report = diagnose(store, end_at)
+    if not apply or not report.aside_keys:
+        return report
+    if report.after.error:
+        raise DataError(f"{report.after.error}; nothing was put aside")
+    if report.floor:
+        create_own(store, floor_key(report.floor), b"")
+    report.aside = aside_key(ids(), "")
+    # Log files newest first: what is left is never mistaken for the whole.
+    for key in sorted(report.aside_keys, reverse=True):
+        _put_aside(store, key, report.aside + key)
+    return report
+
+
+def diagnose(store: ReadOnlyStore, end_at: int | None = None) -> RepairReport:
+    """Reads the whole log and all its checkpoints. Raises as `repair`."""
+    history = History(store)
+    listing = list_log(history)
+    newest, now = _meaning(history)
+    if newest is not None and newest.version == 0:
+        raise TableNotFoundError(f"{store.url}: no table here; `compactor ingest` creates one")
+    doctor = _Doctor(store, history, listing)
+    if newest is None:
+        newest = doctor.whole_part()
+    if end_at is not None and end_at != newest.version:
+        raise UsageError(
+            f"{store.url}: the log is whole up to version {newest.version}: that is the only one that "
+            "--end-at can name"
+        )
+    findings = doctor.findings(newest, is_end_named=end_at is not None)
+    hidden = {finding.key for finding in findings if finding.goes_aside}
+    added = [floor_key(doctor.new_floor)] if doctor.new_floor else []
+    _, after = _meaning(History(_Without(store, hidden, added)))
+    return RepairReport(now, after, findings, newest.version, doctor.new_floor)
+
+
+def log_faults(store: ReadOnlyStore) -> list[str]:
+    """Returns what is wrong with the log and its checkpoints, a line each."""
+    try:
+        return [f"{store.url}/{f.key}: {f.reason}" for f in diagnose(store).findings]
+    except DataError as error:
+        return [str(error)]
+
+
+class _Doctor:
+    def __init__(self, store: ReadOnlyStore, history: History, listing: Listing) -> None:
+        self._store = store
+        self._history = history
+        self._listing = listing
+        self.new_floor = 0
+        """The version that the log can begin with, if the checkpoint that it begins with is damaged."""
+
+    def whole_part(self) -> Snapshot:
+        """Returns the newest snapshot that needs no file which is lost or damaged. Raises `DataError`."""
+        end = self._listing.first - 1
+        for number in self._listing.files:
+            if number < self._listing.first:
+                continue
+            try:
+                if number != end + 1:
+                    break
+                self._history.read(number)
+            except (DataError, ObjectNotFoundError):
+                break
+            end = number
+        later = {version_key(number) for number in self._listing.beyond(end)}
+        later |= {checkpoint_key(v) for v in self._listing.marks.checkpoints if v > end}
+        return History(_Without(self._store, later)).newest(Snapshot.empty()).snapshot
+
+    def findings(self, newest: Snapshot, *, is_end_named: bool) -> list[Finding]:
+        proof = Proof(self._store, self._history, self._listing, newest)
+        found = [*self._beyond(newest, is_end_named)]
+        try:
+            proof.check_whole()
+            found += self._checkpoints(proof)
+        except DataError as error:
+            found.append(Finding("_log/", str(error), False))
+        return found
+
+    def _beyond(self, newest: Snapshot, is_end_named: bool) -> Iterator[Finding]:
+        """Yields what is after the end of the log."""
+        end = newest.version
+        for number in self._listing.beyond(end):
+            key = version_key(number)
+            if self._history.is_own(number, newest.table_id):
+                reason = f"a version of this table, but version {end + 1} is missing"
+                yield Finding(key, reason, is_end_named)
+            elif number == end + 1 and (damage := self._damage(number)):
+                yield Finding(key, f"the next version may have been here: {damage}", is_end_named)
+            else:
+                yield Finding(key, "no version of this table, beyond the end of its log", True)
+
+    def _damage(self, number: int) -> str | None:
+        """Returns why a log file can't be read; None if it can, and is of another table or version."""
+        try:
+            self._history.read_any(number)
+        except (DataError, ObjectNotFoundError) as error:
+            return str(error)
+        return None
+
+    def _checkpoints(self, proof: Proof) -> Iterator[Finding]:
+        said: dict[int, Snapshot] = {}
+        floor = self._listing.marks.floor
+        for version in self._listing.marks.checkpoints:
+            if version >= floor:
+                try:
+                    said[version] = proof.checkpoint(version)
+                except ObjectNotFoundError:
+                    continue  # it has gone with the log before it
+                except DataError as error:
+                    # Without the one that the log begins with, it has to begin with a newer one.
+                    goes_aside = version != floor or bool(said)
+                    self.new_floor = min(said) if version == floor and said else 0
+                    yield self._checkpoint(version, str(error), goes_aside)
+        if floor and not said:
+            return  # there is nothing to begin with
+        start = said[self.new_floor] if self.new_floor else None
+        for rebuilt in proof.rebuilt(list(said), start=start):
+            if rebuilt.version in said:
+                try:
+                    proof.check_checkpoint(said[rebuilt.version], rebuilt)
+                except DataError as error:
+                    yield self._checkpoint(rebuilt.version, str(error), True)
+
+    def _checkpoint(self, version: int, message: str, goes_aside: bool) -> Finding:
+        key = checkpoint_key(version)
+        return Finding(key, message.removeprefix(f"{self._store.url}/{key}: "), goes_aside)
+
+
+def _meaning(history: History) -> tuple[Snapshot | None, Meaning]:
+    try:
+        snapshot = history.newest(Snapshot.empty()).snapshot
+    except DataError as error:
+        return None, Meaning(error=str(error))
+    rows = sum(entry.live_rows for entry in snapshot.fragments.all())
+    return snapshot, Meaning(snapshot.version, len(snapshot.fragments), rows)
+
+
+class _Without:
+    """A store as if some objects were not there, and some empty ones were."""
+
+    def __init__(self, store: ReadOnlyStore, hidden: set[str], added: Sequence[str] = ()) -> None:
+        self._store = store
+        self._hidden = hidden
+        self._added = added
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    def read(self, key: str) -> bytes:
+        if key in self._hidden:
+            raise ObjectNotFoundError(f"{self.url}/{key}: no such object")
+        return self._store.read(key)
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        for info in self._store.list(prefix, start_after=start_after):
+            if info.key not in self._hidden:
+                yield info
+        yield from (ObjectInfo(key, 0, "", 0.0) for key in self._added if key.startswith(prefix))
+
+
+def _put_aside(store: Store, key: str, target: str) -> None:
+    """Copies an object of any size, and removes it from where it was once the copy is as long."""
+    source = store.open_stream(key)
+    try:
+        with store.start_upload(target) as upload:
+            while piece := source.read(_COPY_BYTES):
+                upload.write(piece)
+            written = upload.complete()
+    finally:
+        source.close()
+    if written.size_bytes != source.size_bytes:
+        raise CompactorError(f"{store.url}/{target}: the copy is not as long as the object")
+    store.delete(key)

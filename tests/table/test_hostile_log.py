@@ -1,0 +1,463 @@
+"""Strays, forged and damaged checkpoints, lost log files: what of them a table takes, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from compactor.errors import DataError, TableError
+from compactor.names import checkpoint_key, fragment_key, version_key
+from compactor.stores.base import UnfinishedUpload
+from compactor.stores.s3 import S3Store
+from compactor.table import commit_log
+from compactor.table.checkpoint import checkpoint_bytes
+from compactor.table.commit_log import CommitLog
+from compactor.table.fragments import FragmentMap
+from compactor.table.history import MAX_LOST_VERSIONS, History
+from compactor.table.repair import diagnose, log_faults, repair
+from compactor.table.snapshot import Snapshot
+from compactor.table.vacuum import MIN_SHRINK_ROWS, VacuumSettings, vacuum
+from compactor.table.version import Changes, Operation, Version
+from tests.support.memory_store import MemoryStore
+from tests.support.tables import append_table, log_rows
+from tests.table.test_commit_log import METADATA, entry
+from tests.table.test_history import DAY_MS, World
+
+FAR = 10**15
+
+
+@pytest.fixture(autouse=True)
+def checkpoints_every_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_log, "_CHECKPOINT_VERSIONS", 4)
+    monkeypatch.setattr(commit_log, "_MAX_CHECKPOINT_VERSIONS", 4)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def filled(world: World, versions: int = 11) -> World:
+    for number in range(versions):
+        world.add(f"f{number}")
+    return world
+
+
+def forged(number: int, table_id: str = "another") -> Version:
+    return Version(number, "forged", 1, Changes(Operation.INGEST, metadata=METADATA), table_id)
+
+
+def put_version(world: World, version: Version) -> None:
+    world.store.objects[version_key(version.number)] = version.to_bytes()
+
+
+def put_checkpoint(world: World, snapshot: Snapshot) -> None:
+    world.store.objects[checkpoint_key(snapshot.version)] = checkpoint_bytes(snapshot)
+
+
+def put_island(world: World, number: int, table_id: str = "another") -> None:
+    """A log file and its checkpoint, which agree with each other, where nothing was."""
+    put_version(world, forged(number, table_id))
+    snapshot = Snapshot(
+        number, METADATA, FragmentMap(), commit_id="forged", oldest=number, table_id=table_id
+    )
+    put_checkpoint(world, snapshot)
+
+
+def is_usable(world: World, fragments: int) -> None:
+    """That the table can be read, written and vacuumed as if nothing were beside it."""
+    world.log = world.open()
+    assert len(world.log.current().fragments) == fragments
+    world.add("after")
+    assert len(world.open().current().fragments) == fragments + 1
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+    assert len(world.open().current().fragments) == fragments + 1
+    assert world.data() >= set(world.log.current().fragments)
+
+
+# --- strays ---
+
+
+@pytest.mark.parametrize("number", [16, 20, 99, 5000, FAR])
+@pytest.mark.parametrize("kind", ["rubbish", "a copy", "another table's"])
+def test_a_stray_log_file_blocks_nothing(world: World, number: int, kind: str) -> None:
+    filled(world)
+    match kind:
+        case "rubbish":
+            world.store.objects[version_key(number)] = b"rubbish"
+        case "a copy":
+            world.store.objects[version_key(number)] = world.store.objects[version_key(3)]
+        case _:
+            put_version(world, forged(number))
+    assert any(version_key(number) in fault for fault in log_faults(world.store))
+    assert world.vacuum().strays == 1
+    is_usable(world, 11)
+    assert version_key(number) in world.store.objects
+
+
+def test_a_process_that_runs_reads_a_stray_once(world: World) -> None:
+    filled(world)
+    world.store.objects[version_key(20)] = b"rubbish"
+    store = MemoryStore(world.store.objects)
+    log = CommitLog(store)
+    log.refresh()
+    store.calls.clear()
+    assert log.refresh().version == 11
+    assert [operation for operation, _ in store.calls] == ["list"]
+
+
+def test_a_stray_where_the_next_version_belongs_stops_writers_and_not_readers(world: World) -> None:
+    filled(world)
+    put_version(world, forged(12))
+    assert world.open().current().version == 11
+    with pytest.raises(DataError, match="nothing was changed: `compactor repair`"):
+        world.add("blocked")
+    report = repair(world.store, apply=True)
+    assert report.aside_keys == [version_key(12)]
+    is_usable(world, 11)
+
+
+def test_a_damaged_newest_log_file_is_never_passed_over(world: World) -> None:
+    filled(world)
+    world.store.objects[version_key(11)] = b"rubbish"
+    with pytest.raises(DataError, match="is damaged"):
+        world.open().current()
+    report = repair(world.store, apply=True)
+    assert report.now.error
+    assert report.after.error
+    assert version_key(11) in world.store.objects, "rows may be in it"
+    report = repair(world.store, end_at=10, apply=True)
+    assert (report.after.version, report.end) == (10, 10)
+    is_usable(world, 10)
+
+
+# --- lost log files ---
+
+
+@pytest.mark.parametrize("number", [1, 2, 9, 10])
+def test_a_lost_log_file_is_an_error_and_no_end_of_the_log(world: World, number: int) -> None:
+    filled(world)
+    for lost in (4, 8):
+        del world.store.objects[checkpoint_key(lost)]
+    del world.store.objects[version_key(number)]
+    for _ in range(2):
+        with pytest.raises(DataError, match=rf"{number:020d}\.json: the log file is missing"):
+            world.open().current()
+    with pytest.raises(DataError):
+        world.vacuum()
+
+
+def test_a_lost_log_file_before_the_newest_checkpoint_is_an_error_too(world: World) -> None:
+    filled(world)
+    del world.store.objects[version_key(6)]
+    with pytest.raises(DataError, match="the log file is missing"):
+        world.open().current()
+    assert diagnose(world.store).end == 5
+
+
+def test_a_process_that_knows_the_log_notices_that_a_file_is_lost(world: World) -> None:
+    filled(world)
+    other = world.open()
+    other.refresh()
+    filled(world, 3)
+    del world.store.objects[version_key(12)]
+    with pytest.raises(DataError, match="the log file is missing"):
+        other.refresh()
+
+
+def test_what_follows_a_gap_goes_aside_only_if_somebody_says_where_the_log_ends(
+    world: World,
+) -> None:
+    filled(world, 7)
+    lost = world.store.objects.pop(version_key(6))
+    before = dict(world.store.objects)
+    report = repair(world.store, apply=True)
+    assert [finding.goes_aside for finding in report.findings] == [False]
+    assert dict(world.store.objects) == before
+    world.store.objects[version_key(6)] = lost
+    assert len(world.open().current().fragments) == 7
+    del world.store.objects[version_key(6)]
+    report = repair(world.store, end_at=5, apply=True)
+    assert world.store.objects[f"{report.aside}{version_key(7)}"] == before[version_key(7)]
+    is_usable(world, 5)
+
+
+# --- checkpoints ---
+
+
+@pytest.mark.parametrize("number", [15, 99, 3000, FAR])
+def test_an_island_of_a_forged_checkpoint_and_its_log_file_is_no_table(
+    world: World, number: int
+) -> None:
+    filled(world)
+    put_island(world, number)
+    is_usable(world, 11)
+    report = repair(world.store, apply=True)
+    assert set(report.aside_keys) == {version_key(number), checkpoint_key(number)}
+    assert report.now == report.after
+    assert log_faults(world.store) == []
+
+
+def test_an_island_is_none_although_nothing_else_has_a_checkpoint(world: World) -> None:
+    filled(world, 2)
+    put_island(world, FAR)
+    is_usable(world, 2)
+
+
+def test_an_island_of_several_checkpoints_is_too_far_away(world: World) -> None:
+    filled(world)
+    for number in (FAR, FAR + 1):
+        put_island(world, number)
+    is_usable(world, 11)
+
+
+def test_an_island_that_names_the_table_stops_everybody_unless_it_is_too_far(world: World) -> None:
+    table_id = filled(world).log.latest.table_id
+    put_island(world, 11 + MAX_LOST_VERSIONS + 1, table_id)
+    assert world.open().current().version == 11
+    put_island(world, 40, table_id)
+    data = world.data()
+    for _ in range(2):
+        with pytest.raises(DataError, match="the log file is missing"):
+            world.open().current()
+        with pytest.raises(DataError, match="the log file is missing"):
+            world.vacuum(grace_seconds=0, retain_seconds=0)
+    assert world.data() == data
+    report = repair(world.store, end_at=11, apply=True)
+    assert report.after.version == 11
+    is_usable(world, 11)
+
+
+def test_a_checkpoint_without_its_log_file_does_not_count(world: World) -> None:
+    filled(world)
+    put_checkpoint(world, replace(Snapshot.empty(), version=50, metadata=METADATA))
+    put_checkpoint(world, replace(Snapshot.empty(), version=10, metadata=METADATA, commit_id="x"))
+    assert len(log_faults(world.store)) == 2
+    is_usable(world, 11)
+
+
+@pytest.mark.parametrize("damage", [b"rubbish", b"", None])
+def test_vacuum_never_relies_on_a_damaged_checkpoint(world: World, damage: bytes | None) -> None:
+    filled(world)
+    key = checkpoint_key(8)
+    good = world.store.objects[key]
+    if damage is None:
+        flipped = bytearray(good)
+        flipped[len(good) // 2] ^= 1
+        damage = bytes(flipped)
+    world.store.objects[key] = damage
+    world.clock.now_ms += 3 * DAY_MS
+    report = world.vacuum()
+    assert (report.log_files, report.damaged_checkpoints) == (3, 1)
+    assert checkpoint_key(4) in world.store.objects
+    assert len(world.open().current().fragments) == 11
+    assert any(key in fault for fault in log_faults(world.store))
+    assert repair(world.store, apply=True).aside_keys == [key]
+    assert log_faults(world.store) == []
+
+
+@pytest.mark.parametrize("version", [6, 10, 11])
+def test_vacuum_stops_at_a_checkpoint_that_says_something_else_than_the_log(
+    world: World, version: int
+) -> None:
+    filled(world)
+    true = world.log.history.at(version, world.log.current())
+    put_checkpoint(world, replace(true, fragments=FragmentMap()))
+    world.clock.now_ms += 3 * DAY_MS
+    before = dict(world.store.objects)
+    # Version 10 is what readers begin with; 6 may be what a vacuum would keep.
+    if version == 6:
+        del world.store.objects[checkpoint_key(8)], before[checkpoint_key(8)]
+    with pytest.raises(DataError, match="something else"):
+        world.vacuum(grace_seconds=0, retain_seconds=0)
+    assert dict(world.store.objects) == before
+    assert repair(world.store, apply=True).aside_keys == [checkpoint_key(version)]
+    assert len(world.open().current().fragments) == 11
+    is_usable(world, 11)
+
+
+def test_the_log_is_read_once_for_a_vacuum_and_no_file_is_read_twice(world: World) -> None:
+    filled(world, 40)
+    world.clock.now_ms += 3 * DAY_MS
+    world.store.calls.clear()
+    world.log = CommitLog(world.store, world.clock)
+    world.vacuum(dry_run=True)
+    reads = [key for operation, key in world.store.calls if operation == "read"]
+    proved = [key for key in reads if key.startswith("_log/")]
+    assert len(proved) <= 40 + 4
+    assert len(reads) <= 40 + 8
+
+
+def test_where_a_log_begins_is_known_after_a_vacuum(world: World) -> None:
+    filled(world)
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+    assert world.log.history.marks().floor == 8
+    # What somebody creates anew before it is nothing, whatever it says.
+    put_island(world, 3, world.log.latest.table_id)
+    put_island(world, 7, "another")
+    is_usable(world, 11)
+
+
+def test_a_vacuumed_log_whose_checkpoints_are_all_damaged_is_an_error(world: World) -> None:
+    filled(world)
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+    for version in world.log.history.marks().checkpoints:
+        world.store.objects[checkpoint_key(version)] = b"rubbish"
+    with pytest.raises(DataError, match="none of them can be read"):
+        world.open().current()
+
+
+def test_a_log_whose_first_checkpoint_is_damaged_begins_with_the_next(world: World) -> None:
+    filled(world)
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+    filled_more = [world.add(f"g{n}") for n in range(5)]
+    world.store.objects[checkpoint_key(8)] = b"rubbish"
+    before = world.open().current()
+    with pytest.raises(DataError, match="is damaged"):
+        world.vacuum()
+    report = repair(world.store, apply=True)
+    assert (report.aside_keys, report.floor) == ([checkpoint_key(8)], 12)
+    assert report.now == report.after
+    assert world.open().current() == before
+    assert set(filled_more) <= set(before.fragments)
+    assert log_faults(world.store) == []
+    is_usable(world, 16)
+
+
+# --- how much and how young ---
+
+
+def test_what_the_store_got_lately_stays_whatever_the_clock_says(world: World) -> None:
+    world.add("a")
+    world.clock.now_ms += 10 * DAY_MS
+    world.add("b")
+    world.clock.now_ms += 10 * DAY_MS
+    young = world.write(1, "young")  # of an attempt that began long ago
+    report = world.vacuum()
+    assert (report.fragments, report.waiting_fragments) == (0, 1)
+    world.clock.now_ms += 2 * DAY_MS
+    assert world.vacuum().fragments == 1
+    assert young not in world.data()
+
+
+def test_a_commit_stamped_in_the_future_does_not_keep_garbage_for_ever(world: World) -> None:
+    world.add("a")
+    world.clock.now_ms += 3650 * DAY_MS
+    world.add("b")
+    world.clock.now_ms -= 3650 * DAY_MS
+    times = world.objects.times  # the store's clock was right all the time
+    times.update(dict.fromkeys(times, world.clock.now_ms / 1000))
+    orphan = world.write(1, "orphan")
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+    assert orphan not in world.data()
+
+
+def big(world: World, name: str, rows: int) -> str:
+    key = world.write(world.log.refresh().version, name)
+    added = replace(entry("x"), key=key, run=key, rows=rows, size_bytes=1 << 20)
+    metadata = METADATA if world.log.latest.version == 0 else None
+    world.log.commit(lambda _: Changes(Operation.INGEST, (added,), (), metadata))
+    return key
+
+
+def test_a_table_that_lost_most_of_its_rows_is_vacuumed_only_if_that_was_meant(
+    world: World,
+) -> None:
+    keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(4)]
+    world.clock.now_ms += 3 * DAY_MS
+    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=tuple(keys[:3])))
+    world.clock.now_ms += 3 * DAY_MS
+    before = dict(world.store.objects)
+    for _ in range(2):
+        with pytest.raises(TableError, match=r"4,000 rows .* 1,000 .*--allow-shrinking"):
+            world.vacuum()
+    assert dict(world.store.objects) == before
+    assert world.vacuum(allow_shrinking=True).fragments == 3
+    assert world.data() == {keys[3]}
+
+
+def test_a_table_that_is_small_or_loses_few_rows_is_vacuumed_without_asking(world: World) -> None:
+    small = [big(world, f"s{n}", 1) for n in range(4)]
+    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=tuple(small)))
+    world.clock.now_ms += 3 * DAY_MS
+    assert world.vacuum().fragments == 4
+    large = [big(world, f"l{n}", MIN_SHRINK_ROWS) for n in range(4)]
+    world.clock.now_ms += 3 * DAY_MS
+    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=tuple(large[:2])))
+    world.clock.now_ms += 3 * DAY_MS
+    assert world.vacuum().fragments == 2
+
+
+def test_shrinking_is_allowed_once(world: World) -> None:
+    keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(3)]
+    world.clock.now_ms += 3 * DAY_MS
+    world.log.commit(lambda _: Changes(Operation.DELETE, removes=tuple(keys)))
+    world.clock.now_ms += 3 * DAY_MS
+    assert world.vacuum(allow_shrinking=True).fragments == 3
+    world.add("later")
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+
+
+def test_no_commit_can_say_that_versions_are_not_kept(world: World) -> None:
+    keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(3)]
+    world.log.commit(
+        lambda snapshot: Changes(
+            Operation.VACUUM, removes=tuple(keys), oldest=snapshot.version + 1, fence=1
+        )
+    )
+    for hours in (1, 30, 30):
+        world.clock.now_ms += hours * 3_600_000
+        data = world.data()
+        if hours > 1:
+            with pytest.raises(TableError, match="--allow-shrinking"):
+                world.vacuum()
+        else:
+            world.vacuum()
+        assert world.data() == data == set(keys)
+
+
+# --- what is not this table's ---
+
+
+def test_vacuum_discards_unfinished_uploads_of_its_own_names_only(world: World) -> None:
+    world.add("a")
+    foreign = ["a//b", "sub/data/00000000000000000001-a-00000.frag", "data/x.csv", "other.bin"]
+    own = fragment_key(1, "a", 7)
+    store = MemoryStore(world.objects)
+    world.log = CommitLog(store, world.clock)
+    for key in (*foreign, own):
+        store.uploads[key] = UnfinishedUpload(key, 0.0, key)
+    world.clock.now_ms += 3 * DAY_MS
+    assert world.vacuum().unfinished_uploads == 1
+    assert set(store.uploads) == set(foreign)
+
+
+def test_a_history_without_threads_opens_what_one_with_them_does(world: World) -> None:
+    filled(world)
+    put_island(world, 99)
+    one, many = (History(world.store, readers).newest(Snapshot.empty()) for readers in (1, 8))
+    assert one == many
+
+
+def test_a_vacuum_on_s3_leaves_uploads_of_others_alone(s3_bucket: str) -> None:
+    store = S3Store(s3_bucket, "t")
+    append_table(store, log_rows(20, 0), "service,ts:desc")
+    client = store._clients.retrying()
+    keys = [
+        "t/a//b",
+        "t/sub/" + fragment_key(1, "a", 0),
+        "t/data/x.csv",
+        "t/" + fragment_key(1, "a", 0),
+    ]
+    for key in keys:
+        client.create_multipart_upload(Bucket=s3_bucket, Key=key)
+    assert vacuum(CommitLog(store), VacuumSettings(0, 0)).unfinished_uploads == 1
+    left = client.list_multipart_uploads(Bucket=s3_bucket)["Uploads"]
+    assert {upload["Key"] for upload in left} == set(keys[:3])

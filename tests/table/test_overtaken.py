@@ -1,0 +1,93 @@
+"""Readers and deletions that take longer than a vacuum lets them, and those whose fragments are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from compactor.delete import delete_rows
+from compactor.errors import ObjectNotFoundError, OvertakenError, PermissionDeniedError
+from compactor.predicate.parse import parse_where
+from compactor.scan import scan
+from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
+from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.verify import verify
+from tests.support.memory_store import MemoryStore
+from tests.support.tables import append_table, compact_table, log_rows
+
+Read = Callable[[MemoryStore, Snapshot], object]
+
+
+def read_all(store: MemoryStore, snapshot: Snapshot) -> object:
+    return list(scan(store, snapshot))
+
+
+READERS: dict[str, Read] = {"scan": read_all, "verify": verify}
+
+
+def overtaken(store: MemoryStore) -> Snapshot:
+    """A snapshot whose fragments have been compacted away and vacuumed."""
+    for seed in range(3):
+        append_table(store, log_rows(100, seed), "service,ts:desc")
+    snapshot = CommitLog(store).current()
+    compact_table(store)
+    assert vacuum(CommitLog(store), VacuumSettings(0, 0)).fragments == 3
+    return snapshot
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("denied", [False, True])
+def test_a_reader_that_a_vacuum_overtakes_is_told_what_to_do(reader: str, denied: bool) -> None:
+    store = MemoryStore()
+    snapshot = overtaken(store)
+    slow = MemoryStore(store.objects)
+
+    def no_root(operation: str, key: str) -> None:
+        # S3 says so to those who may list a prefix and not the bucket.
+        if operation in ("read_range", "open_stream") and key not in store.objects:
+            raise PermissionDeniedError(key)
+
+    if denied:
+        slow.fault = no_root
+    with pytest.raises(OvertakenError, match=r"run it again; .*--retain") as caught:
+        READERS[reader](slow, snapshot)
+    assert caught.value.exit_code == 5
+
+
+def test_a_deletion_that_a_vacuum_overtakes_is_told_what_to_do() -> None:
+    store = MemoryStore()
+    for seed in range(3):
+        append_table(store, log_rows(100, seed), "service,ts:desc")
+    slow = MemoryStore(store.objects)
+    log = CommitLog(slow)
+    done: list[str] = []
+
+    def vacuumed_meanwhile(operation: str, _: str) -> None:
+        if operation == "read_range" and not done:
+            done.append(operation)
+            compact_table(store)
+            vacuum(CommitLog(store), VacuumSettings(0, 0))
+
+    slow.fault = vacuumed_meanwhile
+    where = parse_where("value < 0.5", log.current().table.schema)
+    with pytest.raises(OvertakenError):
+        delete_rows(slow, log, where)
+
+
+@pytest.mark.parametrize("error", [ObjectNotFoundError, PermissionDeniedError])
+def test_a_fragment_that_is_live_and_gone_is_no_vacuums_work(error: type[Exception]) -> None:
+    store = MemoryStore()
+    append_table(store, log_rows(100, 0), "service,ts:desc")
+    snapshot = CommitLog(store).current()
+    (key,) = snapshot.fragments
+    del store.objects[key]
+
+    def denied(operation: str, _: str) -> None:
+        if operation == "read_range":
+            raise error(key)
+
+    store.fault = denied
+    with pytest.raises(error):
+        read_all(store, snapshot)
