@@ -237,6 +237,8 @@ class Worker:
     def _ready(self) -> list[_Table]:
         now = self._clock.now_unix_ms()
         ready = [table for table in self._tables if table.not_before_ms <= now]
+        if len(ready) == 1:
+            return ready
         return sorted(ready, key=lambda table: -table.debt_score(self._policy))
 
     def _step(self, ready: Sequence[_Table]) -> bool:

@@ -7,11 +7,14 @@ for; most commands look at few of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import pyarrow as pa
 
 from compactor.table.entry import FragmentEntry
 from compactor.table.entry_table import EntryTable
+
+_EMPTY: Final = EntryTable.of([])
 
 
 class FragmentMap(Mapping[str, FragmentEntry]):
@@ -20,7 +23,7 @@ class FragmentMap(Mapping[str, FragmentEntry]):
     __slots__ = ("_added", "_base", "_rows")
 
     def __init__(self, base: EntryTable | None = None) -> None:
-        self._base = base or EntryTable.of([])
+        self._base = base or _EMPTY
         self._rows = {key: row for row, key in enumerate(self._base.keys())}
         self._added: dict[str, FragmentEntry] = {}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Self
 
 from compactor.conversion import convertible
 from compactor.errors import DataError
@@ -68,6 +68,9 @@ class Totals:
                 return replace(self, expired_bytes=self.expired_bytes + dropped)
             case _:
                 return self
+
+
+_TOTALS: Final = tuple(field.name for field in fields(Totals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,9 @@ class _Replay:
 
     def _check_totals(self) -> None:
         """Sums that only a log makes that somebody forged, and that checkpoints can't hold."""
-        for name, total in asdict(self._values["totals"]).items():
+        totals = self._values["totals"]
+        for name in _TOTALS:
+            total = getattr(totals, name)
             if total > MAX_INT64:
                 raise DataError(f"version {self._version}: {name} come to {total} by the log")
 

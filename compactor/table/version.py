@@ -243,4 +243,7 @@ class Version:
             RecursionError,
             SchemaError,
         ) as error:
-            raise DataError(f"{name}: the log file is damaged ({error!r})") from error
+            raise DataError(
+                f"{name}: the log file is damaged ({error!r}): restore it from a backup, or look at the log "
+                "with `compactor repair`"
+            ) from error

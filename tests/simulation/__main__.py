@@ -10,12 +10,14 @@ import logging
 import os
 import sys
 import time
+from functools import partial
 from multiprocessing import get_context
 
 import pytest
 
+from tests.simulation.hazards import BY_NAME
 from tests.simulation.mutations import MUTATIONS
-from tests.simulation.run import FoundError, finding, simulate
+from tests.simulation.run import FoundError, finding
 
 
 def main() -> int:
@@ -25,26 +27,28 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--mutations", action="store_true")
+    parser.add_argument("--hazard", choices=list(BY_NAME), help="in every run, and no other one")
     options = parser.parse_args()
     if options.seed is not None:
-        return replay(options.seed)
+        return replay(options.seed, options.hazard)
     if options.mutations:
         return search_mutations(options.start, options.seeds)
-    return search(options.start, options.seeds)
+    return search(options.start, options.seeds, options.hazard)
 
 
-def replay(seed: int) -> int:
-    found = finding(seed)
-    print("\n".join(found.trace if found else simulate(seed).trace))
+def replay(seed: int, hazard: str | None) -> int:
+    found = finding(seed, hazard)
+    print("\n".join(found.trace if found else []))
     print(found or "nothing found")
     return 1 if found else 0
 
 
-def search(start: int, seeds: int) -> int:
+def search(start: int, seeds: int, hazard: str | None) -> int:
     began = time.monotonic()
     findings = 0
     with get_context("spawn").Pool(os.cpu_count()) as pool:
-        runs = pool.imap_unordered(finding, range(start, start + seeds), chunksize=20)
+        of_seed = partial(finding, hazard=hazard)
+        runs = pool.imap_unordered(of_seed, range(start, start + seeds), chunksize=20)
         for number, found in enumerate(runs, start=1):
             if found is not None:
                 findings += 1
@@ -64,8 +68,8 @@ def search_mutations(start: int, seeds: int) -> int:
         with pytest.MonkeyPatch.context() as patch:
             mutation.apply(patch)
             try:
-                for seed in range(start, start + seeds):
-                    simulate(seed)
+                for seed in range(start + mutation.start, start + mutation.start + seeds):
+                    mutation.simulate(seed)
             except FoundError as found:
                 print(f"{mutation.rule:52} seed {found.seed:5}  {found.cause[:90]}", flush=True)
             else:

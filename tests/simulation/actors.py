@@ -4,34 +4,44 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from compactor.config import CompactionSettings, Policy, Strategy
+from compactor.delete import _changes, _StaleError
 from compactor.driver import Driver, DriverSettings
 from compactor.errors import (
     CompactorError,
     DataError,
+    JobError,
     ObjectNotFoundError,
     OvertakenError,
-    StoreError,
-    TableError,
+    StoreUnreachableError,
     UnknownOutcomeError,
 )
-from compactor.job import Compaction, Outcome
-from compactor.names import fragment_key
+from compactor.job import Compaction, Outcome, failed
+from compactor.names import deletions_key, fragment_key
 from compactor.table.commit_log import CommitLog
-from compactor.table.entry import FragmentEntry
+from compactor.table.deletions import read_deletion, write_deletions
+from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.metadata import TimeWindows
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
+from compactor.worker import Worker
+from format.errors import CorruptFragmentError, FormatError
 from format.footer import ColumnBytes
 from tests.planner.model import METADATA
 from tests.simulation.auditor import Auditor, Row
-from tests.simulation.scheduler import Scheduler, SimulatedClock
+from tests.simulation.scheduler import Crash, Scheduler, SimulatedClock
 from tests.simulation.store import SharedObjects, SimulatedStore
+from tests.simulation.vandal import Vandal
 
 ROW_BYTES = 100
 WINDOW_SECONDS = 600
@@ -42,6 +52,7 @@ POLICIES = [
     Policy(strategy=Strategy.OVERLAPPING),
     Policy(strategy=Strategy.FULL),
 ]
+_ADVICE = re.compile(r"restore|repair|try again|again|upgrade|check|--\w|Look at")
 
 
 class World:
@@ -52,12 +63,12 @@ class World:
         self.random = self.scheduler.random
         self.clock = SimulatedClock(self.scheduler)
         self.shared = SharedObjects(lambda: self.scheduler.now_ms / 1000)
-        self.windows = None
-        if self.random.random() < 0.2:
-            retention = self.random.choice([60, 3_600])
-            self.windows = TimeWindows("k", WINDOW_SECONDS, retention_seconds=retention)
-        self.auditor = Auditor(self.scheduler, self.windows, self.shared.objects)
+        self.vandal = Vandal(self.random, self.shared, self.note)
+        self.windows: TimeWindows | None = None
+        self.auditor = Auditor(self.scheduler, self.shared.objects, self.vandal)
+        self.set_windows(0.2)
         self.shared.created = self.auditor.created
+        self.shared.created_again = self.vandal.forget
         self.shared.deleted = self.auditor.deleted
         self.settings = CompactionSettings(
             target_fragment_bytes=self.random.choice([400, 1_000, 100_000]),
@@ -72,6 +83,17 @@ class World:
         """Chance that an attempt at a compaction fails."""
         self.dawdle_seconds = 0.0
         """How long compactions take on the average, beyond their requests."""
+        self.fatal: set[str] = set()
+        """Fragments whose merge takes more memory than there is."""
+        self.dead: set[str] = set()
+        """Owners whose process has ended."""
+        self.strikes: list[Callable[[], None]] = []
+        self.deletes = 0
+        """How many there are at least."""
+        self.vacuums = 0
+        """That run now."""
+        self.lost_sessions = 0.0
+        """Chance at every job that the engine's session is gone for good."""
         self._names = itertools.count()
         self._ingests = itertools.count(1)
 
@@ -81,22 +103,60 @@ class World:
     def name(self) -> str:
         return f"n{next(self._names)}"
 
-    def log(self) -> CommitLog:
-        store = SimulatedStore(self.shared, self.scheduler)
-        return CommitLog(store, self.clock, self.name, readers=1)
+    def store(self) -> SimulatedStore:
+        return SimulatedStore(self.shared, self.scheduler)
+
+    def log(self, store: SimulatedStore | None = None) -> CommitLog:
+        return CommitLog(store or self.store(), self.clock, self.name, readers=1)
+
+    def set_windows(self, chance: float) -> None:
+        """With that chance the table has time windows and a retention."""
+        if self.random.random() < chance:
+            retention = self.random.choice([60, 3_600])
+            self.windows = TimeWindows("k", WINDOW_SECONDS, retention_seconds=retention)
+            self.auditor.windows = self.windows
+
+    def strike(self) -> None:
+        """What the run's hazards do right before a vacuum."""
+        for strike in self.strikes:
+            if self.random.random() < 0.5:
+                strike()
 
     def note(self, text: str) -> None:
         self.scheduler.note(text)
 
     @contextmanager
     def tolerant(self, what: str) -> Iterator[None]:
-        """Errors that an actor may meet are noted. That data is damaged may nobody say, since none is."""
+        """Errors that an actor may meet are noted."""
+        removed = self.auditor.log_files_removed
         try:
             yield
-        except DataError:
-            raise
         except CompactorError as error:
-            self.noted(what, error)
+            self.met(what, error, removed)
+
+    def met(self, what: str, error: CompactorError, removed: int) -> None:
+        """Raises the error where it is none that an actor may meet.
+
+        That data is damaged may nobody say where none is, but who reads a log that is just being removed:
+        `removed` log files had gone when it began. Where something is, the error says what to do.
+        """
+        if isinstance(error, DataError):
+            is_removed = removed != self.auditor.log_files_removed and "backup" not in str(error)
+            if not is_removed and not self.vandal.hurts:
+                raise error
+            assert is_removed or _ADVICE.search(str(error)), f"{error!r} does not say what to do"
+        self.noted(what, error)
+
+    @contextmanager
+    def corrupt_is_data_error(self) -> Iterator[None]:
+        """As the command line has it: both end with one line and the same exit code."""
+        try:
+            yield
+        except CorruptFragmentError as error:
+            raise DataError(f"{error}: restore the object from a backup") from error
+
+    def is_gone(self, owner: str) -> bool:
+        return owner in self.dead
 
     def noted(self, what: str, error: Exception) -> None:
         self.auditor.visits[f"{what}: {type(error).__name__}"] += 1
@@ -126,25 +186,36 @@ def write(world: World, log: CommitLog, key: str, rows: Sequence[Row], **values)
     )
 
 
-def read(log: CommitLog, key: str) -> list[Row]:
-    return [tuple(row) for row in json.loads(log.store.read(key))]
+def read(world: World, log: CommitLog, key: str) -> list[Row]:
+    """All rows of a fragment. Raises `CorruptFragmentError` as checksums do."""
+    data = log.store.read(key)
+    if key in world.vandal.originals:
+        raise CorruptFragmentError("its checksum does not match", name=f"{log.store.url}/{key}")
+    return [tuple(row) for row in json.loads(data)]
+
+
+def read_live(world: World, log: CommitLog, entry: FragmentEntry) -> list[Row]:
+    """Rows that are not deleted."""
+    rows = read(world, log, entry.key)
+    bits = read_deletion(log.store, entry)
+    return (
+        rows if bits is None else [r for r, b in zip(rows, bits.to_pylist(), strict=True) if not b]
+    )
 
 
 def execute(world: World, log: CommitLog, compaction: Compaction) -> Outcome:
-    """One attempt: names of its own, inputs by age, stable by key."""
+    """One attempt: names of its own, inputs by age, stable by key. What fails is judged by the product."""
     spec = compaction.spec
+    if world.fatal.issubset(entry.key for entry in spec.inputs) and world.fatal:
+        world.note("out of memory")
+        assert isinstance(log.store, SimulatedStore)
+        log.store.die()
     if world.dawdle_seconds:
         world.scheduler.sleep(world.random.expovariate(1 / world.dawdle_seconds))
-    if world.random.random() < world.failing:
-        culprit = world.random.choice([None, world.random.choice(spec.inputs).key])
-        return Outcome(
-            compaction.compaction_id,
-            failure="bad luck",
-            culprit=culprit,
-            is_damage=culprit is not None,
-        )
     try:
-        rows = [row for entry in spec.inputs for row in read(log, entry.key)]
+        if world.random.random() < world.failing:
+            raise StoreUnreachableError("bad luck: try again")
+        rows = [row for entry in spec.inputs for row in read_live(world, log, entry)]
         rows.sort(key=lambda row: row[0])
         attempt = attempt_id(world, compaction)
         entries = [
@@ -155,8 +226,8 @@ def execute(world: World, log: CommitLog, compaction: Compaction) -> Outcome:
             )
             for part, piece in enumerate(cut(world, rows))
         ]  # fmt: skip
-    except StoreError as error:
-        return Outcome(compaction.compaction_id, failure=repr(error))
+    except (CompactorError, FormatError) as error:
+        return failed(compaction, error)
     return Outcome(compaction.compaction_id, tuple(entries))
 
 
@@ -173,7 +244,8 @@ def cut(world: World, rows: Sequence[Row]) -> Iterator[list[Row]]:
             yield piece
             piece = []
         piece.append(row)
-    yield piece
+    if piece:
+        yield piece
 
 
 # --- actors ---
@@ -186,13 +258,16 @@ def writer(world: World, files: int) -> None:
         world.scheduler.sleep(world.random.expovariate(1 / 60))
 
 
-def ingest(world: World, log: CommitLog) -> None:
+def ingest(world: World, log: CommitLog) -> CompactorError | None:
+    """The error that its writer is told; None if the rows are committed."""
     number = world.next_ingest()
+    removed = world.auditor.log_files_removed
     try:
         entries = ingest_fragments(world, log, number)
-    except StoreError:
+    except CompactorError as error:
+        world.met("ingest", error, removed)
         world.auditor.refuse(number)
-        return
+        return error
 
     def prepare(snapshot: Snapshot) -> Changes:
         age = snapshot.version + 1
@@ -202,13 +277,13 @@ def ingest(world: World, log: CommitLog) -> None:
 
     try:
         log.commit(prepare)
-    except UnknownOutcomeError as error:
-        world.noted("ingest", error)
-    except (StoreError, TableError) as error:
-        world.noted("ingest", error)
-        world.auditor.refuse(number)
-    else:
-        world.auditor.promise(number)
+    except CompactorError as error:
+        world.met("ingest", error, removed)
+        if not isinstance(error, UnknownOutcomeError):
+            world.auditor.refuse(number)
+        return error
+    world.auditor.promise(number)
+    return None
 
 
 def ingest_fragments(world: World, log: CommitLog, number: int) -> list[FragmentEntry]:
@@ -231,7 +306,56 @@ def ingest_fragments(world: World, log: CommitLog, number: int) -> list[Fragment
     return entries
 
 
+def deleter(world: World, times: int) -> None:
+    log = world.log()
+    for _ in range(times):
+        world.scheduler.sleep(world.random.expovariate(1 / 90))
+        with world.tolerant("delete"):
+            delete(world, log)
+
+
+def delete(world: World, log: CommitLog) -> None:
+    """All rows of some key, as `compactor.delete` does it."""
+    snapshot = log.current()
+    rows = [row for known in world.auditor.ingest_rows.values() for row in known]
+    key = world.random.choice(rows)[0]
+    found = []
+    for entry in sorted(snapshot.fragments.all(), key=lambda entry: entry.key):
+        with world.corrupt_is_data_error():
+            before = read_deletion(log.store, entry)
+            matched = pa.array([row[0] == key for row in read(world, log, entry.key)])
+        bits = matched if before is None else pc.or_(matched, before)
+        if bits.true_count > entry.deleted_rows:
+            found.append((entry, bits))
+    if not found:
+        return
+    name = deletions_key(snapshot.version, world.name())
+    world.auditor.deletions[name] = key
+    entries = write_deletions(log.store, name, found)
+    known = {(entry.key, entry.deletion) for entry in snapshot.fragments.all()}
+    try:
+        log.commit(partial(_changes, search=Search(known), entries=entries))  # type: ignore[arg-type]
+    except UnknownOutcomeError:
+        raise
+    except (CompactorError, _StaleError) as error:
+        world.note(f"delete: {error!r}")
+        assert name not in world.auditor.deletions_committed, "a delete that failed is committed"
+    else:
+        assert name in world.auditor.deletions_committed, "a delete that is done is not committed"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a delete has looked at."""
+
+    known: set[tuple[str, Deletion | None]]
+
+    def knows(self, snapshot: Snapshot) -> bool:
+        return all((e.key, e.deletion) in self.known for e in snapshot.fragments.all())
+
+
 def compactor(world: World, name: str, rounds: int) -> None:
+    """Decides, executes and settles step by step, with twins and pauses that no worker makes."""
     log = world.log()
     driver = make_driver(world, log, name)
     unsettled: list[Outcome] = []
@@ -253,6 +377,75 @@ def compactor(world: World, name: str, rounds: int) -> None:
             log.commit(pardon_all)
 
 
+def worker(world: World, name: str, seconds: float, lives: int) -> None:
+    """The product's loop; whenever its process dies, its supervisor starts another one."""
+    for life in range(lives):
+        owner = f"{name}.{life}"
+        try:
+            with world.tolerant("worker"):
+                run_worker(world, owner, seconds)
+            return
+        except Crash:
+            world.note(f"{owner} dies")
+            world.dead.add(owner)
+        world.scheduler.sleep(world.random.expovariate(1 / 30))
+
+
+def run_worker(world: World, owner: str, seconds: float) -> None:
+    """seconds: for which it watches; 0: until nothing is due."""
+    log = world.log()
+    driver = make_driver(world, log, owner)
+    loop = Worker([driver], Engine(world, log), policy=driver.policy, clock=world.clock)
+    if seconds:
+        loop.run(Stop(world.scheduler, seconds), poll_seconds=20, drain_seconds=30)  # type: ignore[arg-type]
+    else:
+        loop.run_until_idle()
+
+
+class Engine:
+    """An engine of one process; when its session is lost, every job fails from then on."""
+
+    slots = 2
+
+    def __init__(self, world: World, log: CommitLog) -> None:
+        self._world, self._log = world, log
+        self._waiting: list[Compaction] = []
+        self._is_lost = False
+
+    def submit(self, compaction: Compaction) -> None:
+        self._waiting.append(compaction)
+
+    def wait(self, timeout_seconds: float) -> Sequence[Outcome]:
+        if not self._waiting:
+            return ()
+        random = self._world.random
+        compaction = self._waiting.pop(random.randrange(len(self._waiting)))
+        if not self._is_lost and random.random() < self._world.lost_sessions:
+            self._world.note("the engine loses its session")
+            self._is_lost = True
+        if self._is_lost:
+            return (failed(compaction, JobError("Spark stopped during the task: refused")),)
+        return (execute(self._world, self._log, compaction),)
+
+    def cancel(self) -> None:
+        self._waiting.clear()
+
+
+class Stop:
+    """The event that tells a worker to stop, set after some time."""
+
+    def __init__(self, scheduler: Scheduler, seconds: float) -> None:
+        self._scheduler = scheduler
+        self._at_ms = scheduler.now_ms + seconds * 1000
+
+    def is_set(self) -> bool:
+        return self._scheduler.now_ms >= self._at_ms
+
+    def wait(self, seconds: float) -> bool:
+        self._scheduler.sleep(seconds)
+        return self.is_set()
+
+
 def pardon_all(snapshot: Snapshot) -> Changes:
     return Changes(Operation.QUARANTINE, pardons=tuple(snapshot.quarantine))
 
@@ -265,12 +458,13 @@ def make_driver(world: World, log: CommitLog, name: str) -> Driver:
         claim_seconds=world.random.choice(world.claim_seconds),
         takes_over=world.random.random() < 0.1,
     )
-    return Driver(log, settings, ids=world.name, owner=name, owner_is_gone=lambda _: False)
+    return Driver(log, settings, ids=world.name, owner=name, owner_is_gone=world.is_gone)
 
 
 def cleaner(world: World, rounds: int, seconds: Sequence[int] = (0, 30, 600, 10_000)) -> None:
     """seconds: of grace and of retention, to choose from."""
-    log = world.log()
+    store = world.store()
+    log = world.log(store)
     for _ in range(rounds):
         world.scheduler.sleep(world.random.expovariate(1 / 100))
         settings = VacuumSettings(
@@ -278,8 +472,15 @@ def cleaner(world: World, rounds: int, seconds: Sequence[int] = (0, 30, 600, 10_
             retain_seconds=world.random.choice(seconds),
             deleters=1,
         )
-        with world.tolerant("vacuum"):
-            world.note(f"vacuum: {vacuum(log, settings)}")
+        world.strike()
+        world.vacuums += 1
+        store.vacuum = settings
+        try:
+            with world.tolerant("vacuum"):
+                world.note(f"vacuum: {vacuum(log, settings)}")
+        finally:
+            store.vacuum = None
+            world.vacuums -= 1
 
 
 def reader(world: World, rounds: int) -> None:
@@ -302,15 +503,18 @@ def read_once(world: World, log: CommitLog) -> None:
             snapshot = log.history.at(version, snapshot)
         except OvertakenError:
             # Its log files have been removed meanwhile.
-            assert version < world.auditor.snapshot.oldest
+            if not world.vandal.hurts:
+                assert version < world.auditor.snapshot.oldest
             return
         world.auditor.seen(snapshot, 0)
-    for key in snapshot.fragments:
+    for entry in snapshot.fragments.all():
         try:
-            assert read(log, key) == world.auditor.rows[key]
+            with world.corrupt_is_data_error():
+                rows = read_live(world, log, entry)
         except ObjectNotFoundError:
-            world.auditor.missing(key, snapshot.version)
+            world.auditor.missing(entry.key, snapshot.version)
             return
+        assert rows == world.auditor.live_rows(entry)
 
 
 def restarting(world: World, name: str, run: Callable[[], None]) -> None:

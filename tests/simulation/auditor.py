@@ -12,33 +12,40 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from compactor.errors import ObjectNotFoundError
-from compactor.names import is_fragment_key, parse_version
+from compactor.errors import CompactorError, ObjectNotFoundError
+from compactor.names import is_deletions_key, is_fragment_key, parse_checkpoint, parse_version
 from compactor.stores.base import ObjectInfo
-from compactor.table.entry import FragmentEntry
+from compactor.table.deletions import read_deletion
+from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.history import History
 from compactor.table.metadata import TimeWindows
 from compactor.table.snapshot import Snapshot
+from compactor.table.vacuum import VacuumSettings
 from compactor.table.version import Operation, Version
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.vandal import Vandal
 
 Row = tuple[int, int, int]
 _FRESH_READER_EVERY = 5
+_CLOCK_TOLERANCE_SECONDS = 900
 _FIELDS = ["metadata", "claims", "quarantine", "totals", "fence", "oldest", "commit_id", "table_id"]
 
 
 class Auditor:
     def __init__(
-        self, scheduler: Scheduler, windows: TimeWindows | None, objects: Mapping[str, bytes]
+        self,
+        scheduler: Scheduler,
+        objects: Mapping[str, bytes],
+        vandal: Vandal,
     ) -> None:
         self._scheduler = scheduler
-        self._windows = windows
+        self.windows: TimeWindows | None = None
         self._objects = objects
         self.snapshot = Snapshot.empty()
         self.snapshots = {0: self.snapshot}
         """Of every version, as the log had it when it was committed."""
-        self.live: dict[int, frozenset[str]] = {0: frozenset()}
-        """Keys of the live fragments, by version."""
+        self.live: dict[int, set[str]] = {0: set()}
+        """Keys of the live fragments and of their deletions, by version."""
         self.visits = scheduler.visits
         self.log_files_removed = 0
         self._changes = 0
@@ -50,70 +57,94 @@ class Auditor:
         """Ingests whose writers were told that they are committed."""
         self.refused: set[int] = set()
         """Ingests whose writers were told that nothing was changed."""
-        self.dropped: set[Row] = set()
-        """Rows of expired windows."""
+        self.gone: set[Row] = set()
+        """Rows of expired windows, and deleted ones."""
+        self.deletions: dict[str, int] = {}
+        """Names of deletions that were begun, and the key whose rows they delete."""
+        self.deletions_committed: set[str] = set()
+        self._deleted: dict[Deletion, list[bool]] = {}
         self.ingest_rows: dict[int, list[Row]] = {}
+        self.clocks_lie = False
+        """Whether some clocks are off by more than what vacuums may take for granted."""
+        self._committed_ms = [0]
+        """When each version was committed, by the clock that is right."""
         self.strays = 0
+        self.vandal = vandal
+        self.unhealthy: set[str] = set()
+        """Fragments that may be put in quarantine."""
 
     # --- what happens in the store ---
 
-    def created(self, key: str, data: bytes) -> None:
+    def created(
+        self, key: str, data: bytes, before: bytes | None, vacuum: VacuumSettings | None
+    ) -> None:
+        """before: what it replaces. vacuum: that of the vacuum which creates it."""
+        self.vandal.forget(key)
         if is_fragment_key(key):
             assert key not in self.rows, f"{key} is written twice"
             self.rows[key] = _rows(data)
             return
+        if is_deletions_key(key):
+            return
         number = parse_version(key)
         if number is not None:
-            self._version(Version.from_bytes(data, name=key))
-        else:
+            version = Version.from_bytes(data, name=key)
+            assert before is None or before == data, f"version {number} is replaced by another"
+            if before is None:
+                self._version(version)
+            if vacuum is not None and self.clocks_lie:
+                self._check_boundaries(version, vacuum)
+        elif parse_checkpoint(key) is not None:
             self.visits["checkpoint"] += 1
         self._check_fresh_readers()
 
-    def deleted(self, key: str) -> None:
-        if is_fragment_key(key):
-            self.visits["fragment removed"] += 1
+    def deleted(self, key: str, vacuum: VacuumSettings | None) -> None:
+        """vacuum: that of the vacuum which removes it."""
+        if self.vandal.forget(key):
+            self.visits["damaged object removed"] += 1
+        if is_fragment_key(key) or is_deletions_key(key):
+            self.visits["fragment or deletions removed"] += 1
             for version in self._retained():
                 assert key not in self.live[version], f"{key} is gone, version {version} needs it"
             return
         if parse_version(key) is not None:
             self.log_files_removed += 1
         self.visits["log file or checkpoint removed"] += 1
-        self._check_fresh_readers()
+        self._check_fresh_readers(always=self.vandal.was_here)
 
     def _retained(self) -> range:
         return range(self.snapshot.oldest, self.snapshot.version + 1)
 
-    def _check_fresh_readers(self) -> None:
+    def _check_fresh_readers(self, *, always: bool = False) -> None:
         """Who opens the table now sees the newest version, and can see any that is retained.
 
-        Looked at once in a few changes of the log, for speed.
+        Looked at once in a few changes of the log, for speed. What was damaged that nothing else holds is
+        read as it was: here the question is what the table's own programs have removed.
         """
         self._changes += 1
-        if self.snapshot.version == 0 or self._changes % _FRESH_READER_EVERY:
+        if self.snapshot.version == 0 or (self._changes % _FRESH_READER_EVERY and not always):
             return
-        history = History(_Objects(self._objects), readers=1)
-        self.same(history.newest(Snapshot.empty()).snapshot)
-        if self.visits["fresh readers"] % 4 == 0:
-            for version in {self.snapshot.oldest, sum(self._retained()) // len(self._retained())}:
-                self.same(history.at(version, self.snapshot))
+        history = History(_Objects(self.vandal.restored(self._objects)), readers=1)
+        retained = self._retained()
+        try:
+            self.same(history.newest(Snapshot.empty()).snapshot)
+            if self.visits["fresh readers"] % 4 == 0 or always:
+                for version in {self.snapshot.oldest, sum(retained) // len(retained)}:
+                    self.same(history.at(version, self.snapshot))
+        except CompactorError as error:
+            raise AssertionError(f"a fresh reader is told {error!r}") from error
         self.visits["fresh readers"] += 1
 
     def same(self, snapshot: Snapshot) -> None:
         """That it is its version in every respect."""
+        assert snapshot.version in self.snapshots, (
+            f"version {snapshot.version} never was, and is read"
+        )
         true = self.snapshots[snapshot.version]
         assert dict(snapshot.fragments) == dict(true.fragments), (
             f"version {snapshot.version} is read as it never was"
         )
-        for field in (
-            "metadata",
-            "claims",
-            "quarantine",
-            "totals",
-            "fence",
-            "oldest",
-            "commit_id",
-            "table_id",
-        ):
+        for field in _FIELDS:
             read, expected = getattr(snapshot, field, None), getattr(true, field, None)
             assert read == expected, f"version {snapshot.version}: {field} {read}, not {expected}"
 
@@ -124,6 +155,9 @@ class Auditor:
             self.visits["stray"] += 1
             return
         before = self.snapshot
+        assert version.number == before.version + 1, (
+            f"version {version.number} is committed after {before.version}"
+        )
         after = before.apply(version)
         changes = version.changes
         removed = [before.fragments[key] for key in changes.removes]
@@ -141,13 +175,35 @@ class Auditor:
                 self._ingest(version.number, changes.adds)
             case Operation.EXPIRE:
                 self._expire(removed)
+            case Operation.DELETE:
+                self._delete(version.number, removed, changes.adds)
             case _:
                 self._conserve(version.number, removed, changes.adds)
         self.snapshot = self.snapshots[version.number] = after
-        self.live[version.number] = frozenset(after.fragments)
+        entries = after.fragments.all()
+        deletions = {entry.deletion.key for entry in entries if entry.deletion}
+        self.live[version.number] = deletions.union(after.fragments)
+        for item in changes.quarantines:
+            assert item.key in self.unhealthy, f"{item.key} is put in quarantine: {item.reason}"
         self._check_levels()
         self._check_order()
         self._check_claims()
+        self._committed_ms.append(self._scheduler.now_ms)
+
+    def _check_boundaries(self, version: Version, vacuum: VacuumSettings) -> None:
+        """No vacuum ends the time of what is younger than it was told, whatever its clock says."""
+        changes = version.changes
+        for what, boundary, seconds in (
+            ("fence", changes.fence, vacuum.grace_seconds),
+            ("oldest", changes.oldest, vacuum.retain_seconds),
+        ):
+            known = getattr(self.snapshots[version.number - 1], what)
+            if boundary is None or boundary <= known or not seconds:
+                continue
+            age = (self._scheduler.now_ms - self._committed_ms[boundary]) / 1000
+            assert age >= seconds - _CLOCK_TOLERANCE_SECONDS, (
+                f"{what} is {boundary}, which is {age:.0f} s old, where {seconds} were asked for"
+            )
 
     def _ingest(self, number: int, adds: Iterable[FragmentEntry]) -> None:
         ingests = {row[1] for entry in adds for row in self.rows[entry.key]}
@@ -158,15 +214,43 @@ class Auditor:
     def _expire(self, removed: Iterable[FragmentEntry]) -> None:
         for entry in removed:
             latest = self._scheduler.now_ms + 60_000  # clocks are off by less
-            assert self._windows is not None
-            assert self._windows.is_expired(entry.window, latest), f"{entry.key} is not expired"
-            self.dropped.update(self.rows[entry.key])
+            assert self.windows is not None
+            assert self.windows.is_expired(entry.window, latest), f"{entry.key} is not expired"
+            self.gone.update(self.live_rows(entry))
+
+    def _delete(
+        self, number: int, removed: Iterable[FragmentEntry], added: Iterable[FragmentEntry]
+    ) -> None:
+        """All rows of a key, wherever they are, and no others."""
+        before = {row for entry in removed for row in self.live_rows(entry)}
+        after = {row for entry in added for row in self.live_rows(entry)}
+        (name,) = {entry.deletion.key for entry in added if entry.deletion}
+        self.deletions_committed.add(name)
+        key = self.deletions[name]
+        assert {row[0] for row in before - after} == {key}, f"version {number} deletes others"
+        assert after <= before, f"version {number} revives rows"
+        self.gone.update(before - after)
+        if name in self.vandal.originals:
+            self.unhealthy.update(entry.key for entry in added)
+
+    def live_rows(self, entry: FragmentEntry) -> list[Row]:
+        """Those that are not deleted."""
+        rows = self.rows[entry.key]
+        if entry.deletion is None:
+            return rows
+        if entry.deletion not in self._deleted:
+            objects = _Objects(self.vandal.restored(self._objects))
+            bits = read_deletion(objects, entry)  # type: ignore[arg-type]
+            assert bits is not None
+            self._deleted[entry.deletion] = bits.to_pylist()
+        deleted = self._deleted[entry.deletion]
+        return [row for row, bit in zip(rows, deleted, strict=True) if not bit]
 
     def _conserve(
         self, number: int, removed: Iterable[FragmentEntry], added: Iterable[FragmentEntry]
     ) -> None:
-        before = Counter(row for entry in removed for row in self.rows[entry.key])
-        after = Counter(row for entry in added for row in self.rows[entry.key])
+        before = Counter(row for entry in removed for row in self.live_rows(entry))
+        after = Counter(row for entry in added for row in self.live_rows(entry))
         assert before == after, f"version {number} changes rows"
 
     # --- invariants of a version ---
@@ -222,17 +306,28 @@ class Auditor:
             row
             for ingest in self.committed
             for row in self.ingest_rows[ingest]
-            if row not in self.dropped
+            if row not in self.gone
         )
 
     def check_end(self, objects: Iterable[str]) -> None:
         assert not self.refused & set(self.committed), "a refused ingest is in the table"
         assert self.promised <= set(self.committed), "a promised ingest is not in the table"
-        live = set(self.snapshot.fragments)
-        rows = Counter(row for key in live for row in self.rows[key])
+        live = self.live[self.snapshot.version]
+        entries = self.snapshot.fragments.all()
+        rows = Counter(row for entry in entries for row in self.live_rows(entry))
         assert rows == self.expected(), "rows are lost or doubled"
-        stored = {key for key in objects if is_fragment_key(key)}
-        assert stored == live, f"garbage {stored - live} stays, or live {live - stored} is gone"
+        stored = {key for key in objects if is_fragment_key(key) or is_deletions_key(key)}
+        stored -= self.vandal.strays
+        assert live <= stored, f"live {live - stored} is gone"
+        assert stored <= live, f"garbage {stored - live} stays"
+
+    def check_compacted(self) -> None:
+        """All fragments of a window are one sorted run, and none is in quarantine."""
+        assert not self.snapshot.quarantine
+        runs: dict[int | None, set[str]] = {}
+        for entry in self.snapshot.fragments.values():
+            runs.setdefault(entry.window, set()).add(entry.sorted_run)
+        assert all(len(names) == 1 for names in runs.values()), f"not compacted: {runs}"
 
 
 class _Objects:
@@ -247,6 +342,9 @@ class _Objects:
         if key not in self._objects:
             raise ObjectNotFoundError(key)
         return self._objects[key]
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        return self.read(key)[start : start + length]
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         for key in sorted(self._objects):

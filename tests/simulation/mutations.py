@@ -16,12 +16,14 @@ from compactor.planner import tree as trees
 from compactor.planner.leveled import _Leveled
 from compactor.planner.limits import Limits
 from compactor.planner.tree import Run, Tree
-from compactor.table.commit_log import CommitLog
+from compactor.table.commit_log import CommitLog, _LostRaceError
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.history import History, Loaded
 from compactor.table.vacuum import _Proved, _Vacuum
 from compactor.table.version import Changes, Operation
+from tests.simulation.hazards import BY_NAME
+from tests.simulation.run import Scene, simulate, spawn_few, spawn_many
 from tests.simulation.store import SimulatedStore
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -34,6 +36,12 @@ class Mutation:
     apply: Patch
     start: int = 0
     """The seed to begin with: rare interleavings take hundreds to come up."""
+    scene: Scene = spawn_few
+    hazards: tuple[str, ...] = ()
+
+    def simulate(self, seed: int) -> None:
+        """Raises `FoundError`."""
+        simulate(seed, self.scene, *(BY_NAME[name] for name in self.hazards))
 
     def __str__(self) -> str:
         return self.rule
@@ -44,7 +52,7 @@ def _versions_are_overwritten(patch: pytest.MonkeyPatch) -> None:
 
     def create(self: SimulatedStore, key: str, data: bytes) -> Any:
         if key.startswith("_log/"):
-            self._shared.objects.pop(key, None)
+            self._shared.remove(key)
         return original(self, key, data)
 
     patch.setattr(SimulatedStore, "create", create)
@@ -64,6 +72,25 @@ def _unknown_counts_as(answer: bool) -> Patch:
         patch.setattr(CommitLog, "_publish", publish)
 
     return apply
+
+
+def _what_exists_is_not_ours(patch: pytest.MonkeyPatch) -> None:
+    original = CommitLog._publish
+
+    def publish(self: CommitLog, version: Any) -> bool:
+        create = self._store.create
+
+        def lost(key: str, data: bytes) -> Any:
+            try:
+                return create(key, data)
+            except ObjectExistsError:
+                raise _LostRaceError from None
+
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(self._store, "create", lost)
+            return original(self, version)
+
+    patch.setattr(CommitLog, "_publish", publish)
 
 
 def _changes_are_prepared_once(patch: pytest.MonkeyPatch) -> None:
@@ -109,7 +136,9 @@ def _garbage_is_removed_without_a_fence(patch: pytest.MonkeyPatch) -> None:
     fences: dict[int, int] = {}
 
     def survey(self: _Vacuum, snapshot: Any, proved: Any) -> Any:
-        fences.setdefault(id(proved), proved.boundaries.fence)
+        if id(proved) not in fences:
+            fences.clear()
+            fences[id(proved)] = proved.boundaries.fence
         return surveyed(self, snapshot, proved)
 
     patch.setattr(_Vacuum, "_move_boundaries", move)
@@ -221,35 +250,37 @@ def _attempts_share_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(actors, "attempt_id", lambda world, compaction: compaction.compaction_id)
 
 
-def _what_follows_a_removed_log_file_is_believed(patch: pytest.MonkeyPatch) -> None:
+def _what_follows_a_gap_is_believed(patch: pytest.MonkeyPatch) -> None:
     def follow(self: History, known: Any) -> Loaded:
         return self._followed(known, self._files_from(known.version + 1), [])
 
     patch.setattr(History, "_follow", follow)
 
 
+_TWICE = "requests delivered twice"
 MUTATIONS = [
     Mutation("a version is created only if absent", _versions_are_overwritten),
     Mutation("an unknown outcome is no conflict", _unknown_counts_as(False)),
     Mutation("an unknown outcome is no success", _unknown_counts_as(True)),
-    Mutation("changes are prepared afresh for every try", _changes_are_prepared_once),
-    Mutation("a compaction stands only while its claim does", _a_void_compaction_is_committed),
+    Mutation("whose a version is, its commit id says", _what_exists_is_not_ours, hazards=(_TWICE,)),
+    Mutation("changes are prepared afresh for every try", _changes_are_prepared_once, 0, spawn_many),
+    Mutation("a compaction stands only while its claim does", _a_void_compaction_is_committed, 0, spawn_many),
     Mutation("two drivers never work on one fragment", _claims_are_not_looked_at),
-    Mutation("attempts before the fence can't commit", _the_fence_is_not_looked_at),
-    Mutation("the fence is moved before garbage goes", _garbage_is_removed_without_a_fence),
+    Mutation("attempts before the fence can't commit", _the_fence_is_not_looked_at, 0, spawn_many),
+    Mutation("the fence is moved before garbage goes", _garbage_is_removed_without_a_fence, 0, spawn_many),
     Mutation("retained versions keep their fragments", _retained_versions_lose_their_fragments),
     Mutation("what is needed is looked up after the fence", _what_is_needed_is_looked_up_before_the_fence),
-    Mutation("log files go oldest first", _log_files_go_newest_first),
-    Mutation("a commit's predecessor must still be there", _the_predecessor_is_not_looked_at),
+    Mutation("log files go oldest first", _log_files_go_newest_first, 0, spawn_many),
+    Mutation("a commit's predecessor must still be there", _the_predecessor_is_not_looked_at, 0, spawn_many),
     Mutation("log files after the checkpoint stay", _log_files_go_past_the_checkpoint),
     Mutation("a checkpoint holds all fragments", _a_checkpoint_misses_a_fragment),
     Mutation("the log after a checkpoint counts", _a_reader_stops_at_the_checkpoint),
     Mutation("only neighbours in age are merged", _runs_that_are_no_neighbours_are_merged),
     Mutation("only the oldest runs go deeper", _newer_runs_are_pushed_past_older_ones),
-    Mutation("outputs in flight keep their range free", _ranges_in_flight_are_forgotten, 200),
+    Mutation("outputs in flight keep their range free", _ranges_in_flight_are_forgotten, 390, spawn_many),
     Mutation("what lies deeper is older", _depth_does_not_count_as_age),
     Mutation("an attempt's names tell when it began", _bases_are_forgotten),
     Mutation("what is live stays, however old", _garbage_is_told_by_age),
-    Mutation("attempts have names of their own", _attempts_share_names),
-    Mutation("what follows a removed log file is not believed", _what_follows_a_removed_log_file_is_believed),
+    Mutation("attempts have names of their own", _attempts_share_names, 0, spawn_many),
+    Mutation("what follows a removed log file is void", _what_follows_a_gap_is_believed, 0, spawn_many),
 ]  # fmt: skip

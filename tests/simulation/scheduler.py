@@ -37,11 +37,15 @@ class Scheduler:
         self.trace: list[str] = []
         self.visits: Counter[str] = Counter()
         """What happened in this run, and how often."""
+        self.skews_ms = [0, 0, 0, -2_000, 2_000, 30_000, -30_000]
+        """How far the clocks of actors are off, to choose from."""
         self._actors: list[Actor] = []
         self._main = greenlet.getcurrent()
         self._running: Actor | None = None
 
     def spawn(self, name: str, run: Callable[[], None]) -> None:
+        """An actor of its own, with a clock of its own."""
+
         def guarded() -> None:
             try:
                 run()
@@ -49,7 +53,7 @@ class Scheduler:
             except Crash:
                 self.note("crashes")
 
-        skew = self.random.choice([0, 0, 0, -2_000, 2_000, 30_000, -30_000])
+        skew = self.random.choice(self.skews_ms)
         self._actors.append(Actor(name, greenlet(guarded, self._main), skew))
 
     def run(self, most_steps: int) -> None:
@@ -83,6 +87,12 @@ class Scheduler:
     def note(self, text: str) -> None:
         name = self._running.name if self._running else "-"
         self.trace.append(f"{self.now_ms - START_MS:>10} {name}: {text}")
+
+    def jump(self, skew_ms: int) -> None:
+        """Sets the clock of some actor."""
+        actor = self.random.choice(self._actors)
+        actor.skew_ms = skew_ms
+        self.note(f"the clock of {actor.name} is off by {skew_ms} ms")
 
     @property
     def skew_ms(self) -> int:

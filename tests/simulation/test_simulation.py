@@ -6,11 +6,13 @@ from multiprocessing import get_context
 
 import pytest
 
+from tests.simulation.hazards import HAZARDS, Hazard
 from tests.simulation.mutations import MUTATIONS, Mutation
-from tests.simulation.run import FoundError, finding, simulate
+from tests.simulation.run import FoundError, finding, simulate, spawn_few
 
-SEEDS = 2_000
-_MUTATION_SEEDS = 600
+SEEDS = 500
+_MUTATION_SEEDS = 300
+_WAITING_SEEDS = 300
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
@@ -19,7 +21,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert simulate(3).trace != simulate(4).trace
 
 
-@pytest.mark.timeout(3_000)  # it takes five minutes on two cores that do nothing else
+@pytest.mark.timeout(600)  # it takes a minute on two cores that do other things too
 def test_no_row_is_lost_or_doubled_whatever_happens() -> None:
     with get_context("spawn").Pool(2) as pool:
         for found in pool.imap_unordered(finding, range(SEEDS), chunksize=20):
@@ -28,7 +30,7 @@ def test_no_row_is_lost_or_doubled_whatever_happens() -> None:
                 pytest.fail(f"{found}\n" + "\n".join(found.trace[-40:]))
 
 
-@pytest.mark.timeout(1_200)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=str)
 def test_breaking_a_rule_is_found_by_the_simulation(
     mutation: Mutation, monkeypatch: pytest.MonkeyPatch
@@ -36,10 +38,19 @@ def test_breaking_a_rule_is_found_by_the_simulation(
     mutation.apply(monkeypatch)
     with pytest.raises(FoundError):
         for seed in range(mutation.start, mutation.start + _MUTATION_SEEDS):
-            simulate(seed)
+            mutation.simulate(seed)
 
 
 def test_the_seeds_that_find_mutations_find_nothing_without() -> None:
     for mutation in MUTATIONS:
         if mutation.start:
-            simulate(mutation.start)
+            mutation.simulate(mutation.start)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("hazard", [h for h in HAZARDS if h.waits_for], ids=str)
+def test_a_hazard_that_waits_for_the_product_still_finds_something(hazard: Hazard) -> None:
+    """If this fails, the hazard waits no more: take its `waits_for` away."""
+    with pytest.raises(FoundError):
+        for seed in range(_WAITING_SEEDS):
+            simulate(seed, spawn_few, hazard)

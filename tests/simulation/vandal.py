@@ -1,0 +1,194 @@
+"""What a broken disk, a careless person or somebody with a writer's key does to stored objects.
+
+Nothing that only one object holds is promised to outlast the loss of that object, so two kinds of damage
+are told apart: such as the table must live with, because other objects say the same, and such as it has to
+refuse until the object is restored from a backup (`hurts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from random import Random
+
+from compactor.names import (
+    CHECKPOINT_PREFIX,
+    DATA_PREFIX,
+    LOG_PREFIX,
+    checkpoint_key,
+    fragment_key,
+    is_deletions_key,
+    is_fragment_key,
+    parse_checkpoint,
+    parse_version,
+    version_key,
+)
+from compactor.table.checkpoint import checkpoint_bytes
+from compactor.table.fragments import FragmentMap
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation, Version
+from tests.simulation.store import SharedObjects
+
+FAR = 10**15
+_YEAR_MS = 365 * 86_400_000
+
+
+class Vandal:
+    def __init__(self, random: Random, shared: SharedObjects, note: Callable[[str], None]) -> None:
+        self._random, self._shared, self._note = random, shared, note
+        self.strays: set[str] = set()
+        """Keys of objects put where nothing was."""
+        self.originals: dict[str, bytes] = {}
+        """What was where something is damaged that nothing else holds."""
+        self.was_here = False
+        self.hurts = False
+        """Whether the table has been damaged, at some time, so that it may refuse to be read."""
+
+    def forget(self, key: str) -> bool:
+        """An object of that name was written or removed by a program; whether it was damaged or a stray."""
+        is_stray = key in self.strays
+        self.strays.discard(key)
+        return self.originals.pop(key, None) is not None or is_stray
+
+    def restored(self, objects: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """As if all was repaired that the table may refuse."""
+        if not self.hurts:
+            return objects
+        left = {key: data for key, data in objects.items() if key not in self.strays}
+        return left | self.originals
+
+    def restore(self) -> None:
+        """Restores it in truth: what an operator does who reads the messages."""
+        for key, data in self.originals.items():
+            self._note(f"restored {key}")
+            self._shared.set(key, data)
+        self.originals.clear()
+
+    def take_strays_away(self) -> None:
+        for key in self.strays:
+            self._note(f"removed {key}")
+            self._shared.remove(key)
+        self.strays.clear()
+
+    # --- damage ---
+
+    def damage_fragment(self) -> str | None:
+        """Its key; None if there is none."""
+        return self._damage([*filter(is_fragment_key, self._shared.keys(DATA_PREFIX))])
+
+    def damage_deletions(self) -> str | None:
+        return self._damage([*filter(is_deletions_key, self._shared.keys(DATA_PREFIX))])
+
+    def damage_log_file(self) -> str | None:
+        return self._damage([k for k in self._shared.keys(LOG_PREFIX) if k not in self.strays])
+
+    def damage_checkpoint(self, snapshot: Snapshot) -> str | None:
+        """One without which all versions that are kept can still be read."""
+        good = {
+            version: key
+            for key in self._shared.keys(CHECKPOINT_PREFIX)
+            if key not in self.strays and (version := parse_checkpoint(key)) is not None
+        }
+        log = {parse_version(k) for k in self._shared.keys(LOG_PREFIX) if k not in self.strays}
+        starts = {c for c in good if c in log and c <= snapshot.oldest}
+        spare = [key for c, key in good.items() if 1 in log or starts - {c}]
+        if not spare:
+            return None
+        key = self._random.choice(spare[:1] * 3 + spare)
+        self._set(key, self._worse(self._shared.objects[key]))
+        self.strays.add(key)  # it holds nothing any more
+        return key
+
+    def _damage(self, keys: list[str]) -> str | None:
+        if not keys:
+            return None
+        key = self._random.choice(keys)
+        data = self.originals.setdefault(key, self._shared.objects[key])
+        self._set(key, self._worse(data))
+        self.hurts = True
+        return key
+
+    def _worse(self, data: bytes) -> bytes:
+        match self._random.randrange(4):
+            case 0:
+                at = self._random.randrange(len(data))
+                return (
+                    data[:at] + bytes([data[at] ^ 1 << self._random.randrange(8)]) + data[at + 1 :]
+                )
+            case 1:
+                return data[: self._random.randrange(len(data))]
+            case 2:
+                return b""
+            case _:
+                return self._random.randbytes(self._random.choice([1, 100]))
+
+    # --- strays ---
+
+    def stray_log_file(self, snapshot: Snapshot) -> None:
+        """With a number that is yet to come, near or far."""
+        ahead = self._random.choice([2, 3, 20, 1_000, FAR])
+        number = snapshot.version + ahead
+        contents = [b"", b"garbage", self._some(LOG_PREFIX)]
+        if ahead >= 1_000:
+            contents.append(self._forged_version(snapshot, number, "another"))
+        self._stray(version_key(number), self._random.choice(contents))
+        self.hurts = self.hurts or ahead < 1_000  # once the log comes so far
+
+    def stray_checkpoint(self, snapshot: Snapshot) -> None:
+        """Of a version that is yet to come, or that has none, and without sense."""
+        number = self._random.choice([snapshot.version, snapshot.version + 1, FAR, 10**20 - 1])
+        number = self._random.choice([number, self._random.randint(1, snapshot.version)])
+        contents = [b"", b"garbage", self._some(CHECKPOINT_PREFIX)]
+        self._stray(checkpoint_key(number), self._random.choice(contents))
+
+    def stray_objects(self, snapshot: Snapshot) -> None:
+        """Under names that nobody of the table's programs gives, or with content that they don't write."""
+        names = [
+            f"{LOG_PREFIX}notes.txt", f"{LOG_PREFIX}.tmp", f"{LOG_PREFIX}{'9' * 21}.json",
+            f"{CHECKPOINT_PREFIX}notes.txt", f"{CHECKPOINT_PREFIX}{'0' * 19}.arrow",
+            f"{DATA_PREFIX}a//b", f"{DATA_PREFIX}x.frag", "notes.txt", "_log", "a//b",
+            fragment_key(FAR, "stray", 0), fragment_key(snapshot.version, "stray", 0),
+        ]  # fmt: skip
+        for name in self._random.sample(names, 3):
+            self._stray(name, b"whatever")
+
+    def forge(self, snapshot: Snapshot) -> None:
+        """A checkpoint and a log file far ahead, each well-formed and in agreement with the other."""
+        number = snapshot.version + self._random.choice([1_000, FAR])
+        what = self._random.choice(["both", "both", "checkpoint", "log"])
+        if what != "log":
+            self._stray(checkpoint_key(number), self._forged_checkpoint(snapshot, number))
+        if what != "checkpoint":
+            table_id = self._random.choice([snapshot.table_id, "another"])
+            self._stray(version_key(number), self._forged_version(snapshot, number, table_id))
+        self.hurts = True  # a refusal that says what to do is right
+
+    def _emptied(self, snapshot: Snapshot) -> bytes:
+        return checkpoint_bytes(
+            replace(snapshot, fragments=FragmentMap(), claims={}, quarantine={})
+        )
+
+    def _forged_checkpoint(self, snapshot: Snapshot, number: int) -> bytes:
+        return self._emptied(
+            replace(snapshot, version=number, commit_id="forged", fence=number, oldest=number)
+        )
+
+    def _forged_version(self, snapshot: Snapshot, number: int, table_id: str) -> bytes:
+        """table_id: who may read the log knows it."""
+        changes = Changes(Operation.VACUUM, fence=number, oldest=number)
+        stamp = snapshot.committed_unix_ms + self._random.choice([0, 10 * _YEAR_MS])
+        return Version(number, "forged", stamp, changes, table_id).to_bytes()
+
+    def _some(self, prefix: str) -> bytes:
+        keys = [*self._shared.keys(prefix)]
+        return self._shared.objects[self._random.choice(keys)] if keys else b""
+
+    def _stray(self, key: str, data: bytes) -> None:
+        if key not in self._shared.objects:
+            self._set(key, data)
+            self.strays.add(key)
+
+    def _set(self, key: str, data: bytes) -> None:
+        self._note(f"vandal: {key} is {len(data)} bytes: {data[:20]!r}")
+        self._shared.set(key, data)
+        self.was_here = True
