@@ -24,6 +24,7 @@ from format.errors import FormatError
 
 _MAX_BACKOFF_SECONDS: Final = 60.0
 _ALL: Final = 1 << 30
+_DRAIN_POLL_SECONDS: Final = 0.5
 _SETTLE_SECONDS: Final = 5.0
 """How long one wait for outcomes may last: claims are renewed in between."""
 
@@ -167,6 +168,15 @@ class _Table:
     not_before_ms: int = 0
     debt_at: tuple[int, float] = (-1, 0.0)
 
+    @property
+    def ended(self) -> int:
+        """Compactions of which the log has not been told yet."""
+        return len({outcome.compaction_id for outcome in self.unsettled})
+
+    def take(self, outcomes: Sequence[Outcome]) -> None:
+        """Keeps those of this table until they are settled."""
+        self.unsettled += [o for o in outcomes if self.driver.owns(o.compaction_id)]
+
     def debt_score(self, policy: Policy) -> float:
         """Worked out once a version."""
         snapshot = self.driver.log.latest
@@ -209,8 +219,9 @@ class Worker:
                         return settled
                     continue
                 outcomes = self._engine.wait(_SETTLE_SECONDS)
-                batch = [s for table in self._tables for s in self._settle(table, outcomes)]
-                settled += batch
+                for table in self._tables:
+                    table.take(outcomes)
+                    settled += self._settle(table)
                 self._listener.turned()
         finally:
             self._free()
@@ -219,13 +230,14 @@ class Worker:
         """Until `stop` is set: then what runs may end within the time given, the rest is given up."""
         try:
             while not stop.is_set():
-                is_idle = not self._step(self._ready()) and not self._running
+                is_idle = not self._step(self._ready()) and not self._in_engine
                 self._listener.turned()
                 if is_idle:
                     stop.wait(poll_seconds)
             deadline = self._clock.now_unix_ms() + drain_seconds * 1000
             while self._running and self._clock.now_unix_ms() < deadline:
-                self._step([])
+                if not self._step([]) and not self._in_engine:
+                    self._clock.sleep(_DRAIN_POLL_SECONDS)
                 self._listener.turned()
         finally:
             self._free()
@@ -234,20 +246,29 @@ class Worker:
     def _running(self) -> int:
         return sum(table.driver.running for table in self._tables)
 
+    @property
+    def _in_engine(self) -> int:
+        """Compactions that have not ended: what has, and waits for the log, is not waited for."""
+        return self._running - sum(table.ended for table in self._tables)
+
     def _ready(self) -> list[_Table]:
-        now = self._clock.now_unix_ms()
-        ready = [table for table in self._tables if table.not_before_ms <= now]
+        ready = [table for table in self._tables if self._is_ready(table)]
         if len(ready) == 1:
             return ready
         return sorted(ready, key=lambda table: -table.debt_score(self._policy))
+
+    def _is_ready(self, table: _Table) -> bool:
+        return table.not_before_ms <= self._clock.now_unix_ms()
 
     def _step(self, ready: Sequence[_Table]) -> bool:
         """Whether anything happened. What fails in one table does not stop the others."""
         started = sum(self._guarded(table, self._decide_some) for table in ready)
         # Without anything to wait for, it is asked all the same whether it still can run something.
-        outcomes = self._engine.wait(_SETTLE_SECONDS if self._running else 0.0)
+        outcomes = self._engine.wait(_SETTLE_SECONDS if self._in_engine else 0.0)
         for table in self._tables:
-            self._guarded(table, lambda table: len(self._settle(table, outcomes)))
+            table.take(outcomes)
+            if self._is_ready(table):
+                self._guarded(table, lambda table: len(self._settle(table)))
         return bool(started or outcomes)
 
     def _guarded(self, table: _Table, act: Callable[[_Table], int]) -> int:
@@ -279,8 +300,7 @@ class Worker:
         self._listener.looked(table.driver)
         return len(compactions)
 
-    def _settle(self, table: _Table, outcomes: Sequence[Outcome]) -> list[Settled]:
-        table.unsettled += [o for o in outcomes if table.driver.owns(o.compaction_id)]
+    def _settle(self, table: _Table) -> list[Settled]:
         settled = table.driver.settle(table.unsettled)
         table.unsettled.clear()
         for item in settled:
@@ -361,4 +381,4 @@ def explain_lost(report: CompactReport) -> str:
 
 def _backoff_seconds(failures: int) -> float:
     """Doubling from half a second, with jitter, so that several workers do not come back together."""
-    return min(_MAX_BACKOFF_SECONDS, 0.5 * 2.0 ** (failures - 1)) * random.uniform(0.5, 1)
+    return min(_MAX_BACKOFF_SECONDS, 0.5 * 2.0 ** min(failures - 1, 64)) * random.uniform(0.5, 1)

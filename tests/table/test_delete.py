@@ -20,6 +20,7 @@ from compactor.files.stream import StreamBatches
 from compactor.flow import budget as budget_module
 from compactor.ingest import IngestOptions, ingest_batches
 from compactor.job import run_compaction
+from compactor.names import parse_version
 from compactor.predicate.parse import parse_where
 from compactor.scan import scan
 from compactor.stores.base import ObjectInfo, Store
@@ -301,7 +302,7 @@ def test_versions_without_deletions_are_of_the_protocol_that_all_programs_know(
     protocols = [
         data.split(b'"protocol":')[1][:1]
         for key, data in sorted(store.objects.items())
-        if "_log/" in key
+        if parse_version(key) is not None
     ]
     assert protocols == [b"1", b"2"]
     version = Version.from_bytes(store.objects["_log/00000000000000000002.json"], name="v")
