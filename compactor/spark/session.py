@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 import tempfile
@@ -74,7 +75,10 @@ def open_session(master: str | None) -> SparkSession:
         if "SPARK_CONF_DIR" not in os.environ:
             os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
             if "SPARK_LOCAL_DIRS" not in os.environ and is_local(master):
-                builder = builder.config("spark.local.dir", scratch_folder())
+                folder = scratch_folder()
+                builder = builder.config("spark.local.dir", folder).config(
+                    "spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={shlex.quote(folder)}"
+                )
     encryption = encryption_settings(os.environ)
     for name, value in encryption.items():
         builder = builder.config(f"spark.executorEnv.{name}", value)

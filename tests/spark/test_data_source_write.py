@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
 import shutil
@@ -107,6 +108,35 @@ def test_a_task_that_ran_twice_is_in_the_table_once(url: str) -> None:
     job.messages[1] = twin.messages[1]
     job.commit()
     assert (Table.open(url).version, found(url)) == (1, list(range(6)))
+
+
+def test_many_tasks_of_few_rows_make_one_fragment_with_equal_keys_in_order(url: str) -> None:
+    rows = pa.table({"k": pa.array([0] * 1_000), "id": pa.array(range(1_000))})
+    job = Job(url, rows, sort_by="k").write(tasks=200)
+    assert len(job.messages) == 200
+    assert list(Path(url).rglob("*.frag")) == []
+    job.commit()
+    table = Table.open(url)
+    assert len(table.fragments()) == 1
+    assert table.scan().to_table().column("id").to_pylist() == list(range(1_000))
+    job = Job(url, rows).write(tasks=200)
+    job.commit()
+    assert len(Table.open(url).fragments()) == 2
+
+
+def test_what_tasks_send_stays_between_the_fragments_of_their_neighbours(url: str) -> None:
+    sizes = [5, 5, 5_000, 5, 0, 5, 5_000, 5_000, 5]
+    ends = list(itertools.accumulate(sizes))
+    rows = pa.table({"k": pa.array([0] * ends[-1]), "id": pa.array(range(ends[-1]))})
+    job = Job(url, rows, sort_by="k")
+    for end, size in zip(ends, sizes, strict=True):
+        batches = iter(rows.slice(end - size, size).to_batches(max_chunksize=100))
+        job.messages.append(pickle.loads(pickle.dumps(job.writer.write(batches))))
+    assert [len(message.entries) for message in job.messages] == [0, 0, 1, 0, 0, 0, 1, 1, 0]
+    job.commit()
+    table = Table.open(url)
+    assert len(table.fragments()) == 6
+    assert table.scan().to_table().column("id").to_pylist() == list(range(ends[-1]))
 
 
 def test_jobs_that_create_a_table_at_once_both_add_their_rows(url: str) -> None:
