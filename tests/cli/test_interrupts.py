@@ -12,6 +12,7 @@ import pytest
 
 from compactor.cli.main import run
 from compactor.engine import InProcessEngine
+from compactor.errors import JobError
 from compactor.files.sinks import ParquetSink
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -43,6 +44,30 @@ def test_a_compaction_that_is_terminated_gives_up_its_claims(
     assert not log.current().claims
     assert len(log.current().fragments) == 3
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_fails_because_it_was_interrupted_was_interrupted(
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pq.write_table(log_rows(20, 1), tmp_path / "rows.parquet")
+    table = str(tmp_path / "t")
+
+    def write(*_: object, **__: object) -> None:
+        try:
+            os.kill(os.getpid(), number)
+        except KeyboardInterrupt:
+            # As calls to Spark do that are cut off, and what tidies up after them.
+            raise JobError("Spark stopped during the task: an error while calling it") from None
+
+    monkeypatch.setattr("compactor.cli.write.ingest_file", write)
+    before = signal.getsignal(signal.SIGINT)
+    assert run(["ingest", table, str(tmp_path / "rows.parquet"), "--sort-by", "service,ts"]) == 130
+    assert capsys.readouterr().err.endswith("interrupted; nothing unfinished is visible\n")
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_an_export_that_is_terminated_leaves_no_file(
