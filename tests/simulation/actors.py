@@ -447,7 +447,9 @@ class Stop:
 
 
 def pardon_all(snapshot: Snapshot) -> Changes:
-    return Changes(Operation.QUARANTINE, pardons=tuple(snapshot.quarantine))
+    """Suspects, too: workers were killed by chance, and whoever knows that says so."""
+    pardons = dict.fromkeys([*snapshot.quarantine, *snapshot.suspects])
+    return Changes(Operation.QUARANTINE, pardons=tuple(pardons))
 
 
 def make_driver(world: World, log: CommitLog, name: str) -> Driver:
