@@ -83,7 +83,7 @@ def open_session(master: str | None) -> SparkSession:
     for name, value in encryption.items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
     try:
-        with _interrupted_afterwards():
+        with interrupted_afterwards():
             session = builder.getOrCreate()
         check_tasks_have(session, encryption)
         return session
@@ -106,7 +106,7 @@ def is_local(master: str | None) -> bool:
 
 
 @contextlib.contextmanager
-def _interrupted_afterwards() -> Iterator[None]:
+def interrupted_afterwards() -> Iterator[None]:
     """Puts off Ctrl-C and SIGTERM until Spark has started: a JVM whose starter has gone stays for ever.
 
     Those who cannot wait may say it twice. The handlers stay as they were: Spark puts one of its own in their

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.main import run
 from compactor.engine import InProcessEngine
 from compactor.errors import JobError
 from compactor.files.sinks import ParquetSink
+from compactor.spark.session import interrupted_afterwards
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from tests.support.tables import log_rows
@@ -90,3 +92,18 @@ def test_an_export_that_is_terminated_leaves_no_file(
     assert capsys.readouterr().err.endswith("interrupted; nothing unfinished is visible\n")
     assert len(seen) == 1
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_while_spark_starts_takes_effect_once_it_has(number: int) -> None:
+    steps: list[str] = []
+    with terminated_as_interrupted() as was_interrupted:
+        with pytest.raises(KeyboardInterrupt), interrupted_afterwards():
+            os.kill(os.getpid(), number)
+            steps.append("started")
+        assert was_interrupted()
+        with pytest.raises(KeyboardInterrupt), interrupted_afterwards():
+            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), number)
+            steps.append("waited for although it was said twice")
+    assert steps == ["started"]
