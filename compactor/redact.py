@@ -66,6 +66,7 @@ _PLACE_NAME: Final = re.compile(r"(?i)_(?:file|path|dir|directory|uri|url|endpoi
 """Of variables that say where a secret is."""
 _LEAST_LENGTH: Final = 8
 """Shorter values are words that anything may contain, such as the `test` of emulators."""
+_LEAST_GIVEN_LENGTH: Final = 4
 
 
 def redacted(
@@ -74,9 +75,10 @@ def redacted(
     """Returns the text without secrets: user and password of addresses, signatures in them, headers that
     authorize, and in whatever form what the environment calls a secret, password, token or headers.
 
-    also: more secrets, of any length.
+    also: more secrets, which may be shorter than those of the environment.
     """
-    if secrets := [*_secrets(environment), *filter(None, also)]:
+    given = (secret for secret in also if len(secret) >= _LEAST_GIVEN_LENGTH)
+    if secrets := [*_secrets(environment), *given]:
         text = _without(text, secrets)
     text = _USER_INFO.sub(rf"\1{HIDDEN}@", text)
     text = _ENCODED_USER_INFO.sub(rf"\1{HIDDEN}%40", text)

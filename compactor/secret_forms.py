@@ -67,8 +67,8 @@ class _Needles:
             plain = _plain(secret).text
             if len(plain) < _LEAST_LENGTH:
                 self.raw.append(secret)
-            else:
-                self.plain.append((plain, False))
+                continue
+            self.plain.append((plain, False))
             for core in _base64_cores(secret):
                 self.plain.append((_plain(core).text, True))
 

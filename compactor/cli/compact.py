@@ -424,8 +424,8 @@ exit code 0, and nothing is lost."""
 @click.option("--metrics-port", type=click.IntRange(0, 65_535),
               help="Serve /metrics for Prometheus, /healthz and /readyz on this port; 0: on any that is "
               "free.  [default: none]")  # fmt: skip
-@click.option("--metrics-address", default="0.0.0.0", show_default=True, metavar="ADDRESS",
-              help="Where to listen for that.")  # fmt: skip
+@click.option("--metrics-address", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+              help="Where to listen for that; 0.0.0.0: on all addresses. There is no password.")  # fmt: skip
 @click.option("--stall-after", "stall_seconds", type=duration_seconds, metavar="DURATION",
               help="/healthz fails when the loop has not gone round for so long.  [default: 5m; in-process, "
               "where compactions hold up the loop: 1h]")  # fmt: skip

@@ -6,7 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -15,6 +15,7 @@ from compactor import logs, tracing
 from compactor.cli.output import warn
 from compactor.config import CompactionSettings
 from compactor.driver import Driver
+from compactor.errors import UsageError
 from compactor.logs import LEVELS, LogFormat, LogSettings
 from compactor.metrics import mapping
 from compactor.metrics.catalog import LAST_SUCCESS, Change
@@ -33,6 +34,7 @@ class MetricsTargets:
 
     textfile: str | None = None
     push_url: str | None = None
+    push_password: str | None = field(default=None, repr=False)
 
 
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,11 +61,22 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--metrics-textfile", metavar="FILE.prom", help="Write metrics there at the end, for node "
                   "exporter's textfile collector.")  # fmt: skip
     @click.option("--metrics-push", metavar="URL", help="Push metrics to that Pushgateway at the end; if it "
-                  "fails, that is a warning.")  # fmt: skip
+                  "fails, that is a warning. The password of a user in it comes from the variable "
+                  "COMPACTOR_METRICS_PUSH_PASSWORD or from a file.")  # fmt: skip
+    @click.option(
+        "--metrics-push-password-file", metavar="FILE", help="Has that password in its only line."
+    )
     @functools.wraps(command)
     def with_targets(
-        *args: Any, metrics_textfile: str | None, metrics_push: str | None, **options: Any
+        *args: Any,
+        metrics_textfile: str | None,
+        metrics_push: str | None,
+        metrics_push_password_file: str | None,
+        **options: Any,
     ) -> Any:
+        password = None
+        if metrics_push_password_file is not None and not metrics_push:
+            raise UsageError("--metrics-push-password-file goes with --metrics-push")
         if metrics_textfile or metrics_push:
             from compactor.metrics import publish
 
@@ -71,7 +84,9 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 publish.check_textfile(metrics_textfile)
             if metrics_push:
                 publish.check_push(metrics_push)
-        return command(*args, targets=MetricsTargets(metrics_textfile, metrics_push), **options)
+                password = publish.push_password(metrics_push, metrics_push_password_file)
+        targets = MetricsTargets(metrics_textfile, metrics_push, password)
+        return command(*args, targets=targets, **options)
 
     return with_targets
 
@@ -163,7 +178,8 @@ def _publish(
 
     if targets.push_url:
         try:
-            publish.push(targets.push_url, registry, {"command": command, "table": table})
+            group = {"command": command, "table": table}
+            publish.push(targets.push_url, registry, group, targets.push_password)
         except publish.PushError as error:
             warn(f"--metrics-push {targets.push_url}: metrics were not pushed ({error})")
     if targets.textfile:

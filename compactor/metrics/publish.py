@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -15,12 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from compactor.errors import UsageError
 from compactor.metrics.catalog import LAST_SUCCESS, Change
-from compactor.redact import HIDDEN
+from compactor.redact import redacted
 
 JOB: Final = "compactor"
 _PUSH_SECONDS: Final = 15.0
-_LEAST_LENGTH: Final = 4
-"""Shorter passwords are parts of other words."""
+PASSWORD_VARIABLE: Final = "COMPACTOR_METRICS_PUSH_PASSWORD"
+_MOST_PASSWORD_BYTES: Final = 4096
 
 
 class PushError(Exception):
@@ -39,7 +40,7 @@ def check_textfile(path: str) -> None:
 
 
 def check_push(url: str) -> None:
-    """Raises `UsageError` for what is no address of a Pushgateway.
+    """Raises `UsageError` for what is no address of a Pushgateway, or has a password in it.
 
     It does not repeat the address: what of a wrong one is the password, nobody can say.
     """
@@ -47,9 +48,53 @@ def check_push(url: str) -> None:
     if why is not None:
         raise UsageError(
             f"--metrics-push: {why} (it is not shown: there may be a password in it); write "
-            "http://host:9091 or https://host/path, and percent-encode what is no letter or digit in user "
-            "and password"
+            "http://host:9091 or https://user@host/path, and percent-encode what is no letter or digit in "
+            "user"
         )
+    if urlsplit(url).password is not None:
+        raise UsageError(
+            "--metrics-push: there is a password in the address, and whoever lists the processes of this "
+            f"machine reads it: leave it out, and give it by {PASSWORD_VARIABLE} or "
+            "--metrics-push-password-file"
+        )
+
+
+def push_password(
+    url: str, file: str | None, environment: Mapping[str, str] = os.environ
+) -> str | None:
+    """Returns the password for the user of an address that `check_push` has let pass.
+
+    It is what the file has but for the end of its line, or else the environment. Raises `UsageError`.
+    """
+    source, password = PASSWORD_VARIABLE, environment.get(PASSWORD_VARIABLE)
+    if file is not None:
+        source, password = f"--metrics-push-password-file {file}", _read_password(file)
+    if password is not None and urlsplit(url).username is None:
+        raise UsageError(
+            f"{source}: the address of --metrics-push has no user that it is the password of: "
+            "write http://user@host:9091"
+        )
+    return password
+
+
+def _read_password(file: str) -> str:
+    try:
+        with Path(file).open("rb") as opened:
+            data = opened.read(_MOST_PASSWORD_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"--metrics-push-password-file {file}: it can't be read ({error.strerror or error})"
+        ) from error
+    try:
+        password = data.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        password = ""
+    if not password or len(data) > _MOST_PASSWORD_BYTES or not password.isprintable():
+        raise UsageError(
+            f"--metrics-push-password-file {file}: it is not one line of text of up to "
+            f"{_MOST_PASSWORD_BYTES:,} bytes: put the password there, and nothing else"
+        )
+    return password
 
 
 def _fault(url: str) -> str | None:
@@ -93,15 +138,16 @@ def push(
     url: str,
     registry: CollectorRegistry,
     grouping: Mapping[str, str],
+    password: str | None = None,
     deadline_seconds: float = _PUSH_SECONDS,
 ) -> None:
     """Adds to the group `job="compactor"` and `grouping`: of what is not pushed, the old value stays there.
 
-    User and password may be in the address, which `check_push` has let pass. Raises `PushError`, also when
-    there is no whole answer in time.
+    A user may be in the address, which `check_push` has let pass. Raises `PushError`, also when there is no
+    whole answer in time.
     """
     parts = urlsplit(url)
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    user, password = unquote(parts.username or ""), password or ""
     handler: Callable[..., Callable[[], None]] = default_handler
     if parts.username is not None:
 
@@ -133,11 +179,4 @@ def push(
     if errors:
         # A server may repeat in its answer what it was sent.
         sent = base64.b64encode(f"{user}:{password}".encode()).decode()
-        raise PushError(_without(str(errors[0]), (sent, password, urlsplit(url).password or "")))
-
-
-def _without(text: str, secrets: Iterable[str]) -> str:
-    for secret in secrets:
-        if len(secret) >= _LEAST_LENGTH:
-            text = text.replace(secret, HIDDEN)
-    return text
+        raise PushError(redacted(str(errors[0]), also=(sent, password)))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Final
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
+from waitress.task import WSGITask
 
 from compactor.errors import UsageError
 
@@ -21,10 +26,14 @@ if TYPE_CHECKING:
 Check = Callable[[], tuple[bool, str]]
 
 _METHODS: Final = ("GET", "HEAD")
-_IDLE_SECONDS: Final = 10.0
-"""A client that says nothing for so long is dropped."""
-_POLL_SECONDS: Final = 0.1
-"""How soon the server sees that it is to end."""
+_MOST_SECONDS: Final = 10.0
+"""For a connection, from its first byte to its last."""
+_MOST_CONNECTIONS: Final = 16
+"""At a time: some scrapers and probes."""
+_THREADS: Final = 2
+_MOST_HEADER_BYTES: Final = 16 << 10
+_MOST_BODY_BYTES: Final = 1 << 10
+"""A GET has none."""
 
 
 def metrics_app(registry: CollectorRegistry, checks: dict[str, Check]) -> WSGIApplication:
@@ -83,47 +92,91 @@ def _text(
 
 @contextmanager
 def serving(app: WSGIApplication, address: str, port: int) -> Iterator[int]:
-    """Answers requests in threads while the block runs; the port, which the system chooses for 0.
+    """Answers requests in threads while the block runs; yields the port, which the system chooses for 0.
 
     Raises `UsageError` if the address can't be listened on.
     """
     try:
-        server = make_server(address, port, app, _server_class(address, port), _QuietHandler)
+        bound = _bound(address, port)
     except OSError as error:
         raise UsageError(
             f"--metrics-port {port}: cannot listen on {address} port {port} "
             f"({error.strerror or error}): free it, or give another port or --metrics-address"
         ) from error
-    thread = threading.Thread(
-        target=server.serve_forever, args=(_POLL_SECONDS,), name="metrics", daemon=True
-    )
+    # It warns of each request that waits for a thread.
+    logging.getLogger("waitress").setLevel(logging.ERROR)
+    server = _Server(app, bound)
+    thread = threading.Thread(target=server.run, name="metrics", daemon=True)
     thread.start()
     try:
-        yield server.server_port
+        yield int(server.effective_port)
     finally:
-        server.shutdown()
+        server.end()
         thread.join()
-        server.server_close()
 
 
-def _server_class(address: str, port: int) -> type[_Server]:
-    family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
-    return type("_ServerOfFamily", (_Server,), {"address_family": family})
+def _bound(address: str, port: int) -> socket.socket:
+    family, kind, protocol, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(place)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
+class _OnlyTask(WSGITask):  # type: ignore[misc]
+    """The one request of its connection."""
 
-    def server_bind(self) -> None:
-        # Of its base class's, without a question to a name server.
-        super(WSGIServer.__base__, self).server_bind()  # type: ignore[arg-type]
-        host, self.server_port = self.server_address[:2]
-        self.server_name = str(host)
-        self.setup_environ()
+    def start(self) -> None:
+        super().start()
+        self.set_close_on_finish()
 
 
-class _QuietHandler(WSGIRequestHandler):
-    timeout = _IDLE_SECONDS
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    task_class = _OnlyTask
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Probes come every few seconds: nothing is said of them."""
+
+class _Server(TcpWSGIServer):  # type: ignore[misc]
+    """One thread reads and writes all connections, a few answer whole requests.
+
+    A connection is for one request, and has so many seconds for it. One more than there may be takes the
+    place of the oldest: clients that are slow on purpose keep nobody else out.
+    """
+
+    channel_class = _Channel
+
+    def __init__(self, app: WSGIApplication, bound: socket.socket) -> None:
+        settings = Adjustments(
+            threads=_THREADS,
+            # Its own way is to accept no more.
+            connection_limit=100 * _MOST_CONNECTIONS,
+            max_request_header_size=_MOST_HEADER_BYTES,
+            max_request_body_size=_MOST_BODY_BYTES,
+            log_socket_errors=False,
+            clear_untrusted_proxy_headers=True,
+            ident=None,
+            # The other way it does not see what was shut down while nobody reads it.
+            asyncore_use_poll=True,
+            sockets=[bound],
+        )
+        place = (bound.family, bound.type, bound.proto, bound.getsockname())
+        super().__init__(app, None, True, bound, adj=settings, sockinfo=place, bind_socket=False)
+
+    def readable(self) -> bool:
+        """Is asked at each turn of the loop, once a second at least."""
+        by_age = sorted(self.active_channels.values(), key=lambda channel: channel.creation_time)
+        late = time.time() - _MOST_SECONDS
+        for place, channel in enumerate(by_age):
+            if channel.creation_time < late or place < len(by_age) - _MOST_CONNECTIONS:
+                # Not closed here: until the next turn its number must be no other connection's.
+                with suppress(OSError):
+                    channel.socket.shutdown(socket.SHUT_RDWR)
+        return bool(super().readable())
+
+    def end(self) -> None:
+        """Closes all connections, which ends `run`; called from another thread."""
+        self.trigger.pull_trigger(lambda: wasyncore.close_all(self._map))
+        self.task_dispatcher.shutdown()

@@ -456,6 +456,7 @@ def test_a_worker_has_time_to_drain_and_probes_where_it_serves_them(overlay: str
     drain = duration_seconds(call.options["drain_seconds"])
     assert pod.spec["terminationGracePeriodSeconds"] >= resources.grace_seconds(drain)
     port = int(call.options["metrics_port"])
+    assert call.options["metrics_address"] == "0.0.0.0", "probes come from outside of the pod"
     (container,) = pod.containers
     (named_port,) = container["ports"]
     assert (named_port["name"], named_port["containerPort"]) == ("metrics", port)

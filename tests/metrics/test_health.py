@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import io
 import socket
+import struct
+import threading
 import urllib.request
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from wsgiref.types import WSGIApplication
 from wsgiref.util import setup_testing_defaults
 from wsgiref.validate import validator
 
 import pytest
 
+from compactor.cli import compact
 from compactor.driver import Driver, DriverSettings
 from compactor.engine import InProcessEngine
 from compactor.errors import StoreUnreachableError, UsageError
+from compactor.metrics import server
 from compactor.metrics.health import Health
 from compactor.metrics.recorder import Recorder
 from compactor.metrics.registry import MetricsRegistry
@@ -23,6 +28,9 @@ from compactor.table.commit_log import CommitLog
 from compactor.worker import Listeners, Silent, Worker
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
+
+NOT_REACHED = "1 of 1 tables are not reached: the log says which and why"
+"""Neither bucket nor endpoint: whoever gets to the port may ask."""
 
 
 class Hands:
@@ -68,14 +76,11 @@ def test_it_is_ready_once_the_engine_runs_and_all_tables_are_reached_until_it_dr
 ) -> None:
     assert health.ready() == (False, "starting: the engine does not run yet")
     health.started()
-    assert health.ready() == (False, "memory://table is not reached: not looked at yet")
+    assert health.ready() == (False, NOT_REACHED)
     health.looked(driver)
     assert health.ready() == (True, "ok")
     health.failed(driver, StoreUnreachableError("http://u:secret@host: no answer"), 1.0)
-    assert health.ready() == (
-        False,
-        "memory://table is not reached: http://***@host: no answer",
-    )
+    assert health.ready() == (False, NOT_REACHED)
     health.looked(driver)
     assert health.ready() == (True, "ok")
     hands.is_draining = True
@@ -122,7 +127,7 @@ def test_a_store_that_fails_is_not_reached_until_it_answers(hands: Hands) -> Non
 
     store.fault = unreachable
     watch(driver, health, 1)
-    assert health.ready() == (False, "memory://table is not reached: no answer")
+    assert health.ready() == (False, NOT_REACHED)
     assert health.live() == (True, "ok")  # it goes round, and tries again later
     store.fault = lambda _operation, _key: None
     watch(driver, health, 1)
@@ -233,6 +238,88 @@ def test_it_is_served_over_http_while_the_block_runs(
             assert b"compactor_build_info{" in answer.read()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(url + "healthz", timeout=10)
+
+
+def connected(port: int, sent: bytes) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port), timeout=20)
+    client.sendall(sent)
+    return client
+
+
+def test_slow_clients_take_neither_threads_nor_the_place_of_others(
+    registry: MetricsRegistry,
+) -> None:
+    app = metrics_app(registry.prometheus, {"/healthz": lambda: (True, "ok")})
+    with serving(app, "127.0.0.1", 0) as port, ExitStack() as stack:
+        before = threading.active_count()
+        slow = [
+            stack.enter_context(connected(port, b"GET /healthz HTTP/1.1\r\nHost:"))
+            for _ in range(5 * server._MOST_CONNECTIONS)
+        ]
+        with connected(port, b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n") as client:
+            answer = client.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.endswith(b"\r\nok\n")
+        assert threading.active_count() == before
+        # All but the youngest were dropped for those that came later.
+        for client in slow[: -server._MOST_CONNECTIONS]:
+            assert is_dropped(client)
+        slow[-1].sendall(b" a\r\n\r\n")
+        assert slow[-1].recv(15) == b"HTTP/1.1 200 OK"
+
+
+def is_dropped(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_client_that_says_a_little_now_and_then_is_dropped_all_the_same(
+    registry: MetricsRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_MOST_SECONDS", 0.5)
+    app = metrics_app(registry.prometheus, {})
+    with serving(app, "127.0.0.1", 0) as port, connected(port, b"GET / HTTP/1.1\r\n") as client:
+        client.settimeout(0.05)
+        with pytest.raises(OSError, match=r"reset|Broken pipe"):
+            while True:
+                client.sendall(b"a: b\r\n")
+                with suppress(TimeoutError):
+                    assert is_dropped(client)
+                    client.sendall(b"a: b\r\n")
+
+
+def test_clients_that_go_away_or_say_nonsense_leave_no_trace(
+    registry: MetricsRegistry, capfd: pytest.CaptureFixture[str]
+) -> None:
+    app = metrics_app(registry.prometheus, {"/healthz": lambda: (True, "ok")})
+    with serving(app, "127.0.0.1", 0) as port:
+        for sent in (
+            b"GET /metrics HTTP/1.1\r\n\r\n" * 50,
+            b"GET /metr",
+            b"",
+            b"\x16\x03\x01\x00\xff",
+        ):
+            with connected(port, sent) as client:  # gone without a word: a reset
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        for request, status in (
+            (b"nonsense\r\n\r\n", b"400"),
+            (b"GET / HTTP/1.1\r\nX: " + b"a" * (32 << 10) + b"\r\n\r\n", b"431"),
+            (b"POST /metrics HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n", b"413"),
+        ):
+            with connected(port, request) as client:
+                assert client.recv(12).split()[1] == status
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=20) as answer:
+            assert answer.read() == b"ok\n"
+            assert answer.headers["Connection"] == "close"
+            assert answer.headers["Server"] is None
+    assert capfd.readouterr() == ("", "")
+
+
+def test_only_this_machine_reaches_the_port_unless_the_call_says_otherwise() -> None:
+    (address,) = [o for o in compact.watch_command.params if o.name == "metrics_address"]
+    assert address.default == "127.0.0.1"
 
 
 def test_a_port_in_use_and_an_address_of_others_are_refused_in_one_line(
