@@ -98,8 +98,15 @@ def test_the_image_says_what_it_is_and_of_which_version() -> None:
 def test_the_image_runs_as_the_user_of_the_manifests() -> None:
     text = (DOCKER / "Dockerfile").read_text()
     assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["185:185"]
+
+
+def test_the_base_is_pinned_by_digest() -> None:
+    text = (DOCKER / "Dockerfile").read_text()
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
     bases = re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE)
-    assert len(bases) == 1 and re.fullmatch(r"python:3\.11\.\d+-slim-bookworm", bases[0])
+    assert len(bases) == 1 and re.fullmatch(
+        r"python:3\.11\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", bases[0]
+    )
 
 
 @pytest.fixture

@@ -239,6 +239,56 @@ def test_only_drivers_have_a_token_and_only_they_may_ask_the_api_server(overlay:
 
 
 @overlays
+def test_only_the_vacuum_has_the_identity_that_may_delete(overlay: str) -> None:
+    """Otherwise who has a worker's key has the vacuum's, and the policies divide nothing."""
+    documents = render(overlay)
+    accounts = {d["metadata"]["name"]: d for d in documents if d["kind"] == "ServiceAccount"}
+    roles = {
+        name: account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"].rpartition("/")[2]
+        for name, account in accounts.items()
+    }
+    assert roles.pop("compactor-vacuum") == "lsm-compactor-vacuum"
+    assert set(roles.values()) == {"lsm-compactor"}
+    for pod in pod_templates(documents):
+        if not any("lsm-compactor" in c.get("image", "lsm-compactor") for c in pod.containers):
+            continue  # the S3 server
+        is_vacuum = any("vacuum" in c.get("args", []) for c in pod.containers)
+        account = pod.spec.get("serviceAccountName", "compactor")  # Spark's settings say others
+        assert (account == "compactor-vacuum") is is_vacuum
+        (secret,) = {
+            s["secretRef"]["name"] for c in pod.containers for s in c["envFrom"] if "secretRef" in s
+        }
+        assert secret == ("compactor-vacuum-credentials" if is_vacuum else "compactor-credentials")
+    assert (overlay in SPARK) == ("compactor-driver" in accounts)
+
+
+def spark_settings_of(documents: list[Json]) -> dict[str, str]:
+    for application in applications(documents):
+        return dict(application["sparkConf"])
+    data = named(documents, "ConfigMap", "compactor-spark")["data"]
+    return spark_settings(data["spark.conf"])
+
+
+@pytest.mark.parametrize("overlay", SPARK)
+def test_driver_and_executors_of_spark_know_each_other_by_a_secret_that_no_pod_shows(
+    overlay: str,
+) -> None:
+    documents = render(overlay)
+    settings = spark_settings_of(documents)
+    assert settings["spark.authenticate"] == settings["spark.network.crypto.enabled"] == "true"
+    folder, _, name = settings["spark.authenticate.secret.file"].rpartition("/")
+    assert f"--from-literal={name}=" in (ROOT / "docs/kubernetes.md").read_text()
+    pods = [pod for pod in pod_templates(documents) if pod.place != "compactor-vacuum"]
+    assert len(pods) == 2
+    for pod in pods:
+        (container,) = pod.containers
+        (mount,) = [m for m in container["volumeMounts"] if m["mountPath"] == folder]
+        (volume,) = [v for v in pod.spec["volumes"] if v["name"] == mount["name"]]
+        assert volume["secret"]["secretName"] == "compactor-spark"
+        assert "optional" not in volume["secret"]
+
+
+@overlays
 def test_all_is_in_one_namespace_that_enforces_the_restricted_policy(overlay: str) -> None:
     documents = render(overlay)
     (namespace,) = [d for d in documents if d["kind"] == "Namespace"]

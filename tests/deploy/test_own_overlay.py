@@ -61,8 +61,10 @@ def test_an_overlay_of_ones_own_changes_table_image_and_role_everywhere(
             application = spark_application(document)
             assert application["image"] == "REGISTRY/lsm-compactor:0.1.0"
             assert application["arguments"][1] == "s3://my-bucket/logs"
-    account = named(documents, "ServiceAccount", "compactor")
-    assert "444455556666" in account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"]
+    for name, role in (("compactor", "my-role"), ("compactor-vacuum", "my-vacuum-role")):
+        account = named(documents, "ServiceAccount", name)
+        arn = account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"]
+        assert arn == f"arn:aws:iam::444455556666:role/{role}"
 
 
 def test_another_setting_is_another_name_so_that_workers_roll(checkout: Path) -> None:

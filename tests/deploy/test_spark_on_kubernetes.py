@@ -45,8 +45,11 @@ class Image:
         self._places = {
             "/etc/compactor": str(folder / "etc"),
             "/opt/compactor": str(ROOT / "deploy" / "spark-submit"),
+            "/etc/spark-secret": str(folder / "spark-secret"),
             "/spool": str(folder / "spool"),
         }
+        (folder / "spark-secret").mkdir()
+        (folder / "spark-secret" / "secret").write_text("known-to-driver-and-executors")
         (folder / "spool").mkdir()
         (folder / "etc").mkdir()
         for name, text in spark_config.items():
