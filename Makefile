@@ -2,7 +2,7 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium kubectl demo test test-long lint audit docs wheel bench peers scaling sizes small-jobs micro workload clean distclean
+.PHONY: help setup environment java promtool chromium kubectl lock demo test test-long lint audit docs wheel bench peers scaling sizes small-jobs micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ chromium:
 
 kubectl:
 	@sh deploy/setup/kubectl.sh
+
+lock: environment  ## the lock files anew from pyproject.toml (LOCK=--upgrade takes the newest versions)
+	@sh deploy/lock/lock.sh $(LOCK)
 
 demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 1000000 --keep")
 	@$(BIN)/python -m deploy.demo.demo $(DEMO)
@@ -48,14 +51,14 @@ docs: environment  ## the reference of the Python interface, in build/docs
 wheel: environment  ## sdist and wheel, in dist
 	$(BIN)/python -m build --no-isolation
 
-audit: environment  ## known vulnerabilities of the packages in .venv; only a warning where PyPI can't be asked
+audit: environment  ## known vulnerabilities of the locked packages; only a warning where PyPI can't be asked
 	@$(BIN)/python -m deploy.audit
 
 bench: setup  ## 4 million rows, 16 fragments, one Spark task: rows/s and peak RSS
 	$(BIN)/python -m bench.bench_compaction $(BENCH)
 
 peers: setup  ## side by side with ClickHouse, DataFusion, DuckDB, Polars, ... (PEERS="--rows 1000000")
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,peers]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r deploy/lock/peers.lock
 	$(BIN)/python -m bench.vs_peers $(PEERS)
 
 scaling: setup  ## time against rows, fan-in and columns (SCALING="--rows 1000000")

@@ -1,4 +1,6 @@
-"""Known vulnerabilities of the packages in this environment, as PyPI lists them: `make audit`.
+"""Known vulnerabilities of the packages in deploy/lock/dev.lock, as PyPI lists them: `make audit`.
+
+Those of the image are among them, in the same versions.
 
 Exit code 1 if there are any. Where PyPI can't be asked (no network, a mirror without them), that is said, and
 is no failure: a build must not depend on it.
@@ -13,7 +15,7 @@ from typing import Final
 
 _COMMAND: Final = (
     "-m", "pip_audit", "--vulnerability-service", "pypi", "--format", "json", "--progress-spinner", "off",
-    "--skip-editable",
+    "--requirement", "deploy/lock/dev.lock", "--require-hashes", "--disable-pip",
 )  # fmt: skip
 _MOST_SECONDS: Final = 300
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Makes the private environment .venv in the checkout and installs the project into it, editable,
-# with everything for tests, lint and Spark. Does nothing if pyproject.toml and the compiled sources are
-# still those that were installed. PYTHON=/path/to/python chooses the interpreter (3.11 or newer).
+# with everything for tests, lint and Spark: the versions in deploy/lock, and no file without its hash. They are
+# for every Python that the project supports, on Linux, macOS and Windows. Does nothing if pyproject.toml, the
+# locks and the compiled sources are still those that were installed. PYTHON=/path/to/python chooses the interpreter (3.11 or newer).
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -32,8 +33,8 @@ find_python() {
 # The environment holds absolute paths, so its place counts as much as its contents.
 fingerprint() {
     "$1" -c 'import hashlib, os; print(hashlib.sha256(
-        open("pyproject.toml", "rb").read() + open("format/_compiled.pyx", "rb").read()
-        + os.getcwd().encode()).hexdigest())'
+        b"".join(open(name, "rb").read() for name in ("pyproject.toml", "format/_compiled.pyx",
+        "deploy/lock/build.lock", "deploy/lock/dev.lock")) + os.getcwd().encode()).hexdigest())'
 }
 
 make_venv() {
@@ -57,8 +58,15 @@ fi
 python=$(find_python)
 say "making $venv with $("$python" --version) and installing the project, a minute or two"
 make_venv "$python"
-PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
-    "$venv/bin/python" -m pip install --quiet --editable '.[dev]' ||
-    fail "pip could not install the project; its message is above"
+install() {
+    # --no-deps: the locks name all. --no-build-isolation: what builds is what build.lock has installed.
+    PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
+        "$venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation "$@" ||
+        fail "pip could not install $*; its message is above.
+  A package index that lacks a version, or has other files of it: make lock takes those that it has."
+}
+install --require-hashes -r deploy/lock/build.lock
+install --require-hashes -r deploy/lock/dev.lock
+install --editable .
 fingerprint "$venv/bin/python" >"$stamp"
 say "ready: $venv/bin/compactor"

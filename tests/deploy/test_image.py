@@ -1,4 +1,4 @@
-"""The image's recipe: versions that are locked, scripts that do what Spark expects of an image."""
+"""The image's recipe: a base that is pinned, scripts that do what Spark expects of an image."""
 
 from __future__ import annotations
 
@@ -10,54 +10,14 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import tomllib
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from compactor import __version__
 from tests.deploy.manifests import ROOT
 
 DOCKER = ROOT / "deploy" / "docker"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-
-
-def locked(name: str) -> dict[str, str]:
-    """Versions by package. Every one has hashes, or it is a fault."""
-    versions: dict[str, str] = {}
-    for entry in (DOCKER / name).read_text().replace("\\\n", " ").splitlines():
-        match = re.match(r"([A-Za-z0-9._-]+)==(\S+)(.*)", entry)
-        if match:
-            assert "--hash=sha256:" in match[3], f"{match[1]} has no hash"
-            versions[canonicalize_name(match[1])] = match[2]
-    return versions
-
-
-@pytest.mark.parametrize(
-    ("lock", "wanted"),
-    [
-        ("requirements.lock", [*PROJECT["project"]["dependencies"],
-                               *PROJECT["project"]["optional-dependencies"]["spark"]]),
-        ("build.lock", PROJECT["build-system"]["requires"]),
-    ],
-)  # fmt: skip
-def test_the_lock_files_have_a_version_that_will_do_of_all_that_is_required(
-    lock: str, wanted: list[str]
-) -> None:
-    versions = locked(lock)
-    for text in wanted:
-        requirement = Requirement(text)
-        version = versions.get(canonicalize_name(requirement.name))
-        assert version, f"{requirement.name} is not in {lock}: run deploy/docker/lock.sh"
-        assert version in requirement.specifier, f"{text}, but {lock} has {version}"
-
-
-def test_the_image_has_no_package_that_only_developers_need() -> None:
-    assert not {"pytest", "moto", "mypy", "ruff", "polars", "duckdb"} & set(
-        locked("requirements.lock")
-    )
 
 
 def script(name: str) -> Path:

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Makes the lock files anew from pyproject.toml: versions and hashes of all that is installed.
+#
+#   dev.lock     make setup, for every Python and system that the project supports
+#   build.lock   what builds the project, and PySpark, which comes as sources
+#   image.lock   the container image
+#   peers.lock   make peers
+#
+# Versions stay as they are where they will do; --upgrade takes the newest. One package has one version in all files.
+set -eu
+
+cd "$(dirname "$0")/../.."
+uv=$(command -v uv) || {
+    .venv/bin/python -m venv build/uv
+    build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
+    uv=build/uv/bin/uv
+}
+options=$*
+lock() {
+    file=$1
+    shift
+    # shellcheck disable=SC2086 # options are words
+    "$uv" pip compile --quiet --generate-hashes --python-version 3.11 --no-emit-index-url --no-emit-find-links \
+        --custom-compile-command "make lock" $options --output-file "deploy/lock/$file.lock" "$@"
+}
+
+lock dev --universal --extra dev pyproject.toml
+lock build --universal --constraint deploy/lock/dev.lock deploy/lock/build.in
+lock image --python-platform linux --constraint deploy/lock/dev.lock --extra spark pyproject.toml
+lock peers --universal --constraint deploy/lock/dev.lock --extra peers pyproject.toml
