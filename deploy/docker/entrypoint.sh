@@ -20,6 +20,11 @@ executor)
         name=SPARK_JAVA_OPT_$i
         [ -n "${!name+set}" ] || break
         options+=("${!name}")
+        # Spark (4.3) reads this file in the driver only, where it knows its master, and takes base64 of it.
+        if [[ ${!name} == -Dspark.authenticate.secret.file=* ]]; then
+            _SPARK_AUTH_SECRET=$(base64 -w 0 "${!name#*=}")
+            export _SPARK_AUTH_SECRET
+        fi
     done
     set -- "$JAVA_HOME/bin/java" "${options[@]}" \
         "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \

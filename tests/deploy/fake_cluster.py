@@ -22,7 +22,6 @@ Json = dict[str, Any]
 DRIVER_ADDRESS = "127.0.0.2"
 EXECUTOR_ADDRESS = "127.0.0.3"
 """Two hosts as far as ports and names go: who takes the wrong one for the other reaches nobody."""
-SECRETS = {"compactor-spark": {"secret": "known-to-driver-and-executors"}}
 
 _PATH = re.compile(
     r"/api(?:s/(?P<group>[^/]+))?/v[^/]+/namespaces/(?P<namespace>[^/]+)/(?P<resource>[^/]+)(?:/(?P<name>[^/]+))?"
@@ -204,9 +203,6 @@ def container_environment(pod: Json, container: Json) -> dict[str, str]:
         value = entry.get("value")
         if value is None and "fieldRef" in entry.get("valueFrom", {}):
             value = fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
-        if value is None and "secretKeyRef" in entry.get("valueFrom", {}):
-            reference = entry["valueFrom"]["secretKeyRef"]
-            value = SECRETS[reference["name"]][reference["key"]]
         if value is not None:
             environment[entry["name"]] = value
     return environment

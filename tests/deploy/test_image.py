@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -213,6 +214,21 @@ def test_the_entrypoint_starts_an_executor_with_the_options_spark_gives_in_their
     assert command[:15] == ["/opt/java/bin/java", *options.values(), "-Xms512m", "-Xmx512m"]
     assert command[command.index("--podName") + 1] == "pod"
     assert command[command.index("--executor-id") + 1] == "3"
+
+
+def test_the_entrypoint_gives_an_executor_sparks_secret_as_the_driver_reads_it(
+    tini: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("known to both\n")
+    tini.write_text('#!/bin/sh\necho "$_SPARK_AUTH_SECRET"\n')
+    names = ("JAVA_HOME", "SPARK_HOME", "SPARK_EXECUTOR_MEMORY", "SPARK_DRIVER_URL", "SPARK_EXECUTOR_ID",
+             "SPARK_EXECUTOR_CORES", "SPARK_APPLICATION_ID", "SPARK_EXECUTOR_POD_IP",
+             "SPARK_RESOURCE_PROFILE_ID", "SPARK_EXECUTOR_POD_NAME")  # fmt: skip
+    option = f"-Dspark.authenticate.secret.file={tmp_path}/secret"
+    (shown,) = entrypoint(
+        tini, ["executor"], **dict.fromkeys(names, "any"), SPARK_JAVA_OPT_0=option
+    )
+    assert base64.b64decode(shown) == b"known to both\n"
 
 
 def test_the_script_before_a_stop_tells_the_executor_and_waits_for_its_end(tmp_path: Path) -> None:

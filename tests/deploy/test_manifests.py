@@ -278,21 +278,15 @@ def test_driver_and_executors_of_spark_know_each_other_by_a_secret_that_no_pod_s
     assert settings["spark.authenticate"] == settings["spark.network.crypto.enabled"] == "true"
     folder, _, name = settings["spark.authenticate.secret.file"].rpartition("/")
     assert f"--from-literal={name}=" in (ROOT / "docs/kubernetes.md").read_text()
-    driver, executor = sorted(
-        (pod for pod in pod_templates(documents) if pod.place != "compactor-vacuum"),
-        key=lambda pod: str(pod.metadata["labels"]["app.kubernetes.io/component"]),
-    )
-    (container,) = driver.containers
-    (mount,) = [m for m in container["volumeMounts"] if m["mountPath"] == folder]
-    (volume,) = [v for v in driver.spec["volumes"] if v["name"] == mount["name"]]
-    assert volume["secret"]["secretName"] == "compactor-spark"
-    (container,) = executor.containers
-    assert container["env"] == [
-        {
-            "name": "_SPARK_AUTH_SECRET",
-            "valueFrom": {"secretKeyRef": {"name": "compactor-spark", "key": name}},
-        }
-    ]
+    pods = [pod for pod in pod_templates(documents) if pod.place != "compactor-vacuum"]
+    assert len(pods) == 2
+    for pod in pods:
+        (container,) = pod.containers
+        assert not any("SECRET" in entry["name"] for entry in container.get("env", []))
+        (mount,) = [m for m in container["volumeMounts"] if m["mountPath"] == folder]
+        (volume,) = [v for v in pod.spec["volumes"] if v["name"] == mount["name"]]
+        assert volume["secret"]["secretName"] == "compactor-spark"
+        assert "optional" not in volume["secret"]
 
 
 @overlays

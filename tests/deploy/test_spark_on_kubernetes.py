@@ -18,7 +18,7 @@ import yaml
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from deploy.kubernetes import resources
-from tests.deploy.fake_cluster import DRIVER_ADDRESS, SECRETS, FakeCluster, container_environment
+from tests.deploy.fake_cluster import DRIVER_ADDRESS, FakeCluster, container_environment
 from tests.deploy.manifests import (
     ROOT,
     PodTemplate,
@@ -34,6 +34,7 @@ from tests.support.tables import SORT, ingest_tables, log_rows, table_rows
 
 Json = dict[str, Any]
 DRIVER = "compactor-compact-1-abcde"
+SECRET = "known-to-driver-and-executors"
 
 pytestmark = pytest.mark.spark
 
@@ -49,8 +50,7 @@ class Image:
             "/spool": str(folder / "spool"),
         }
         (folder / "spark-secret").mkdir()
-        for name, value in SECRETS["compactor-spark"].items():
-            (folder / "spark-secret" / name).write_text(value)
+        (folder / "spark-secret" / "secret").write_text(SECRET)
         (folder / "spool").mkdir()
         (folder / "etc").mkdir()
         for name, text in spark_config.items():
@@ -155,7 +155,7 @@ def test_the_cron_jobs_command_compacts_on_executors_that_meet_the_namespaces_po
     assert ("", "pods", "create") in cluster.asked
 
     (pod,) = cluster.created
-    assert SECRETS["compactor-spark"]["secret"] not in json.dumps(pod), "who may list pods sees it"
+    assert SECRET not in json.dumps(pod), "who may list pods sees it"
     assert schema_faults(pod) == []
     assert faults_of(PodTemplate("executor", pod["metadata"], pod["spec"])) == []
     assert pod["spec"]["serviceAccountName"] == "compactor"
