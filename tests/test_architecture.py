@@ -50,6 +50,7 @@ ONLY_IN = {
     "click": ["compactor/cli/"],
     "rich": ["compactor/cli/"],
     "prometheus_client": ["compactor/metrics/"],
+    "waitress": ["compactor/metrics/server.py"],
     "pythonjsonlogger": ["compactor/logs.py"],
     "opentelemetry": ["compactor/tracing.py"],
     "scipy": ["compactor/entity/components.py"],
