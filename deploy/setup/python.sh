@@ -60,7 +60,8 @@ say "making $venv with $("$python" --version) and installing the project, a minu
 make_venv "$python"
 install() {
     # --no-deps: the locks name all. --no-build-isolation: what builds is what build.lock has installed.
-    PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    # Warnings are those of setuptools about itself.
+    PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONWARNINGS=ignore \
         "$venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation "$@" ||
         fail "pip could not install $*; its message is above.
   A package index that lacks a version, or has other files of it: make lock takes those that it has."
