@@ -36,6 +36,8 @@ _FOOTER_BYTES: Final = 256
 """Of a chunk's statistics; its least and greatest value take most."""
 _VALUE_BYTES: Final = 16
 """Decoded, beyond what is counted as raw: integers stored in a byte or none, offsets of strings."""
+_DECODING_BYTES: Final = 16
+"""Of a value while it is decoded: what is put together of codes and lengths is 64 bits wide at first."""
 _COPIES: Final = 4
 """Of the heaviest chunk at a time: as decoded, gathered, encoded and compressed."""
 _SHARE: Final = 8
@@ -53,7 +55,7 @@ class MergeShape:
     rows: int
     stored_bytes: int
     peak_chunk_bytes: int
-    """Raw bytes of the heaviest chunk of any input."""
+    """Of the heaviest chunk of any input, raw or decoded, whichever is more."""
     run_chunk_bytes: int
     """The heaviest chunks of the sorted runs together: what a merge holds decoded if nothing spills."""
     heaviest_column_bytes: int
@@ -196,8 +198,8 @@ def plan_merge(
               inputs * (max(window, piece) + piece), waits=True),
         stage("spool", "inputs kept for a second pass, and fetched during long pauses", materialized,
               0, min(shape.stored_bytes, settings.spool_limit_bytes)),
-        stage("decode", "one chunk as stored and as decompressed", streaming,
-              2 * (heaviest + keys) + _MIB),
+        stage("decode", "one chunk as stored, as decompressed and as decoded", streaming,
+              3 * (heaviest + keys) + _DECODING_BYTES * group_rows + _MIB),
         stage("chunks", "decoded rows, a chunk or two for each sorted run", streaming,
               chunks, chunks, 3, waits=True),
         stage("order", "keys being put in order, a batch at a time", streaming,

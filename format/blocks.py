@@ -13,13 +13,16 @@ from format import layout
 from format.arrays import in_order_of_use
 from format.compression import compress, decompress
 from format.decode import decode_array
+from format.encode import EncodedArray
 from format.errors import CorruptFragmentError
-from format.fitting import encode_fitting
+from format.fitting import encode_fitting, expanded_bytes
 from format.footer import ChunkStats
 from format.keys import Value, min_max
 from format.layout import BLOCK_HEADER_BYTES, BlockHeader, Codec, Kind
 from format.limits import most_chunk_bytes, most_json_bytes, too_large
-from format.nodes import NODE_BYTES, Node, unpack_nodes
+from format.nodes import NODE_BYTES, Encoding, Node, unpack_nodes
+from format.sizes import total_bytes
+from format.types import may_stay_coded
 
 _STEP_BYTES: Final = 16 << 20
 _RAW_PAYLOAD_LEVEL: Final = 0
@@ -61,10 +64,16 @@ class Block:
         except ValueError as error:
             raise self.fault(str(error)) from error
 
-    def decode(self, dtype: pa.DataType, *, keep_dictionary: bool = False) -> pa.Array:
+    def decode(
+        self,
+        dtype: pa.DataType,
+        *,
+        keep_dictionary: bool = False,
+        reserve: Callable[[int], None] | None = None,
+    ) -> pa.Array:
         """The chunk's values as a storage array of `dtype`. Raises `CorruptFragmentError`.
 
-        Chunks of nothing but nulls decode as any type.
+        Chunks of nothing but nulls decode as any type. reserve: see `format.decode.decode_array`.
         """
         most_bytes = most_chunk_bytes(self.header.stored_bytes)
         raw = self._decompressed(most_bytes)
@@ -76,6 +85,7 @@ class Block:
                 self.header.rows,
                 keep_dictionary=keep_dictionary,
                 most_bytes=most_bytes,
+                reserve=reserve,
             )
         except (ValueError, OverflowError, MemoryError, pa.ArrowException) as error:
             cause = str(error) or "its values take more memory than there is"
@@ -91,12 +101,13 @@ class Block:
         return layout.repack_block_header(self.header), self.meta, self.stored
 
     def stats(self, *, offset: int) -> ChunkStats:
-        """The footer's entry for this chunk put at `offset`, but for its least and greatest value."""
+        """The footer's entry for this chunk put at `offset`, but for what only its own footer knows."""
         header, root = self.header, self._root()
         return ChunkStats(
             offset,
             header.block_bytes,
             header.raw_bytes,
+            0,
             root.encoding.name,
             root.null_count,
             None,
@@ -199,6 +210,7 @@ class Chunk:
     stored: bytes
     rows: int
     raw_bytes: int
+    decoded_bytes: int
     encoding: str
     null_count: int
     min: Value
@@ -225,6 +237,7 @@ class Chunk:
             offset,
             stored_bytes,
             self.raw_bytes,
+            self.decoded_bytes,
             self.encoding,
             self.null_count,
             self.min,
@@ -250,11 +263,22 @@ def make_chunk(array: pa.Array, *, level: int, is_decided: bool = False) -> Chun
         stored,
         len(array),
         len(encoded.raw),
+        _decoded_bytes(array, encoded),
         encoded.encoding.name,
         array.null_count,
         low,
         high,
     )
+
+
+def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
+    """Returns what the values take once they are read again, as SPEC section 7 counts it: by the values and
+    how they are stored alone, however the array holds them."""
+    is_coded = pt.is_dictionary(array.type)
+    dtype = array.type.value_type if is_coded else array.type
+    if encoded.encoding is Encoding.DICTIONARY and may_stay_coded(dtype):
+        return 4 * len(array) + len(encoded.raw)
+    return expanded_bytes(array) if is_coded else total_bytes(array)
 
 
 def make_block(kind: Kind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:

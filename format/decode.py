@@ -5,6 +5,7 @@ Every fault is a ValueError with the cause; the caller knows the place and adds 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +34,8 @@ from format.nodes import (
 from format.sizes import cumulative_bytes, nulls_bytes
 from format.types import decoded, is_binary_like, is_large_offsets, is_list_like, may_stay_coded
 
+_SMALL_BYTES: Final = 16 << 10
+"""Up to which nobody is asked for memory."""
 _MAX_OFFSET_32: Final = 2**31 - 1
 _LITTLE_BYTES: Final = 64 << 20
 """Up to which nobody counts what a dictionary stands for that is kept."""
@@ -46,6 +49,7 @@ def decode_array(
     *,
     keep_dictionary: bool = False,
     most_bytes: int | None = None,
+    reserve: Callable[[int], None] | None = None,
 ) -> pa.Array:
     """The storage array of type `dtype` behind a chunk.
 
@@ -53,9 +57,10 @@ def decode_array(
     values), so that a merge can move codes instead of bytes.
     most_bytes: that it may take, and its values; 16 times as much where a dictionary is kept. By default by
     the payload's length.
+    reserve: called with every larger size before memory is taken for it; what it raises comes through.
     Raises ValueError on any inconsistency.
     """
-    cursor = _Cursor(unpack_nodes(meta), raw, most_bytes or most_chunk_bytes(len(raw)))
+    cursor = _Cursor(unpack_nodes(meta), raw, most_bytes or most_chunk_bytes(len(raw)), reserve)
     array = _decode(cursor, dtype, rows, keep_dictionary=keep_dictionary)
     cursor.finish()
     return array
@@ -65,8 +70,13 @@ class _Cursor:
     """Walks nodes and buffers in step."""
 
     def __init__(
-        self, nodes: list[tuple[Node, int]], raw: bytes | memoryview, most_bytes: int
+        self,
+        nodes: list[tuple[Node, int]],
+        raw: bytes | memoryview,
+        most_bytes: int,
+        reserve: Callable[[int], None] | None,
     ) -> None:
+        self._reserve = reserve
         self._nodes = nodes
         self._most_bytes = most_bytes
         self._charged_bytes = 0
@@ -93,6 +103,8 @@ class _Cursor:
         self._charged_bytes += size
         if self._charged_bytes > self._most_bytes:
             raise ValueError(too_large(self._charged_bytes, self._most_bytes))
+        if self._reserve is not None and size > _SMALL_BYTES:
+            self._reserve(size)
 
     def allow(self, size: int) -> None:
         """What a dictionary stands for. Raises ValueError where that is too much for the payload."""
@@ -148,7 +160,7 @@ def _decode(
             raise ValueError(f"encoding DICTIONARY does not go with type {dtype}")
         return _decode_dictionary(cursor, node, dtype, validity, keep=keep_dictionary)
     if node.encoding in INT_ENCODINGS:
-        return _wrap_ints(cursor, _int_body(cursor, node), node, dtype, validity)
+        return _decode_wrapped_ints(cursor, node, dtype, validity)
     if node.encoding is Encoding.PLAIN:
         return _decode_plain(cursor, node, dtype, validity)
     if node.encoding is Encoding.DECIMAL and pt.is_float64(dtype):
@@ -205,7 +217,7 @@ def _decode_ints(cursor: _Cursor, length: int, *, allow_runs: bool = True) -> np
 def _int_body(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
     match node.encoding:
         case Encoding.FOR:
-            return _decode_for(cursor, node)
+            return _decode_for(cursor, node, np.int64)
         case Encoding.DELTA:
             if node.length < 1 or node.has_validity:
                 raise ValueError("DELTA needs at least one value and no nulls")
@@ -222,10 +234,12 @@ def _int_body(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
             return _decode_runs(cursor, node.length)
 
 
-def _decode_for(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
-    cursor.charge(8 * node.length)
+def _decode_for(cursor: _Cursor, node: Node, target: type[Any]) -> npt.NDArray[Any]:
+    """Returns the integers as `target`, to whose width the sums are reduced."""
+    cursor.charge(np.dtype(target).itemsize * node.length)
+    base = np.array(node.param, dtype=np.int64).astype(target)
     if node.width == 0:
-        return np.full(node.length, node.param, dtype=np.int64)
+        return np.full(node.length, base, dtype=target)
     if node.width not in (1, 2, 4, 8):
         raise ValueError(f"integers of {node.width} bytes")
     size = (node.length + 1) // 2 if node.has_nibbles else node.length * node.width
@@ -234,9 +248,9 @@ def _decode_for(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
         stored = unpack_nibbles(stored, node.length)
     if node.is_split:
         stored = join_planes(stored, node.width)
-    values: npt.NDArray[np.int64] = stored.view(unsigned_dtype(node.width)).astype(np.int64)
+    values: npt.NDArray[Any] = stored.view(unsigned_dtype(node.width)).astype(target)
     if node.param:
-        values += np.int64(node.param)
+        values += base
     return values
 
 
@@ -258,14 +272,11 @@ def _check_lengths(lengths: npt.NDArray[np.int64], expected: int) -> None:
         raise ValueError(f"lengths do not add up to {expected}")
 
 
-def _wrap_ints(
-    cursor: _Cursor,
-    values: npt.NDArray[np.int64],
-    node: Node,
-    dtype: pa.DataType,
-    validity: pa.Buffer | None,
+def _decode_wrapped_ints(
+    cursor: _Cursor, node: Node, dtype: pa.DataType, validity: pa.Buffer | None
 ) -> pa.Array:
     if pt.is_decimal128(dtype):
+        values = _int_body(cursor, node)
         cursor.charge(16 * len(values))
         words = np.empty((len(values), 2), dtype=np.int64)
         words[:, 0] = values
@@ -275,7 +286,13 @@ def _wrap_ints(
         target = int_dtype(dtype)
         if target is None:
             raise ValueError(f"encoding {node.encoding.name} does not go with type {dtype}")
-        data = values.astype(target, copy=False)
+        if node.encoding is Encoding.FOR:
+            data = _decode_for(cursor, node, target)
+        elif (width := np.dtype(target).itemsize) == 8:
+            data = _int_body(cursor, node).view(target)
+        else:
+            cursor.charge(width * node.length)
+            data = _int_body(cursor, node).astype(target)
     array = pa.Array.from_buffers(
         dtype, node.length, [validity, pa.py_buffer(data)], node.null_count
     )

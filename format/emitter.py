@@ -101,8 +101,8 @@ class FragmentEmitter:
     ) -> FragmentSummary:
         """Writes footer and trailer. row_hashes: one a row group, over all columns.
 
-        complete: puts the least and greatest values of passed chunks into a column's statistics, see
-        `format.footer.with_bounds`.
+        complete: puts what is known of the values of passed chunks into a column's statistics, see
+        `format.footer.with_values`.
         """
         self._end_column()
         groups = [

@@ -29,10 +29,17 @@ class ChunkStats:
     stored_bytes: int
     """Length of the whole block."""
     raw_bytes: int
+    decoded_bytes: int
+    """What its values take in memory, with a dictionary at the root kept; 0 where the footer does not say."""
     encoding: str
     null_count: int
     min: Value
     max: Value
+
+    @property
+    def held_bytes(self) -> int:
+        """What a reader holds of it: constants and runs take far more than their payload."""
+        return max(self.raw_bytes, self.decoded_bytes)
 
 
 class ColumnBytes(NamedTuple):
@@ -54,7 +61,7 @@ class FragmentSummary:
     last_key: Bound = ()
     """The whole key of its last row."""
     peak_chunk_bytes: int = 0
-    """Raw bytes of its heaviest chunk."""
+    """Of its heaviest chunk, raw or decoded, whichever is more."""
     peak_row_bytes: int = 0
     """Raw bytes a row in the chunk where that is greatest."""
     columns: dict[str, ColumnBytes] = field(default_factory=dict)
@@ -63,7 +70,8 @@ class FragmentSummary:
         """rows: of each row group."""
         raw = [chunk.raw_bytes for chunk in chunks]
         self.columns[name] = ColumnBytes(sum(raw), sum(chunk.stored_bytes for chunk in chunks))
-        self.peak_chunk_bytes = max(self.peak_chunk_bytes, *raw, 0)
+        held = (chunk.held_bytes for chunk in chunks)
+        self.peak_chunk_bytes = max(self.peak_chunk_bytes, *held, 0)
         by_row = (-(-size // count) for size, count in zip(raw, rows, strict=True))
         self.peak_row_bytes = max(self.peak_row_bytes, *by_row, 0)
 
@@ -152,11 +160,14 @@ class _Column(msgspec.Struct):
     null_count: list[_Count]
     min: list[_Value]
     max: list[_Value]
+    decoded_bytes: list[_Count] | None = None
 
     def chunks(self) -> list[ChunkStats]:
+        decoded = self.decoded_bytes
         values = zip(
-            self.offset, self.stored_bytes, self.raw_bytes, self.encoding, self.null_count,
-            self.min, self.max, strict=True,
+            self.offset, self.stored_bytes, self.raw_bytes,
+            [0] * len(self.offset) if decoded is None else decoded,
+            self.encoding, self.null_count, self.min, self.max, strict=True,
         )  # fmt: skip
         return [ChunkStats(*chunk) for chunk in values]
 
@@ -234,6 +245,7 @@ def pack_column(name: str, chunks: Sequence[ChunkStats]) -> bytes:
             "offset": [chunk.offset for chunk in chunks],
             "stored_bytes": [chunk.stored_bytes for chunk in chunks],
             "raw_bytes": [chunk.raw_bytes for chunk in chunks],
+            "decoded_bytes": [chunk.decoded_bytes for chunk in chunks],
             "encoding": [chunk.encoding for chunk in chunks],
             "null_count": [chunk.null_count for chunk in chunks],
             "min": [chunk.min for chunk in chunks],
@@ -242,15 +254,24 @@ def pack_column(name: str, chunks: Sequence[ChunkStats]) -> bytes:
     )
 
 
-def with_bounds(column: bytes, bounds: Callable[[str, int], tuple[Value, Value] | None]) -> bytes:
-    """A column's statistics with least and greatest values put in where `bounds` has them.
+class ValueStats(NamedTuple):
+    """What only a footer says of a chunk's values."""
 
-    bounds: by column and row group; None to leave what is there.
+    min: Value
+    max: Value
+    decoded_bytes: int
+
+
+def with_values(column: bytes, known: Callable[[str, int], ValueStats | None]) -> bytes:
+    """Returns a column's statistics with what `known` has of the values of its chunks put in.
+
+    known: by column and row group; None to leave what is there.
     """
     document = json.loads(column)
     for group in range(len(document["min"])):
-        if (known := bounds(document["name"], group)) is not None:
-            document["min"][group], document["max"][group] = known
+        if (values := known(document["name"], group)) is not None:
+            for name, value in values._asdict().items():
+                document[name][group] = value
     return _json(document)
 
 

@@ -182,22 +182,22 @@ class FragmentReader:
         return start, stop
 
     def _windows(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[list[int]]:
-        """Row groups to read together: neighbours, up to `_WINDOW_BYTES` of raw chunks."""
+        """Row groups to read together: neighbours, up to `_WINDOW_BYTES` of chunks."""
         window: list[int] = []
         size = 0
         for group in groups:
             rows = self.footer.row_groups[group].rows
             # Constants take no bytes there, and some here.
-            raw = sum(
-                max(self.footer.columns[n][group].raw_bytes, _ROW_BYTES * rows)
+            held = sum(
+                max(self.footer.columns[n][group].held_bytes, _ROW_BYTES * rows)
                 for n in names
                 if n in self.footer.columns
             )
-            if window and (size + raw > _WINDOW_BYTES or group != window[-1] + 1):
+            if window and (size + held > _WINDOW_BYTES or group != window[-1] + 1):
                 yield window
                 window, size = [], 0
             window.append(group)
-            size += raw
+            size += held
         if window:
             yield window
 

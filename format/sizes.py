@@ -52,6 +52,29 @@ def cumulative_bits(array: pa.Array) -> I64:
     return np.arange(length + 1, dtype=np.int64)
 
 
+def total_bytes(array: pa.Array) -> int:
+    """Returns what `cumulative_bytes` ends with, without a look at rows; of arrays that are not
+    dictionary-coded."""
+    return _total_bits(array) // 8
+
+
+def _total_bits(array: pa.Array) -> int:
+    dtype, length = array.type, len(array)
+    if is_binary_like(dtype):
+        offsets, _ = binary_parts(array)
+        return 8 * int(offsets[-1] - offsets[0]) + _LENGTH_BITS * length
+    if (width := fixed_width_bytes(dtype)) is not None:
+        return 8 * width * length
+    if pt.is_struct(dtype):
+        return sum(map(_total_bits, array.flatten()))
+    if pt.is_fixed_size_list(dtype):
+        return _total_bits(fixed_items(array)) if dtype.list_size else 0
+    if pt.is_nested(dtype):
+        _, items = list_parts(array)
+        return _total_bits(items) + _LENGTH_BITS * length
+    return length
+
+
 def heaviest_value_bytes(array: pa.Array) -> int:
     """Returns the bytes of the heaviest value; of a dictionary-coded array also of those that no row uses."""
     values = array.dictionary if pt.is_dictionary(array.type) else array

@@ -37,8 +37,21 @@ class ValueCheck:
 
 
 def check_whole(batch: pa.RecordBatch) -> None:
-    """Raises `pa.ArrowInvalid` for arrays that are none, of whatever producer."""
-    batch.validate(full=True)
+    """Raises `pa.ArrowInvalid` naming the column for arrays that are none, of whatever producer."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            _validate(name, array, error)
+        raise
+
+
+def _validate(name: str, array: pa.Array, whole: pa.ArrowInvalid) -> None:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        cause = str(error).rpartition("Invalid: ")[2]
+        raise pa.ArrowInvalid(f"column {name!r}: {cause}") from whole
 
 
 def check_values(array: pa.Array) -> None:

@@ -384,7 +384,7 @@ class MergeInput:
             stored = storage_type(self.stream.header.schema.field(name).type)
         if pt.is_null(stored):
             stored = dtype
-        array = block.decode(stored, keep_dictionary=True)
+        array = block.decode(stored, keep_dictionary=True, reserve=self._reserve)
         if self._dropped is not None:
             array = self._dropped.split(group, name, array, self.stream.version)
         if self._converted is None:
@@ -409,6 +409,10 @@ class MergeInput:
     def _before_payload(self, header: BlockHeader) -> None:
         """Before a block's payload is in memory: charged as stored and as decompressed."""
         self._budget.charge("decode", header.stored_bytes + header.raw_bytes)
+
+    def _reserve(self, size: int) -> None:
+        """Charges what decoding takes before it is taken: constants are far larger than their payload."""
+        self._budget.charge("decode", size)
 
     def _discharge_decode(self) -> None:
         self._budget.discharge("decode", self._budget.held_bytes("decode"))

@@ -23,6 +23,7 @@ from compactor.flow.tape import Tape
 from compactor.flow.upload_memory import PARTS, BudgetedUploads
 from compactor.memory_plan import (
     GATHER_ROW_BYTES,
+    OVERSHOOT_FACTOR,
     MergePlan,
 )
 from compactor.merge.chunk_encoder import ChunkEncoder
@@ -52,9 +53,9 @@ from compactor.rows.flags import DELETED, KEPT, Flags
 from compactor.rows.fold import chooses, folded, kept_rows, merged_rows
 from format.emitter import FragmentEmitter
 from format.encode import by_dictionary
-from format.footer import with_bounds
+from format.footer import ValueStats, with_values
 from format.hashing import combine
-from format.keys import KeyComparator, Value, key_at
+from format.keys import KeyComparator, key_at
 from format.limits import max_written_bytes, most_written_bytes
 from format.schema import FragmentHeader
 from format.sizes import nulls_bytes
@@ -138,8 +139,9 @@ class MergePass:
                 source.close()
             raise
         options = settings.options
+        self._most_rows = min(options.max_rows, self._most_null_rows())
         passing = PassingRule(
-            options.max_rows, options.target_row_group_bytes, options.compression_level
+            self._most_rows, options.target_row_group_bytes, options.compression_level
         )
         self._inputs = [
             MergeInput(
@@ -390,7 +392,7 @@ class MergePass:
         # Outputs of equal size rather than full ones and a small rest.
         fragments = max(1, round(total / self._settings.target_fragment_bytes))
         return CutRule(
-            min(options.max_rows, self._most_null_rows()),
+            self._most_rows,
             options.target_row_group_bytes,
             max(1, total * SIZE_UNITS // fragments),
             -(-sizes * SIZE_UNITS // np.maximum(rows, 1)),
@@ -399,11 +401,12 @@ class MergePass:
         )
 
     def _most_null_rows(self) -> int:
-        """Rows of which readers take the nulls, of every column: those of a wide type take as much as values,
-        and a column may have no others."""
+        """Returns the most rows of which the nulls are no heavier than values may be, in every column: those
+        of a wide type take as much as values, and a column may have no others."""
         types = [storage_type(field.type) for field in self._settings.schema]
         widest = max(nulls_bytes(_MANY_ROWS, dtype) for dtype in types)
-        return max(1, max_written_bytes() * _MANY_ROWS // max(1, widest))
+        most_bytes = OVERSHOOT_FACTOR * self._settings.options.target_row_group_bytes
+        return max(1, min(max_written_bytes(), most_bytes) * _MANY_ROWS // max(1, widest))
 
     def _start_output(self) -> Output:
         sink = self._open_output(self._uploads)
@@ -671,17 +674,17 @@ class MergePass:
             return self._passed[int(order.inputs[0])].row_hash(order.passed)
         return output.row_numbers.comparable_hash(page.number, order.origins())
 
-    def _with_bounds(self, output: Output) -> Callable[[bytes], bytes]:
+    def _with_values(self, output: Output) -> Callable[[bytes], bytes]:
         """Puts into a column's statistics what only the inputs' footers know of passed chunks."""
         if None not in output.pages:
             return lambda column: column
         origins = self._origins_of_passed[id(output)]
 
-        def bounds(column: str, group: int) -> tuple[Value, Value] | None:
+        def known(column: str, group: int) -> ValueStats | None:
             origin = origins.get(group)
-            return None if origin is None else self._passed[origin[0]].bounds(column, origin[1])
+            return None if origin is None else self._passed[origin[0]].values(column, origin[1])
 
-        return lambda column: with_bounds(column, bounds)
+        return lambda column: with_values(column, known)
 
     def _write_skips(self) -> list[dict[str, tuple[int, int]]]:
         """Of each output, where its skip indexes are."""
@@ -714,7 +717,10 @@ class MergePass:
             self._watch.on("encode"),
             self._budget.holding("encode", 2 * output.shelf.size_bytes),
         ):
-            summary = output.emitter.finish(row_hashes, self._with_bounds(output))
+            summary = output.emitter.finish(row_hashes, self._with_values(output))
+        for index, group in self._origins_of_passed.get(id(output), {}).values():
+            passed_bytes = self._passed[index].heaviest_bytes(group)
+            summary.peak_chunk_bytes = max(summary.peak_chunk_bytes, passed_bytes)
         with self._watch.on("upload wait"):
             output.sink.complete()
         emitter = output.emitter

@@ -13,11 +13,10 @@ from compactor.flow.budget import MemoryBudget
 from compactor.flow.disk import LocalDisk, Region
 from compactor.merge.decoded import STAGE as CHUNKS
 from format.blocks import Block
-from format.footer import Footer
-from format.keys import Value
+from format.footer import Footer, ValueStats
 
-_BOUNDS_BYTES: Final = 256
-"""Of a chunk's least and greatest value as Python has them."""
+_VALUES_BYTES: Final = 256
+"""Of what a footer says of a chunk's values, as Python has it."""
 
 
 class StoredKeys:
@@ -71,7 +70,7 @@ class Passed:
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
-        self._bounds: dict[str, dict[int, tuple[Value, Value]]] = {}
+        self._values: dict[str, dict[int, ValueStats]] = {}
         self._row_hashes: dict[int, int] = {}
 
     def add(self, group: int) -> None:
@@ -80,17 +79,24 @@ class Passed:
 
     def take_from(self, footer: Footer) -> None:
         for name, chunks in footer.columns.items():
-            self._bounds[name] = {g: (chunks[g].min, chunks[g].max) for g in self._groups}
+            self._values[name] = {
+                g: ValueStats(chunks[g].min, chunks[g].max, chunks[g].decoded_bytes)
+                for g in self._groups
+            }
         self._row_hashes = {g: footer.row_groups[g].row_hash for g in self._groups}
 
     @property
     def nbytes(self) -> int:
         """About what is held of the footer."""
-        return _BOUNDS_BYTES * len(self._bounds) * len(self._groups)
+        return _VALUES_BYTES * len(self._values) * len(self._groups)
 
     def row_hash(self, group: int) -> int:
         return self._row_hashes[group]
 
-    def bounds(self, column: str, group: int) -> tuple[Value, Value]:
-        """Least and greatest value of a chunk; a column that the input has not is null."""
-        return self._bounds.get(column, {}).get(group, (None, None))
+    def values(self, column: str, group: int) -> ValueStats | None:
+        """Returns what is known of a chunk's values; None of a column that the input has not."""
+        return self._values.get(column, {}).get(group)
+
+    def heaviest_bytes(self, group: int) -> int:
+        """Returns what the values of the row group's heaviest chunk take."""
+        return max(chunks[group].decoded_bytes for chunks in self._values.values())

@@ -124,7 +124,7 @@ class FragmentEntry:
     last_key: Bound
     row_groups: int
     peak_chunk_bytes: int
-    """Raw bytes of its heaviest chunk: what a merge holds of it at a time."""
+    """Of its heaviest chunk, raw or decoded, whichever is more: what a merge holds of it at a time."""
     peak_row_bytes: int
     """Raw bytes a row in the chunk where that is greatest."""
     columns: Mapping[str, ColumnBytes] = field(default_factory=dict)

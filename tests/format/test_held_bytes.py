@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
-from format.sizes import HeldBytes
+from format.sizes import HeldBytes, cumulative_bytes, total_bytes
+from format.types import decoded, to_storage
+from tests.support.samples import SAMPLES, sample_array
 
 
 def test_a_dictionary_that_batches_share_counts_once() -> None:
@@ -16,3 +19,12 @@ def test_a_dictionary_that_batches_share_counts_once() -> None:
     assert added == [8000 + values.nbytes, 8000, 8000, 8000]
     assert sum(added) == batch.nbytes
     assert HeldBytes().add(batch.slice(0, 1)) == 8 + values.nbytes
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_sum_of_all_rows_is_what_they_take_one_by_one(name: str) -> None:
+    array = to_storage(sample_array(name, 40))
+    if pa.types.is_dictionary(array.type):
+        array = decoded(array)
+    for part in (array, array.slice(3, 30), array.slice(5, 0)):
+        assert total_bytes(part) == cumulative_bytes(part)[-1]

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from compactor.flow import budget as budget_module
 from compactor.flow.errors import MemoryLimitError
 from compactor.merge.merge import MergeResult
+from format.reader import FragmentReader
 from format.writer import WriterOptions
 from tests.merge.test_oracle import Merged, numbered
-from tests.support.fragments import sort_schema, write_fragment
+from tests.support.fragments import BytesSource, sort_schema, write_fragment
 from tests.support.oracle import stable_sorted
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.strategies import AWKWARD_SIZES, keyed_tables
@@ -345,3 +346,49 @@ def test_heavy_keys_wait_for_their_row_group_by_weight_not_by_number() -> None:
                    target_row_group_bytes=1 << 20, memory_limit_bytes=40 << 20)  # fmt: skip
     _, result = run(tight)
     assert result.stage_peak_bytes["order"] < 10 << 20
+
+
+def constants(rows: int) -> tuple[list[bytes], pa.Table]:
+    """Two fragments of one row group each, which takes a few bytes stored and 8 bytes a value decoded."""
+    table = pa.table({name: pa.repeat(pa.scalar(7, pa.int64()), rows) for name in ("k", "v")})
+    options = WriterOptions(max_rows=rows, target_row_group_bytes=1 << 30)
+    return [write_fragment(table, "k", options)] * 2, table
+
+
+def test_constants_count_as_decoded_when_a_merge_is_planned() -> None:
+    fragments, table = constants(1 << 20)
+    assert sum(map(len, fragments)) < 4096
+    merged = Merged(fragments, table.schema, sort_schema("k"), memory_limit_bytes=16 << 20)
+    with pytest.raises(MemoryLimitError, match="raise --memory-limit to"):
+        merged.run()
+    assert not merged.opened
+    need = merged.plan.stages.need_bytes
+    assert need >= 4 * 8 * (1 << 20)
+    enough = Merged(fragments, table.schema, sort_schema("k"), memory_limit_bytes=2 * need)
+    assert run(enough)[1].rows_out == 2 << 20
+
+
+def test_constants_of_which_the_log_says_too_little_are_refused_before_memory_is_taken() -> None:
+    fragments, table = constants(8 << 20)
+    merged = Merged(fragments, table.schema, sort_schema("k"), memory_limit_bytes=48 << 20)
+    stages = replace(merged.plan.stages, need_bytes=1 << 20)
+    merged.plan = replace(merged.plan, stages=stages)
+    tracemalloc.start()
+    with pytest.raises(MemoryLimitError, match="stage decode needs 64 MiB more"):
+        merged.run()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 32 << 20
+
+
+def test_nulls_of_a_wide_type_make_no_row_group_heavier_than_its_values_would() -> None:
+    wide = pa.list_(pa.float32(), 1000)
+    keys = [pa.table({"k": pa.array(range(n, 4000, 2))}) for n in range(2)]
+    parts = [keys[0], keys[1].append_column("v", pa.nulls(2000, wide))]
+    fragments = [write_fragment(part, "k", WriterOptions(max_rows=2000)) for part in parts]
+    merged = Merged(fragments, parts[1].schema, sort_schema("k"), max_rows=4000,
+                    target_row_group_bytes=100_000, memory_limit_bytes=16 << 20)  # fmt: skip
+    outputs, _ = run(merged)
+    reader = FragmentReader(BytesSource(outputs[0]), len(outputs[0]), "mem")
+    assert max(reader.footer.group_rows) <= 100
+    assert len(merged.rows_of_complete()) == 4000
