@@ -12,6 +12,7 @@ import codecs
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +24,7 @@ import pyarrow.csv as pcsv
 
 from compactor.errors import InputError
 from compactor.files.byte_source import ByteSource
+from compactor.files.json_fields import MAX_COLUMNS
 from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, failing_rows, first_failing, one_line
 from compactor.files.readings import ALL_READINGS, Readings
@@ -370,7 +372,12 @@ def _read_header(path: str, source: ByteSource, known: pa.Schema | None) -> _Hea
         )
     if "" in names:
         raise InputError(f"{place}: column {names.index('') + 1} has no name: name every column")
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    if len(names) > MAX_COLUMNS:
+        raise InputError(
+            f"{place}: has {len(names):,} columns, and a file may have {MAX_COLUMNS:,}: divide it, or write "
+            "a row for each cell"
+        )
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise InputError(f"{place}: the name {repeated[0]!r} is given twice: names must be unique")
     if len(names) == 1 and re.search("[;\t|]", names[0]):

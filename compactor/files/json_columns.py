@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.json_blocks import parse_block
+from compactor.files.json_fields import Fields, pieces
 from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_numbers import RoundedError, check_floats
 from compactor.files.problems import PROBLEMS, ColumnError, one_line
@@ -29,6 +30,7 @@ class JsonColumns:
         self._has_table = known is not None
         self.known: pa.Schema = pa.schema([]) if known is None else known
         self._shapes: dict[str, Shape] = {}
+        self._fields = Fields()
         self._given: set[str] = set()
         self._rows = 0
         try:
@@ -38,8 +40,17 @@ class JsonColumns:
             raise InputError(f"{path}: {error}: ingest the rows from a Parquet file") from None
 
     def absorb(self, lines: bytes) -> None:
-        """Learns from `lines`. Raises one of `PROBLEMS` if they don't fit the table or the rest."""
-        lines = with_json_as_text(lines, self.known)
+        """Learns from `lines`. Raises one of `PROBLEMS` if they don't fit the table or the rest, and
+        `TooManyColumnsError`."""
+        for piece in pieces(with_json_as_text(lines, self.known), self.count):
+            self._absorb(piece)
+
+    @property
+    def count(self) -> int:
+        """Columns known so far, fields within them among them."""
+        return len(self.known) + self._fields.count
+
+    def _absorb(self, lines: bytes) -> None:
         pinned = {name: dtype for name, s in self._shapes.items() if (dtype := s.pinned)}
         batch = self._with_times_as_text(lines, self._known_wire | pinned)
         found = {}
@@ -50,7 +61,9 @@ class JsonColumns:
                     self._given.add(name)
             else:
                 found[name] = _exact(lines, name, column)
-                self._shapes.setdefault(name, Shape()).absorb(found[name], name)
+                if name not in self._shapes:
+                    self._shapes[name] = Shape(self._fields, (name,))
+                self._shapes[name].absorb(found[name], name)
         self._check_floats(
             lines, {**dict(zip(batch.schema.names, batch.columns, strict=True)), **found}
         )

@@ -22,6 +22,13 @@ from compactor.errors import InputError
 from compactor.files.byte_source import ByteSource
 from compactor.files.json_blocks import parse_block
 from compactor.files.json_columns import JsonColumns, fitted
+from compactor.files.json_fields import (
+    MAX_CELLS,
+    MAX_COLUMNS,
+    Path,
+    TooManyColumnsError,
+    line_with,
+)
 from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_mistakes import explained
 from compactor.files.names import Compression
@@ -30,6 +37,7 @@ from compactor.files.source import BadRow, FileBatches
 from compactor.files.text_values import from_json_texts
 
 MAX_LINE_BYTES: Final = 16 << 20
+_SHOWN_CHARACTERS: Final = 60
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -48,6 +56,18 @@ class _Line(NamedTuple):
     number: int
     """Among all, from 1."""
     text: bytes
+
+
+def _divided(block: Block, most_lines: int) -> Iterator[Block]:
+    """Returns the block in such of so many lines at most."""
+    if block.data.count(b"\n") < most_lines:
+        yield block
+        return
+    lines = block.data.split(b"\n")
+    for start in range(0, len(lines), most_lines):
+        data = b"\n".join(lines[start : start + most_lines])
+        if data.strip():
+            yield Block(data, block.first_line + start)
 
 
 def _lines_of(block: Block, first_ordinal: int) -> list[_Line]:
@@ -99,24 +119,41 @@ class NdjsonBatches(FileBatches):
     def _learn(self, columns: JsonColumns, on_scan: Callable[[int], None]) -> None:
         rows = 0
         for block in line_blocks(self.path, self._source, self._batch_bytes):
-            before = copy.deepcopy(columns)
             try:
-                columns.absorb(block.data)
-            except PROBLEMS:
-                if not self._leaves_out:
-                    raise self._located(block, before.known, before.would_absorb) from None
-                lines = _lines_of(block, rows)
-                # Broken lines one by one, so that halving is left for those of another type.
-                whole = [_is_object(line.text) for line in lines]
-                columns = self._absorb_good(before, list(compress(lines, whole)))
-                for line in compress(lines, (not is_whole for is_whole in whole)):
-                    columns = self._absorb_good(columns, [line])
+                columns = self._absorbed(columns, block, rows)
+            except TooManyColumnsError as error:
+                raise self._too_many(block, error.path) from None
             if self._leaves_out:
                 rows += len(_lines_of(block, rows))
             on_scan(self._source.bytes_consumed)
         self.bad_rows.sort()
         self.schema = columns.schema()
         self._wire = columns.wire_schema()
+        self._columns = columns.count
+
+    def _absorbed(self, columns: JsonColumns, block: Block, first_row: int) -> JsonColumns:
+        """Returns what is known after the block."""
+        before = copy.deepcopy(columns)
+        try:
+            columns.absorb(block.data)
+        except PROBLEMS:
+            if not self._leaves_out:
+                raise self._located(block, before.known, before.would_absorb) from None
+            lines = _lines_of(block, first_row)
+            # Broken lines one by one, so that halving is left for those of another type.
+            whole = [_is_object(line.text) for line in lines]
+            columns = self._absorb_good(before, list(compress(lines, whole)))
+            for line in compress(lines, (not is_whole for is_whole in whole)):
+                columns = self._absorb_good(columns, [line])
+        return columns
+
+    def _too_many(self, block: Block, path: Path) -> InputError:
+        line = block.first_line + line_with(block.data, path)
+        key = ".".join(path)[:_SHOWN_CHARACTERS]
+        return InputError(
+            f"{self.path}, line {line:,}: key {key!r} would be a column more than the {MAX_COLUMNS:,} that a "
+            'file may have: write keys that vary as values, [{"key": ..., "value": ...}]'
+        )
 
     def _absorb_good(self, columns: JsonColumns, lines: Sequence[_Line]) -> JsonColumns:
         """What is known after those of the lines that fit, in their order; the others are noted."""
@@ -152,11 +189,12 @@ class NdjsonBatches(FileBatches):
         return from_json_texts(texts, dtype)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for block in self._good_blocks():
-            try:
-                yield self._rows(block.data)
-            except PROBLEMS:
-                raise self._located(block, self.schema, self._rows) from None
+        for whole in self._good_blocks():
+            for block in _divided(whole, max(1, MAX_CELLS // max(1, self._columns))):
+                try:
+                    yield self._rows(block.data)
+                except PROBLEMS:
+                    raise self._located(block, self.schema, self._rows) from None
 
     def _good_blocks(self) -> Iterator[Block]:
         bad = {row.ordinal for row in self.bad_rows}

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from compactor.files.json_fields import Fields, Path
 from compactor.files.json_numbers import RoundedError
 from compactor.files.number_text import MOST_EXACT, has_inexact
 from compactor.files.readings import TIME_READINGS, Readings
@@ -49,7 +50,11 @@ _NUMBERS: Final = {
 class Shape:
     """The kind of one field, and the shapes of what it contains."""
 
-    def __init__(self) -> None:
+    def __init__(self, fields: Fields, path: Path) -> None:
+        """fields: takes note of it and of those within. Raises `TooManyColumnsError`."""
+        fields.add(path)
+        self._all = fields
+        self._path = path
         self._kind = Kind.NULL
         self._negative = False
         self._inexact = False
@@ -71,11 +76,13 @@ class Shape:
         if kind is Kind.TEXT:
             self._texts.narrow(array)
         elif kind is Kind.LIST:
-            self._item = self._item or Shape()
+            self._item = self._item or Shape(self._all, self._path)
             self._item.absorb(array.flatten(), f"{path}[]")
         elif kind is Kind.STRUCT:
             for name, child in zip(array.type.names, array.flatten(), strict=True):
-                self._fields.setdefault(name, Shape()).absorb(child, f"{path}.{name}")
+                if name not in self._fields:
+                    self._fields[name] = Shape(self._all, (*self._path, name))
+                self._fields[name].absorb(child, f"{path}.{name}")
 
     def _absorb_range(self, integers: pa.Array) -> None:
         least, most = pc.min_max(integers).as_py().values()

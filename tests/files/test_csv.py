@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from compactor.errors import InputError
 from compactor.files import csv
 from compactor.files.number_text import read_floats
+from compactor.files.read import open_table_file
 from tests.files.reading import put, refusal, schema, table_of
 
 
@@ -179,3 +181,10 @@ def test_a_header_or_nothing_is_no_rows_where_the_table_is_known(tmp_path: Path)
     for content in ("a,b", "a,b\n"):
         table = table_of(put(tmp_path, "a.csv", content), known)
         assert table.equals(schema(a=pa.int64(), b=pa.float32()).empty_table())
+
+
+def test_a_header_of_too_many_columns_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(",".join(f"c{n}" for n in range(100_000)) + "\n")
+    with pytest.raises(InputError, match=r"row 1: has 100,000 columns, and a file may have 10,000"):
+        open_table_file(str(path))

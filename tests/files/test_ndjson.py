@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compactor.errors import InputError
-from compactor.files import ndjson
+from compactor.files import json_columns, json_fields, ndjson
 from compactor.files.json_blocks import parse_block
+from compactor.files.read import open_table_file
 from tests.files.reading import put, refusal, schema, table_of
 
 UTC = pa.timestamp("us", "UTC")
@@ -265,3 +267,61 @@ def _outcome(path: str, batch_bytes: int) -> object:
         # Of two mistakes in one line, either may be named.
         return str(error).split(": ")[0]
     return table.schema, table.to_pylist()
+
+
+def test_keys_that_vary_take_no_memory_by_the_square_of_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells: list[int] = []
+    original = parse_block
+
+    def counted(*args: Any, **kwargs: Any) -> pa.RecordBatch:
+        batch = original(*args, **kwargs)
+        cells.append(batch.num_rows * batch.num_columns)
+        return batch
+
+    for module in (json_columns, ndjson):
+        monkeypatch.setattr(module, "parse_block", counted)
+    for module in (json_fields, ndjson):
+        monkeypatch.setattr(module, "MAX_CELLS", 20_000)
+    rows = [{f"k{n}": n, "same": "x"} for n in range(400)]
+    path = tmp_path / "a.ndjson"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with open_table_file(str(path)) as file:
+        read = [row for batch in file for row in batch.to_pylist()]
+    found = [{k: v for k, v in row.items() if v is not None} for row in read]
+    assert found == rows
+    assert max(cells) <= 20_000
+
+
+@pytest.mark.parametrize("leaves_out", [False, True])
+@pytest.mark.parametrize(
+    ("wrap", "key"),
+    [
+        (lambda row: row, "k50"),
+        (lambda row: {"in": row}, "in.k49"),
+        (lambda row: {"in": [row, row]}, "in.k48"),
+    ],
+)
+def test_a_key_too_many_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrap: Any, key: str, leaves_out: bool
+) -> None:
+    for module in (json_fields, ndjson):
+        monkeypatch.setattr(module, "MAX_COLUMNS", 50)
+    path = tmp_path / "a.ndjson"
+    path.write_text("".join(json.dumps(wrap({f"k{n}": n})) + "\n" for n in range(80)))
+    line = int(key.rpartition("k")[2]) + 1
+    with pytest.raises(InputError, match=rf"a\.ndjson, line {line}: key '{key}' would be a column"):
+        open_table_file(str(path), leaves_out_bad_rows=leaves_out)
+
+
+def test_one_line_of_too_many_keys_is_refused_before_columns_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.ndjson"
+    path.write_text(json.dumps({f"k{n}": n for n in range(70_000)}))
+    monkeypatch.setattr(json_columns, "parse_block", None)
+    with pytest.raises(
+        InputError, match=r"line 1: key 'k10000' would be a column more than the 10,000"
+    ):
+        open_table_file(str(path))
