@@ -32,6 +32,7 @@ from compactor.errors import CompactorError
 from compactor.lines import one_line
 from compactor.logs import LogSettings
 from compactor.redact import redacted
+from compactor.system_errors import cause_and_advice
 from compactor.table.version import PROTOCOL
 from format.errors import FormatError
 from format.layout import VERSION as FORMAT_VERSION
@@ -119,7 +120,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except OSError as error:
         # Stores and files explain their own: this is what we print to.
-        return _fail(f"cannot write the output: {error.strerror or error}", 1)
+        return _fail(f"cannot write the output: {cause_and_advice(error)}", 1)
     except Exception as error:  # noqa: BLE001 - said in a line, with its traceback if wanted
         cause = " ".join(str(error).split())[:400]
         return _fail(

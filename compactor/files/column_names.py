@@ -20,7 +20,7 @@ def flaw_of(name: str) -> str | None:
 
 
 def check_names(schema: pa.Schema, path: str) -> None:
-    """Those of columns and of fields within them. Raises `InputError`."""
+    """Those of columns and of fields within them, and of time zones. Raises `InputError`."""
     fields = list(schema)
     while fields:
         try:
@@ -29,7 +29,19 @@ def check_names(schema: pa.Schema, path: str) -> None:
             raise InputError(
                 f"{path}: column name {error.object!r} is not UTF-8: rename it"
             ) from None
+        for field in fields:
+            _check_zone(field, path)
         fields = [inner for field in fields for inner in _inner_fields(field.type)]
+
+
+def _check_zone(field: pa.Field, path: str) -> None:
+    try:
+        _ = field.type.tz if pt.is_timestamp(field.type) else None
+    except UnicodeDecodeError:
+        raise InputError(
+            f"{path}: column {field.name!r}: its time zone is not UTF-8: write the file again with a zone "
+            "such as 'UTC'"
+        ) from None
 
 
 def _inner_fields(dtype: pa.DataType) -> list[pa.Field]:

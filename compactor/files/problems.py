@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.errors import InputError
+from compactor.system_errors import cause_and_advice
 from format.errors import FormatError
 
 PROBLEMS: Final = (ValueError, NotImplementedError, pa.ArrowException, FormatError)
@@ -107,7 +108,7 @@ def reading(
     except OSError as error:
         if error.errno is None:  # Arrow's, of what is in the file
             raise _unreadable(path, error, advice) from error
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InputError(f"{path}: cannot be read: {cause_and_advice(error)}") from error
     except MemoryError as error:
         raise InputError(
             f"{path}: there is not enough memory to read it ({one_line(error)}): give the process more, or "

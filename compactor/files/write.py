@@ -36,6 +36,7 @@ from compactor.files.sinks import (
 from compactor.files.xmltext import FOOTER as XML_FOOTER
 from compactor.files.xmltext import HEADER as XML_HEADER
 from compactor.files.xmltext import xml_rows
+from compactor.system_errors import cause_and_advice
 from format.errors import FormatError
 from format.schema import FragmentHeader, SortSchema, check_sort_schema
 
@@ -303,7 +304,7 @@ def _creating(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            f"{path}: can't be written: {error.strerror or one_line(error)}: choose another place"
+            f"{path}: can't be written: {cause_and_advice(error, 'choose another place')}"
         ) from None
 
 
@@ -313,5 +314,5 @@ def _writing(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise JobError(
-            f"{path}: writing failed: {error.strerror or one_line(error)}; nothing was left behind"
+            f"{path}: writing failed, and nothing was left behind: {cause_and_advice(error)}"
         ) from error

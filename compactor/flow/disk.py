@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compactor.flow.errors import LocalDiskError
+from compactor.system_errors import cause_and_advice
 
 _SMALLEST: Final = 4 << 10
 _LARGE: Final = 1 << 20
@@ -82,8 +83,8 @@ class LocalDisk:
                     position, left = position + count, left[count:]
         except OSError as error:
             raise LocalDiskError(
-                f"cannot put {view.nbytes:,} bytes aside in {self.directory}: {error.strerror}: make room "
-                "there, or name another folder by --spool-directory"
+                f"cannot put {view.nbytes:,} bytes aside in {self.directory}: "
+                f"{cause_and_advice(error, 'make room there')}, or name another folder by --spool-directory"
             ) from error
         with self._lock:
             self.written_bytes += view.nbytes

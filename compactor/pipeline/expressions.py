@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -40,6 +41,10 @@ _UNARY: Final[dict[type[exp.Expression], Callable[[Any], Any]]] = {
     exp.Floor: pc.floor,
     exp.Ceil: pc.ceil,
 }
+MOST_DIGITS: Final = 76
+"""Behind the point, that a number is rounded to: as many as the widest decimals have. Arrow's work grows with
+them."""
+_MOST_INTERVAL: Final = 10**18
 _UNIT_SECONDS: Final = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400}
 _KNOWN: Final = (
     "+ - * /, comparisons, AND OR NOT, IS NULL, ||, CASE, CAST, COALESCE, LOWER, UPPER, LENGTH, TRIM, ABS, "
@@ -154,21 +159,23 @@ class Expression:
 
     def _round(self, tree: exp.Round) -> Callable[[pa.RecordBatch], Any]:
         of, digits = self._bind(tree.this), tree.args["decimals"]
-        if not (isinstance(digits, exp.Literal) and digits.this.isdigit()) or len(tree.args) > 2:
-            raise ConfigError(f"{self._what}: {tree.sql()!r}: digits are a number")
-        count = int(digits.this)
+        count = whole_number(digits, MOST_DIGITS)
+        if count is None or digits.is_string or len(tree.args) > 2:
+            raise ConfigError(
+                f"{self._what}: {tree.sql()[:100]!r}: digits are a number from 0 to {MOST_DIGITS}"
+            )
         return lambda b: pc.round(of(b), ndigits=count, round_mode="half_towards_infinity")
 
     def _interval(self, tree: exp.Interval) -> pa.Scalar:
         unit = str(tree.args.get("unit") or "").upper().removesuffix("S")
-        of = tree.this
-        if unit not in _UNIT_SECONDS or not isinstance(of, exp.Literal) or not of.this.isdecimal():
+        count = whole_number(tree.this, _MOST_INTERVAL)
+        if unit not in _UNIT_SECONDS or count is None:
             units = ", ".join(_UNIT_SECONDS).lower()
             raise ConfigError(
-                f"{self._what}: {tree.sql()!r}: an interval is a whole number of {units}, as in "
+                f"{self._what}: {tree.sql()[:100]!r}: an interval is a whole number of {units}, as in "
                 "INTERVAL '30 minutes'"
             )
-        return pa.scalar(int(of.this) * _UNIT_SECONDS[unit], pa.duration("s"))
+        return pa.scalar(count * _UNIT_SECONDS[unit], pa.duration("s"))
 
     def _case(self, tree: exp.Case) -> Callable[[pa.RecordBatch], Any]:
         of = None if tree.this is None else self._bind(tree.this)
@@ -195,11 +202,23 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def whole_number(tree: exp.Expression | None, most: int) -> int | None:
+    """Returns the number that a literal is, with or without quotes; None if it is none from 0 to `most`."""
+    text = tree.this if isinstance(tree, exp.Literal) else ""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most))):
+        return None
+    number = int(text)
+    return number if number <= most else None
+
+
 def _number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:
-        return float(text)
+        number = float(text)
+    if math.isinf(number):
+        raise OverflowError
+    return number
 
 
 def _text(value: Any) -> Any:

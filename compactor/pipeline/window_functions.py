@@ -14,7 +14,12 @@ from sqlglot import expressions as exp
 from compactor.errors import ConfigError
 from compactor.flow.budget import MemoryBudget
 from compactor.pipeline.config import MOST_WINDOW_ROWS
-from compactor.pipeline.expressions import WINDOW_FUNCTIONS, Expression, parsed
+from compactor.pipeline.expressions import (
+    WINDOW_FUNCTIONS,
+    Expression,
+    parsed,
+    whole_number,
+)
 from compactor.pipeline.segments import Frames
 from compactor.pipeline.window_calls import (
     Call,
@@ -180,12 +185,10 @@ class WindowedColumns:
         offset = tree.args.get("offset")
         if offset is None:
             return 1
-        is_number = (
-            isinstance(offset, exp.Literal) and not offset.is_string and offset.this.isdigit()
-        )
-        if not is_number or int(offset.this) > MOST_WINDOW_ROWS:
+        rows = whole_number(offset, MOST_WINDOW_ROWS)
+        if rows is None or offset.is_string:
             raise self._error(tree, f"the number of rows is one from 0 to {MOST_WINDOW_ROWS:,}")
-        return int(offset.this)
+        return rows
 
     def _free_name(self) -> str:
         number = len(self._names) + len(self._arguments)
@@ -194,7 +197,7 @@ class WindowedColumns:
         return name
 
     def _error(self, tree: exp.Expression, message: str) -> ConfigError:
-        return ConfigError(f"{self._what}: {tree.sql()!r}: {message}")
+        return ConfigError(f"{self._what}: {tree.sql()[:100]!r}: {message}")
 
 
 def window_order(partition_by: Sequence[str], order_by: SortSchema) -> SortSchema:

@@ -32,6 +32,7 @@ from compactor.stores.local_files import (
     explained,
     link_new,
     make_folder,
+    open_regular,
     open_unlinked,
     rename_over,
     walk,
@@ -78,9 +79,10 @@ class LocalStore:
 
     def read(self, key: str) -> bytes:
         path = self._path(key)
-        with explained(path, absent=_ABSENT), path.open("rb") as file:
-            check_size(os.fstat(file.fileno()).st_size, str(path))
-            return file.read()
+        with explained(path, absent=_ABSENT), os.fdopen(open_regular(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            check_size(size, str(path))
+            return file.read(size)
 
     def head(self, key: str) -> ObjectInfo:
         path = self._path(key)
@@ -175,7 +177,7 @@ class LocalStream:
 
     def __init__(self, path: Path, start: int) -> None:
         self._path = path
-        self._file = path.open("rb", buffering=0)
+        self._file = os.fdopen(open_regular(path), "rb", buffering=0)
         status = os.fstat(self._file.fileno())
         self.etag = _etag(status)
         self.size_bytes = max(0, status.st_size - start)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from compactor.errors import (
     UnknownOutcomeError,
 )
 from compactor.stores.keys import HIDDEN_FOLDER, is_text
+from compactor.system_errors import cause_and_advice
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV})
 _UNANSWERED: Final = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
@@ -49,6 +51,33 @@ def open_unlinked(folder: Path) -> Iterator[int | None]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def open_regular(path: Path) -> int:
+    """Returns a descriptor of the file, for reading.
+
+    Raises `StoreError` for a pipe, a device or a socket: opened without waiting, since a pipe would
+    wait for its writer, and not read, since some devices never end.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # a socket, or a device that is not there
+            raise
+        raise _no_object(path) from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError
+    raise _no_object(path)
+
+
+def _no_object(path: Path) -> StoreError:
+    return StoreError(
+        f"{path}: it is a pipe, a device or a socket, and objects are regular files: remove it"
+    )
 
 
 def link_new(temporary: Path, path: Path) -> None:
@@ -168,12 +197,8 @@ def explained(path: Path, *, absent: tuple[type[OSError], ...] = ()) -> Iterator
             f"{path}: a file is where a folder belongs, or the other way round: choose another folder"
         ) from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(
-                f"{path}: no space left on the device: free some, and try again"
-            ) from error
         if error.errno == errno.EROFS:
             raise PermissionDeniedError(
                 f"{path}: the file system is read-only: choose another folder"
             ) from error
-        raise StoreError(f"{path}: {error.strerror or error}") from error
+        raise StoreError(f"{path}: {cause_and_advice(error)}") from error

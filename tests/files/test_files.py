@@ -189,3 +189,32 @@ def test_a_column_name_that_is_not_utf8_is_refused(tmp_path: Path, inner: bool) 
         writer.write_table(table)
     content = sink.getvalue().to_pybytes().replace(b"name", b"n\xffme")
     assert "column name b'n\\xffme' is not UTF-8" in refusal(put(tmp_path, "a.arrow", content))
+
+
+def _arrow_file(path: Path, value: pa.Array) -> str:
+    """`QQQQ` in it is no UTF-8."""
+    with pa.ipc.new_file(path, pa.schema([("k", value.type)])) as writer:
+        writer.write_table(pa.table({"k": value}))
+    path.write_bytes(path.read_bytes().replace(b"QQQQ", b"Q\xff\xfeQ"))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pa.string(), pa.large_string(), pa.string_view(), pa.list_(pa.string()), pa.json_(),
+        pa.map_(pa.string(), pa.string()), pa.dictionary(pa.int8(), pa.string()),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_text_that_is_no_utf8_is_told_with_its_column(tmp_path: Path, dtype: pa.DataType) -> None:
+    text = "QQQQ, of more than twelve characters"
+    value = [text] if pa.types.is_list(dtype) else [(text, "")] if pa.types.is_map(dtype) else text
+    array = pa.array(["x", text]).dictionary_encode() if pa.types.is_dictionary(dtype) else None
+    path = _arrow_file(tmp_path / "a.arrow", array or pa.array([value], dtype))
+    assert refusal(path).startswith("a.arrow: cannot be read: column 'k': Invalid UTF8")
+
+
+def test_a_time_zone_that_is_no_utf8_is_told_with_its_column(tmp_path: Path) -> None:
+    path = _arrow_file(tmp_path / "a.arrow", pa.array([1], pa.timestamp("us", "QQQQ")))
+    assert refusal(path).startswith("a.arrow: column 'k': its time zone is not UTF-8")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,26 @@ class Watch:
         }
 
 
+WAITING = """
+import os, time
+from compactor.cli.main import main
+from compactor.stores.local import LocalStore
+open_stream = LocalStore.open_stream
+def waiting(store, key, **options):
+    while key == {key!r} and not os.path.exists({gate!r}):
+        time.sleep(0.01)
+    return open_stream(store, key, **options)
+LocalStore.open_stream = waiting
+main()
+"""
+
+
 @contextmanager
-def watching(folder: Path, *options: str) -> Iterator[Watch]:
+def watching(
+    folder: Path, *options: str, program: Sequence[str] = ("-m", "compactor.cli.main")
+) -> Iterator[Watch]:
     log = folder / "stderr"
-    command = [sys.executable, "-m", "compactor.cli.main", "watch", str(folder / "t")]
+    command = [sys.executable, *program, "watch", str(folder / "t")]
     with log.open("w") as stderr, subprocess.Popen(
         [*command, "--master", "in-process", "--poll", "0.1s", "--json", "--metrics-port", "0", *options],
         stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=ROOT, env={**os.environ},
@@ -111,21 +127,19 @@ def test_a_worker_serves_metrics_and_probes_until_it_is_told_to_stop(tmp_path: P
 
 
 def test_while_it_drains_it_is_alive_and_not_ready(tmp_path: Path) -> None:
-    """The compaction waits for a fragment that is a pipe, until the test writes it."""
+    """The compaction waits for a file before it reads a fragment, until the test writes it."""
     store = LocalStore(tmp_path / "t")
     log = ingest_tables(store, [log_rows(200, seed) for seed in range(4)], tmp_path)
-    fragment = tmp_path / "t" / log.latest.by_age()[0].key
-    data = fragment.read_bytes()
-    fragment.unlink()
-    os.mkfifo(fragment)
-    with watching(tmp_path) as watch:
+    gate = tmp_path / "gate"
+    program = WAITING.format(key=log.latest.by_age()[0].key, gate=str(gate))
+    with watching(tmp_path, program=["-c", program]) as watch:
         watch.until("compacting")
         watch.process.send_signal(signal.SIGTERM)
         while watch.ask("/readyz")[1] != "draining: nothing new is begun\n":
             assert watch.process.poll() is None
         assert watch.ask("/healthz") == (200, "ok\n")
         assert watch.metrics()["compactor_inflight_compactions", frozenset()] == 1
-        fragment.write_bytes(data)  # the other end of the pipe
+        gate.touch()
         watch.until("stopped")
         assert watch.process.wait(30) == 0
 

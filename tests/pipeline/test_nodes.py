@@ -762,3 +762,28 @@ def test_a_probe_side_that_is_held_is_read_in_a_thread_of_its_own(
     rank = dict(zip(*build.to_pydict().values(), strict=True))
     expected = sorted((r for r in table.to_pylist() if r["id"] != 7), key=lambda r: str(r["text"]))
     assert lines_of(tmp_path / "out.ndjson") == [r | {"rank": rank[r["level"]]} for r in expected]
+
+
+@pytest.mark.parametrize("digits", [0, 2, 76])
+def test_digits_that_a_number_may_have_are_rounded_to(digits: int) -> None:
+    batch = pa.record_batch({"y": [1.256, None]})
+    found = Expression(f"round(y, {digits})", batch.schema, "node 't'")(batch).to_pylist()
+    assert found == [round(1.256, digits), None]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("round(y, 4000000000000)", "digits are a number from 0 to 76"),
+        ("round(y, 77)", "digits are a number from 0 to 76"),
+        (f"round(y, {'9' * 5000})", "digits are a number from 0 to 76"),
+        ("round(y, '1')", "digits are a number from 0 to 76"),
+        (f"interval '{'9' * 5000}' day", "an interval is a whole number of"),
+        (f"y + {'9' * 5000}", "a number too large"),
+        ("y + 1e400", "a number too large"),
+    ],
+)
+def test_literals_that_size_work_are_bounded(text: str, cause: str) -> None:
+    with pytest.raises(ConfigError, match=f"node 't': .*{cause}"):
+        Expression(text, pa.schema([("y", pa.float64())]), "node 't'")

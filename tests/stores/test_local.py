@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -129,7 +130,10 @@ def test_a_key_cannot_also_be_a_folder(tmp_path: Path) -> None:
     ("number", "error", "advice"),
     [
         (errno.ENOSPC, StoreError, "no space left on the device: free some"),
-        (errno.EDQUOT, StoreError, "no space left on the device: free some"),
+        (errno.EDQUOT, StoreError, "raise the quota"),
+        (errno.EFBIG, StoreError, "ulimit -f"),
+        (errno.EMFILE, StoreError, "ulimit -n"),
+        (errno.ENFILE, StoreError, r"fs\.file-max"),
         (errno.EACCES, PermissionDeniedError, "check owner and mode"),
         (errno.EROFS, PermissionDeniedError, "read-only: choose another folder"),
         (errno.EIO, StoreError, "Input/output error"),
@@ -278,3 +282,25 @@ def test_an_object_rewritten_in_place_has_another_etag(tmp_path: Path) -> None:
     os.utime(tmp_path / "k", ns=(1, 1))
     with pytest.raises(ObjectChangedError):
         store.open_stream("k", if_match=before)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a socket"])
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "k"
+    listener = socket.socket(socket.AF_UNIX)
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    else:
+        listener.bind(str(path))
+    store = LocalStore(tmp_path)
+    for read in (
+        lambda: store.read("k"),
+        lambda: store.read_range("k", 0, 10),
+        lambda: store.open_stream("k"),
+    ):
+        with pytest.raises(StoreError, match=r"k: it is a pipe, a device or a socket.*: remove it"):
+            read()
+    listener.close()
