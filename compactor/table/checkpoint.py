@@ -20,6 +20,7 @@ from compactor.errors import DataError
 from compactor.names import FRAGMENT_PATTERN
 from compactor.table.entry_table import MAY_MISS, EntryTable
 from compactor.table.fragments import FragmentMap
+from compactor.table.ipc_sizes import unpacked_bytes
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import check_number, unix_ms
 from compactor.table.snapshot import Snapshot, Totals
@@ -29,6 +30,10 @@ from format.errors import SchemaError
 
 _DIGEST_BYTES: Final = 16
 _HEADER: Final = b"compactor"
+_UNPACKED_BYTES: Final = 64 << 20
+_MAX_RATIO: Final = 16
+"""A checkpoint takes so much in memory, or so many times what is stored of it; one that compresses better is
+stored as it is."""
 
 
 def checkpoint_bytes(snapshot: Snapshot) -> bytes:
@@ -39,12 +44,24 @@ def checkpoint_bytes(snapshot: Snapshot) -> bytes:
     protocol = protocol_of("deletion" not in unused, snapshot.metadata)
     header = _header(snapshot) | {"protocol": protocol}
     schema = table.schema.with_metadata({_HEADER: _text(header).encode()})
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, schema, options=options) as writer:
-        writer.write_table(table.cast(schema))
-    data: bytes = sink.getvalue().to_pybytes()
+    table = table.cast(schema)
+    body = _stream(table, "zstd")
+    if unpacked_bytes(body) > _most_unpacked(body.size):  # readers would take it for a bomb
+        body = _stream(table, None)
+    data: bytes = body.to_pybytes()
     return data + xxhash.xxh3_128_digest(data)
+
+
+def _stream(table: pa.Table, compression: str | None) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _most_unpacked(stored_bytes: int) -> int:
+    return max(_UNPACKED_BYTES, _MAX_RATIO * stored_bytes)
 
 
 def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
@@ -54,7 +71,12 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
     try:
         if xxhash.xxh3_128_digest(body) != digest:
             raise ValueError("its checksum does not match")
-        table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+        stream = pa.py_buffer(body)
+        if (unpacked := unpacked_bytes(stream)) > (most := _most_unpacked(stream.size)):
+            raise ValueError(
+                f"it would unpack to {unpacked:,} bytes, and {most:,} are allowed for one of {stream.size:,}"
+            )
+        table = pa.ipc.open_stream(stream).read_all()
         # A checksum is no proof of who wrote it, and Arrow follows any offset.
         table.validate(full=True)
         header = json.loads(table.schema.metadata[_HEADER])

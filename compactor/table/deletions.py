@@ -68,6 +68,10 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
                 f"{entry.rows}{_ADVICE}",
                 name=fragment,
             )
+        if block.header.raw_bytes > entry.rows // 8 + _MOST_BESIDE_BITS:
+            raise DataError(
+                f"{name}: bits that unpack to {block.header.raw_bytes:,} bytes for {entry.rows:,} rows"
+            )
         bits = block.decode(pa.bool_())
     except FormatError as error:
         raise DamagedInputError(
