@@ -69,8 +69,10 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
                 name=fragment,
             )
         if block.header.raw_bytes > entry.rows // 8 + _MOST_BESIDE_BITS:
-            raise DataError(
-                f"{name}: bits that unpack to {block.header.raw_bytes:,} bytes for {entry.rows:,} rows"
+            raise DamagedInputError(
+                f"{name}: bits that unpack to {block.header.raw_bytes:,} bytes for {entry.rows:,} "
+                f"rows{_ADVICE}",
+                name=fragment,
             )
         bits = block.decode(pa.bool_())
     except FormatError as error:
