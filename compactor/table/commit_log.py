@@ -351,7 +351,7 @@ class CommitLog:
 
     def _check_log_not_truncated(self, before: Snapshot, version: Version) -> None:
         """Raises `UnknownOutcomeError` if the version may be one that had been removed before."""
-        if not self._known_after(version, lambda: self.history.still_has(before)):
+        if not self._known_after(version, lambda: self.history.is_followed(before)):
             raise self._outcome_unknown(
                 version, "this process stood still for so long that the log was vacuumed meanwhile"
             )

@@ -194,6 +194,17 @@ class History:
             return False
         return (version.commit_id, version.table_id) == (snapshot.commit_id, snapshot.table_id)
 
+    def is_followed(self, before: Snapshot) -> bool:
+        """Returns whether a version just created after `before` is the first of its number.
+
+        The first version of a table is, if no checkpoint and no floor was ever there: with one, it may have
+        been there, and gone. A vacuum that runs meanwhile moves the floor, but always leaves a checkpoint.
+        """
+        if before.version:
+            return self.still_has(before)
+        marks = self.marks()
+        return not marks.checkpoints and not marks.floors
+
     def newest_not_after(self, unix_ms: int, newest: Snapshot) -> int:
         """Returns the last version committed at that time or before; 0 if the oldest kept is younger.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,10 +16,14 @@ from compactor.planner import tree as trees
 from compactor.planner.leveled import _Leveled
 from compactor.planner.limits import Limits
 from compactor.planner.tree import Run, Tree
+from compactor.table import clocks
+from compactor.table import snapshot as snapshots
 from compactor.table.commit_log import CommitLog, _LostRaceError
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.history import History, Loaded
+from compactor.table.proof import Proof
+from compactor.table.suspects import Suspect
 from compactor.table.vacuum import _Proved, _Vacuum
 from compactor.table.version import Changes, Operation
 from tests.simulation.hazards import BY_NAME
@@ -259,7 +263,44 @@ def _what_follows_a_gap_is_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(History, "_follow", follow)
 
 
+def _stores_prove_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitLog, "_prove_writes", lambda self: None)
+
+
+def _clocks_are_believed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(clocks, "_check_skew", lambda now, store_time, url: None)
+
+
+def _a_checkpoint_is_kept_unread(patch: pytest.MonkeyPatch) -> None:
+    def newest(self: Proof, last: int) -> Any:
+        for version in self.listing.marks.checkpoints:
+            if self.listing.first < version <= last:
+                return self._history.at(version, self._newest)
+        return None
+
+    patch.setattr(Proof, "newest_checkpoint", newest)
+
+
+def _all_failures_are_damage(patch: pytest.MonkeyPatch) -> None:
+    original = Driver._setback
+    patch.setattr(
+        Driver,
+        "_setback",
+        lambda self, key, outcome: original(self, key, replace(outcome, is_damage=True)),
+    )
+
+
+def _nobody_counts_the_dead(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(snapshots, "abandoned", lambda before, key, inputs: Suspect(key, 0, inputs))
+
+
+def _strays_count_as_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(History, "is_own", lambda self, number, table_id: True)
+
+
 _TWICE = "requests delivered twice"
+_NO_CONDITIONS = "a store without conditions"
+_FUTURE = "log files of the future"
 MUTATIONS = [
     Mutation("a version is created only if absent", _versions_are_overwritten),
     Mutation("an unknown outcome is no conflict", _unknown_counts_as(False)),
@@ -279,10 +320,16 @@ MUTATIONS = [
     Mutation("the log after a checkpoint counts", _a_reader_stops_at_the_checkpoint),
     Mutation("only neighbours in age are merged", _runs_that_are_no_neighbours_are_merged),
     Mutation("only the oldest runs go deeper", _newer_runs_are_pushed_past_older_ones),
-    Mutation("outputs in flight keep their range free", _ranges_in_flight_are_forgotten, 390, spawn_many),
-    Mutation("what lies deeper is older", _depth_does_not_count_as_age),
+    Mutation("outputs in flight keep their range free", _ranges_in_flight_are_forgotten, 150, spawn_many),
+    Mutation("what lies deeper is older", _depth_does_not_count_as_age, 0, spawn_many),
     Mutation("an attempt's names tell when it began", _bases_are_forgotten),
     Mutation("what is live stays, however old", _garbage_is_told_by_age),
     Mutation("attempts have names of their own", _attempts_share_names, 0, spawn_many),
     Mutation("what follows a removed log file is void", _what_follows_a_gap_is_believed, 0, spawn_many),
+    Mutation("a store proves its conditional writes", _stores_prove_nothing, hazards=(_NO_CONDITIONS,)),
+    Mutation("clocks are held against the store's", _clocks_are_believed, hazards=("clocks wrong",)),
+    Mutation("a vacuum reads what it keeps", _a_checkpoint_is_kept_unread, hazards=("checkpoints damaged",)),
+    Mutation("only damage is put in quarantine", _all_failures_are_damage, hazards=("a full disk",)),
+    Mutation("abandoned claims are counted", _nobody_counts_the_dead, hazards=("too little memory",)),
+    Mutation("what is none of the table's is a stray", _strays_count_as_lost, hazards=(_FUTURE,)),
 ]  # fmt: skip
