@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from compactor.errors import (
@@ -44,10 +44,8 @@ from compactor.table.version import Version
 _MAX_TRIES: Final = 5
 _VERSIONS_AT_A_TIME: Final = 64
 """Read ahead where one after the other is looked at."""
-_PROVED_VERSIONS: Final = 1000
-"""The log before a checkpoint is looked at for gaps as far back as one page of a listing shows."""
-_MOST_APART: Final = 4096
-"""Versions between two checkpoints: one is due after 1,024, and a few writers may fail to write it."""
+_PROVED_VERSIONS: Final = 900
+"""So many connected log files before a checkpoint are proof: mostly a page of a listing, with those after."""
 MAX_LOST_VERSIONS: Final = 1 << 20
 """A log file further beyond a gap than that proves no loss: checkpoints in between would be there."""
 _READ_AHEAD: Final = 1024
@@ -80,20 +78,31 @@ class Marks:
         return next((floor for floor in self.floors if floor in self.checkpoints), 0)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _LogFiles:
-    """Numbers of log files from a version on: without a gap, and then those beyond the first gap."""
+    """Log files from a version on, ascending."""
 
-    end: int
-    """The last one without a gap; the one before the first if that is not there."""
-    beyond: list[tuple[int, str]] = field(default_factory=list)
-    """With their ETags."""
+    first: int
+    found: Sequence[tuple[int, str]]
+    """Their numbers and ETags."""
 
-    def add(self, number: int, etag: str) -> None:
-        if number == self.end + 1 and not self.beyond:
-            self.end = number
-        else:
-            self.beyond.append((number, etag))
+    @property
+    def end(self) -> int:
+        """The last one that is connected with the first; the one before the first if that is not there."""
+        return self.first + self._connected() - 1
+
+    @property
+    def beyond(self) -> Sequence[tuple[int, str]]:
+        """Those that come after the first gap."""
+        return self.found[self._connected() :]
+
+    def _connected(self) -> int:
+        numbers = enumerate((number for number, _ in self.found), self.first)
+        gaps = (number - self.first for number, there in numbers if there != number)
+        return next(gaps, len(self.found))
+
+
+_NONE_LISTED: Final = _LogFiles(LAST_VERSION + 1, ())
 
 
 class _GapError(Exception):
@@ -269,26 +278,23 @@ class History:
         marks = self.marks()
         bottom = max(1, marks.floor)
         checkpoints = [version for version in marks.checkpoints if version >= bottom]
-        damaged: list[str] = []
-        while True:
-            first = _first_to_list(checkpoints, bottom)
-            files = self._files_from(first)
-            if files.end >= first:
-                for version in checkpoints:
-                    if first <= version <= files.end:
-                        loaded = self._from_checkpoint(version, files, damaged)
-                        if loaded is not None:
-                            return loaded
-            if first > bottom:
-                # None of these counts: an older one and more of the log say the same.
-                checkpoints = [version for version in checkpoints if version < first]
-                continue
-            if marks.floor or (files.end == 0 and (files.beyond or marks.checkpoints)):
-                if files.end >= first:
-                    raise _GapError(self._unreadable(damaged))
-                later = files.beyond[0][0] if files.beyond else None
-                raise _GapError(self._lost(first - 1, later, damaged))
-            return self._from_the_beginning(files, damaged)
+        files, damaged = _NONE_LISTED, list[str]()
+        for place, version in enumerate(checkpoints):
+            files = self._files_from(
+                _first_to_list(version, checkpoints[place + 1 :], bottom), files
+            )
+            if files.end >= version:
+                loaded = self._from_checkpoint(version, files, damaged)
+                if loaded is not None:
+                    return loaded
+            # It does not count: an older one and more of the log say the same.
+        files = self._files_from(bottom, files)
+        if marks.floor or (files.end == 0 and (files.beyond or marks.checkpoints)):
+            if files.end >= bottom:
+                raise _GapError(self._unreadable(damaged))
+            later = files.beyond[0][0] if files.beyond else None
+            raise _GapError(self._lost(bottom - 1, later, damaged))
+        return self._from_the_beginning(files, damaged)
 
     def _from_checkpoint(self, version: int, files: _LogFiles, damaged: list[str]) -> Loaded | None:
         """Returns None if the checkpoint does not count."""
@@ -325,11 +331,14 @@ class History:
         self._strays.update(files.beyond)
         return loaded
 
-    def _files_from(self, first: int) -> _LogFiles:
-        files = _LogFiles(first - 1)
+    def _files_from(self, first: int, later: _LogFiles = _NONE_LISTED) -> _LogFiles:
+        """Lists the log files from a version on, those aside that are listed already."""
+        found = []
         for number, info in self.log_files(first):
-            files.add(number, info.etag)
-        return files
+            if number >= later.first:
+                break
+            found.append((number, info.etag))
+        return _LogFiles(first, (*found, *later.found))
 
     def _followed(self, start: Snapshot, files: _LogFiles, damaged: list[str]) -> Loaded:
         """Returns what the log files after `start` make of it. Raises `_GapError` if some have been lost."""
@@ -351,7 +360,7 @@ class History:
             snapshot = replay(start, own())
         except ObjectNotFoundError as error:
             raise _GapError(self._removed_meanwhile(start.version)) from error
-        beyond = files.beyond
+        beyond = list(files.beyond)
         if stray:
             beyond = [*((number, "") for number in range(stray + 1, files.end + 1)), *beyond]
         self._check_nothing_lost(snapshot, beyond, damaged)
@@ -440,18 +449,10 @@ class History:
                 yield from readers.map(self.read_any, numbers[start : start + _READ_AHEAD])
 
 
-def _first_to_list(checkpoints: Sequence[int], bottom: int) -> int:
-    """Returns the mark from which on the log must have no gap, for the newest checkpoint to count.
+def _first_to_list(version: int, older: Sequence[int], bottom: int) -> int:
+    """Returns the mark from which on the log must have no gap for the checkpoint of a version to count.
 
-    Marks that are further apart than any two of an honest table are looked at, too.
+    older: the marks before it, newest first. Whoever forges a checkpoint may forge marks beside it, too; what
+    he cannot do in a few requests is to connect them by log files with the table's own.
     """
-    if not checkpoints:
-        return bottom
-    newest = first = checkpoints[0]
-    for mark in (*checkpoints[1:], bottom):
-        is_near = newest - mark <= _PROVED_VERSIONS
-        if is_near or first == newest or first - mark > _MOST_APART:
-            first = mark
-        if not is_near:
-            break
-    return first
+    return next((mark for mark in older if version - mark >= _PROVED_VERSIONS), bottom)

@@ -2,8 +2,9 @@
 
 A worker that is killed by what it merges can't say so; its claim stays, until somebody else gives it up as
 abandoned. The log counts that for every input. After a few, each input is rewritten alone: the one that kills
-workers alone, too, is put in quarantine, and the others are merged in smaller groups from then on. So what is
-healthy gets through, and what kills workers kills a few of them only.
+workers alone, too, is put in quarantine. The others may be merged once more as they were, for workers end by
+chance, too; if that ends as before, they are merged in smaller groups from then on. So what is healthy gets
+through, and what kills workers kills a few of them only.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Suspect:
         """Returns with how many fragments, itself included, it may be merged at a time; None: with any."""
         if self.inputs == 1:
             return 1
-        if self.abandoned < MOST_ABANDONED:
+        if self.abandoned < MOST_ABANDONED or (
+            self.abandoned == MOST_ABANDONED and self.is_cleared
+        ):
             return None
         return self.inputs // 2 if self.is_cleared else 1
 

@@ -72,7 +72,8 @@ def test_a_full_disk_says_how_much_and_where(
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
         with pytest.raises(
-            LocalDiskError, match=rf"cannot put 8 bytes aside in {tmp_path}: No space left"
+            LocalDiskError,
+            match=rf"cannot put 8 bytes aside in {tmp_path}: no space left on the device",
         ):
             disk.write(region, b"12345678")
     disk.write(region, b"12345678")

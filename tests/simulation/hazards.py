@@ -148,7 +148,7 @@ HAZARDS = [
     Hazard("a store without conditions", _conditions_are_ignored),
     Hazard("checkpoints damaged", lambda w: _vandal(w, w.vandal.damage_checkpoint)),
     Hazard("checkpoints without sense", lambda w: _vandal(w, w.vandal.stray_checkpoint)),
-    Hazard("checkpoint and log file forged", lambda w: _vandal(w, w.vandal.forge), "two pairs defeat it"),
+    Hazard("checkpoint and log file forged", lambda w: _vandal(w, w.vandal.forge)),
     Hazard("log files of the future", lambda w: _vandal(w, w.vandal.stray_log_file)),
     Hazard("strange names", lambda w: _vandal(w, w.vandal.stray_objects)),
     Hazard("log files damaged", _log_files_are_damaged),

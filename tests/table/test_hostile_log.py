@@ -213,6 +213,22 @@ def test_an_island_of_several_checkpoints_is_too_far_away(world: World) -> None:
     is_usable(world, 11)
 
 
+@pytest.mark.parametrize("numbers", [(1011, FAR), (1011, 1012), (1011, 1012, FAR), (1011, 2000)])
+def test_islands_do_not_vouch_for_each_other(world: World, numbers: tuple[int, ...]) -> None:
+    """By what they say of themselves they are of the table: then the log between them and it is lost."""
+    filled(world)
+    for number in numbers:
+        put_island(world, number)
+    is_usable(world, 11)
+    whole = world.open().current()
+    for number in numbers:
+        put_island(world, number, whole.table_id)
+    with pytest.raises(DataError, match="the log file is missing"):
+        world.open().current()
+    repair(world.store, end_at=whole.version, apply=True)
+    is_usable(world, 12)
+
+
 def test_an_island_that_names_the_table_stops_everybody_unless_it_is_too_far(world: World) -> None:
     table_id = filled(world).log.latest.table_id
     put_island(world, 11 + MAX_LOST_VERSIONS + 1, table_id)
