@@ -178,7 +178,7 @@ def test_every_object_that_commands_write_is_encrypted(
     ):  # fmt: skip
         assert run(call) == 0, call
     endings = {r.key.rpartition(".")[2] for r in creations(s3_server)}
-    assert endings == {"json", "arrow", "frag", "skips", "deletes"}
+    assert endings == {"json", "arrow", "frag", "skips", "deletes", "conditional-writes"}
     assert_all_ask_for_it(s3_server)
 
 
