@@ -128,6 +128,7 @@ WRONG: list[tuple[Call, str]] = [
     (lambda t, _: t.vacuum(retain_seconds=float("nan")), f"retain_seconds: {FINITE}, got nan"),
     (lambda t, _: t.vacuum(grace_seconds=float("inf")), f"grace_seconds: {FINITE}, got inf"),
     (lambda t, _: t.vacuum(dry_run=1), f"dry_run: 1 {BOOLEAN}"),
+    (lambda t, _: t.vacuum(allow_shrinking=1), f"allow_shrinking: 1 {BOOLEAN}"),
     (lambda t, _: t.history("5"), f"limit: {INTEGER}, got '5'"),
     (lambda t, _: t.history(-1), f"limit: -1 {NATURAL}"),
 ]  # fmt: skip

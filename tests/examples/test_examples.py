@@ -46,7 +46,7 @@ SHOWN: Final = {
         "0 new, 0 changed and 0 replaced written, 3 as they were; version 2",
     ],
     "object_storage.py": [
-        "5 objects in readings/_log/",
+        "6 objects in readings/_log/",
         "5 fragments merged by 5 GETs",
         "25,000 rows> verified: True",
     ],

@@ -37,7 +37,7 @@ def recorded(
 ) -> tuple[CompactReport, Driver]:
     """A compaction of the table until nothing is due, as a command line with metrics does it."""
     log = ObservedCommitLog(recorder.metered(store), recorder.committed, clock=StillClock())
-    driver = Driver(log, DriverSettings(POLICY, SETTINGS))
+    driver = Driver(log, DriverSettings(POLICY, SETTINGS, retry_seconds=0.0))
     recorder.begin_compactions(driver.url, SETTINGS.memory_limit_bytes)
     report = compact(driver, engine or InProcessEngine(), clock=StillClock(), listener=recorder)
     recorder.count_requests()

@@ -222,6 +222,7 @@ def test_a_page_that_cannot_be_written_leaves_what_was_there(
     with monkeypatch.context() as patched:
         patched.setattr("compactor.files.write.os.fsync", full)
         assert run(["report", table, "-o", str(out)]) == 1
-    assert "No space left on device; nothing was left behind" in capfd.readouterr().err
+    message = capfd.readouterr().err
+    assert "nothing was left behind: no space left on the device" in message
     assert out.read_text() == "older"
     assert [path.name for path in out.parent.iterdir()] == ["r.html"]
