@@ -87,6 +87,11 @@ class _Setback:
     until_unix_ms: int | None
     """None: this driver has given it up."""
 
+    def waits(self, now_unix_ms: int) -> bool:
+        """Returns whether it is tried later. No wait is longer than the longest: a clock went back then."""
+        until = self.until_unix_ms
+        return until is not None and 0 < until - now_unix_ms <= MAX_RETRY_SECONDS * 1000
+
 
 _MAX_CLAIM_MS: Final = 24 * 3_600_000
 """No claim holds so long: a clock was ahead that made one which seems to."""
@@ -148,8 +153,7 @@ class Driver:
         avoided = {
             key: Quarantine(key, setback.reason, now)
             for key, setback in self._setbacks.items()
-            if key in snapshot.fragments
-            and (setback.until_unix_ms is None or setback.until_unix_ms > now)
+            if key in snapshot.fragments and (setback.until_unix_ms is None or setback.waits(now))
         }
         snapshot = replace(snapshot, quarantine={**avoided, **snapshot.quarantine})
         return plan_compactions(snapshot, self._settings.policy, self._settings.compaction, now)
@@ -311,8 +315,8 @@ class Driver:
 
     def _next_retry(self) -> int | None:
         now = self._log.clock.now_unix_ms()
-        times = [s.until_unix_ms for s in self._setbacks.values() if s.until_unix_ms is not None]
-        return min((time for time in times if time > now), default=None)
+        waiting = [s for s in self._setbacks.values() if s.waits(now)]
+        return min((s.until_unix_ms for s in waiting if s.until_unix_ms is not None), default=None)
 
     # --- settle ---
 

@@ -258,7 +258,9 @@ class Worker:
         return sorted(ready, key=lambda table: -table.debt_score(self._policy))
 
     def _is_ready(self, table: _Table) -> bool:
-        return table.not_before_ms <= self._clock.now_unix_ms()
+        # No pause is longer than the longest: a clock went back then.
+        left_ms = table.not_before_ms - self._clock.now_unix_ms()
+        return not 0 < left_ms <= _MAX_BACKOFF_SECONDS * 1000
 
     def _step(self, ready: Sequence[_Table]) -> bool:
         """Whether anything happened. What fails in one table does not stop the others."""
@@ -301,10 +303,15 @@ class Worker:
         return len(compactions)
 
     def _settle(self, table: _Table) -> list[Settled]:
-        settled = table.driver.settle(table.unsettled)
-        table.unsettled.clear()
-        for item in settled:
-            self._listener.settled(table.driver, item)
+        # One commit for all results, one for each failure: what is committed is told, though the next fails.
+        done = [o for o in table.unsettled if o.failure is None]
+        failures = ([o] for o in table.unsettled if o.failure is not None)
+        settled: list[Settled] = []
+        for outcomes in (done, *failures):
+            for item in table.driver.settle(outcomes):
+                settled.append(item)
+                self._listener.settled(table.driver, item)
+            table.unsettled = [o for o in table.unsettled if table.driver.owns(o.compaction_id)]
         if settled:
             self._listener.looked(table.driver)
         table.driver.prolong()

@@ -103,6 +103,10 @@ def serving(app: WSGIApplication, address: str, port: int) -> Iterator[int]:
             f"--metrics-port {port}: cannot listen on {address} port {port} "
             f"({error.strerror or error}): free it, or give another port or --metrics-address"
         ) from error
+    except UnicodeError:
+        raise UsageError(
+            f"--metrics-address: {address!r} is no address and no name of a host: give one such as 127.0.0.1"
+        ) from None
     # It warns of each request that waits for a thread.
     logging.getLogger("waitress").setLevel(logging.ERROR)
     server = _Server(app, bound)

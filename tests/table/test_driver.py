@@ -433,6 +433,16 @@ def test_failures_that_say_nothing_of_the_inputs_are_tried_again_ever_less_often
     assert not keys & set(world.snapshot().fragments)
 
 
+def test_a_clock_that_goes_back_puts_off_no_attempt_for_long(world: World) -> None:
+    for _ in range(3):
+        world.ingest(0, 9)
+    driver = world.driver("one")
+    (compaction,) = driver.decide(9)
+    driver.settle([Outcome(compaction.compaction_id, failure="KMS.DisabledException (400)")])
+    world.clock.now_ms -= 86_400_000
+    assert len(driver.decide(9)) == 1
+
+
 def test_an_input_that_a_failure_names_holds_up_no_others(world: World) -> None:
     bad, *others = [world.ingest(key, key + 9) for key in (0, 5, 10)]
     driver = world.driver("one", policy=Policy(level0_trigger_runs=2), gives_up=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from compactor.config import Policy, Strategy
-from compactor.driver import Driver, DriverSettings
+from compactor.driver import Driver, DriverSettings, Settled
 from compactor.engine import InProcessEngine
 from compactor.errors import StoreUnreachableError
 from compactor.job import Compaction, Outcome, run_compaction
 from compactor.table.commit_log import CommitLog
-from compactor.worker import Worker
+from compactor.worker import Silent, Worker
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table
 
@@ -59,3 +61,70 @@ def test_a_result_that_a_store_does_not_take_for_a_day_is_offered_now_and_then()
     worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
     # Every 30 to 60 seconds, after a few quick tries, and when it is told to stop.
     assert DAY / 60 < len(store.calls) < DAY / 30 + 100
+
+
+class Both(InProcessEngine):
+    """Tells of two compactions at once, the second of which has failed."""
+
+    slots = 2
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(lambda compaction: run_compaction(compaction, store))
+        self.waits = 0
+
+    def wait(self, timeout_seconds: float) -> list[Outcome]:
+        self.waits += 1
+        outcomes = [*super().wait(timeout_seconds), *super().wait(timeout_seconds)]
+        return [*outcomes[:1], *(replace(o, outputs=(), failure="no") for o in outcomes[1:])]
+
+
+class Told(Silent):
+    def __init__(self) -> None:
+        self.failures: list[str | None] = []
+
+    def settled(self, _driver: Driver, settled: Settled) -> None:
+        self.failures.append(settled.outcome.failure)
+
+
+def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_waits_in_a_circle() -> (
+    None
+):
+    time = Time()
+    store = MemoryStore(now=lambda: time.seconds)
+    for number in range(4):
+        table = pa.table({"k": [10 * (number // 2), 10 * (number // 2) + 1]})
+        append_table(store, table, "k" if number == 0 else None)
+    creates = 0
+
+    def refuse(operation: str, key: str) -> None:
+        nonlocal creates
+        creates += operation == "create:before" and key.endswith(".json")
+        if creates > 2:  # the claims and the first result
+            raise StoreUnreachableError(f"{operation} {key}: no answer")
+
+    store.fault = refuse
+    driver = Driver(CommitLog(store, time), DriverSettings(Policy(strategy=Strategy.OVERLAPPING)))
+    engine, told = Both(store), Told()
+    worker = Worker([driver], engine, policy=driver.policy, clock=time, listener=told)
+    worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
+    assert told.failures == [None]
+    # As often as it looks at an idle table.
+    assert engine.waits < DAY / 5 + 100
+
+
+def test_a_clock_that_goes_back_keeps_no_table_waiting() -> None:
+    time = Time()
+    store = MemoryStore(now=lambda: time.seconds)
+    looks = 0
+
+    def refuse(operation: str, key: str) -> None:
+        nonlocal looks
+        looks += 1
+        time.seconds -= 10_000_000 if looks == 1 else 0
+        raise StoreUnreachableError(f"{operation} {key}: no answer")
+
+    store.fault = refuse
+    driver = Driver(CommitLog(store, time), DriverSettings())
+    worker = Worker([driver], InProcessEngine(), policy=driver.policy, clock=time)
+    worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
+    assert looks > DAY / 60
