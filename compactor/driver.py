@@ -123,6 +123,8 @@ class Driver:
         """By the fragment's key."""
         self.retry_unix_ms: int | None = None
         """When the first of what the last decision left out may be tried again; None if nothing was."""
+        self.waits_for_quiet = False
+        """Whether the last decision left out what runs only while nothing else does."""
         self._unanswered: set[str] = set()
         """Compactions that are claimed, perhaps: the commit's answer was lost, and nobody runs them."""
 
@@ -158,10 +160,22 @@ class Driver:
         snapshot = replace(snapshot, quarantine={**avoided, **snapshot.quarantine})
         return plan_compactions(snapshot, self._settings.policy, self._settings.compaction, now)
 
+    @property
+    def needs_quiet(self) -> bool:
+        """Returns whether it runs what may end the worker, which is to take nothing else with it."""
+        suspects = self._log.latest.suspects
+        return bool(suspects) and any(
+            entry.key in suspects for c, _ in self._running.values() for entry in c.spec.inputs
+        )
+
     # --- decide ---
 
-    def decide(self, most: int) -> list[Compaction]:
-        """Commits what takes no work, and claims at most so many compactions; [] if none is due."""
+    def decide(self, most: int, *, beside: int = 0) -> list[Compaction]:
+        """Commits what takes no work, and claims at most so many compactions; [] if none is due.
+
+        beside: compactions of other tables that the same worker runs.
+        """
+        self.waits_for_quiet = False
         snapshot = self._log.current()
         if snapshot.table.expires:
             self._log.check_expiry(snapshot)
@@ -176,7 +190,9 @@ class Driver:
         while plan.moves and self._commit_unless_nothing(self._move):
             plan = self.plan(self._log.latest)
         decided: list[Compaction] = []
-        if plan.specs and most > 0:
+        is_quiet = not beside and not self._running
+        self.waits_for_quiet = not is_quiet and _are_suspected(self._log.latest, plan.specs)
+        if plan.specs and most > 0 and not self.waits_for_quiet:
             try:
                 self._commit_unless_nothing(lambda snapshot: self._claim(snapshot, most, decided))
             except UnknownOutcomeError:
@@ -237,8 +253,7 @@ class Driver:
             return max((suspect.abandoned for suspect in found if suspect), default=0)
 
         suspected = [spec for spec in specs if suspicion(spec.inputs)]
-        is_suspected = any(suspicion(c.spec.inputs) for c, _ in self._running.values())
-        if self._running and (suspected or is_suspected):
+        if self._running and (suspected or self.needs_quiet):
             return ()
         if not suspected:
             return specs
@@ -486,3 +501,9 @@ class Driver:
 
 def _moved(move: Move) -> list[FragmentEntry]:
     return [replace(entry, level=move.output_level) for entry in move.entries]
+
+
+def _are_suspected(snapshot: Snapshot, specs: Sequence[CompactionSpec]) -> bool:
+    return bool(snapshot.suspects) and any(
+        entry.key in snapshot.suspects for spec in specs for entry in spec.inputs
+    )

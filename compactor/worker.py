@@ -173,6 +173,10 @@ class _Table:
         """Compactions of which the log has not been told yet."""
         return len({outcome.compaction_id for outcome in self.unsettled})
 
+    @property
+    def in_engine(self) -> int:
+        return self.driver.running - self.ended
+
     def take(self, outcomes: Sequence[Outcome]) -> None:
         """Keeps those of this table until they are settled."""
         self.unsettled += [o for o in outcomes if self.driver.owns(o.compaction_id)]
@@ -249,7 +253,7 @@ class Worker:
     @property
     def _in_engine(self) -> int:
         """Compactions that have not ended: what has, and waits for the log, is not waited for."""
-        return self._running - sum(table.ended for table in self._tables)
+        return sum(table.in_engine for table in self._tables)
 
     def _ready(self) -> list[_Table]:
         ready = [table for table in self._tables if self._is_ready(table)]
@@ -291,7 +295,11 @@ class Worker:
         return self._decide(table, self._engine.slots - self._running)
 
     def _decide(self, table: _Table, most: int) -> int:
-        compactions = table.driver.decide(most)
+        others = [each for each in self._tables if each is not table]
+        beside = sum(each.in_engine for each in others)
+        if self._quiet_for() not in (None, table):
+            most = 0
+        compactions = table.driver.decide(most, beside=beside)
         table.failures = (
             0  # not after a settlement: with nothing to settle, that asks nothing of the store
         )
@@ -301,6 +309,13 @@ class Worker:
             self._listener.decided(table.driver, compactions)
         self._listener.looked(table.driver)
         return len(compactions)
+
+    def _quiet_for(self) -> _Table | None:
+        """Returns the table for which the others begin nothing: one that runs what may end the worker, or the
+        first that waits for that."""
+        running = (t for t in self._tables if t.in_engine and t.driver.needs_quiet)
+        waiting = (t for t in self._tables if t.driver.waits_for_quiet and self._is_ready(t))
+        return next(running, None) or next(waiting, None)
 
     def _settle(self, table: _Table) -> list[Settled]:
         # One commit for all results, one for each failure: what is committed is told, though the next fails.
@@ -365,8 +380,8 @@ def check_quarantine(snapshot: Snapshot) -> None:
         first = next(iter(snapshot.quarantine.values()))
         raise JobError(
             f"{len(snapshot.quarantine)} of {len(snapshot.fragments)} fragments are in quarantine, and no "
-            "compaction takes them: `compactor inspect` shows why; restore the objects, then `compactor "
-            f"release`. {first.key}: {first.reason}"
+            "compaction takes them: `compactor inspect` shows why; mend that (restore the objects, or give "
+            f"workers more memory), then `compactor release TABLE --all`. {first.key}: {first.reason}"
         )
 
 

@@ -1,7 +1,8 @@
-"""How often a worker asks a store that does not answer."""
+"""When a worker waits: for stores that do not answer, for clocks, and for what may end it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -128,3 +129,56 @@ def test_a_clock_that_goes_back_keeps_no_table_waiting() -> None:
     worker = Worker([driver], InProcessEngine(), policy=driver.policy, clock=time)
     worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
     assert looks > DAY / 60
+
+
+class Slots(InProcessEngine):
+    """Four at a time, of which the oldest ends at each turn; keeps which inputs ran together."""
+
+    slots = 4
+
+    def __init__(self, stores: Mapping[str, MemoryStore]) -> None:
+        super().__init__(
+            lambda compaction: run_compaction(compaction, stores[compaction.table_url])
+        )
+        self.together: list[list[tuple[str, str]]] = []
+
+    def wait(self, timeout_seconds: float) -> Sequence[Outcome]:
+        running = [(c.table_url, entry.key) for c in self._queue for entry in c.spec.inputs]
+        self.together.append(running)
+        return super().wait(timeout_seconds)
+
+
+class NamedStore(MemoryStore):
+    def __init__(self, time: Time, url: str) -> None:
+        super().__init__(now=lambda: time.seconds)
+        self._url = url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+
+def test_what_may_end_a_worker_runs_while_no_other_table_has_anything_to_lose() -> None:
+    time = Time()
+    stores = {url: NamedStore(time, url) for url in ("memory://busy", "memory://other")}
+    for store in stores.values():
+        for number in range(12):
+            table = pa.table({"k": [10 * (number // 2), 10 * (number // 2) + 1]})
+            append_table(store, table, "k" if number == 0 else None)
+    settings = DriverSettings(Policy(strategy=Strategy.OVERLAPPING))
+    died = Driver(CommitLog(stores["memory://other"], time), settings, owner="dead")
+    suspects = {e.key for c in died.decide(1) for e in c.spec.inputs}
+    drivers = [
+        Driver(CommitLog(store, time), settings, owner_is_gone=lambda owner: owner == "dead")
+        for store in stores.values()
+    ]
+    engine = Slots(stores)
+    worker = Worker(drivers, engine, policy=settings.policy, clock=time)
+    worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
+    with_suspects = [
+        running for running in engine.together if suspects & {key for _, key in running}
+    ]
+    assert with_suspects
+    assert all({key for _, key in running} == suspects for running in with_suspects)
+    assert max(len(running) for running in engine.together) > 2
+    assert all(len(driver.log.current().fragments) == 6 for driver in drivers)
