@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.json_blocks import parse_block
-from compactor.files.json_fields import Fields, pieces
+from compactor.files.json_fields import Fields, fields_in_lists, pieces
 from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_numbers import RoundedError, check_floats
 from compactor.files.problems import PROBLEMS, ColumnError, one_line
@@ -35,6 +35,7 @@ class JsonColumns:
         self._rows = 0
         try:
             self._known_wire = {field.name: wire_type(field.type) for field in self.known}
+            self._known_in_lists = fields_in_lists(pa.schema(list(self._known_wire.items())))
             self._known_floats = {field.name: float_type(field.type) for field in self.known}
         except UnreadableTypeError as error:
             raise InputError(f"{path}: {error}: ingest the rows from a Parquet file") from None
@@ -42,7 +43,8 @@ class JsonColumns:
     def absorb(self, lines: bytes) -> None:
         """Learns from `lines`. Raises one of `PROBLEMS` if they don't fit the table or the rest, and
         `TooManyColumnsError`."""
-        for piece in pieces(with_json_as_text(lines, self.known), self.count):
+        text = with_json_as_text(lines, self.known)
+        for piece in pieces(text, self.count, self._known_in_lists):
             self._absorb(piece)
 
     @property

@@ -7,8 +7,13 @@ own take memory by the square of their number.
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import types as pt
 
 MAX_COLUMNS: Final = 10_000
 """Of a text file, fields within others among them."""
@@ -21,6 +26,9 @@ kilobyte."""
 _FIRST_BYTES: Final = 64 << 10
 """Of a piece, until it is known how long those are that do."""
 
+_TEXT: Final = re.compile(rb'(?s)("[^"\\]*+(?:\\.[^"\\]*+)*+"?)\s*+(:?)')
+"""And what follows it: a colon after a key."""
+
 Path = tuple[str, ...]
 
 
@@ -31,6 +39,10 @@ class TooManyColumnsError(Exception):
         """path: of the first that is too many."""
         super().__init__(path)
         self.path = path
+
+
+class TooManyValuesError(TooManyColumnsError):
+    """The objects of one line have so many fields that there is no room for a value of each in each."""
 
 
 class Fields:
@@ -46,65 +58,113 @@ class Fields:
             raise TooManyColumnsError(path)
 
 
-def pieces(lines: bytes, columns: int) -> Iterator[bytes]:
+def fields_in_lists(schema: pa.Schema) -> int:
+    """Returns how many values Arrow makes for each object in a list, at most."""
+
+    def count(dtype: pa.DataType, *, in_list: bool) -> int:
+        if pt.is_struct(dtype):
+            return sum(in_list + count(field.type, in_list=in_list) for field in dtype)
+        return count(dtype.value_type, in_list=True) if pt.is_list(dtype) else 0
+
+    return sum(count(field.type, in_list=False) for field in schema)
+
+
+def have_too_many_values(lines: bytes, known: int, *, are_new: bool) -> bool:
+    """Returns whether the objects in lists may have more values than are parsed at a time.
+
+    known: fields in lists that each has, given or not. are_new: whether those that the lines name are added.
+    """
+    objects = lines.count(b"{")
+    if objects <= lines.count(b"\n") + 1:
+        return False
+    if objects * (known + are_new * lines.count(b":")) <= MAX_CELLS:
+        return False
+    return objects * (known + are_new * _names(lines)) > MAX_CELLS
+
+
+def _names(lines: bytes) -> int:
+    return len({text for text, colon in _TEXT.findall(lines) if colon})
+
+
+def check_values(line: bytes, known: int) -> None:
+    """Raises `TooManyValuesError` for a line whose objects in lists have too many values, and
+    `TooManyColumnsError`.
+
+    known: fields in lists that each has, given or not.
+    """
+    objects: Counter[Path] = Counter()
+    fields: dict[Path, set[str]] = defaultdict(set)
+    count = 0
+    try:
+        for path, item in _objects(json.loads(line), ()):
+            objects[path] += 1
+            for key in item:
+                count += key not in fields[path]
+                fields[path].add(key)
+                if count > MAX_COLUMNS:
+                    raise TooManyColumnsError((*path, key))
+    except (ValueError, RecursionError):
+        return  # several lines, or none that Arrow takes
+    cells = {path: objects[path] * (len(fields[path]) + bool(path) * known) for path in objects}
+    if sum(cells.values()) > MAX_CELLS:
+        raise TooManyValuesError(max(cells, key=lambda path: cells[path]))
+
+
+def pieces(lines: bytes, columns: int, in_lists: int = 0) -> Iterator[bytes]:
     """Divides lines into such as may be parsed at a time, whatever fields they bring.
 
-    columns: that are known before and parsed, whether the lines have them or not.
-    Raises `TooManyColumnsError` for a single line of too many.
+    columns: that are known before and parsed, whether the lines have them or not. in_lists: fields of objects
+    in lists among them. Raises `TooManyColumnsError` for a single line of too many.
     """
     start, guess = 0, _FIRST_BYTES
     while start < len(lines):
-        stop = _end(lines, start, min(len(lines), start + guess), columns)
+        stop = _end(lines, start, min(len(lines), start + guess), columns, in_lists)
         guess = 2 * (stop - start)
         piece = lines[start:stop]
-        if piece.count(b":") > _MAX_KEYS:
-            _check(piece)
+        if piece.count(b":") > _MAX_KEYS or have_too_many_values(piece, in_lists, are_new=True):
+            check_values(piece, in_lists)
         if piece.strip():
             yield piece
         start = stop
 
 
-def _end(lines: bytes, start: int, stop: int, columns: int) -> int:
+def _end(lines: bytes, start: int, stop: int, columns: int, in_lists: int) -> int:
     """Returns where a piece ends that begins at `start`: at `stop` or before, but for a line that goes on."""
     while True:
         stop = lines.rfind(b"\n", start, stop) + 1 if stop < len(lines) else stop
         if stop <= start:
             return lines.find(b"\n", start) + 1 or len(lines)
         keys, rows = lines.count(b":", start, stop), lines.count(b"\n", start, stop) + 1
-        if keys <= _MAX_KEYS and rows * (columns + keys) <= MAX_CELLS:
+        if (
+            keys <= _MAX_KEYS
+            and rows * (columns + keys) <= MAX_CELLS
+            and not have_too_many_values(lines[start:stop], in_lists, are_new=True)
+        ):
             return stop
         stop = start + (stop - start) // 2
-
-
-def _check(line: bytes) -> None:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return  # several lines, or none that Arrow takes
-    seen: set[Path] = set()
-    for path in _paths(value, ()):
-        seen.add(path)
-        if len(seen) > MAX_COLUMNS:
-            raise TooManyColumnsError(path)
 
 
 def line_with(lines: bytes, path: Path) -> int:
     """Returns the number of the first line, from 0, that has a field."""
     for number, line in enumerate(lines.split(b"\n")):
         try:
-            if line.strip() and path in set(_paths(json.loads(line), ())):
+            if line.strip() and path in set(_paths(json.loads(line))):
                 return number
         except (ValueError, RecursionError):
             continue
     return 0
 
 
-def _paths(value: Any, path: Path) -> Iterator[Path]:
-    """Returns the fields of a value, those of objects in lists as one; as often as they are there."""
+def _paths(value: Any) -> Iterator[Path]:
+    return ((*path, key) for path, item in _objects(value, ()) for key in item)
+
+
+def _objects(value: Any, path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yields the objects of a value, and where; those in lists have one path."""
     if isinstance(value, dict):
+        yield path, value
         for key, inner in value.items():
-            yield (*path, key)
-            yield from _paths(inner, (*path, key))
+            yield from _objects(inner, (*path, key))
     elif isinstance(value, list):
         for item in value:
-            yield from _paths(item, path)
+            yield from _objects(item, path)

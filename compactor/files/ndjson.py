@@ -25,8 +25,11 @@ from compactor.files.json_columns import JsonColumns, fitted
 from compactor.files.json_fields import (
     MAX_CELLS,
     MAX_COLUMNS,
-    Path,
     TooManyColumnsError,
+    TooManyValuesError,
+    check_values,
+    fields_in_lists,
+    have_too_many_values,
     line_with,
 )
 from compactor.files.json_kept import with_json_as_text
@@ -68,6 +71,26 @@ def _divided(block: Block, most_lines: int) -> Iterator[Block]:
         data = b"\n".join(lines[start : start + most_lines])
         if data.strip():
             yield Block(data, block.first_line + start)
+
+
+def _narrowed(block: Block, in_lists: int) -> Iterator[Block]:
+    """Returns the block in such as have not too many values in lists, of which each object has `in_lists`.
+
+    Raises `TooManyColumnsError` for a single line that has.
+    """
+    if not have_too_many_values(block.data, in_lists, are_new=False):
+        yield block
+        return
+    lines = block.data.split(b"\n")
+    half = len(lines) // 2
+    if not half:
+        check_values(block.data, in_lists)
+        yield block
+        return
+    for start, stop in ((0, half), (half, len(lines))):
+        data = b"\n".join(lines[start:stop])
+        if data.strip():
+            yield from _narrowed(Block(data, block.first_line + start), in_lists)
 
 
 def _lines_of(block: Block, first_ordinal: int) -> list[_Line]:
@@ -122,7 +145,7 @@ class NdjsonBatches(FileBatches):
             try:
                 columns = self._absorbed(columns, block, rows)
             except TooManyColumnsError as error:
-                raise self._too_many(block, error.path) from None
+                raise self._too_many(block, error) from None
             if self._leaves_out:
                 rows += len(_lines_of(block, rows))
             on_scan(self._source.bytes_consumed)
@@ -130,6 +153,7 @@ class NdjsonBatches(FileBatches):
         self.schema = columns.schema()
         self._wire = columns.wire_schema()
         self._columns = columns.count
+        self._in_lists = fields_in_lists(self._wire)
 
     def _absorbed(self, columns: JsonColumns, block: Block, first_row: int) -> JsonColumns:
         """Returns what is known after the block."""
@@ -147,9 +171,15 @@ class NdjsonBatches(FileBatches):
                 columns = self._absorb_good(columns, [line])
         return columns
 
-    def _too_many(self, block: Block, path: Path) -> InputError:
-        line = block.first_line + line_with(block.data, path)
-        key = ".".join(path)[:_SHOWN_CHARACTERS]
+    def _too_many(self, block: Block, error: TooManyColumnsError) -> InputError:
+        line = block.first_line + line_with(block.data, error.path)
+        key = ".".join(error.path)[:_SHOWN_CHARACTERS]
+        if isinstance(error, TooManyValuesError):
+            return InputError(
+                f"{self.path}, line {line:,}: the objects of {key!r} and their fields make more than "
+                f"{MAX_CELLS:,} values: write keys that vary as values, "
+                '[{"key": ..., "value": ...}], or divide the list'
+            )
         return InputError(
             f"{self.path}, line {line:,}: key {key!r} would be a column more than the {MAX_COLUMNS:,} that a "
             'file may have: write keys that vary as values, [{"key": ..., "value": ...}]'
@@ -190,11 +220,18 @@ class NdjsonBatches(FileBatches):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for whole in self._good_blocks():
-            for block in _divided(whole, max(1, MAX_CELLS // max(1, self._columns))):
+            for block in self._parsed_at_a_time(whole):
                 try:
                     yield self._rows(block.data)
                 except PROBLEMS:
                     raise self._located(block, self.schema, self._rows) from None
+
+    def _parsed_at_a_time(self, whole: Block) -> Iterator[Block]:
+        for block in _divided(whole, max(1, MAX_CELLS // max(1, self._columns))):
+            try:
+                yield from _narrowed(block, self._in_lists)
+            except TooManyColumnsError as error:
+                raise self._too_many(block, error) from None
 
     def _good_blocks(self) -> Iterator[Block]:
         bad = {row.ordinal for row in self.bad_rows}

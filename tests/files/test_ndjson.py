@@ -325,3 +325,37 @@ def test_one_line_of_too_many_keys_is_refused_before_columns_are_made(
         InputError, match=r"line 1: key 'k10000' would be a column more than the 10,000"
     ):
         open_table_file(str(path))
+
+
+def test_objects_of_a_list_that_have_other_keys_each_are_refused_before_columns_are_made(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.ndjson"
+    wide = json.dumps({"a": [{f"k{n}": 1} for n in range(9_000)]})
+    path.write_text('{"b":1}\n' * 5 + wide + "\n" + wide)
+    with pytest.raises(InputError, match=r"line 6: the objects of 'a' and their fields make more"):
+        table_of(str(path))
+
+
+def test_empty_objects_of_a_list_of_many_fields_are_refused_in_the_second_pass_too(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.ndjson"
+    wide = json.dumps({"a": [{f"k{n}": 1 for n in range(1_000)}]})
+    for lines in ([wide, '{"a":[' + ",".join(["{}"] * 20_000) + "]}"], ["{}"]):
+        path.write_text("\n".join([*lines, wide]))
+        if len(lines) == 1:
+            assert table_of(str(path)).num_rows == 2
+            continue
+        with pytest.raises(InputError, match=r"the objects of 'a' and their fields make more"):
+            table_of(str(path))
+
+
+def test_lists_of_many_objects_of_the_same_fields_are_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.ndjson"
+    line = json.dumps(
+        {"text": "{" * 1_000, "a": [{"x": n, "y": "b", "z": 1} for n in range(3_000)]}
+    )
+    path.write_text("\n".join([line] * 30))
+    table = table_of(str(path))
+    assert (table.num_rows, len(table["a"].combine_chunks().flatten())) == (30, 90_000)
