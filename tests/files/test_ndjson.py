@@ -359,3 +359,8 @@ def test_lists_of_many_objects_of_the_same_fields_are_read_whole(tmp_path: Path)
     path.write_text("\n".join([line] * 30))
     table = table_of(str(path))
     assert (table.num_rows, len(table["a"].combine_chunks().flatten())) == (30, 90_000)
+
+
+def test_json_within_a_text_that_is_cut_off_is_refused_after_one_look_at_it(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.ndjson", '{"k":1,"a":"' + '{\\"' * 1_500_000)
+    assert "line 1: " in refusal(path)
