@@ -17,7 +17,7 @@ _SAFE_BRACKETS: Final = 2_000
 
 _NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[{\n")))
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
-"""One without an end reaches to that of its line: sought again from each quote in it, it would take for ever."""
+"""One without an end reaches to that of its line: sought from each quote in it, it would take for ever."""
 _NULL_AT_START: Final = re.compile(rb"[ \t\r\n]*null")
 _NULL_AT_LINE_START: Final = re.compile(rb"\n[ \t\r]*null")
 
