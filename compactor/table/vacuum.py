@@ -164,8 +164,9 @@ class _Vacuum:
         said = proof.newest_checkpoint(boundaries.log)
         floor = listing.marks.floor if said is None else said.version
         rows = _RowCount({info.key for info in self._store.list(DATA_PREFIX)})
-        rows.add(proof.start().fragments.all())
-        peak = 0
+        start = proof.start()
+        rows.add(start.fragments.all())
+        peak = rows.total if start.version < boundaries.kept else 0
         needed: set[str] = set()
 
         def on_version(version: Version) -> None:
@@ -177,7 +178,7 @@ class _Vacuum:
             elif version.number > boundaries.kept:
                 needed.update(_objects_of(version.changes.adds))
 
-        for rebuilt in proof.rebuilt([floor, boundaries.kept], on_version):
+        for rebuilt in proof.rebuilt([floor, boundaries.kept], on_version, start):
             if said is not None and rebuilt.version == said.version:
                 proof.check_checkpoint(said, rebuilt)
             proof.check_newest(rebuilt)

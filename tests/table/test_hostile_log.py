@@ -421,6 +421,20 @@ def test_shrinking_is_allowed_once(world: World) -> None:
     world.vacuum()
 
 
+def test_rows_of_the_version_that_the_log_begins_with_count_too(world: World) -> None:
+    for number in range(7):
+        big(world, f"s{number}", 1)
+    large = big(world, "large", 4 * MIN_SHRINK_ROWS)
+    world.clock.now_ms += 3 * DAY_MS
+    world.log.commit(lambda _: Changes(Operation.COMPACT, removes=(large,)))
+    world.vacuum()
+    assert world.log.history.marks().floor == 8
+    world.clock.now_ms += 3 * DAY_MS
+    with pytest.raises(TableError, match="--allow-shrinking"):
+        world.vacuum()
+    assert large in world.data()
+
+
 def test_no_commit_can_say_that_versions_are_not_kept(world: World) -> None:
     keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(3)]
     world.log.commit(
