@@ -12,11 +12,14 @@ from typing import Final
 import pyarrow as pa
 
 _RECORD_BATCH: Final = 3
-_HEADER_TYPE, _HEADER = 1, 2
+_FORMAT, _HEADER_TYPE, _HEADER = 0, 1, 2
 """Fields of a message."""
 _BUFFERS, _COMPRESSION = 2, 3
 """Fields of a record batch."""
 _SCHEMA: Final = 1
+_V5: Final = 4
+"""The format of messages that Arrow writes since 1.0. Older ones may name their compression where nobody
+looks for it here."""
 _NOT_COMPRESSED: Final = -1
 
 
@@ -44,6 +47,9 @@ def _next(messages: pa.ipc.MessageReader) -> pa.ipc.Message | None:
 
 def _unpacked(metadata: memoryview, body: pa.Buffer | None) -> int:
     message = _Table(metadata, _read("<I", metadata, 0))
+    place = message.place(_FORMAT)
+    if place is None or _read("<h", metadata, place) != _V5:
+        raise ValueError("its stream is of another format than V5 of Arrow's")
     place = message.place(_HEADER_TYPE)
     kind = 0 if place is None else _read("<B", metadata, place)
     if kind == _SCHEMA:

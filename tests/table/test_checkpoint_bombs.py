@@ -74,6 +74,17 @@ def test_no_flipped_byte_of_a_stream_is_more_than_an_error(snapshot: Snapshot) -
                 continue
 
 
+def test_a_stream_of_an_older_format_is_refused() -> None:
+    """There a message's metadata may name the compression, where nobody adds it up."""
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
+    sink = pa.BufferOutputStream()
+    table = pa.table({"x": [1, 2]})
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    with pytest.raises(ValueError, match="format"):
+        unpacked_bytes(sink.getvalue())
+
+
 def test_a_length_below_zero_or_outside_of_its_message_is_damage() -> None:
     batch = pa.record_batch({"x": list(range(1000))})
     body = bytearray(module._stream(pa.Table.from_batches([batch]), "zstd").to_pybytes())
