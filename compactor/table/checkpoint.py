@@ -21,6 +21,7 @@ from compactor.names import FRAGMENT_PATTERN
 from compactor.table.entry_table import MAY_MISS, EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.ipc_sizes import unpacked_bytes
+from compactor.table.json_text import from_json_text
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import check_number, unix_ms
 from compactor.table.snapshot import Snapshot, Totals
@@ -79,7 +80,7 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
         table = pa.ipc.open_stream(stream).read_all()
         # A checksum is no proof of who wrote it, and Arrow follows any offset.
         table.validate(full=True)
-        header = json.loads(table.schema.metadata[_HEADER])
+        header = from_json_text(table.schema.metadata[_HEADER])
         if header["protocol"] > PROTOCOL:
             raise DataError(
                 f"{name}: the checkpoint is of protocol {header['protocol']}, this program knows "

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from compactor.errors import DataError
 from compactor.table.entry import Deletion, FragmentEntry, LazyColumns, SkipIndex, check_entry
+from compactor.table.json_text import from_json_text
 from format.footer import ColumnBytes
 from format.keys import Bound
 
@@ -112,7 +113,7 @@ class EntryTable:
 
 
 def _bound(text: str) -> Bound:
-    bound = json.loads(text)
+    bound = from_json_text(text)
     if not isinstance(bound, list):
         raise TypeError("a key bound is not a list")
     return tuple(bound)
@@ -136,10 +137,10 @@ def _entries(table: pa.Table) -> list[FragmentEntry]:
             peak_row_bytes,
             LazyColumns(text),
             window,
-            Deletion.from_json(json.loads(deletion)) if deletion else None,
+            Deletion.from_json(from_json_text(deletion)) if deletion else None,
             tombstones or 0,
             oldest_unix_ms,
-            SkipIndex.from_json(json.loads(skip_index)) if skip_index else None,
+            SkipIndex.from_json(from_json_text(skip_index)) if skip_index else None,
         )
         for (
             key,

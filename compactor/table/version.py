@@ -15,6 +15,7 @@ from compactor.conversion import convertible
 from compactor.errors import DataError
 from compactor.rows.policy import APPEND
 from compactor.table.entry import FragmentEntry
+from compactor.table.json_text import from_json_text
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import (
     Level,
@@ -218,7 +219,7 @@ class Version:
         """Raises `DataError` naming the log file if it is damaged, or newer than this program."""
         text, _, checksum = data.partition(b"\n")
         try:
-            document = json.loads(text)
+            document = from_json_text(text)
             if document["protocol"] > PROTOCOL:
                 raise DataError(
                     f"{name}: the table's log is of protocol {document['protocol']}, this program "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import xxhash
 
 from compactor.errors import DataError, TableError
 from compactor.names import checkpoint_key, fragment_key, version_key
@@ -18,7 +19,7 @@ from compactor.table.history import MAX_LOST_VERSIONS, History
 from compactor.table.repair import diagnose, log_faults, repair
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import MIN_SHRINK_ROWS, VacuumSettings, vacuum
-from compactor.table.version import Changes, Operation, Version
+from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
 from tests.table.test_commit_log import METADATA, entry
@@ -131,6 +132,36 @@ def test_a_damaged_newest_log_file_is_never_passed_over(world: World) -> None:
     report = repair(world.store, end_at=10, apply=True)
     assert (report.after.version, report.end) == (10, 10)
     is_usable(world, 10)
+
+
+@pytest.mark.parametrize("where", ["quarantines", "claims", "commit_id"])
+def test_half_a_surrogate_pair_in_a_log_file_is_damage(world: World, where: str) -> None:
+    """No checkpoint could be written of it: each commit that is to write one would fail, and each vacuum."""
+    whole = filled(world, 3).log.latest
+    key = next(iter(whole.fragments))
+    changes = Changes(
+        Operation.QUARANTINE,
+        quarantines=(Quarantine(key, "<quarantines>", 1),),
+        claims=(Claim("c", "<claims>", (key,), 1, 1),),
+    )
+    text = Version(4, "<commit_id>", 1, changes, whole.table_id).to_bytes().partition(b"\n")[0]
+    for half, is_damage in ((rb"\ud83d", True), (rb"\ud83d\ude00", False)):
+        told = text.replace(f"<{where}>".encode(), half)
+        signed = told + b"\n" + xxhash.xxh3_64_hexdigest(told).encode() + b"\n"
+        if is_damage:
+            with pytest.raises(
+                DataError, match=r"f: the log file is damaged .*not UTF-8"
+            ) as caught:
+                Version.from_bytes(signed, name="f")
+            assert len(str(caught.value)) < 300
+        else:
+            checkpoint_bytes(whole.apply(Version.from_bytes(signed, name="f")))
+
+
+def test_what_is_said_of_rubbish_does_not_repeat_it() -> None:
+    with pytest.raises(DataError, match="is damaged") as caught:
+        Version.from_bytes(b'{"a":"' + b"\xff" * 10_000, name="f")
+    assert len(str(caught.value)) < 300
 
 
 # --- lost log files ---

@@ -1,0 +1,22 @@
+"""JSON of the log and its checkpoints, as texts that can be written again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def from_json_text(text: str | bytes) -> Any:
+    """Returns the value.
+
+    Raises ValueError for what is no JSON in UTF-8, and for texts with half of a surrogate pair: JSON can name
+    one, UTF-8 has none, so that no checkpoint could be written of it. The error does not repeat the text.
+    """
+    try:
+        decoded = text if isinstance(text, str) else text.decode()
+        value = json.loads(decoded)
+        if "\\u" in decoded:
+            json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
+        raise ValueError(f"its text is not UTF-8: {error.reason}") from None
+    return value
