@@ -31,6 +31,7 @@ _PERMISSION_ADVICE: Final = {
     "ExpiredToken": "the session has ended: get new credentials",
     "InvalidToken": "check AWS_SESSION_TOKEN",
     "RequestTimeTooSkewed": "set this machine's clock",
+    "InvalidObjectState": "the object is archived: restore it, and look at the bucket's lifecycle rules",
 }
 
 

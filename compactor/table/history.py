@@ -23,6 +23,8 @@ from compactor.errors import (
     DataError,
     ObjectNotFoundError,
     OvertakenError,
+    StoreError,
+    StoreUnreachableError,
     TableError,
     VersionNotFoundError,
 )
@@ -108,7 +110,7 @@ _NONE_LISTED: Final = _LogFiles(LAST_VERSION + 1, ())
 class _GapError(Exception):
     """Log files that should be there are not: a vacuum removed them, or they are lost."""
 
-    def __init__(self, lost: DataError | TableError) -> None:
+    def __init__(self, lost: DataError | TableError | StoreError) -> None:
         """lost: what it means if it stays."""
         super().__init__()
         self.lost = lost
@@ -263,11 +265,20 @@ class History:
                 yield number, info
 
     def checkpoint(self, version: int) -> Snapshot:
-        """Returns what a checkpoint says. Raises `ObjectNotFoundError`; `DataError` if it is damaged, or is
-        of another version than its name."""
+        """Returns what a checkpoint says.
+
+        Raises `ObjectNotFoundError`; `DataError` if it is damaged, of another version than its name, or one
+        that the store refuses to give: archived, or encrypted with somebody's own key.
+        """
         key = checkpoint_key(version)
         name = f"{self._store.url}/{key}"
-        snapshot = read_checkpoint(self._store.read(key), name=name)
+        try:
+            data = self._store.read(key)
+        except (ObjectNotFoundError, StoreUnreachableError):
+            raise
+        except StoreError as error:
+            raise DataError(str(error)) from error
+        snapshot = read_checkpoint(data, name=name)
         if snapshot.version != version:
             raise DataError(f"{name}: the checkpoint is of version {snapshot.version}")
         return snapshot
@@ -278,7 +289,7 @@ class History:
         marks = self.marks()
         bottom = max(1, marks.floor)
         checkpoints = [version for version in marks.checkpoints if version >= bottom]
-        files, damaged = _NONE_LISTED, list[str]()
+        files, damaged = _NONE_LISTED, list[DataError]()
         for place, version in enumerate(checkpoints):
             files = self._files_from(
                 _first_to_list(version, checkpoints[place + 1 :], bottom), files
@@ -296,25 +307,28 @@ class History:
             raise _GapError(self._lost(bottom - 1, later, damaged))
         return self._from_the_beginning(files, damaged)
 
-    def _from_checkpoint(self, version: int, files: _LogFiles, damaged: list[str]) -> Loaded | None:
+    def _from_checkpoint(
+        self, version: int, files: _LogFiles, damaged: list[DataError]
+    ) -> Loaded | None:
         """Returns None if the checkpoint does not count."""
         try:
             start = self.checkpoint(version)
         except ObjectNotFoundError:
             return None
         except DataError as error:
-            damaged.append(str(error))
+            damaged.append(error)
             return None
         loaded = self._followed(start, files, damaged)
         if not self.still_has(start):
+            key = checkpoint_key(version)
             damaged.append(
-                f"{self._store.url}/{checkpoint_key(version)}: the log has another version {version}"
+                DataError(f"{self._store.url}/{key}: the log has another version {version}")
             )
             return None
         self._strays.update(files.beyond)
         return replace(loaded, checkpoint=version)
 
-    def _from_the_beginning(self, files: _LogFiles, damaged: list[str]) -> Loaded:
+    def _from_the_beginning(self, files: _LogFiles, damaged: list[DataError]) -> Loaded:
         loaded = self._followed(Snapshot.empty(), files, damaged)
         if files.end and not self.still_has(Snapshot.empty()):
             raise _GapError(self._removed_meanwhile(0))
@@ -340,7 +354,7 @@ class History:
             found.append((number, info.etag))
         return _LogFiles(first, (*found, *later.found))
 
-    def _followed(self, start: Snapshot, files: _LogFiles, damaged: list[str]) -> Loaded:
+    def _followed(self, start: Snapshot, files: _LogFiles, damaged: list[DataError]) -> Loaded:
         """Returns what the log files after `start` make of it. Raises `_GapError` if some have been lost."""
         changed, stray = 0, 0
         numbers = range(start.version + 1, files.end + 1)
@@ -367,7 +381,7 @@ class History:
         return Loaded(snapshot, None, changed, bool(stray))
 
     def _check_nothing_lost(
-        self, snapshot: Snapshot, beyond: list[tuple[int, str]], damaged: list[str]
+        self, snapshot: Snapshot, beyond: list[tuple[int, str]], damaged: list[DataError]
     ) -> None:
         for number, etag in beyond:
             if number - snapshot.version > MAX_LOST_VERSIONS:
@@ -383,7 +397,7 @@ class History:
             return False
         return version.number == number and version.table_id == table_id
 
-    def _lost(self, end: int, later: int | None, damaged: list[str]) -> DataError:
+    def _lost(self, end: int, later: int | None, damaged: list[DataError]) -> DataError:
         there = f", {version_key(later)} is there" if later else ""
         return DataError(
             f"{self._store.url}/{version_key(end + 1)}: the log file is missing{there}"
@@ -391,10 +405,13 @@ class History:
             + ": restore the file from a backup, or look at the log with `compactor repair`"
         )
 
-    def _unreadable(self, damaged: list[str]) -> DataError:
+    def _unreadable(self, damaged: list[DataError]) -> DataError | StoreError:
+        refusals = [e.__cause__ for e in damaged if isinstance(e.__cause__, StoreError)]
+        if refusals and len(refusals) == len(damaged):
+            return refusals[0]  # for want of a permission, more likely than by damage
         return DataError(
             f"{self._store.url}: the log before its checkpoints was vacuumed, and none of them can be read; "
-            + "; ".join(damaged)
+            + "; ".join(map(str, damaged))
             + ": restore one from a backup"
         )
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from compactor.clock import Ids, random_id
 from compactor.errors import (
     CompactorError,
     DataError,
     ObjectNotFoundError,
+    StoreError,
+    StoreUnreachableError,
     TableNotFoundError,
     UsageError,
 )
@@ -27,6 +29,9 @@ from compactor.table.proof import Listing, Proof, list_log
 from compactor.table.snapshot import Snapshot
 
 _COPY_BYTES = 1 << 20
+_REFUSED: Final = (
+    "the store refuses to give it: restore it, or remove it by hand if it is not the table's"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,10 @@ class _Doctor:
                 self._history.read(number)
             except (DataError, ObjectNotFoundError):
                 break
+            except StoreError as error:
+                if isinstance(error, StoreUnreachableError) or number == self._listing.first:
+                    raise
+                break
             end = number
         later = {version_key(number) for number in self._listing.beyond(end)}
         later |= {checkpoint_key(v) for v in self._listing.marks.checkpoints if v > end}
@@ -182,7 +191,14 @@ class _Doctor:
         end = newest.version
         for number in self._listing.beyond(end):
             key = version_key(number)
-            if self._history.is_own(number, newest.table_id):
+            try:
+                is_own = self._history.is_own(number, newest.table_id)
+            except StoreUnreachableError:
+                raise
+            except StoreError as error:
+                yield Finding(key, f"{_REFUSED} ({error})", False)
+                continue
+            if is_own:
                 reason = f"a version of this table, but version {end + 1} is missing"
                 yield Finding(key, reason, is_end_named)
             elif number == end + 1 and (damage := self._damage(number)):
@@ -208,6 +224,9 @@ class _Doctor:
                 except ObjectNotFoundError:
                     continue  # it has gone with the log before it
                 except DataError as error:
+                    if isinstance(error.__cause__, StoreError):
+                        yield Finding(checkpoint_key(version), f"{_REFUSED} ({error})", False)
+                        continue
                     # Without the one that the log begins with, it has to begin with a newer one.
                     goes_aside = version != floor or bool(said)
                     self.new_floor = min(said) if version == floor and said else 0
@@ -230,7 +249,9 @@ class _Doctor:
 def _meaning(history: History) -> tuple[Snapshot | None, Meaning]:
     try:
         snapshot = history.newest(Snapshot.empty()).snapshot
-    except DataError as error:
+    except StoreUnreachableError:
+        raise
+    except (DataError, StoreError) as error:
         return None, Meaning(error=str(error))
     rows = sum(entry.live_rows for entry in snapshot.fragments.all())
     return snapshot, Meaning(snapshot.version, len(snapshot.fragments), rows)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import xxhash
 
-from compactor.errors import DataError, TableError
+from compactor.errors import DataError, PermissionDeniedError, TableError
 from compactor.names import checkpoint_key, fragment_key, version_key
 from compactor.stores.base import UnfinishedUpload
 from compactor.stores.s3 import S3Store
@@ -374,6 +374,66 @@ def test_a_log_whose_first_checkpoint_is_damaged_begins_with_the_next(world: Wor
     assert set(filled_more) <= set(before.fragments)
     assert log_faults(world.store) == []
     is_usable(world, 16)
+
+
+# --- what the store refuses to give: archived, or encrypted with another's key ---
+
+
+@pytest.fixture
+def archived(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """What an object holds that nobody may read."""
+    get = MemoryStore._get
+
+    def refusing(store: MemoryStore, key: str) -> bytes:
+        if get(store, key) == b"archived":
+            raise PermissionDeniedError(
+                f"{store.url}/{key}: permission denied (InvalidObjectState)"
+            )
+        return get(store, key)
+
+    monkeypatch.setattr(MemoryStore, "_get", refusing)
+    return b"archived"
+
+
+def test_a_checkpoint_that_the_store_refuses_to_give_is_passed_over(
+    world: World, archived: bytes
+) -> None:
+    filled(world)
+    for version in (8, 10):
+        world.store.objects[checkpoint_key(version)] = archived
+    report = repair(world.store, apply=True)
+    assert [(f.key, f.goes_aside) for f in report.findings] == [
+        (checkpoint_key(version), False) for version in (10, 8)
+    ]
+    assert report.now == report.after
+    assert len(log_faults(world.store)) == 2
+    is_usable(world, 11)
+
+
+def test_who_may_read_no_checkpoint_at_all_is_told_so(world: World, archived: bytes) -> None:
+    filled(world)
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+    for version in world.log.history.marks().checkpoints:
+        world.store.objects[checkpoint_key(version)] = archived
+    with pytest.raises(PermissionDeniedError):
+        world.open().current()
+
+
+@pytest.mark.parametrize("number", [11, 12, 40])
+def test_a_log_file_that_the_store_refuses_to_give_is_named(
+    world: World, number: int, archived: bytes
+) -> None:
+    """It is no stray: it may be a version of the table, and rows in it."""
+    filled(world)
+    world.store.objects[version_key(number)] = archived
+    with pytest.raises(PermissionDeniedError):
+        world.open().current()
+    report = repair(world.store, apply=True)
+    assert [(f.key, f.goes_aside) for f in report.findings] == [(version_key(number), False)]
+    assert (report.end, report.aside) == (min(number - 1, 11), "")
+    del world.store.objects[version_key(number)]
+    is_usable(world, report.end)
 
 
 # --- how much and how young ---
