@@ -367,7 +367,10 @@ class _Proved:
 
     @property
     def old_log_files(self) -> list[int]:
-        return [number for number in self.listing.files if number < self.floor]
+        first = self.listing.first
+        left_over = (number for number in self.listing.files if number < min(first, self.floor))
+        # All of these are there, whatever the listing shows; one left out would vouch for those after it.
+        return [*left_over, *range(first, self.floor)]
 
     @property
     def old_checkpoints(self) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import xxhash
 
 from compactor.errors import DataError, PermissionDeniedError, TableError
 from compactor.names import checkpoint_key, fragment_key, version_key
-from compactor.stores.base import UnfinishedUpload
+from compactor.stores.base import ObjectInfo, UnfinishedUpload
 from compactor.stores.s3 import S3Store
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes
@@ -186,6 +187,27 @@ def test_a_lost_log_file_before_the_newest_checkpoint_is_an_error_too(world: Wor
     with pytest.raises(DataError, match="the log file is missing"):
         world.open().current()
     assert diagnose(world.store).end == 5
+
+
+class _ListedBesideCommits(MemoryStore):
+    """Its first listing of the whole log shows a file and not the one before, as folders may."""
+
+    hidden = version_key(10)
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        hidden = self.hidden if prefix == "_log/" and start_after is None else ""
+        self.hidden = "" if hidden else self.hidden
+        found = super().list(prefix, start_after=start_after)
+        return (info for info in found if info.key != hidden)
+
+
+def test_a_log_file_that_a_listing_has_not_seen_is_not_taken_for_lost(world: World) -> None:
+    filled(world)
+    assert log_faults(_ListedBesideCommits(world.store.objects)) == []
+    world.log = CommitLog(_ListedBesideCommits(world.store.objects), world.clock)
+    world.clock.now_ms += 3 * DAY_MS
+    world.vacuum()
+    is_usable(world, 11)
 
 
 def test_a_process_that_knows_the_log_notices_that_a_file_is_lost(world: World) -> None:
