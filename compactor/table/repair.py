@@ -215,12 +215,14 @@ class _Doctor:
         return None
 
     def _checkpoints(self, proof: Proof) -> Iterator[Finding]:
-        said: dict[int, Snapshot] = {}
+        readable: set[int] = set()
+        """Their versions only: each holds the whole table, and is read again when its turn comes."""
         floor = self._listing.marks.floor
         for version in self._listing.marks.checkpoints:
             if version >= floor:
                 try:
-                    said[version] = proof.checkpoint(version)
+                    proof.checkpoint(version)
+                    readable.add(version)
                 except ObjectNotFoundError:
                     continue  # it has gone with the log before it
                 except DataError as error:
@@ -228,16 +230,18 @@ class _Doctor:
                         yield Finding(checkpoint_key(version), f"{_REFUSED} ({error})", False)
                         continue
                     # Without the one that the log begins with, it has to begin with a newer one.
-                    goes_aside = version != floor or bool(said)
-                    self.new_floor = min(said) if version == floor and said else 0
+                    goes_aside = version != floor or bool(readable)
+                    self.new_floor = min(readable) if version == floor and readable else 0
                     yield self._checkpoint(version, str(error), goes_aside)
-        if floor and not said:
+        if floor and not readable:
             return  # there is nothing to begin with
-        start = said[self.new_floor] if self.new_floor else None
-        for rebuilt in proof.rebuilt(list(said), start=start):
-            if rebuilt.version in said:
+        start = self._history.checkpoint(self.new_floor) if self.new_floor else None
+        for rebuilt in proof.rebuilt(list(readable), start=start):
+            if rebuilt.version in readable:
                 try:
-                    proof.check_checkpoint(said[rebuilt.version], rebuilt)
+                    proof.check_checkpoint(self._history.checkpoint(rebuilt.version), rebuilt)
+                except ObjectNotFoundError:
+                    continue
                 except DataError as error:
                     yield self._checkpoint(rebuilt.version, str(error), True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from compactor.stores.s3 import S3Store
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
+from compactor.table.entry_table import EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.history import MAX_LOST_VERSIONS, History
 from compactor.table.repair import diagnose, log_faults, repair
@@ -305,6 +307,27 @@ def test_a_checkpoint_without_its_log_file_does_not_count(world: World) -> None:
     put_checkpoint(world, replace(Snapshot.empty(), version=10, metadata=METADATA, commit_id="x"))
     assert len(log_faults(world.store)) == 2
     is_usable(world, 11)
+
+
+def test_checkpoints_are_not_all_in_memory_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(world, 60)
+    held: weakref.WeakSet[EntryTable] = weakref.WeakSet()
+    most = 0
+    read = History.checkpoint
+
+    def watched(history: History, version: int) -> Snapshot:
+        nonlocal most
+        snapshot = read(history, version)
+        held.add(snapshot.fragments._base)
+        most = max(most, len(held))
+        return snapshot
+
+    monkeypatch.setattr(History, "checkpoint", watched)
+    assert log_faults(world.store) == []
+    assert len(world.log.history.marks().checkpoints) > 10
+    assert most <= 4
 
 
 @pytest.mark.parametrize("damage", [b"rubbish", b"", None])
