@@ -17,7 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from compactor.errors import OvertakenError, TableError, TableNotFoundError
+from compactor.errors import (
+    DataError,
+    ObjectNotFoundError,
+    OvertakenError,
+    TableError,
+    TableNotFoundError,
+)
 from compactor.names import (
     DATA_PREFIX,
     base_version,
@@ -29,7 +35,7 @@ from compactor.names import (
 from compactor.stores.base import ObjectInfo, UnfinishedUpload, create_own
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
-from compactor.table.proof import Listing, Proof, list_log
+from compactor.table.proof import Listing, Proof, is_same, list_log
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Version
 
@@ -110,7 +116,8 @@ class _Vacuum:
         settings = self._settings
         snapshot, proved = self._proved()
         report = self._survey(snapshot, proved)
-        if settings.dry_run or (report.is_empty and not report.waiting_fragments):
+        has_nothing_to_do = report.is_empty and not report.waiting_fragments
+        if settings.dry_run or (has_nothing_to_do and proved.beginning is None):
             return report
         snapshot = self._log.commit(lambda latest: self._move_boundaries(latest, proved))
         # The store's own time: what it got later than that minus the grace period is young.
@@ -119,6 +126,8 @@ class _Vacuum:
         # From here on nothing before the fence can become live; what has become live before is needed, too.
         proved.boundaries = replace(proved.boundaries, fence=snapshot.fence, oldest=snapshot.oldest)
         proved.needed |= self._needed_since(proved, snapshot)
+        if proved.beginning is not None and self._is_written(proved.beginning):
+            proved.floor = proved.beginning.version
         # Surveyed again after the commit: this is what goes.
         report = self._survey(snapshot, proved)
         self._remove_fragments(proved)
@@ -178,26 +187,40 @@ class _Vacuum:
             elif version.number > boundaries.kept:
                 needed.update(_objects_of(version.changes.adds))
 
-        for rebuilt in proof.rebuilt([floor, boundaries.kept], on_version, start):
+        is_allowed = self._settings.allow_shrinking
+        beginning: Snapshot | None = None
+        stops = [floor, max(floor, boundaries.log), boundaries.kept]
+        for rebuilt in proof.rebuilt(stops, on_version, start):
             if said is not None and rebuilt.version == said.version:
                 proof.check_checkpoint(said, rebuilt)
             proof.check_newest(rebuilt)
             if rebuilt.version == boundaries.kept:
                 needed |= _objects_of(rebuilt.fragments.all())
-        if not self._settings.allow_shrinking:
-            self._check_rows(snapshot, peak, rows.total)
-        needed |= _objects_of(snapshot.fragments.all())
-        return _Proved(snapshot, listing, boundaries, floor, needed)
-
-    def _check_rows(self, snapshot: Snapshot, before: int, now: int) -> None:
+            if is_allowed and rebuilt.version == boundaries.log > floor:
+                beginning = rebuilt
         merges = snapshot.table.rows.merges
         share = MAX_MERGED_SHRINK_SHARE if merges else MAX_SHRINK_SHARE
-        if before >= MIN_SHRINK_ROWS and now < before * (1 - share):
+        has_shrunk = peak >= MIN_SHRINK_ROWS and rows.total < peak * (1 - share)
+        if has_shrunk and not is_allowed:
             raise TableError(
-                f"{self._store.url}: of {before:,} rows of the versions that would go, {now:,} are in the "
-                "table now; nothing was removed: look at it (`compactor inspect --version "
+                f"{self._store.url}: of {peak:,} rows of the versions that would go, {rows.total:,} are in "
+                "the table now; nothing was removed: look at it (`compactor inspect --version "
                 f"{snapshot.oldest}`), and if this was meant, vacuum with --allow-shrinking"
             )
+        needed |= _objects_of(snapshot.fragments.all())
+        return _Proved(
+            snapshot, listing, boundaries, floor, needed, beginning if has_shrunk else None
+        )
+
+    def _is_written(self, snapshot: Snapshot) -> bool:
+        """Writes the checkpoint of a snapshot that was proved. Returns whether it is there now, as it should
+        be."""
+        try:
+            return self._log.write_checkpoint(snapshot) and is_same(
+                self._log.history.checkpoint(snapshot.version), snapshot
+            )
+        except (DataError, ObjectNotFoundError):
+            return False  # somebody has put another one there: the log stays as long as it is
 
     def _needed_since(self, proved: _Proved, snapshot: Snapshot) -> set[str]:
         """Returns what became live between the proof and the vacuum's own commit."""
@@ -364,6 +387,9 @@ class _Proved:
     """The version whose checkpoint is the beginning of the log from now on; 0: version 1."""
     needed: set[str]
     """Keys of all objects that were live in a retained version."""
+    beginning: Snapshot | None = None
+    """Where most rows have gone and that was meant: what the log is to begin with, so that nobody is asked
+    again because of versions before it."""
 
     @property
     def old_log_files(self) -> list[int]:

@@ -10,12 +10,13 @@ import pytest
 import xxhash
 
 from compactor.errors import DataError, PermissionDeniedError, TableError
-from compactor.names import checkpoint_key, fragment_key, version_key
+from compactor.names import checkpoint_key, deletions_key, fragment_key, version_key
 from compactor.stores.base import ObjectInfo, UnfinishedUpload
 from compactor.stores.s3 import S3Store
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
+from compactor.table.entry import Deletion
 from compactor.table.entry_table import EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.history import MAX_LOST_VERSIONS, History
@@ -569,6 +570,32 @@ def test_rows_of_the_version_that_the_log_begins_with_count_too(world: World) ->
     with pytest.raises(TableError, match="--allow-shrinking"):
         world.vacuum()
     assert large in world.data()
+
+
+@pytest.mark.parametrize("at_the_place", [None, b"rubbish"])
+def test_a_deletion_that_was_meant_is_allowed_once_though_its_fragment_stays(
+    world: World, at_the_place: bytes | None
+) -> None:
+    key = big(world, "large", 4 * MIN_SHRINK_ROWS)
+    deletion = Deletion(deletions_key(1, "d"), 0, 9, 3 * MIN_SHRINK_ROWS)
+    world.store.objects[deletion.key] = b"x" * 9
+    world.log.commit(
+        lambda snapshot: Changes(
+            Operation.DELETE, (replace(snapshot.fragments[key], deletion=deletion),), (key,)
+        )
+    )
+    if at_the_place is not None:
+        world.store.objects[checkpoint_key(2)] = at_the_place
+    world.clock.now_ms += 3 * DAY_MS
+    with pytest.raises(TableError, match="--allow-shrinking"):
+        world.vacuum()
+    assert world.vacuum(allow_shrinking=True).log_files == (1 if at_the_place is None else 0)
+    assert len(world.open().current().fragments) == 1
+    world.clock.now_ms += 3 * DAY_MS
+    if at_the_place is None:
+        world.vacuum()
+        assert log_faults(world.store) == []
+    assert world.data() == {key, deletion.key}
 
 
 def test_no_commit_can_say_that_versions_are_not_kept(world: World) -> None:
