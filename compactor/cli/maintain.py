@@ -140,9 +140,10 @@ def _print_repair(report: RepairReport) -> None:
     elif report.aside_keys:
         click.echo("nothing was changed; --apply puts aside what is to go")
     if report.now.error and report.after.error:
+        give_up = f", or give up the rest by --end-at {report.end}" if report.end else ""
         click.echo(
-            f"the log is whole up to version {report.end}: restore what is missing from a backup, or give "
-            f"up the rest by --end-at {report.end}"
+            f"the log is whole up to version {report.end}: restore what is missing from a "
+            f"backup{give_up}"
         )
 
 

@@ -22,7 +22,14 @@ from compactor.errors import (
     TableNotFoundError,
     UsageError,
 )
-from compactor.names import aside_key, checkpoint_key, floor_key, version_key
+from compactor.names import (
+    DATA_PREFIX,
+    aside_key,
+    base_version,
+    checkpoint_key,
+    floor_key,
+    version_key,
+)
 from compactor.stores.base import ObjectInfo, ReadOnlyStore, Store, create_own
 from compactor.table.history import History
 from compactor.table.proof import Listing, Proof, list_log
@@ -108,6 +115,11 @@ def repair(
         return report
     if report.after.error:
         raise DataError(f"{report.after.error}; nothing was put aside")
+    if report.after.version == 0 and any(base_version(i.key) for i in store.list(DATA_PREFIX)):
+        raise DataError(
+            f"{store.url}: no log would be left, and {DATA_PREFIX} has fragments of later versions: restore "
+            "the log from a backup; nothing was put aside"
+        )
     if report.floor:
         create_own(store, floor_key(report.floor), b"")
     report.aside = aside_key(ids(), "")

@@ -213,6 +213,21 @@ def test_a_log_file_that_a_listing_has_not_seen_is_not_taken_for_lost(world: Wor
     is_usable(world, 11)
 
 
+def test_a_repair_never_leaves_fragments_without_any_log(world: World) -> None:
+    """Whoever wrote there next would make a new table, and its vacuum would remove them."""
+    filled(world)
+    for number in range(1, 12):
+        del world.store.objects[version_key(number)]
+    before = dict(world.store.objects)
+    assert diagnose(world.store).after.version == 0
+    with pytest.raises(DataError, match="restore the log from a backup"):
+        repair(world.store, apply=True)
+    assert dict(world.store.objects) == before
+    for key in world.data():
+        del world.store.objects[key]
+    assert repair(world.store, apply=True).aside
+
+
 def test_a_process_that_knows_the_log_notices_that_a_file_is_lost(world: World) -> None:
     filled(world)
     other = world.open()
