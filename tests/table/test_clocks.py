@@ -63,7 +63,11 @@ def forge(world: World, stamp_ms: int) -> None:
     """A version by somebody whose clock is wrong and whose program does not look."""
     snapshot = world.log.refresh()
     version = Version(
-        snapshot.version + 1, f"forged-{stamp_ms}", stamp_ms, Changes(Operation.CLAIM)
+        snapshot.version + 1,
+        f"forged-{stamp_ms}",
+        stamp_ms,
+        Changes(Operation.CLAIM),
+        snapshot.table_id,
     )
     world.store.objects[version_key(version.number)] = version.to_bytes()
 
