@@ -31,7 +31,6 @@ _PERMISSION_ADVICE: Final = {
     "ExpiredToken": "the session has ended: get new credentials",
     "InvalidToken": "check AWS_SESSION_TOKEN",
     "RequestTimeTooSkewed": "set this machine's clock",
-    "InvalidObjectState": "the object is archived: restore it, and look at the bucket's lifecycle rules",
 }
 
 
@@ -75,6 +74,10 @@ def refusal(
         )
     if code in _MISSING_CODES or status == 404:
         return ObjectNotFoundError(f"{address}: no such object")
+    if code == "InvalidObjectState":
+        return StoreError(
+            f"{address}: the object is archived: restore it, and look at the bucket's lifecycle rules"
+        )
     if code in _PERMISSION_ADVICE or status == 403:
         advice = _PERMISSION_ADVICE.get(code, _CREDENTIALS_ADVICE)
         return PermissionDeniedError(f"{address}: permission denied ({code}): {advice}")

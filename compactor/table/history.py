@@ -23,6 +23,7 @@ from compactor.errors import (
     DataError,
     ObjectNotFoundError,
     OvertakenError,
+    PermissionDeniedError,
     StoreError,
     StoreUnreachableError,
     TableError,
@@ -274,7 +275,7 @@ class History:
         name = f"{self._store.url}/{key}"
         try:
             data = self._store.read(key)
-        except (ObjectNotFoundError, StoreUnreachableError):
+        except (ObjectNotFoundError, PermissionDeniedError, StoreUnreachableError):
             raise
         except StoreError as error:
             raise DataError(str(error)) from error
@@ -408,7 +409,7 @@ class History:
     def _unreadable(self, damaged: list[DataError]) -> DataError | StoreError:
         refusals = [e.__cause__ for e in damaged if isinstance(e.__cause__, StoreError)]
         if refusals and len(refusals) == len(damaged):
-            return refusals[0]  # for want of a permission, more likely than by damage
+            return refusals[0]  # nothing says that they are damaged
         return DataError(
             f"{self._store.url}: the log before its checkpoints was vacuumed, and none of them can be read; "
             + "; ".join(map(str, damaged))
