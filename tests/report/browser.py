@@ -109,6 +109,7 @@ def browser() -> Iterator[Browser]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options, Service(found[1]))
+    driver.set_script_timeout(240)  # seconds: a frame comes late on a busy machine
     try:
         yield Browser(driver)
     finally:
