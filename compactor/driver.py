@@ -163,10 +163,7 @@ class Driver:
     @property
     def needs_quiet(self) -> bool:
         """Returns whether it runs what may end the worker, which is to take nothing else with it."""
-        suspects = self._log.latest.suspects
-        return bool(suspects) and any(
-            entry.key in suspects for c, _ in self._running.values() for entry in c.spec.inputs
-        )
+        return _are_suspected(self._log.latest, (c.spec for c, _ in self._running.values()))
 
     # --- decide ---
 
@@ -417,7 +414,7 @@ class Driver:
         before = self._setbacks.get(key)
         failures = 1 + (before.failures if before else 0)
         damages = int(outcome.is_damage) + (before.damages if before else 0)
-        wait = min(MAX_RETRY_SECONDS, self._settings.retry_seconds * 2.0 ** min(failures - 1, 64))
+        wait = backoff_seconds(failures, self._settings.retry_seconds, MAX_RETRY_SECONDS)
         until = self._log.clock.now_unix_ms() + round(wait * 1000)
         is_given_up = self._settings.gives_up and failures >= self._settings.max_attempts
         return _Setback(failures, damages, outcome.failure or "", None if is_given_up else until)
@@ -503,7 +500,12 @@ def _moved(move: Move) -> list[FragmentEntry]:
     return [replace(entry, level=move.output_level) for entry in move.entries]
 
 
-def _are_suspected(snapshot: Snapshot, specs: Sequence[CompactionSpec]) -> bool:
+def backoff_seconds(failures: int, first_seconds: float, most_seconds: float) -> float:
+    """Returns how long to wait after so many failures in a row: doubled with each, however many there are."""
+    return min(most_seconds, first_seconds * 2.0 ** min(failures - 1, 64))
+
+
+def _are_suspected(snapshot: Snapshot, specs: Iterable[CompactionSpec]) -> bool:
     return bool(snapshot.suspects) and any(
         entry.key in snapshot.suspects for spec in specs for entry in spec.inputs
     )

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from compactor.clock import Clock, SystemClock
 from compactor.config import Policy
-from compactor.driver import Driver, Settled
+from compactor.driver import Driver, Settled, backoff_seconds
 from compactor.engine import Engine
 from compactor.errors import CompactorError, ConfigError, JobError, TableNotFoundError
 from compactor.job import Compaction, Outcome, total_report
@@ -403,4 +403,4 @@ def explain_lost(report: CompactReport) -> str:
 
 def _backoff_seconds(failures: int) -> float:
     """Doubling from half a second, with jitter, so that several workers do not come back together."""
-    return min(_MAX_BACKOFF_SECONDS, 0.5 * 2.0 ** min(failures - 1, 64)) * random.uniform(0.5, 1)
+    return backoff_seconds(failures, 0.5, _MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1)

@@ -104,16 +104,21 @@ def test_a_clock_that_is_not_the_stores_changes_nothing(
     assert numbers(cli, table) == list(range(10))
 
 
-def test_a_clock_a_year_ahead_expires_nothing_on_a_store_with_the_right_time(
-    cli: Cli, s3_server: S3Server, s3_bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = f"s3://{s3_bucket}/t"
+def ingest_rows_that_expire(cli: Cli, table: str, tmp_path: Path) -> None:
+    """Rows 0 to 19 of now, in two fragments, which live for 30 days."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     for first, create in (
         (0, ["--sort-by", "k,ts", "--ttl", "30d", "--ttl-column", "ts"]),
         (10, []),
     ):
         cli("ingest", table, rows_file(tmp_path, first, now), *create)
+
+
+def test_a_clock_a_year_ahead_expires_nothing_on_a_store_with_the_right_time(
+    cli: Cli, s3_server: S3Server, s3_bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = f"s3://{s3_bucket}/t"
+    ingest_rows_that_expire(cli, table, tmp_path)
     wrong_clock(monkeypatch, YEAR_SECONDS)
     cli("compact", table, "--full", "--master", "in-process", code=None)
     assert "365d ahead of the store's" in cli.err
@@ -124,12 +129,7 @@ def test_a_clock_that_jumps_a_year_expires_nothing_in_a_folder_unless_it_is_trus
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = str(tmp_path / "t")
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    for first, create in (
-        (0, ["--sort-by", "k,ts", "--ttl", "30d", "--ttl-column", "ts"]),
-        (10, []),
-    ):
-        cli("ingest", table, rows_file(tmp_path, first, now), *create)
+    ingest_rows_that_expire(cli, table, tmp_path)
     wrong_clock(monkeypatch, YEAR_SECONDS)
     # The clock of the machine itself: what a folder on its own disk tells of the time is as wrong.
     monkeypatch.setattr("compactor.stores.local.LocalStore.time", lambda _: None)

@@ -100,7 +100,8 @@ def test_what_one_driver_claims_another_leaves_alone(world: World) -> None:
     assert (len(snapshot.fragments), snapshot.claims) == (2, {})
 
 
-def test_a_claim_whose_answer_was_lost_blocks_nothing(world: World) -> None:
+def claiming_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
+    """A driver that does not know that its claim is in the log, and its store."""
     for first in (0, 5):
         world.ingest(first, first + 9)
     driver = world.driver("one", claim_seconds=3600)
@@ -109,6 +110,11 @@ def test_a_claim_whose_answer_was_lost_blocks_nothing(world: World) -> None:
     lose_the_answers(store, landed=True)
     with pytest.raises(UnknownOutcomeError):
         driver.decide(1)
+    return driver, store
+
+
+def test_a_claim_whose_answer_was_lost_blocks_nothing(world: World) -> None:
+    driver, store = claiming_without_an_answer(world)
     assert len(world.snapshot().claims) == 1
     answer_again(store)
     (compaction,) = driver.decide(1)
@@ -116,14 +122,7 @@ def test_a_claim_whose_answer_was_lost_blocks_nothing(world: World) -> None:
 
 
 def test_a_claim_whose_answer_was_lost_is_given_up_at_the_end(world: World) -> None:
-    for first in (0, 5):
-        world.ingest(first, first + 9)
-    driver = world.driver("one", claim_seconds=3600)
-    store = driver.log.store
-    assert isinstance(store, MemoryStore)
-    lose_the_answers(store, landed=True)
-    with pytest.raises(UnknownOutcomeError):
-        driver.decide(1)
+    driver, store = claiming_without_an_answer(world)
     answer_again(store)
     driver.give_up()
     assert world.snapshot().claims == {}
