@@ -263,7 +263,7 @@ class Driver:
             self._owner,
             tuple(entry.key for entry in compaction.spec.inputs),
             compaction.spec.output_level,
-            self._log.clock.now_unix_ms() + claim_ms,
+            self._log.lease_unix_ms() + claim_ms,
         )
 
     def _freeing(self, snapshot: Snapshot, changes: Changes) -> Changes:
@@ -276,25 +276,28 @@ class Driver:
         """Claims nobody works on any more, or that are to be taken over."""
         if self._settings.takes_over:
             return tuple(i for i in snapshot.claims if i not in self._running)
-        latest = self._log.clock.now_unix_ms() + _MAX_CLAIM_MS
+        others = self._claims_of_others(snapshot)
+        latest = self._log.lease_unix_ms() + _MAX_CLAIM_MS if others else 0
         void = tuple(
             claim.compaction_id
-            for claim in snapshot.claims.values()
-            if claim.compaction_id not in self._running
-            and (claim.compaction_id in self._unanswered or claim.expires_unix_ms > latest)
+            for claim in others
+            if claim.compaction_id in self._unanswered or claim.expires_unix_ms > latest
         )
         return tuple(dict.fromkeys(self._abandoned(snapshot) + void))
 
     def _abandoned(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Claims nobody works on any more, although their owners did not say so."""
-        now = self._log.clock.now_unix_ms()
+        others = self._claims_of_others(snapshot)
+        now = self._log.lease_unix_ms() if others else 0
         return tuple(
             claim.compaction_id
-            for claim in snapshot.claims.values()
-            if claim.compaction_id not in self._running
-            and claim.compaction_id not in self._unanswered
+            for claim in others
+            if claim.compaction_id not in self._unanswered
             and (claim.expires_unix_ms <= now or self._owner_is_gone(claim.owner))
         )
+
+    def _claims_of_others(self, snapshot: Snapshot) -> list[Claim]:
+        return [c for i, c in snapshot.claims.items() if i not in self._running]
 
     def _is_bad_news(self, snapshot: Snapshot) -> bool:
         return bool(self._abandoned(snapshot) or self._deadly(snapshot))
@@ -467,8 +470,10 @@ class Driver:
         """Renews the claims of what runs, once half of any one's time is over. Lost ones stay lost."""
         claims = self._log.latest.claims
         expiries = [claims[i].expires_unix_ms for i in self._running if i in claims]
-        left_ms = min(expiries, default=0) - self._log.clock.now_unix_ms()
-        if expiries and left_ms * 2 < self._settings.claim_seconds * 1000:
+        if not expiries:
+            return
+        left_ms = min(expiries) - self._log.lease_unix_ms()
+        if left_ms * 2 < self._settings.claim_seconds * 1000:
 
             def prepare(snapshot: Snapshot) -> Changes:
                 standing = [

@@ -394,9 +394,10 @@ def explain_lost(report: CompactReport) -> str:
         if quarantined
         else "its inputs stay live, for the next run to try again"
     )
+    attempts = "1 attempt" if first.attempt == 1 else f"{first.attempt} attempts"
     return (
         f"{len(report.lost)} of {len(report.done) + len(report.lost)} compactions failed for good after "
-        f"{first.attempt} attempts, {state}, the other {len(report.done)} are committed. "
+        f"{attempts}, {state}, the other {len(report.done)} are committed. "
         f"{first.outcome.failure}"
     )
 

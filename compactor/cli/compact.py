@@ -31,7 +31,6 @@ from compactor.cli.telemetry import (
     telemetry,
     traces_of_environment,
 )
-from compactor.clock import SystemClock
 from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.driver import Driver, DriverSettings, Settled
 from compactor.errors import JobError, UsageError
@@ -208,7 +207,7 @@ def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:
     for line in (*plan.blocked, *plan.refused):
         click.echo(f"  held up: {line}")
     for claim in snapshot.claims.values():
-        left = (claim.expires_unix_ms - SystemClock().now_unix_ms()) / 1000
+        left = (claim.expires_unix_ms - driver.log.lease_unix_ms()) / 1000
         click.echo(
             f"  {len(claim.inputs)} fragments are being compacted by {shown_owner(claim.owner)} "
             f"(free in {max(0, left):.0f} s if it has died; --take-over does not wait)"

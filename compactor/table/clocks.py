@@ -52,6 +52,15 @@ def check_expiry(
         )
 
 
+def lease_time(now_unix_ms: int, store_time: StoreTime | None) -> int:
+    """Returns the time by which leases of a table are made and judged.
+
+    It is the store's, because that is one clock for all workers: one whose own is some minutes ahead, which
+    is within the bound, would else take the leases of the others.
+    """
+    return now_unix_ms if store_time is None or _is_trusted() else store_time.unix_ms
+
+
 def _check_skew(now_unix_ms: int, store_time: StoreTime | None, url: str) -> None:
     if store_time is None or _is_trusted():
         return

@@ -45,7 +45,14 @@ from compactor.errors import (
     UnknownOutcomeError,
     VersionNotFoundError,
 )
-from compactor.names import base_version, checkpoint_key, version_key
+from compactor.names import (
+    CHECKPOINT_PREFIX,
+    DATA_PREFIX,
+    LOG_PREFIX,
+    base_version,
+    checkpoint_key,
+    version_key,
+)
 from compactor.stores.base import MAX_READ_BYTES, Store
 from compactor.stores.conditions import prove_conditional_writes
 from compactor.table import clocks
@@ -190,6 +197,10 @@ class CommitLog:
         now = self._clock.now_unix_ms()
         clocks.check_expiry(now, self._store.time(), snapshot.committed_unix_ms, self._store.url)
 
+    def lease_unix_ms(self) -> int:
+        """The time by which claims are made and expire; costs no request."""
+        return clocks.lease_time(self._clock.now_unix_ms(), self._store.time())
+
     def write_checkpoint(self, snapshot: Snapshot) -> bool:
         """Spares later readers the log up to here; whether there is one now. A failure costs nothing else.
 
@@ -232,6 +243,8 @@ class CommitLog:
         self._check_not_added(snapshot, changes)
         self._check_numbers(changes)
         self._prove_writes()
+        if snapshot.version == 0:
+            self._check_nothing_is_left()
         now = clocks.commit_stamp(
             self._clock.now_unix_ms(),
             self._store.time(),
@@ -277,6 +290,24 @@ class CommitLog:
                 f"{self._store.url}: some of these fragments were added before, by a commit whose answer was "
                 "lost; nothing was changed"
             )
+
+    def _check_nothing_is_left(self) -> None:
+        """Before a table is created. Raises `TableError` if a table was here whose log has gone.
+
+        To the new table its fragments would be garbage, which the next vacuum removes. Those of a first
+        ingest say nothing: attempts to create a table leave such objects, too.
+        """
+        left = self._store.list(DATA_PREFIX, start_after=f"{DATA_PREFIX}{1:020d}")
+        key = next((info.key for info in left if base_version(info.key)), None)
+        if key is None:
+            return
+        if self.refresh().version:
+            raise _LostRaceError
+        raise TableError(
+            f"{self._store.url}/{key}: this fragment belongs to a table whose log has gone; nothing was "
+            f"changed: restore {LOG_PREFIX} and {CHECKPOINT_PREFIX} from a backup, or create the table in "
+            "another place"
+        )
 
     def _prove_writes(self) -> None:
         """Once, before the first commit. Raises `StoreError`."""

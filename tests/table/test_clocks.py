@@ -125,6 +125,21 @@ def test_a_claim_from_the_far_future_holds_nothing() -> None:
     assert "lost" not in drivers.snapshot().claims
 
 
+def test_a_worker_whose_clock_is_ahead_leaves_the_claims_of_others_alone() -> None:
+    drivers = Drivers()
+    for first in (0, 5):
+        drivers.ingest(first, first + 9)
+    one, two = drivers.driver("one"), drivers.driver("two")
+    for driver in (one, two):
+        assert isinstance(driver.log.store, MemoryStore)
+        driver.log.store.store_time = told(drivers.clock)
+    (compaction,) = one.decide(1)
+    drivers.clock.now_ms += SKEW_MS
+    assert two.decide(1) == []
+    assert compaction.compaction_id in drivers.snapshot().claims
+    assert not drivers.snapshot().suspects
+
+
 # --- expiry ---
 
 

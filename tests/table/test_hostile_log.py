@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 import xxhash
 
@@ -667,3 +668,29 @@ def test_a_vacuum_on_s3_leaves_uploads_of_others_alone(s3_bucket: str) -> None:
     assert vacuum(CommitLog(store), VacuumSettings(0, 0)).unfinished_uploads == 1
     left = client.list_multipart_uploads(Bucket=s3_bucket)["Uploads"]
     assert {upload["Key"] for upload in left} == set(keys[:3])
+
+
+# --- the whole log lost ---
+
+
+def numbers(first: int, rows: int) -> pa.Table:
+    return pa.table({"k": list(range(first, first + rows))})
+
+
+def test_no_table_is_created_over_the_fragments_of_one_whose_log_has_gone() -> None:
+    objects: dict[str, bytes] = {}
+    for first in (0, 10):
+        append_table(MemoryStore(objects), numbers(first, 10), "k")
+    for key in [key for key in objects if not key.startswith("data/")]:
+        del objects[key]
+    left = dict(objects)
+    with pytest.raises(TableError, match=r"data/0+1-.*whose log has gone.*restore _log/"):
+        append_table(MemoryStore(objects), numbers(0, 3), "k")
+    assert {key: objects.get(key) for key in left} == left
+    assert not any(key.endswith(".json") for key in objects)
+
+
+def test_what_a_failed_first_ingest_has_left_does_not_stop_the_next() -> None:
+    store = MemoryStore({fragment_key(0, "a" * 32, 0): b"litter", "data/notes.txt": b"foreign"})
+    append_table(store, numbers(0, 3), "k")
+    assert CommitLog(store).current().version == 1
