@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.results import RESULTS, write_results
-from compactor.entity.components import components
-from compactor.spark.components import EDGES_IN_ONE_TASK, Round, connected_components
+from compactor.entities.components import components
+from compactor.entities.spark_components import EDGES_IN_ONE_TASK, Round, connected_components
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

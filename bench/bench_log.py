@@ -22,15 +22,15 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from compactor.config import CompactionSettings, Policy
-from compactor.names import checkpoint_key, fragment_key, version_key
 from compactor.planner.debt import debt_of
 from compactor.planner.plan import plan_compactions
+from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.stores.local import LocalStore
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from compactor.table.object_names import checkpoint_key, fragment_key, version_key
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Changes, Operation, Version
 from format.footer import ColumnBytes

@@ -27,13 +27,13 @@ import pyarrow as pa
 from bench.slow_store import SlowStore
 from bench.tables import LOG_SORT, compaction_of_all, write_table
 from bench.workload import make_overlapping_inputs
-from compactor.config import CompactionSettings
-from compactor.flow.allocator import trim
-from compactor.ingest import IngestOptions
-from compactor.job import run_compaction
+from compactor.compaction.attempt import run_compaction
 from compactor.planner.shape import memory_plan
+from compactor.resources.allocator import trim
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
+from compactor.write.ingest import IngestOptions
 from format.writer import WriterOptions
 
 MIB: Final = 1 << 20

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from bench.results import RESULTS, write_results
 from bench.workload import make_overlapping_inputs
 from compactor.files.jsontext import json_lines
-from compactor.pipeline.config import parse_pipeline
-from compactor.pipeline.run import Run
+from compactor.pipelines.config import parse_pipeline
+from compactor.pipelines.run import Run
 
 _RUNS: Final = 2
 _COLUMNS: Final = ("timestamp", "service", "host", "level", "message")

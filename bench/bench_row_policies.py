@@ -25,11 +25,11 @@ import pyarrow.parquet as pq
 
 from bench.results import RESULTS, write_results
 from bench.tables import compaction_of_all, write_table
-from compactor.config import CompactionSettings
-from compactor.ingest import IngestOptions
-from compactor.job import run_compaction
+from compactor.compaction.attempt import run_compaction
 from compactor.rows.policy import APPEND, Function, Kind, RowPolicy
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
+from compactor.write.ingest import IngestOptions
 
 POLICIES: Final = {
     "append": APPEND,

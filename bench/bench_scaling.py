@@ -37,8 +37,8 @@ from bench.bench_memory import logs, wide
 from bench.results import RESULTS, write_results
 from bench.scaling_plot import plot
 from bench.tables import LOG_SORT, compaction_of_all, write_table
-from compactor.config import CompactionSettings
-from compactor.job import AttemptReport, run_compaction
+from compactor.compaction.attempt import AttemptReport, run_compaction
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
 
 GROUPS: Final = ("rows", "fan-in", "columns", "sparse")

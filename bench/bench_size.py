@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 from bench.results import RESULTS, write_results
 from bench.tables import LOG_SORT, compaction_of_all, write_table
 from bench.workload import make_overlapping_inputs
-from compactor.config import CompactionSettings
-from compactor.job import run_compaction
-from compactor.scan import open_fragment
+from compactor.compaction.attempt import run_compaction
+from compactor.read.scan import open_fragment
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.entry import FragmentEntry

@@ -29,16 +29,16 @@ from bench.results import RESULTS, write_results
 from bench.tables import LOG_SORT, write_table
 from bench.workload import make_batch, make_overlapping_inputs
 from compactor.cli.options import IN_PROCESS
-from compactor.config import Policy, Strategy
-from compactor.driver import Driver, DriverSettings
-from compactor.engine import Engine, InProcessEngine
-from compactor.ingest import IngestOptions
+from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.engine import Engine, InProcessEngine
+from compactor.compaction.worker import CompactReport, compact
+from compactor.settings.compaction import Policy, Strategy
 from compactor.spark.engine import SparkEngine
 from compactor.spark.session import open_session, task_slots
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TimeWindows
-from compactor.worker import CompactReport, compact
+from compactor.write.ingest import IngestOptions
 
 _HOUR_SECONDS: Final = 3600
 _MOST_MS: Final = 20.0

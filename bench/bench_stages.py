@@ -17,9 +17,9 @@ from typing import Final
 from bench.results import RESULTS, write_results
 from bench.tables import LOG_SORT, compaction_of_all, write_table
 from bench.workload import make_overlapping_inputs
-from compactor.config import CompactionSettings
-from compactor.flow.stopwatch import STAGES
-from compactor.job import run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.resources.stopwatch import STAGES
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
 
 SHAPES: Final = {"grouped": LOG_SORT, "interleaved": "timestamp"}

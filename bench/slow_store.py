@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import Any, Final
 
-from compactor.flow.upload_memory import Unaccounted, UploadMemory
+from compactor.resources.upload_memory import Unaccounted, UploadMemory
 from compactor.stores.base import ByteStream, Store
 from compactor.stores.s3_upload import PART_BYTES, S3Upload, UploadTarget
 

@@ -8,14 +8,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.clock import random_id
-from compactor.config import CompactionSettings
-from compactor.ingest import IngestOptions, ingest_file
-from compactor.job import Compaction
+from compactor.common.clock import random_id
+from compactor.compaction.attempt import Compaction
 from compactor.planner.spec import CompactionSpec
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
+from compactor.write.ingest import IngestOptions, ingest_file
 from format.schema import parse_sort_schema
 
 LOG_SORT: Final = "service,host,timestamp"

@@ -20,51 +20,51 @@ if TYPE_CHECKING:
     from compactor import errors as errors
     from compactor.api import Scan as Scan
     from compactor.api import Table as Table
-    from compactor.config import CompactionSettings as CompactionSettings
-    from compactor.config import Policy as Policy
-    from compactor.config import Strategy as Strategy
-    from compactor.conform import OnConflict as OnConflict
-    from compactor.delete import DeleteReport as DeleteReport
+    from compactor.compaction.worker import CompactReport as CompactReport
     from compactor.errors import CompactorError as CompactorError
-    from compactor.export import ExportReport as ExportReport
-    from compactor.ingest import IngestOptions as IngestOptions
-    from compactor.ingest import IngestReport as IngestReport
+    from compactor.predicate.skipping.spec import Kind as SkipKind
+    from compactor.predicate.skipping.spec import SkipSpec as SkipSpec
+    from compactor.read.export import ExportReport as ExportReport
+    from compactor.read.scan import ScanReport as ScanReport
+    from compactor.read.verify import VerifyReport as VerifyReport
     from compactor.rows.policy import Function as RowFunction
     from compactor.rows.policy import Kind as RowKind
     from compactor.rows.policy import RowPolicy as RowPolicy
     from compactor.rows.policy import Ttl as Ttl
-    from compactor.scan import ScanReport as ScanReport
-    from compactor.skipping.spec import Kind as SkipKind
-    from compactor.skipping.spec import SkipSpec as SkipSpec
+    from compactor.settings.compaction import CompactionSettings as CompactionSettings
+    from compactor.settings.compaction import Policy as Policy
+    from compactor.settings.compaction import Strategy as Strategy
     from compactor.table.metadata import TimeWindows as TimeWindows
     from compactor.table.vacuum import VacuumReport as VacuumReport
-    from compactor.verify import VerifyReport as VerifyReport
-    from compactor.worker import CompactReport as CompactReport
+    from compactor.write.delete import DeleteReport as DeleteReport
+    from compactor.write.ingest import IngestOptions as IngestOptions
+    from compactor.write.ingest import IngestReport as IngestReport
+    from compactor.write.schema_union import OnConflict as OnConflict
     from format.writer import WriterOptions as WriterOptions
 
 _PLACES = {
-    "CompactReport": "compactor.worker",
-    "CompactionSettings": "compactor.config",
+    "CompactReport": "compactor.compaction.worker",
+    "CompactionSettings": "compactor.settings.compaction",
     "CompactorError": "compactor.errors",
-    "DeleteReport": "compactor.delete",
-    "ExportReport": "compactor.export",
-    "IngestOptions": "compactor.ingest",
-    "IngestReport": "compactor.ingest",
-    "OnConflict": "compactor.conform",
-    "Policy": "compactor.config",
+    "DeleteReport": "compactor.write.delete",
+    "ExportReport": "compactor.read.export",
+    "IngestOptions": "compactor.write.ingest",
+    "IngestReport": "compactor.write.ingest",
+    "OnConflict": "compactor.write.schema_union",
+    "Policy": "compactor.settings.compaction",
     "RowFunction": "compactor.rows.policy:Function",
     "RowKind": "compactor.rows.policy:Kind",
     "RowPolicy": "compactor.rows.policy",
     "Scan": "compactor.api",
-    "ScanReport": "compactor.scan",
-    "SkipKind": "compactor.skipping.spec:Kind",
-    "SkipSpec": "compactor.skipping.spec",
-    "Strategy": "compactor.config",
+    "ScanReport": "compactor.read.scan",
+    "SkipKind": "compactor.predicate.skipping.spec:Kind",
+    "SkipSpec": "compactor.predicate.skipping.spec",
+    "Strategy": "compactor.settings.compaction",
     "Table": "compactor.api",
     "TimeWindows": "compactor.table.metadata",
     "Ttl": "compactor.rows.policy",
     "VacuumReport": "compactor.table.vacuum",
-    "VerifyReport": "compactor.verify",
+    "VerifyReport": "compactor.read.verify",
     "WriterOptions": "format.writer",
 }
 

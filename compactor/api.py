@@ -22,33 +22,44 @@ from typing import Any, Self
 import pyarrow as pa
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from compactor.alter import Alteration, alter_table
-from compactor.arguments import checked
-from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.delete import DeleteReport, delete_rows
-from compactor.describe import fragments_table, history_table
-from compactor.driver import CLAIM_SECONDS, IN_PROCESS_CLAIM_SECONDS, Driver, DriverSettings
-from compactor.engine import Engine, InProcessEngine
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.driver import (
+    CLAIM_SECONDS,
+    IN_PROCESS_CLAIM_SECONDS,
+    Driver,
+    DriverSettings,
+)
+from compactor.compaction.engine import Engine, InProcessEngine
+from compactor.compaction.worker import (
+    CompactReport,
+    check_quarantine,
+    compact,
+    explain_lost,
+    refuse,
+)
 from compactor.errors import JobError, TableExistsError, UsageError
-from compactor.export import ExportReport, export_file
 from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
-from compactor.ingest import IngestOptions, IngestReport, ingest_batches, ingest_file
-from compactor.job import run_compaction
 from compactor.predicate import condition_on
 from compactor.predicate.tree import Predicate
+from compactor.read.export import ExportReport, export_file
+from compactor.read.scan import ScanReport, scan, scan_schema
+from compactor.read.verify import VerifyReport, verify
 from compactor.rows.policy import RowPolicy
-from compactor.scan import ScanReport, scan, scan_schema
+from compactor.settings.arguments import checked
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.settings.units import unix_ms
 from compactor.spark.engine import SparkEngine
 from compactor.spark.session import task_slots
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.describe import fragments_table, history_table
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
-from compactor.units import unix_ms
-from compactor.verify import VerifyReport, verify
-from compactor.worker import CompactReport, check_quarantine, compact, explain_lost, refuse
+from compactor.write.alter import Alteration, alter_table
+from compactor.write.delete import DeleteReport, delete_rows
+from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, ingest_file
 from format.errors import SchemaError
 from format.open import OpenFragment
 from format.schema import ordering, parse_sort_schema
@@ -248,7 +259,7 @@ class Table:
     ) -> None:
         """Renames, drops, redacts and reorders columns in one commit, and moves on to its version.
 
-        See `compactor.alter.Alteration`. No fragment is rewritten; earlier versions show what they had.
+        See `compactor.write.alter.Alteration`. No fragment is rewritten; earlier versions show what they had.
         Raises `UsageError` naming the column that does not allow it, `CommitConflictError`.
         """
         change = Alteration(renames or {}, tuple(drops), tuple(redacts), tuple(order))

@@ -32,7 +32,7 @@ imports `compactor`; the CLI maps it to exit code 3.
 
 from __future__ import annotations
 
-from compactor.redact import redacted
+from compactor.common.redact import redacted
 
 
 class CompactorError(Exception):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.peers.contract import Task, Used
 from bench.peers.with_ours import LEVEL, Ours
-from compactor.flow.allocator import give_freed_memory_back
+from compactor.resources.allocator import give_freed_memory_back
 from format.blocks import Block
 from format.compression import compress, decompress
 from format.layout import Codec

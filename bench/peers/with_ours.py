@@ -10,16 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.peers.contract import Task
-from compactor.clock import random_id
-from compactor.config import CompactionSettings
-from compactor.ingest import IngestOptions, ingest_file
-from compactor.job import Compaction, run_compaction
+from compactor.common.clock import random_id
+from compactor.compaction.attempt import Compaction, run_compaction
 from compactor.planner.spec import CompactionSpec
-from compactor.scan import open_fragment
+from compactor.read.scan import open_fragment
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
+from compactor.write.ingest import IngestOptions, ingest_file
 from format import __version__
 from format.schema import parse_sort_schema
 from format.writer import WriterOptions

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from compactor.alter import Alteration, alter_table
 from compactor.cli.options import skip_kinds
 from compactor.cli.output import echo_json
 from compactor.errors import UsageError
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
+from compactor.write.alter import Alteration, alter_table
 
 _EPILOG = """\b
 Examples:

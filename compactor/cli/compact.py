@@ -31,23 +31,11 @@ from compactor.cli.telemetry import (
     telemetry,
     traces_of_environment,
 )
-from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.driver import Driver, DriverSettings, Settled
-from compactor.errors import JobError, UsageError
-from compactor.events import Event, Events, as_line, to_log
-from compactor.job import Compaction
-from compactor.logs import is_json
-from compactor.metrics.health import Health
-from compactor.metrics.recorder import Recorder
-from compactor.owner import shown_owner
-from compactor.planner.debt import debt_of
-from compactor.planner.estimate import Estimate, estimate, total
-from compactor.planner.spec import CompactionPlan
-from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
-from compactor.table.snapshot import Snapshot
-from compactor.worker import (
+from compactor.common.logs import is_json
+from compactor.compaction.attempt import Compaction
+from compactor.compaction.driver import Driver, DriverSettings, Settled
+from compactor.compaction.owner import shown_owner
+from compactor.compaction.worker import (
     CompactReport,
     Silent,
     Worker,
@@ -56,6 +44,18 @@ from compactor.worker import (
     explain_lost,
     refuse,
 )
+from compactor.errors import JobError, UsageError
+from compactor.planner.debt import debt_of
+from compactor.planner.estimate import Estimate, estimate, total
+from compactor.planner.spec import CompactionPlan
+from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
+from compactor.telemetry.events import Event, Events, as_line, to_log
+from compactor.telemetry.metrics.health import Health
+from compactor.telemetry.metrics.recorder import Recorder
 
 _COMPACT_EPILOG = """\b
 Examples:
@@ -494,8 +494,8 @@ def _served(
         yield None, None
         return
     # Imported late: who serves nothing needs none of it.
-    from compactor.metrics.registry import MetricsRegistry
-    from compactor.metrics.server import metrics_app, serving
+    from compactor.telemetry.metrics.registry import MetricsRegistry
+    from compactor.telemetry.metrics.server import metrics_app, serving
 
     registry = MetricsRegistry(of_process=True)
     app = metrics_app(registry.prometheus, {"/healthz": health.live, "/readyz": health.ready})

@@ -12,20 +12,20 @@ import pyarrow as pa
 from compactor.cli.options import IN_PROCESS, is_on_spark, shuffle_options, size_bytes
 from compactor.cli.output import echo_json, stderr, warn
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
-from compactor.entity.datasets import check_not_over, locate
-from compactor.entity.lines import entity_lines
-from compactor.entity.output import changes_since
-from compactor.entity.report import EntityMergeReport
-from compactor.entity.run import EntityMerge
-from compactor.entity.spec import EntityMergeSpec, load_spec
+from compactor.entities.datasets import check_not_over, locate
+from compactor.entities.lines import entity_lines
+from compactor.entities.output import changes_since
+from compactor.entities.report import EntityMergeReport
+from compactor.entities.run import EntityMerge
+from compactor.entities.spec import EntityMergeSpec, load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
-from compactor.metrics import mapping
 from compactor.spark.session import open_session
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.telemetry.metrics import mapping
 
 _MEMORY_LIMIT_BYTES: Final = 4 << 30
 _EPILOG = """\b
@@ -160,8 +160,8 @@ def _run_on_spark(
     **settings: Any,
 ) -> EntityMergeReport:
     # Imported late: who merges in this process needs none of it.
-    from compactor.spark.entity import SparkEntityMerge
-    from compactor.spark.pipeline import SparkOptions
+    from compactor.entities.on_spark import SparkEntityMerge
+    from compactor.pipelines.on_spark import SparkOptions
 
     # What the user has to correct is said before Spark takes its seconds to start.
     merge = SparkEntityMerge(spec, store, **settings)

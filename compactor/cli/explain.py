@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from compactor.cli.output import echo_json, human_bytes, print_table
-from compactor.config import CompactionSettings, Policy
-from compactor.driver import Driver, DriverSettings
-from compactor.memory_plan import MergePlan
+from compactor.compaction.driver import Driver, DriverSettings
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionPlan, CompactionSpec
+from compactor.resources.merge_plan import MergePlan
+from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.stores.local import is_on_local_disk
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog

@@ -1,4 +1,4 @@
-"""`compactor.ingest.settings` as options of a command."""
+"""`compactor.write.ingest.settings` as options of a command."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar, get_args
 import click
 from pydantic.fields import FieldInfo
 
-from compactor.ingest.settings import IngestSettings
-from compactor.validated import validated
+from compactor.settings.validated import validated
+from compactor.write.ingest.settings import IngestSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _METAVARS: Final = {

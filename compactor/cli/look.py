@@ -13,19 +13,19 @@ import pyarrow as pa
 from compactor.cli.options import open_snapshot, snapshot_options
 from compactor.cli.output import echo_json, echo_line, human_bytes, print_table, progress
 from compactor.cli.telemetry import log_options
-from compactor.config import Policy
+from compactor.common.redact import redacted_value
+from compactor.compaction.owner import shown_owner
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
-from compactor.key_text import key_text, key_types
-from compactor.owner import shown_owner
 from compactor.planner.debt import debt_of
 from compactor.planner.tree import forest, overlapping_pairs
-from compactor.redact import redacted_value
-from compactor.scan import open_fragment
+from compactor.read.scan import open_fragment
+from compactor.read.verify import verify
+from compactor.settings.compaction import Policy
 from compactor.stores.base import Store
 from compactor.stores.open import open_store, split_object_url
 from compactor.table.entry import FragmentEntry, key_range
+from compactor.table.key_text import key_text, key_types
 from compactor.table.snapshot import Snapshot
-from compactor.verify import verify
 from format.reader import FragmentReader
 from format.schema import FragmentHeader
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import click
 
-from compactor import __version__, logs
+from compactor import __version__
 from compactor.cli.alter import alter_command
 from compactor.cli.compact import compact_command, plan_command, watch_command
 from compactor.cli.delete import delete_command
@@ -28,11 +28,12 @@ from compactor.cli.report import report_command
 from compactor.cli.run import run_command
 from compactor.cli.simulate import simulate_command
 from compactor.cli.write import ingest_command
+from compactor.common import logs
+from compactor.common.lines import one_line
+from compactor.common.logs import LogSettings
+from compactor.common.redact import redacted
+from compactor.common.system_errors import cause_and_advice
 from compactor.errors import CompactorError
-from compactor.lines import one_line
-from compactor.logs import LogSettings
-from compactor.redact import redacted
-from compactor.system_errors import cause_and_advice
 from compactor.table.version import PROTOCOL
 from format.errors import FormatError
 from format.layout import VERSION as FORMAT_VERSION

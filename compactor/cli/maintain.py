@@ -8,13 +8,13 @@ from compactor.cli.options import duration_seconds
 from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import UsageError
-from compactor.metrics import mapping
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.repair import Meaning, RepairReport, repair
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
+from compactor.telemetry.metrics import mapping
 
 _VACUUM_EPILOG = """\b
 Examples:

@@ -7,14 +7,20 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from compactor import units
-from compactor.clock import SystemClock
-from compactor.column_kinds import column_kinds
-from compactor.config import CompactionSettings, Policy, Strategy, compaction_settings, policy
-from compactor.driver import CLAIM_SECONDS, IN_PROCESS_CLAIM_SECONDS
-from compactor.engine import Engine, InProcessEngine
+from compactor.common.clock import SystemClock
+from compactor.compaction.driver import CLAIM_SECONDS, IN_PROCESS_CLAIM_SECONDS
+from compactor.compaction.engine import Engine, InProcessEngine
 from compactor.errors import UsageError
-from compactor.skipping.spec import Kind
+from compactor.predicate.skipping.spec import Kind
+from compactor.settings import units
+from compactor.settings.column_kinds import column_kinds
+from compactor.settings.compaction import (
+    CompactionSettings,
+    Policy,
+    Strategy,
+    compaction_settings,
+    policy,
+)
 from compactor.spark.engine import SparkEngine
 from compactor.spark.session import check_master, is_submitted, open_session, task_slots
 from compactor.stores.base import Store

@@ -16,9 +16,9 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from compactor import logs
-from compactor.lines import indented, one_line
-from compactor.redact import redacted
+from compactor.common import logs
+from compactor.common.lines import indented, one_line
+from compactor.common.redact import redacted
 
 log = logging.getLogger("compactor.cli")
 stderr = Console(stderr=True, highlight=False)

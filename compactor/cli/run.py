@@ -10,13 +10,13 @@ from compactor.cli.options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.output import echo_json, print_table, warn
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import UsageError
-from compactor.metrics import mapping
-from compactor.pipeline import explain
-from compactor.pipeline.config import Merge, Pipeline, load_pipeline
+from compactor.pipelines import explain
+from compactor.pipelines.config import Merge, Pipeline, load_pipeline
 from compactor.spark.session import open_session
+from compactor.telemetry.metrics import mapping
 
 if TYPE_CHECKING:
-    from compactor.pipeline.report import RunReport
+    from compactor.pipelines.report import RunReport
 
 _EPILOG = """\b
 Examples:
@@ -70,13 +70,13 @@ def run_command(
     with telemetry("run", pipeline, targets) as told:
         # Imported late: what only explains needs none of it.
         if on_spark:
-            from compactor.spark.pipeline import SparkOptions, SparkRun
+            from compactor.pipelines.on_spark import SparkOptions, SparkRun
 
             # What the user has to correct is said before Spark takes its seconds to start.
             run = SparkRun(loaded)
             report = run.run(open_session(master), SparkOptions(staging, shuffle_partitions))
         else:
-            from compactor.pipeline.phases import run_pipeline
+            from compactor.pipelines.phases import run_pipeline
 
             report = run_pipeline(loaded)
         told.record(lambda label: mapping.of_pipeline(label, report), pipeline)

@@ -10,8 +10,14 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from compactor.cli.options import duration_seconds
 from compactor.cli.output import echo_json, human_bytes, print_table, progress
-from compactor.config import CompactionSettings, Policy, Strategy, compaction_settings, policy
 from compactor.errors import ConfigError, UsageError
+from compactor.settings.compaction import (
+    CompactionSettings,
+    Policy,
+    Strategy,
+    compaction_settings,
+    policy,
+)
 from compactor.simulate.plot import check_plot, plot
 from compactor.simulate.result import Result, Sample, worker_use, write_amplification
 from compactor.simulate.settings import (

@@ -11,21 +11,22 @@ from typing import Any
 
 import click
 
-from compactor import logs, tracing
 from compactor.cli.output import warn
-from compactor.config import CompactionSettings
-from compactor.driver import Driver
+from compactor.common import logs
+from compactor.common.logs import LEVELS, LogFormat, LogSettings
+from compactor.compaction.driver import Driver
+from compactor.compaction.worker import Listener, Listeners
 from compactor.errors import UsageError
-from compactor.logs import LEVELS, LogFormat, LogSettings
-from compactor.metrics import mapping
-from compactor.metrics.catalog import LAST_SUCCESS, Change
-from compactor.metrics.recorder import Recorder, label
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.observed_log import CommitReport, ObservedCommitLog
-from compactor.tracing import Tracing, TracingUnavailableError
-from compactor.worker import Listener, Listeners
+from compactor.telemetry import tracing
+from compactor.telemetry.metrics import mapping
+from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
+from compactor.telemetry.metrics.recorder import Recorder, label
+from compactor.telemetry.tracing import Tracing, TracingUnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if metrics_push_password_file is not None and not metrics_push:
             raise UsageError("--metrics-push-password-file goes with --metrics-push")
         if metrics_textfile or metrics_push:
-            from compactor.metrics import publish
+            from compactor.telemetry.metrics import publish
 
             if metrics_textfile:
                 publish.check_textfile(metrics_textfile)
@@ -140,7 +141,7 @@ def telemetry(command: str, table: str, targets: MetricsTargets) -> Iterator[Tel
         if targets == MetricsTargets():
             yield Telemetry(None, traces)
             return
-        from compactor.metrics.registry import MetricsRegistry
+        from compactor.telemetry.metrics.registry import MetricsRegistry
 
         registry = MetricsRegistry()
         told = Telemetry(Recorder(registry.apply, is_of_run=True), traces)
@@ -174,7 +175,7 @@ def _publish(
     table: str,
 ) -> None:
     """What fails here is a warning: the work is done."""
-    from compactor.metrics import publish
+    from compactor.telemetry.metrics import publish
 
     if targets.push_url:
         try:

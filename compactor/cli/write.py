@@ -13,11 +13,11 @@ from compactor.cli.ingest_settings import chosen_settings, ingest_settings_optio
 from compactor.cli.output import echo_json, human_bytes, progress, warn
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import CompactorError, InputError
-from compactor.ingest import IngestReport, ingest_file
-from compactor.metrics import mapping
 from compactor.planner.debt import Debt, Pressure
-from compactor.pressure import BackPressure, Reaction
 from compactor.stores.open import open_store
+from compactor.telemetry.metrics import mapping
+from compactor.write.back_pressure import BackPressure, Reaction
+from compactor.write.ingest import IngestReport, ingest_file
 from format.errors import FormatError
 from format.schema import sort_text
 

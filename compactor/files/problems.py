@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.common.system_errors import cause_and_advice
 from compactor.errors import InputError
-from compactor.system_errors import cause_and_advice
 from format.errors import FormatError
 
 PROBLEMS: Final = (ValueError, NotImplementedError, pa.ArrowException, FormatError)

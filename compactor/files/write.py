@@ -19,6 +19,7 @@ from typing import IO, Any
 import pyarrow as pa
 import zstandard
 
+from compactor.common.system_errors import cause_and_advice
 from compactor.errors import InputError, JobError, UsageError
 from compactor.files.csvtext import csv_header, csv_lines
 from compactor.files.jsontext import json_lines
@@ -36,7 +37,6 @@ from compactor.files.sinks import (
 from compactor.files.xmltext import FOOTER as XML_FOOTER
 from compactor.files.xmltext import HEADER as XML_HEADER
 from compactor.files.xmltext import xml_rows
-from compactor.system_errors import cause_and_advice
 from format.errors import FormatError
 from format.schema import FragmentHeader, SortSchema, check_sort_schema
 

@@ -14,9 +14,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.stopwatch import Stopwatch
-from compactor.memory_plan import GATHER_ROW_BYTES
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.merge_plan import GATHER_ROW_BYTES
+from compactor.resources.stopwatch import Stopwatch
 from format.blocks import Chunk, make_chunk
 
 STAGE: Final = "encode"

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from compactor.memory_plan import MemorySettings
 from compactor.merge.outputs import OpenOutput, OutputSink
+from compactor.predicate.skipping.spec import NONE as NO_SKIPS
+from compactor.predicate.skipping.spec import SkipSpec
+from compactor.resources.merge_plan import MemorySettings
 from compactor.rows.flags import NONE_SEEN, Census, RowRule
-from compactor.skipping.spec import NONE as NO_SKIPS
-from compactor.skipping.spec import SkipSpec
 from format.footer import FragmentSummary
 from format.keys import Bound
 from format.schema import SortSchema
@@ -78,4 +78,4 @@ class MergeResult:
     dropped: dict[str, int]
     """Rows that were not written again, by reason: rows in are rows out and these."""
     stage_seconds: dict[str, float]
-    """Of the merging thread, by stage; see `compactor.flow.stopwatch`."""
+    """Of the merging thread, by stage; see `compactor.resources.stopwatch`."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk
-from compactor.flow.tape import PagedNumbers
 from compactor.merge.row_numbers import STAGE, hash_of_pages
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.tape import PagedNumbers
 from format.hashing import column_contributions
 
 

@@ -10,8 +10,8 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk, Region
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk, Region
 from format.arrays import without_unused
 
 STAGE: Final = "chunks"

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.flow.budget import MemoryBudget
-from compactor.memory_plan import OVERSHOOT_FACTOR
 from compactor.merge.codebook import Codebook
 from compactor.merge.merge_input import MergeInput
 from compactor.merge.row_order import GroupOrder
 from compactor.merge.splits import Pieces, Splits, coded_bytes, row_bits
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.rows.flags import Flags as RowFlags
 from compactor.rows.flags import is_divisible
 from format.arrays import concat_storage

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk
-from compactor.flow.errors import MemoryLimitError
-from compactor.memory_plan import MergePlan
 from compactor.merge.contract import MergedFragment, MergeResult, MergeSettings
 from compactor.merge.errors import MergeCheckError
 from compactor.merge.merge_input import InputFragment
 from compactor.merge.merge_pass import MergePass
 from compactor.merge.outputs import OpenOutput
 from compactor.merge.splits import Splits
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.errors import MemoryLimitError
+from compactor.resources.merge_plan import MergePlan
 
 
 def merge_fragments(

@@ -9,11 +9,6 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk
-from compactor.flow.fetch import ClosableSource
-from compactor.flow.stopwatch import Stopwatch
-from compactor.memory_plan import OVERSHOOT_FACTOR
 from compactor.merge.codebook import Codebook
 from compactor.merge.converted import ConvertedRows
 from compactor.merge.decoded import DecodedRows
@@ -21,6 +16,11 @@ from compactor.merge.dropped import DroppedRows
 from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.key_merge import LoadedGroup, loaded_group
 from compactor.merge.passed import Passed, StoredKeys
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.fetch import ClosableSource
+from compactor.resources.merge_plan import OVERSHOOT_FACTOR
+from compactor.resources.stopwatch import Stopwatch
 from format.blocks import Block
 from format.cast import widened
 from format.footer import Footer, FooterHead

@@ -15,17 +15,6 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import CompactorError
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk
-from compactor.flow.fetch import ClosableSource, FetchedSource, FetchSettings
-from compactor.flow.stopwatch import STAGES, Stopwatch
-from compactor.flow.tape import Tape
-from compactor.flow.upload_memory import PARTS, BudgetedUploads
-from compactor.memory_plan import (
-    GATHER_ROW_BYTES,
-    OVERSHOOT_FACTOR,
-    MergePlan,
-)
 from compactor.merge.chunk_encoder import ChunkEncoder
 from compactor.merge.codebook import Codebook
 from compactor.merge.contract import MergedFragment, MergeResult, MergeSettings
@@ -49,6 +38,17 @@ from compactor.merge.row_numbers import RowNumbers
 from compactor.merge.row_order import GroupOrder, RowOrder
 from compactor.merge.skips import OutputSkips
 from compactor.merge.splits import Splits
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.fetch import ClosableSource, FetchedSource, FetchSettings
+from compactor.resources.merge_plan import (
+    GATHER_ROW_BYTES,
+    OVERSHOOT_FACTOR,
+    MergePlan,
+)
+from compactor.resources.stopwatch import STAGES, Stopwatch
+from compactor.resources.tape import Tape
+from compactor.resources.upload_memory import PARTS, BudgetedUploads
 from compactor.rows.flags import DELETED, KEPT, Flags
 from compactor.rows.fold import chooses, folded, kept_rows, merged_rows
 from format.emitter import FragmentEmitter

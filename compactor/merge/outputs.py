@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from compactor.flow.disk import LocalDisk
-from compactor.flow.stopwatch import Stopwatch
-from compactor.flow.tape import Tape
-from compactor.flow.upload_memory import UploadMemory
 from compactor.merge.row_numbers import RowNumbers
 from compactor.merge.skips import OutputSkips
+from compactor.resources.disk import LocalDisk
+from compactor.resources.stopwatch import Stopwatch
+from compactor.resources.tape import Tape
+from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import NONE_SEEN, Census
 from format.blocks import ByteSink
 from format.emitter import FragmentEmitter

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk, Region
 from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk, Region
 from format.blocks import Block
 from format.footer import Footer, ValueStats
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk
-from compactor.flow.tape import PagedNumbers
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.tape import PagedNumbers
 from compactor.rows.flags import KEPT, Flags
 from format.hashing import U64, column_contributions, combine, fold_rows
 from format.layout import VERSION

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from compactor.flow.tape import Tape
+from compactor.resources.tape import Tape
 from compactor.rows.flags import COUNTS, KEPT, Flags
 
 _MIN_RUN: Final = 4

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk
-from compactor.flow.tape import Tape
-from compactor.skipping.spec import SkipSpec
-from compactor.skipping.stored import pack
-from compactor.skipping.summary import build
+from compactor.predicate.skipping.spec import SkipSpec
+from compactor.predicate.skipping.summary import build
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.tape import Tape
+from compactor.table.skip_blocks import pack
 
 STAGE = "footer"
 

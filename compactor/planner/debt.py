@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from compactor.config import Policy, Strategy
+from compactor.settings.compaction import Policy, Strategy
 from compactor.table.snapshot import Snapshot
 
 SLOW_SCORE: Final = 0.5

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compactor.config import Policy
 from compactor.planner.draft import Draft
 from compactor.planner.limits import Limits
 from compactor.planner.spec import CompactionPlan
 from compactor.planner.tree import Item, Tree, components, sorted_runs
+from compactor.settings.compaction import Policy
 
 
 def plan_overlapping(

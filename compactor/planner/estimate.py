@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from compactor.config import CompactionSettings
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionSpec
+from compactor.settings.compaction import CompactionSettings
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Totals
 

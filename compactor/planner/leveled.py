@@ -16,11 +16,11 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from compactor.config import Policy, Strategy
 from compactor.planner.draft import Draft
 from compactor.planner.limits import Limits
 from compactor.planner.spec import CompactionPlan
 from compactor.planner.tree import Item, Range, Run, SortedLevel, Tree, components
+from compactor.settings.compaction import Policy, Strategy
 
 _SMALL_RUN_SHARE = 16
 """A newest run smaller than this part of level 0 stays young when the rest is pushed."""

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from compactor.config import CompactionSettings
-from compactor.memory_plan import (
+from compactor.planner.tree import Run
+from compactor.resources.merge_plan import (
     MAX_INPUTS,
     heaviest_chunk_bytes,
     need_bytes,
     output_count,
 )
-from compactor.planner.tree import Run
+from compactor.settings.compaction import CompactionSettings
 
 _MIB: Final = 1 << 20
 

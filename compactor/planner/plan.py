@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.planner.eager import plan_full, plan_overlapping
 from compactor.planner.leveled import plan_leveled
 from compactor.planner.limits import Limits
 from compactor.planner.spec import CompactionPlan, CompactionSpec, Expiry
 from compactor.planner.tree import Tree, forest
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.snapshot import Snapshot
 
 

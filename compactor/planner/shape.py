@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from compactor.config import CompactionSettings
-from compactor.memory_plan import MergePlan, MergeShape, plan_merge
 from compactor.planner.tree import Item, sorted_runs
+from compactor.resources.merge_plan import MergePlan, MergeShape, plan_merge
+from compactor.settings.compaction import CompactionSettings
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from format.nodes import fixed_width_bytes

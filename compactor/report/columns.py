@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from compactor.common.redact import redacted
 from compactor.errors import CompactorError
-from compactor.redact import redacted
+from compactor.read.scan import open_fragment
 from compactor.report.data import ColumnRow, Columns
-from compactor.scan import open_fragment
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata

@@ -9,14 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from compactor.config import CompactionSettings, Policy
-from compactor.driver import Driver, DriverSettings
+from compactor.common.redact import redacted
+from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.owner import shown_owner
 from compactor.errors import CompactorError, DataError, OvertakenError, UsageError
-from compactor.owner import shown_owner
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import estimate
 from compactor.planner.tree import forest, overlapping_pairs
-from compactor.redact import redacted
 from compactor.report.columns import Advance, columns_of
 from compactor.report.data import (
     Headline,
@@ -40,6 +39,7 @@ from compactor.report.history import (
 )
 from compactor.report.keyspace import KeyAxis, ReadCost, panel, read_cost
 from compactor.report.text import window_text
+from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot, replay

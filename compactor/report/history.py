@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from compactor.redact import redacted_value
+from compactor.common.redact import redacted_value
 from compactor.report.data import HistoryPoint, RunRow
 from compactor.report.keyspace import KeyAxis, ReadCost, read_cost
 from compactor.table.entry import FragmentEntry

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.key_text import key_parts, key_text, key_types
-from compactor.lines import shortened
+from compactor.common.lines import shortened
 from compactor.report.data import Bar, LevelRow, Panel, SizeBin, Tick
 from compactor.table.entry import FragmentEntry, key_range
+from compactor.table.key_text import key_parts, key_text, key_types
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.keys import Bound

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from compactor.flow.stopwatch import STAGES
 from compactor.report.chart import ALERT, LEVEL_COLORS, TOP_PIXELS, Chart, lay_out, plain
 from compactor.report.data import RunRow
 from compactor.report.text import count_text
+from compactor.resources.stopwatch import STAGES
 
 MAX_RUNS: Final = 20
 """Compactions drawn, the newest."""

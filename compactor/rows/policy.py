@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 from pydantic import NonNegativeInt, Strict
 
-from compactor.conversion import convertible
+from compactor.common.conversion import convertible
 from compactor.errors import UsageError
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
 from format.types import storage_type

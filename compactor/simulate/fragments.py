@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from compactor.config import CompactionSettings
 from compactor.planner.spec import CompactionSpec
+from compactor.settings.compaction import CompactionSettings
 from compactor.simulate.settings import Locality, Spread
 from compactor.table.entry import FragmentEntry
 from format.keys import Bound, KeyComparator

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from compactor.config import CompactionSettings, Policy
 from compactor.planner.debt import Debt, compaction_debt
 from compactor.planner.plan import by_priority, plan_trees
 from compactor.planner.spec import CompactionPlan, CompactionSpec, Move
 from compactor.planner.tree import InFlight, Item, Tree, hull
+from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.simulate.fragments import Flushes, IntegerKeys, fragment, merged
 from compactor.simulate.result import Peaks, Result, Sample
 from compactor.simulate.settings import SimulationSettings

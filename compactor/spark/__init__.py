@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from compactor.errors import UsageError
 
 if TYPE_CHECKING:
-    from compactor.spark.data_source import register as register
+    from compactor.spark.source.source import register as register
 
 __all__ = ["register"]
 
@@ -15,7 +15,7 @@ def __getattr__(name: str) -> Any:
     if name != "register":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from compactor.spark.data_source import register
+        from compactor.spark.source.source import register
     except ImportError as error:
         raise UsageError(
             f"the data source fragments needs PySpark 4.1 or newer ({error}): pip install 'pyspark>=4.1'"

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from compactor import logs
+from compactor.common import logs
+from compactor.compaction.attempt import Compaction, Outcome, failed, run_compaction
 from compactor.errors import EngineLostError, JobError
-from compactor.job import Compaction, Outcome, failed, run_compaction
 from compactor.spark.session import as_job_error, is_lost
 from compactor.stores.open import open_store
 

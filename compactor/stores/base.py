@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 
 from compactor.errors import DataError, ObjectExistsError
-from compactor.flow.disk import LocalDisk
-from compactor.flow.upload_memory import UploadMemory
+from compactor.resources.disk import LocalDisk
+from compactor.resources.upload_memory import UploadMemory
 
 REQUEST_KINDS: Final = ("get", "head", "list", "put", "post", "delete")
 """As stores bill them."""

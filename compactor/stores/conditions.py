@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from compactor.errors import ObjectExistsError, StoreError
-from compactor.names import PROBE_KEY
 from compactor.stores.base import Store
+from compactor.table.object_names import PROBE_KEY
 
 _TEXT: Final = b"Writers create this object once more, and go on only if the store refuses.\n"
 

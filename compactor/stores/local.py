@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from compactor.errors import ObjectChangedError, StoreError, StoreUnreachableError, UsageError
-from compactor.flow.disk import LocalDisk
-from compactor.flow.upload_memory import UploadMemory
+from compactor.resources.disk import LocalDisk
+from compactor.resources.upload_memory import UploadMemory
 from compactor.stores.base import (
     ObjectInfo,
     Store,

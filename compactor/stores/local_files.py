@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from compactor.common.system_errors import cause_and_advice
 from compactor.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
@@ -18,7 +19,6 @@ from compactor.errors import (
     UnknownOutcomeError,
 )
 from compactor.stores.keys import HIDDEN_FOLDER, is_text
-from compactor.system_errors import cause_and_advice
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV})
 _UNANSWERED: Final = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT})

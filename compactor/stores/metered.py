@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from compactor.flow.disk import LocalDisk
-from compactor.flow.upload_memory import UploadMemory
+from compactor.resources.disk import LocalDisk
+from compactor.resources.upload_memory import UploadMemory
 from compactor.stores.base import (
     REQUEST_KINDS,
     ByteStream,

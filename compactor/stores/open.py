@@ -6,8 +6,8 @@ import re
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from compactor.common.redact import has_secret, redacted_address
 from compactor.errors import UsageError
-from compactor.redact import has_secret, redacted_address
 from compactor.stores.base import Store
 from compactor.stores.keys import check_key
 from compactor.stores.local import LocalStore

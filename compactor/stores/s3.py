@@ -30,6 +30,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError as Urllib3Error
 
+from compactor.common.redact import has_secret, redacted
 from compactor.errors import (
     DataError,
     ObjectExistsError,
@@ -38,8 +39,7 @@ from compactor.errors import (
     StoreUnreachableError,
     UsageError,
 )
-from compactor.flow.upload_memory import Unaccounted, UploadMemory
-from compactor.redact import has_secret, redacted
+from compactor.resources.upload_memory import Unaccounted, UploadMemory
 from compactor.stores.base import (
     REQUEST_KINDS,
     ObjectInfo,

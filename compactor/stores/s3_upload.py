@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from compactor.errors import StoreError
-from compactor.flow.disk import LocalDisk, Region
-from compactor.flow.upload_memory import UploadMemory
+from compactor.resources.disk import LocalDisk, Region
+from compactor.resources.upload_memory import UploadMemory
 from compactor.stores.base import ObjectInfo, UploadScope
 from compactor.stores.s3_answers import outcome_known, written
 

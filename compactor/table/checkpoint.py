@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 import xxhash
 
 from compactor.errors import DataError
-from compactor.names import FRAGMENT_PATTERN
 from compactor.table.entry_table import MAY_MISS, EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.ipc_sizes import unpacked_bytes
 from compactor.table.json_text import from_json_text
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import check_number, unix_ms
+from compactor.table.object_names import FRAGMENT_PATTERN
 from compactor.table.snapshot import Snapshot, Totals
 from compactor.table.suspects import Suspect
 from compactor.table.version import PROTOCOL, Claim, Quarantine, protocol_of

@@ -10,8 +10,8 @@ import os
 from typing import Final
 
 from compactor.errors import ClockError
+from compactor.settings.units import duration_text
 from compactor.stores.base import StoreTime
-from compactor.units import duration_text
 
 MAX_SKEW_SECONDS: Final = 15 * 60
 """Between this machine's clock and the store's. S3 itself refuses requests beyond that."""

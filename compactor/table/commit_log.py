@@ -31,7 +31,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from compactor.clock import Clock, Ids, SystemClock, random_id
+from compactor.common.clock import Clock, Ids, SystemClock, random_id
 from compactor.errors import (
     CommitConflictError,
     DataError,
@@ -45,14 +45,6 @@ from compactor.errors import (
     UnknownOutcomeError,
     VersionNotFoundError,
 )
-from compactor.names import (
-    CHECKPOINT_PREFIX,
-    DATA_PREFIX,
-    LOG_PREFIX,
-    base_version,
-    checkpoint_key,
-    version_key,
-)
 from compactor.stores.base import MAX_READ_BYTES, Store
 from compactor.stores.conditions import prove_conditional_writes
 from compactor.table import clocks
@@ -61,6 +53,14 @@ from compactor.table.entry import check_entry
 from compactor.table.history import History
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import MAX_LEVEL, check_number
+from compactor.table.object_names import (
+    CHECKPOINT_PREFIX,
+    DATA_PREFIX,
+    LOG_PREFIX,
+    base_version,
+    checkpoint_key,
+    version_key,
+)
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Version
 

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from compactor.errors import DataError
-from compactor.names import is_deletions_key, is_fragment_key, is_skip_index_key
 from compactor.rows.flags import NONE_SEEN, Census
 from compactor.table.numbers import (
     MAX_GROUP_ROWS,
@@ -21,6 +20,7 @@ from compactor.table.numbers import (
     check_number,
     check_sum,
 )
+from compactor.table.object_names import is_deletions_key, is_fragment_key, is_skip_index_key
 from format.footer import ColumnBytes, FragmentSummary
 from format.keys import Bound, KeyComparator
 

@@ -29,7 +29,9 @@ from compactor.errors import (
     TableError,
     VersionNotFoundError,
 )
-from compactor.names import (
+from compactor.stores.base import ObjectInfo, ReadOnlyStore
+from compactor.table.checkpoint import read_checkpoint
+from compactor.table.object_names import (
     CHECKPOINT_PREFIX,
     LAST_VERSION,
     LOG_PREFIX,
@@ -39,8 +41,6 @@ from compactor.names import (
     parse_version,
     version_key,
 )
-from compactor.stores.base import ObjectInfo, ReadOnlyStore
-from compactor.table.checkpoint import read_checkpoint
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Version
 

@@ -9,11 +9,11 @@ from typing import Any, Self
 import msgspec
 import pyarrow as pa
 
-from compactor.conversion import convertible
+from compactor.common.conversion import convertible
 from compactor.errors import UsageError
+from compactor.predicate.skipping.spec import NONE as NO_SKIPS
+from compactor.predicate.skipping.spec import SkipSpec, check_skip_column
 from compactor.rows.policy import APPEND, RowPolicy, Ttl
-from compactor.skipping.spec import NONE as NO_SKIPS
-from compactor.skipping.spec import SkipSpec, check_skip_column
 from compactor.table.numbers import (
     MAX_SKIP_BYTES,
     MAX_TTL_SECONDS,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from compactor.errors import DataError, ObjectNotFoundError, OvertakenError
-from compactor.names import checkpoint_key, version_key
 from compactor.stores.base import ObjectInfo, ReadOnlyStore
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.history import History, Marks
+from compactor.table.object_names import checkpoint_key, version_key
 from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Version
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from compactor.clock import Ids, random_id
+from compactor.common.clock import Ids, random_id
 from compactor.errors import (
     CompactorError,
     DataError,
@@ -22,7 +22,9 @@ from compactor.errors import (
     TableNotFoundError,
     UsageError,
 )
-from compactor.names import (
+from compactor.stores.base import ObjectInfo, ReadOnlyStore, Store, create_own
+from compactor.table.history import History
+from compactor.table.object_names import (
     DATA_PREFIX,
     aside_key,
     base_version,
@@ -30,8 +32,6 @@ from compactor.names import (
     floor_key,
     version_key,
 )
-from compactor.stores.base import ObjectInfo, ReadOnlyStore, Store, create_own
-from compactor.table.history import History
 from compactor.table.proof import Listing, Proof, list_log
 from compactor.table.snapshot import Snapshot
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from compactor.conversion import convertible
+from compactor.common.conversion import convertible
 from compactor.table.numbers import Natural, Seconds
 
 MAX_TEXT: Final = 300
@@ -40,7 +40,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: Seconds = 0.0
     predicted_seconds: Seconds = 0.0
     stage_seconds: dict[str, Seconds] = {}
-    """Of the merging thread; see `compactor.flow.stopwatch`."""
+    """Of the merging thread; see `compactor.resources.stopwatch`."""
     memory_limit_bytes: Natural = 0
     peak_charged_bytes: Natural = 0
     """Of the memory limit."""

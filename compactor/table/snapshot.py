@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Self
 
-from compactor.conversion import convertible
+from compactor.common.conversion import convertible
 from compactor.errors import DataError
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from compactor.conversion import convertible
+from compactor.common.conversion import convertible
 from compactor.table.numbers import Natural
 
 MOST_ABANDONED: Final = 3

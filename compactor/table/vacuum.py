@@ -24,7 +24,10 @@ from compactor.errors import (
     TableError,
     TableNotFoundError,
 )
-from compactor.names import (
+from compactor.stores.base import ObjectInfo, UnfinishedUpload, create_own
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.object_names import (
     DATA_PREFIX,
     base_version,
     checkpoint_key,
@@ -32,9 +35,6 @@ from compactor.names import (
     is_written_in_parts,
     version_key,
 )
-from compactor.stores.base import ObjectInfo, UnfinishedUpload, create_own
-from compactor.table.commit_log import CommitLog
-from compactor.table.entry import FragmentEntry
 from compactor.table.proof import Listing, Proof, is_same, list_log
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Version

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import msgspec
 import xxhash
 
-from compactor.conversion import convertible
+from compactor.common.conversion import convertible
 from compactor.errors import DataError
 from compactor.rows.policy import APPEND
 from compactor.table.entry import FragmentEntry

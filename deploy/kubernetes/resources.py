@@ -20,8 +20,8 @@ from typing import Final
 import click
 
 from compactor.cli.options import size_bytes
-from compactor.config import CompactionSettings, compaction_settings
 from compactor.errors import ConfigError
+from compactor.settings.compaction import CompactionSettings, compaction_settings
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30

@@ -16,9 +16,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-import compactor.scan
+import compactor.read.scan
 from compactor import IngestOptions, Scan, Table, WriterOptions
-from compactor.flow.disk import LocalDisk
+from compactor.resources.disk import LocalDisk
 from format import OpenFragment, open_fragment
 from format.errors import CorruptFragmentError, NotAFragmentError, SchemaError
 
@@ -127,7 +127,7 @@ def test_a_stream_is_read_any_number_of_times_and_in_threads(rows: Opened) -> No
 
 
 def test_a_limit_reads_no_more_than_it_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compactor.scan, "_BATCH_ROWS", 1_000)
+    monkeypatch.setattr(compactor.read.scan, "_BATCH_ROWS", 1_000)
     scan = Table.open(folder).scan()
     with duckdb.connect() as connection:
         assert len(connection.execute("FROM scan LIMIT 5").fetchall()) == 5
@@ -138,7 +138,7 @@ def test_a_limit_reads_no_more_than_it_needs(folder: Path, monkeypatch: pytest.M
 def test_a_stream_that_is_left_half_way_lets_go_of_what_it_holds(
     folder: Path, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compactor.scan, "_BATCH_ROWS", 1_000)
+    monkeypatch.setattr(compactor.read.scan, "_BATCH_ROWS", 1_000)
     closed: list[LocalDisk] = []
     real = LocalDisk.close
 

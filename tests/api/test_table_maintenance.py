@@ -10,7 +10,7 @@ import pytest
 from compactor import CompactionSettings, Policy, RowKind, RowPolicy, Strategy, Table
 from compactor.cli.main import run
 from compactor.errors import ConfigError, InputError, JobError, TableNotFoundError, UsageError
-from compactor.ingest import IngestOptions
+from compactor.write.ingest import IngestOptions
 
 ROWS = pa.table({"host": ["b", "a", "c"], "n": [3, 1, 2]})
 

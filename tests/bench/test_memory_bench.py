@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.bench_memory import Case, build, compact_all, heavy, wide
 from bench.slow_store import SlowStore
-from compactor.config import CompactionSettings
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
 
 

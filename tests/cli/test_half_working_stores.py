@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.clock import SystemClock
-from compactor.names import PROBE_KEY
+from compactor.common.clock import SystemClock
+from compactor.table.object_names import PROBE_KEY
 from tests.cli.test_cli import Cli, cli
 from tests.support.s3_server import S3Server, delivers_twice, without_conditions
 

@@ -12,7 +12,7 @@ import pytest
 
 from compactor.cli.interrupts import terminated_as_interrupted
 from compactor.cli.main import run
-from compactor.engine import InProcessEngine
+from compactor.compaction.engine import InProcessEngine
 from compactor.errors import JobError
 from compactor.files.sinks import ParquetSink
 from compactor.spark.session import interrupted_afterwards

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.flow.disk import LocalDisk
-from compactor.flow.upload_memory import UploadMemory
+from compactor.resources.disk import LocalDisk
+from compactor.resources.upload_memory import UploadMemory
 from compactor.stores.base import ObjectInfo, Store, Upload, UploadScope
 
 

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from compactor.scan import scan
+from compactor.read.scan import scan
+from compactor.read.verify import verify
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from compactor.verify import verify
 from tests.crash.killing_store import POINTS, Point
 from tests.support.tables import log_rows
 

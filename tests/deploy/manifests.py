@@ -16,7 +16,7 @@ import yaml
 
 from compactor.cli.main import cli
 from compactor.cli.options import size_bytes
-from compactor.config import CompactionSettings, compaction_settings
+from compactor.settings.compaction import CompactionSettings, compaction_settings
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from compactor import __version__
 from compactor.cli.options import duration_seconds
-from compactor.config import Policy, compaction_settings
-from compactor.metrics import catalog
+from compactor.settings.compaction import Policy, compaction_settings
+from compactor.telemetry.metrics import catalog
 from deploy.kubernetes import resources
 from deploy.kubernetes.resources import GIB, MIB, PodResources
 from tests.deploy.manifests import (

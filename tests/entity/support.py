@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from compactor.entity.lines import entity_lines
-from compactor.entity.output import changes_since
-from compactor.entity.report import EntityMergeReport
-from compactor.entity.run import EntityMerge
-from compactor.entity.spec import EntityMergeSpec, parse_spec
+from compactor.entities.lines import entity_lines
+from compactor.entities.output import changes_since
+from compactor.entities.report import EntityMergeReport
+from compactor.entities.run import EntityMerge
+from compactor.entities.spec import EntityMergeSpec, parse_spec
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.config import Strategy as Compaction
-from compactor.entity.run import merged_batches
+from compactor.entities.run import merged_batches
+from compactor.settings.compaction import Strategy as Compaction
 from tests.entity.model import Model, after_run
 from tests.entity.support import by_id, entities_in, rows, run, spec, write
 from tests.support.memory_store import MemoryStore
@@ -193,7 +193,7 @@ def test_entities_folded_a_few_at_a_time_are_the_same(
         for d in datasets
     ]
     whole = [e for batch in merged_batches(chosen, inputs) for e in entities_in(batch)]
-    with patch("compactor.entity.output._BATCH_ENTITIES", 2):
+    with patch("compactor.entities.output._BATCH_ENTITIES", 2):
         batches = list(merged_batches(chosen, inputs))
     assert [e for batch in batches for e in entities_in(batch)] == whole
     assert len(batches) >= len(whole) // 2

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.entity.datasets import locate, read_dataset
-from compactor.entity.entities import Entities
-from compactor.entity.spec import EntityMergeSpec
-from compactor.entity.texts import canonical, elements, from_arrow, members, quoted, unquoted
+from compactor.entities.datasets import locate, read_dataset
+from compactor.entities.entities import Entities
+from compactor.entities.spec import EntityMergeSpec
+from compactor.entities.texts import canonical, elements, from_arrow, members, quoted, unquoted
 from compactor.errors import InputError, UsageError
 from compactor.files.jsontext import json_lines
 from compactor.files.plain_text import UnwritableError
@@ -272,8 +272,8 @@ def test_elements_are_those_of_lists_and_other_values_themselves(values: list[An
 
 
 def test_long_columns_are_decoded_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compactor.entity.texts._PART_TEXTS", 3)
-    monkeypatch.setattr("compactor.entity.texts._PART_BYTES", 20)
+    monkeypatch.setattr("compactor.entities.texts._PART_TEXTS", 3)
+    monkeypatch.setattr("compactor.entities.texts._PART_BYTES", 20)
     values = [[n, [str(n) + "\n"], {"n": n}][: n % 4] for n in range(20)]
     texts = canonical(pa.array([json.dumps(v, indent=1) for v in values], pa.large_string()))
     assert [json.loads(t) for t in texts.to_pylist()] == values

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.entity.components import components
-from compactor.entity.expressions import Values, evaluate, parse_operand
-from compactor.entity.matching import edges_of_rule
-from compactor.entity.texts import canonical
+from compactor.entities.components import components
+from compactor.entities.expressions import Values, evaluate, parse_operand
+from compactor.entities.matching import edges_of_rule
+from compactor.entities.texts import canonical
 
 TEXT = pa.large_string()
 
@@ -66,7 +66,7 @@ def test_there_is_one_zero_and_no_empty_list() -> None:
 def test_concat_of_too_many_combinations_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     entity = {"x": ["a", "b", "c"], "y": ["d", "e", "f"]}
     assert len(values_of(["concat", "a.x", "a.y"], entity)[0]) == 9
-    monkeypatch.setattr("compactor.entity.expressions.MOST_COMBINATIONS", 8)
+    monkeypatch.setattr("compactor.entities.expressions.MOST_COMBINATIONS", 8)
     with pytest.raises(ValueError, match="9 combinations of one entity's values"):
         values_of(["concat", "a.x", "a.y"], entity)
 

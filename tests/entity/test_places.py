@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.cli.main import run as command
-from compactor.entity.datasets import locate
+from compactor.entities.datasets import locate
 from compactor.errors import InputError, UsageError
 from compactor.stores.open import open_store
 from tests.entity.support import spec, write

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from compactor.alter import Alteration, alter_table
 from compactor.cli.main import run as command
-from compactor.entity.run import EntityMerge
+from compactor.entities.run import EntityMerge
 from compactor.errors import (
     CommitConflictError,
     ConfigError,
@@ -22,6 +21,7 @@ from compactor.errors import (
 )
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.write.alter import Alteration, alter_table
 from tests.entity.support import by_id, rows, run, spec, write
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from compactor.entity.expressions import Call, Operand
-from compactor.entity.expressions import Path as PathOf
-from compactor.entity.spec import Dataset, Identity, Rule, Strategy, load_spec, parse_spec
+from compactor.entities.expressions import Call, Operand
+from compactor.entities.expressions import Path as PathOf
+from compactor.entities.spec import Dataset, Identity, Rule, Strategy, load_spec, parse_spec
 from compactor.errors import ConfigError
 from tests.entity.support import spec
 

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 from compactor.cli.ingest_settings import chosen_settings, ingest_settings_options
 from compactor.errors import UsageError
-from compactor.ingest import IngestOptions
-from compactor.ingest.settings import IngestSettings
 from compactor.rows.policy import Function, Kind
-from compactor.spark.data_source_options import Call
+from compactor.spark.source.options import Call
 from compactor.table.metadata import TimeWindows
+from compactor.write.ingest import IngestOptions
+from compactor.write.ingest.settings import IngestSettings
 
 
 def test_settings_that_are_left_out_are_those_of_an_ingest_that_is_asked_for_nothing() -> None:

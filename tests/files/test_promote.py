@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compactor.config import CompactionSettings, Strategy
 from compactor.errors import UsageError
 from compactor.files.promote import PromotedBatches
 from compactor.files.read import open_table_file
-from compactor.ingest import IngestOptions, ingest_file
 from compactor.predicate import condition_on
-from compactor.scan import scan
+from compactor.read.scan import scan
+from compactor.read.verify import verify
+from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
-from compactor.verify import verify
+from compactor.write.ingest import IngestOptions, ingest_file
 from format.schema import parse_sort_schema
 from tests.support.tables import compact_table, table_rows
 

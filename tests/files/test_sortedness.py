@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import compactor.ingest.sorting
+import compactor.write.ingest.sorting
 from compactor import IngestOptions, RowKind, RowPolicy, Table
 from compactor.cli.main import run
 from compactor.errors import TableNotFoundError, UsageError
 from compactor.files.read import open_table_file
 from compactor.files.sortedness import METADATA_KEY
 from compactor.files.write import SinkOptions, open_table_sink
-from compactor.ingest import ingest_file
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.write.ingest import ingest_file
 from format.ordering import stable_order
 from format.schema import parse_sort_schema, sort_text
 from tests.support.samples import SAMPLES, sample_array
@@ -195,7 +195,7 @@ def test_rows_that_come_in_order_are_not_sorted_again(
         sorts.append(len(words[0]))
         return stable_order(words)
 
-    monkeypatch.setattr(compactor.ingest.sorting, "stable_order", counted)
+    monkeypatch.setattr(compactor.write.ingest.sorting, "stable_order", counted)
     again = Table.create(tmp_path / "again", path)
     assert sorts == []
     again.append(LOGS)

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.errors import MemoryLimitError
-from compactor.flow.stage import Buffer, Stage, StagePlan
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.errors import MemoryLimitError
+from compactor.resources.stage import Buffer, Stage, StagePlan
 
 
 def budget_of(**priorities: int | None) -> MemoryBudget:

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk
-from compactor.flow.errors import LocalDiskError
-from compactor.flow.stage import Buffer, Stage, StagePlan
-from compactor.flow.tape import PagedNumbers, Tape
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.errors import LocalDiskError
+from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.resources.tape import PagedNumbers, Tape
 
 
 def budget() -> MemoryBudget:

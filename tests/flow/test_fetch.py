@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk
-from compactor.flow.errors import LocalDiskError
-from compactor.flow.fetch import ClosableSource, FetchedSource, FetchSettings
-from compactor.flow.stage import Buffer, Stage, StagePlan
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.errors import LocalDiskError
+from compactor.resources.fetch import ClosableSource, FetchedSource, FetchSettings
+from compactor.resources.stage import Buffer, Stage, StagePlan
 
 PIECE = 1 << 10
 FOR_EVER = 1e9

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.flow import stopwatch
+from compactor.resources import stopwatch
 
 
 def test_what_runs_within_another_stage_is_not_counted_for_that_one(monkeypatch) -> None:
     clock = iter([0.0, 1.0, 4.0, 10.0])
-    monkeypatch.setattr("compactor.flow.stopwatch.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("compactor.resources.stopwatch.time.perf_counter", lambda: next(clock))
     watch = stopwatch.Stopwatch()
     with watch.on("order"), watch.on("decode"):
         pass

@@ -24,14 +24,14 @@ import xxhash
 from click.testing import CliRunner
 
 from compactor.cli.look import inspect_command
-from compactor.describe import fragments_table, history_table
 from compactor.errors import CompactorError
 from compactor.predicate import condition_on
+from compactor.read.scan import ScanReport, scan
+from compactor.read.scan_tasks import tasks_of
+from compactor.read.verify import verify
 from compactor.report.gather import ReportOptions, gather
-from compactor.scan import ScanReport, scan
-from compactor.scan_parts import tasks_of
 from compactor.table.commit_log import CommitLog
-from compactor.verify import verify
+from compactor.table.describe import fragments_table, history_table
 from format.errors import FormatError
 from format.hashing import column_contributions, fold_rows
 from format.reader import FragmentReader

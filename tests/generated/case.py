@@ -17,25 +17,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as pt
 
-from compactor.alter import Alteration, alter_table
-from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.delete import delete_rows
-from compactor.driver import Driver, DriverSettings
-from compactor.engine import InProcessEngine
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.engine import InProcessEngine
+from compactor.compaction.worker import compact
 from compactor.errors import CompactorError
-from compactor.export import export_file
 from compactor.files.stream import StreamBatches
-from compactor.ingest import IngestOptions, ingest_batches, ingest_file
-from compactor.job import run_compaction
 from compactor.predicate import condition_on, parse
-from compactor.scan import scan
-from compactor.skipping.spec import Kind as SkipKind
-from compactor.skipping.spec import can_index
+from compactor.predicate.skipping.spec import Kind as SkipKind
+from compactor.predicate.skipping.spec import can_index
+from compactor.read.export import export_file
+from compactor.read.scan import scan
+from compactor.read.verify import verify
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings, vacuum
-from compactor.verify import verify
-from compactor.worker import compact
+from compactor.write.alter import Alteration, alter_table
+from compactor.write.delete import delete_rows
+from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file
 from format.errors import FormatError
 from format.schema import SortSchema
 from format.types import storage_type, table_type

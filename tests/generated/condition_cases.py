@@ -15,18 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.alter import Alteration, alter_table
-from compactor.config import CompactionSettings, Strategy
-from compactor.conform import OnConflict
-from compactor.delete import delete_rows
 from compactor.errors import UsageError
-from compactor.ingest import IngestOptions
 from compactor.predicate import condition_on
 from compactor.predicate.prune import BoundsOf, may_match
+from compactor.predicate.skipping.spec import Kind as SkipKind
+from compactor.predicate.skipping.spec import SkipSpec, can_index
 from compactor.predicate.tree import And, IsNull, Predicate, matching
-from compactor.rows.policy import Kind as RowKind
-from compactor.rows.policy import RowPolicy
-from compactor.scan import (
+from compactor.read.scan import (
     ScanReport,
     bounds_by_keys,
     bounds_by_skip_index,
@@ -37,12 +32,17 @@ from compactor.scan import (
     scan_schema,
     skip_index_of,
 )
-from compactor.scan_parts import read_parts, tasks_of
-from compactor.skipping.spec import Kind as SkipKind
-from compactor.skipping.spec import SkipSpec, can_index
+from compactor.read.scan_tasks import read_parts, tasks_of
+from compactor.rows.policy import Kind as RowKind
+from compactor.rows.policy import RowPolicy
+from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion
 from compactor.table.snapshot import Snapshot
+from compactor.write.alter import Alteration, alter_table
+from compactor.write.delete import delete_rows
+from compactor.write.ingest import IngestOptions
+from compactor.write.schema_union import OnConflict
 from format.schema import Nulls, Order, SortColumn, SortSchema, sort_text
 from format.types import plain, storage_type, to_storage, widens_to
 from tests.generated import pool

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from compactor.predicate import numbers, parse, prune, tree
+from compactor.predicate.skipping import bloom
 from compactor.predicate.tree import Compare, Op
-from compactor.skipping import bloom
 from format import keys
 from tests.generated.condition_cases import CASES, check
 

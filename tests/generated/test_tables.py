@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from compactor import scan
 from compactor.planner.tree import all_items, components
+from compactor.read import scan
 from format import keys, ordering, types
 from format.schema import Nulls
 from tests.generated.arrays import Builder

@@ -14,22 +14,22 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compactor.alter import Alteration, alter_table
-from compactor.config import CompactionSettings, Strategy
-from compactor.delete import delete_rows
-from compactor.ingest import IngestOptions
-from compactor.names import checkpoint_key, fragment_key
 from compactor.predicate import condition_on
+from compactor.predicate.skipping.spec import Kind, SkipSpec
+from compactor.read.scan import scan
 from compactor.rows.policy import Function, RowPolicy, Ttl
 from compactor.rows.policy import Kind as RowKind
-from compactor.scan import scan
-from compactor.skipping.spec import Kind, SkipSpec
+from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata, TimeWindows
+from compactor.table.object_names import checkpoint_key, fragment_key
 from compactor.table.version import Changes, Claim, Operation, Quarantine
+from compactor.write.alter import Alteration, alter_table
+from compactor.write.delete import delete_rows
+from compactor.write.ingest import IngestOptions
 from format.keys import Bound, key_at
 from format.reader import FragmentReader
 from format.schema import ordering

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from compactor.config import Strategy
-from compactor.names import parse_checkpoint
 from compactor.predicate import condition_on
-from compactor.scan import ScanReport, scan
+from compactor.read.scan import ScanReport, scan
+from compactor.read.verify import verify
+from compactor.settings.compaction import Strategy
 from compactor.table.commit_log import CommitLog
+from compactor.table.object_names import parse_checkpoint
 from compactor.table.version import Changes, Operation
-from compactor.verify import verify
 from format.nodes import Encoding
 from format.reader import FragmentReader
 from format.types import schema_to_json

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.stopwatch import Stopwatch
 from compactor.merge import chunk_encoder
 from compactor.merge.chunk_encoder import ChunkEncoder
 from compactor.merge.merge import MergeResult
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.stopwatch import Stopwatch
 from format.blocks import Chunk, make_chunk
 from format.writer import WriterOptions
 from tests.merge.test_memory import run, run_spilling

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.flow import budget as budget_module
-from compactor.flow.errors import MemoryLimitError
 from compactor.merge.merge import MergeResult
+from compactor.resources import budget as budget_module
+from compactor.resources.errors import MemoryLimitError
 from format.reader import FragmentReader
 from format.writer import WriterOptions
 from tests.merge.test_oracle import Merged, numbered

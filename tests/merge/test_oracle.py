@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.flow.disk import LocalDisk
-from compactor.flow.upload_memory import UploadMemory
-from compactor.memory_plan import MemorySettings, MergeShape, plan_merge
 from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
 from compactor.merge.merge_input import InputFragment
 from compactor.planner.shape import row_bytes
+from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_plan import MemorySettings, MergeShape, plan_merge
+from compactor.resources.upload_memory import UploadMemory
 from format.errors import CorruptFragmentError, OrderError
 from format.keys import KeyComparator
 from format.reader import FragmentReader

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import StoreError
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk
-from compactor.flow.errors import MemoryLimitError
-from compactor.flow.stage import Buffer
-from compactor.flow.upload_memory import UploadMemory
-from compactor.memory_plan import MemorySettings, MergeShape, plan_merge
 from compactor.merge.merge import merge_fragments
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.errors import MemoryLimitError
+from compactor.resources.merge_plan import MemorySettings, MergeShape, plan_merge
+from compactor.resources.stage import Buffer
+from compactor.resources.upload_memory import UploadMemory
 from compactor.stores.s3_upload import S3Upload, UploadTarget
 from format.writer import WriterOptions
 from tests.merge.test_memory import overshooting, run, run_spilling
@@ -357,7 +357,7 @@ def run_to(merged: Merged, uploads: Uploads) -> Any:
 
 
 def run_spilling_to(merged: Merged, uploads: Uploads) -> Any:
-    from compactor.flow import budget
+    from compactor.resources import budget
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "SOFT_RATIO", 0.0)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from compactor.metrics.recorder import Recorder
-from compactor.metrics.registry import MetricsRegistry
 from compactor.table.clocks import TRUST_VARIABLE
+from compactor.telemetry.metrics.recorder import Recorder
+from compactor.telemetry.metrics.registry import MetricsRegistry
 
 Value = Callable[..., float | None]
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from compactor.metrics.catalog import METRICS, Change, Kind, Metric
-from compactor.metrics.registry import MetricsRegistry
+from compactor.telemetry.metrics.catalog import METRICS, Change, Kind, Metric
+from compactor.telemetry.metrics.registry import MetricsRegistry
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"

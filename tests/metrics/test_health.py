@@ -16,16 +16,16 @@ from wsgiref.validate import validator
 import pytest
 
 from compactor.cli import compact
-from compactor.driver import Driver, DriverSettings
-from compactor.engine import InProcessEngine
+from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.engine import InProcessEngine
+from compactor.compaction.worker import Listeners, Silent, Worker
 from compactor.errors import StoreUnreachableError, UsageError
-from compactor.metrics import server
-from compactor.metrics.health import Health
-from compactor.metrics.recorder import Recorder
-from compactor.metrics.registry import MetricsRegistry
-from compactor.metrics.server import metrics_app, serving
 from compactor.table.commit_log import CommitLog
-from compactor.worker import Listeners, Silent, Worker
+from compactor.telemetry.metrics import server
+from compactor.telemetry.metrics.health import Health
+from compactor.telemetry.metrics.recorder import Recorder
+from compactor.telemetry.metrics.registry import MetricsRegistry
+from compactor.telemetry.metrics.server import metrics_app, serving
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
 

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from compactor import logs
 from compactor.cli import maintain
 from compactor.cli.main import run
-from compactor.events import Event, as_line
-from compactor.lines import indented, one_line
-from compactor.logs import LogFormat, LogSettings, bound, set_up
-from compactor.redact import HIDDEN, has_secret, redacted, redacted_address, redacted_value
+from compactor.common import logs
+from compactor.common.lines import indented, one_line
+from compactor.common.logs import LogFormat, LogSettings, bound, set_up
+from compactor.common.redact import HIDDEN, has_secret, redacted, redacted_address, redacted_value
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
+from compactor.telemetry.events import Event, as_line
 from tests.support.tables import ingest_tables, log_rows
 
 LOG = logging.getLogger("compactor.test")

@@ -20,10 +20,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from compactor.cli.main import run
-from compactor.metrics.publish import PASSWORD_VARIABLE, PushError, check_push, push
-from compactor.metrics.registry import MetricsRegistry
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
+from compactor.telemetry.metrics.publish import PASSWORD_VARIABLE, PushError, check_push, push
+from compactor.telemetry.metrics.registry import MetricsRegistry
 from tests.support.tables import log_rows
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -410,7 +410,7 @@ def test_targets_that_cannot_be_are_refused_before_anything_is_done(
 def test_a_file_that_cannot_be_written_is_a_warning(
     tmp_path: Path, files: list[str], capfd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compactor.metrics import publish
+    from compactor.telemetry.metrics import publish
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")

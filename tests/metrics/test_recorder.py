@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.driver import Driver, DriverSettings
-from compactor.engine import InProcessEngine
+from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.engine import InProcessEngine
+from compactor.compaction.worker import CompactReport, compact
 from compactor.errors import CommitConflictError, StoreUnreachableError
-from compactor.job import Compaction, Outcome, run_compaction
-from compactor.metrics import mapping
-from compactor.metrics.catalog import LEVEL_BYTES
-from compactor.metrics.recorder import Recorder
 from compactor.planner.debt import debt_of
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import REQUEST_KINDS, Store
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
@@ -23,7 +21,9 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.observed_log import CommitEnd, CommitReport, ObservedCommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
-from compactor.worker import CompactReport, compact
+from compactor.telemetry.metrics import mapping
+from compactor.telemetry.metrics.catalog import LEVEL_BYTES
+from compactor.telemetry.metrics.recorder import Recorder
 from tests.metrics.conftest import StillClock, Value
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, ingest_tables, log_rows

@@ -13,16 +13,16 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from compactor import tracing
 from compactor.cli.main import run
-from compactor.config import Policy, Strategy
-from compactor.driver import Driver, DriverSettings
-from compactor.engine import InProcessEngine
-from compactor.job import Compaction, Outcome, run_compaction
+from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.engine import InProcessEngine
+from compactor.compaction.worker import CompactReport, compact
+from compactor.settings.compaction import Policy, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.observed_log import ObservedCommitLog
-from compactor.tracing import Tracing, TracingUnavailableError, is_wanted, provider_of
-from compactor.worker import CompactReport, compact
+from compactor.telemetry import tracing
+from compactor.telemetry.tracing import Tracing, TracingUnavailableError, is_wanted, provider_of
 from tests.support.tables import ingest_tables, log_rows
 
 

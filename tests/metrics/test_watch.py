@@ -119,7 +119,7 @@ def test_a_worker_serves_metrics_and_probes_until_it_is_told_to_stop(tmp_path: P
         assert watch.until("stopped")["done"] == 2
         assert watch.process.wait(30) == 0
         lines = watch.logged()
-    assert [line["event"] for line in lines if line["logger"] == "compactor.events"] == [
+    assert [line["event"] for line in lines if line["logger"] == "compactor.telemetry.events"] == [
         "watching", "compacting", "committed", "compacting", "committed", "stopped",
     ]  # fmt: skip
     ids = {line["compaction_id"] for line in lines if line["event"] == "attempt ended"}

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.disk import LocalDisk
-from compactor.flow.stage import Buffer, Stage, StagePlan
 from compactor.merge.decoded import STAGE as CHUNKS
-from compactor.pipeline.buffer import BatchBuffer
-from compactor.pipeline.sorted_rows import Room, SortedRows
-from compactor.pipeline.sorting import Sorter
+from compactor.pipelines.buffer import BatchBuffer
+from compactor.pipelines.sorted_rows import Room, SortedRows
+from compactor.pipelines.sorting import Sorter
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.stage import Buffer, Stage, StagePlan
 from format.schema import SortSchema
 
 MIB = 1 << 20

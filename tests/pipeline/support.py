@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from compactor.pipeline.config import Source, parse_pipeline
-from compactor.pipeline.nodes.source import SourceReader
-from compactor.pipeline.provenance import one_document
-from compactor.pipeline.run import Run
+from compactor.pipelines.config import Source, parse_pipeline
+from compactor.pipelines.nodes.source import SourceReader
+from compactor.pipelines.provenance import one_document
+from compactor.pipelines.run import Run
 
 MIB = 1 << 20
 

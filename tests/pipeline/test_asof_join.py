@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.pipeline.asof_join import AsofJoin
-from compactor.pipeline.combining import joined_schema
-from compactor.pipeline.pairing import Joined
+from compactor.pipelines.asof_join import AsofJoin
+from compactor.pipelines.combining import joined_schema
+from compactor.pipelines.pairing import Joined
 from format.schema import parse_sort_schema
 from tests.pipeline.join_support import (
     FLOATS,
@@ -97,7 +97,7 @@ def test_chunks_of_few_rows_make_no_difference(
 ) -> None:
     sides = tables(lefts, rights)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("compactor.pipeline.sorted_rows.CHUNK_ROWS", chunk)
+        patch.setattr("compactor.pipelines.sorted_rows.CHUNK_ROWS", chunk)
         found = joined_rows(*sides, on=on)
     assert found == nested_loops(*sides, keeps_all=True, on=on)
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.read import open_table_file
-from compactor.pipeline.binding import UnserializableMapValue
-from compactor.pipeline.letters import Letters
-from compactor.pipeline.provenance import numbered as with_origin
-from compactor.pipeline.report import RunReport
+from compactor.pipelines.binding import UnserializableMapValue
+from compactor.pipelines.letters import Letters
+from compactor.pipelines.provenance import numbered as with_origin
+from compactor.pipelines.report import RunReport
 from tests.pipeline.support import lines_of, numbered, run_of, sources
 from tests.pipeline.test_documents import run_files
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from compactor.pipeline.classify import classify, is_live, order_of, order_of_work
-from compactor.pipeline.config import Pipeline, parse_pipeline
-from compactor.pipeline.explain import as_dot, as_json, explained
+from compactor.pipelines.classify import classify, is_live, order_of, order_of_work
+from compactor.pipelines.config import Pipeline, parse_pipeline
+from compactor.pipelines.explain import as_dot, as_json, explained
 from tests.pipeline.support import sources
 
 OUT = {"out": {"output": {"input": "x", "path": "o.ndjson"}}}

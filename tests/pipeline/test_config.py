@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import ConfigError, UsageError
-from compactor.pipeline.config import load_pipeline, parse_pipeline
-from compactor.pipeline.run import Run
+from compactor.pipelines.config import load_pipeline, parse_pipeline
+from compactor.pipelines.run import Run
 from tests.pipeline.support import numbered, run_of, sources
 
 

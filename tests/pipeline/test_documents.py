@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from compactor.errors import ConfigError, DataError
 from compactor.files.read import open_table_file
-from compactor.pipeline import writers
-from compactor.pipeline.config import parse_pipeline
-from compactor.pipeline.letters import Letters
-from compactor.pipeline.provenance import boundary_of
-from compactor.pipeline.run import Run
-from compactor.pipeline.writers import _quoted
+from compactor.pipelines import writers
+from compactor.pipelines.config import parse_pipeline
+from compactor.pipelines.letters import Letters
+from compactor.pipelines.provenance import boundary_of
+from compactor.pipelines.run import Run
+from compactor.pipelines.writers import _quoted
 from tests.pipeline.support import lines_of, numbered, run_of, sources
 
 

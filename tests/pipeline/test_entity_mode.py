@@ -12,7 +12,7 @@ import pytest
 
 from compactor.cli.main import run as command
 from compactor.errors import CompactorError, ConfigError
-from compactor.flow.errors import MemoryLimitError
+from compactor.resources.errors import MemoryLimitError
 from tests.pipeline.support import lines_of, run_of, sources
 
 EXAMPLE = {

@@ -17,8 +17,8 @@ PARQUET_MIB = 48
 ROWS = 3000
 RUN = """
 import json, sys
-from compactor.pipeline.config import parse_pipeline
-from compactor.pipeline.run import Run
+from compactor.pipelines.config import parse_pipeline
+from compactor.pipelines.run import Run
 
 def run(rows, seed):
     nodes = {}

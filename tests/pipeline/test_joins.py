@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.flow.errors import MemoryLimitError
-from compactor.pipeline.nodes import sorted_combine
+from compactor.pipelines.nodes import sorted_combine
+from compactor.resources.errors import MemoryLimitError
 from tests.pipeline.support import lines_of, run_of, sources
 
 MERGE = {

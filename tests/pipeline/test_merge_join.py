@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.flow.errors import MemoryLimitError
-from compactor.pipeline.combining import joined_schema
-from compactor.pipeline.merge_join import How, MergeJoin
-from compactor.pipeline.pairing import Joined
-from compactor.pipeline.sorted_rows import SortedRows
+from compactor.pipelines.combining import joined_schema
+from compactor.pipelines.merge_join import How, MergeJoin
+from compactor.pipelines.pairing import Joined
+from compactor.pipelines.sorted_rows import SortedRows
+from compactor.resources.errors import MemoryLimitError
 from format.schema import parse_sort_schema
 from tests.pipeline.join_support import (
     FLOATS,
@@ -102,7 +102,7 @@ def test_chunks_of_few_rows_make_no_difference(
     left, right = tables(lefts, rights)
     with pytest.MonkeyPatch.context() as patch:
         for module in ("sorted_rows", "merge_join"):
-            patch.setattr(f"compactor.pipeline.{module}.CHUNK_ROWS", chunk)
+            patch.setattr(f"compactor.pipelines.{module}.CHUNK_ROWS", chunk)
         assert merged(left, right, how) == nested_loops(left, right, how)
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import ConfigError, DataError
-from compactor.pipeline.nodes.output import HANDOFF_RECORDS
-from compactor.pipeline.report import Counted
-from compactor.pipeline.work import CHANNEL_RECORDS
+from compactor.pipelines.nodes.output import HANDOFF_RECORDS
+from compactor.pipelines.report import Counted
+from compactor.pipelines.work import CHANNEL_RECORDS
 from tests.pipeline.support import (
     Gated,
     in_background,

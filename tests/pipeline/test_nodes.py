@@ -17,14 +17,14 @@ import pytest
 
 from compactor import Table
 from compactor.errors import ConfigError, DataError, InputError
-from compactor.flow.disk import LocalDisk
-from compactor.flow.errors import MemoryLimitError
-from compactor.pipeline.aggregating import Grouper, Measure
-from compactor.pipeline.binding import UnserializableMapValue
-from compactor.pipeline.config import parse_pipeline
-from compactor.pipeline.expressions import Expression
-from compactor.pipeline.nodes.transform import Transformer
-from compactor.pipeline.run import Run
+from compactor.pipelines.aggregating import Grouper, Measure
+from compactor.pipelines.binding import UnserializableMapValue
+from compactor.pipelines.config import parse_pipeline
+from compactor.pipelines.expressions import Expression
+from compactor.pipelines.nodes.transform import Transformer
+from compactor.pipelines.run import Run
+from compactor.resources.disk import LocalDisk
+from compactor.resources.errors import MemoryLimitError
 from tests.pipeline.support import MIB, Gated, lines_of, numbered, run_of, sources
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from compactor.errors import CompactorError, ConfigError, DataError
-from compactor.pipeline.config import parse_pipeline
-from compactor.pipeline.phases import phases_of, run_pipeline
+from compactor.pipelines.config import parse_pipeline
+from compactor.pipelines.phases import phases_of, run_pipeline
 from tests.pipeline.support import lines_of
 from tests.pipeline.test_documents import write_lines
 

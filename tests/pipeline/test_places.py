@@ -16,8 +16,8 @@ import pytest
 
 from compactor import Table
 from compactor.errors import CompactorError, ConfigError, DataError, TableNotFoundError
-from compactor.pipeline.config import parse_pipeline
-from compactor.pipeline.phases import run_pipeline
+from compactor.pipelines.config import parse_pipeline
+from compactor.pipelines.phases import run_pipeline
 from tests.pipeline.support import MIB, lines_of, numbered, run_of, sources
 from tests.pipeline.test_documents import run_files, write_lines
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.pipeline.combining import joined_schema
-from compactor.pipeline.pairing import Joined
-from compactor.pipeline.range_join import Closed, Intervals, RangeJoin, interval_order
+from compactor.pipelines.combining import joined_schema
+from compactor.pipelines.pairing import Joined
+from compactor.pipelines.range_join import Closed, Intervals, RangeJoin, interval_order
 from format.schema import parse_sort_schema
 from tests.pipeline.join_support import (
     FLOATS,
@@ -132,7 +132,7 @@ def test_chunks_of_few_rows_make_no_difference(
     options: dict[str, Any] = {"closed": closed, "keeps_all": True, "on": on}
     with pytest.MonkeyPatch.context() as patch:
         for module in ("sorted_rows", "range_join"):
-            patch.setattr(f"compactor.pipeline.{module}.CHUNK_ROWS", chunk)
+            patch.setattr(f"compactor.pipelines.{module}.CHUNK_ROWS", chunk)
         assert joined_rows(*sides, **options) == nested_loops(*sides, **options)
 
 

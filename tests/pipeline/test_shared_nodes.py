@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compactor.pipeline.config import Source, parse_pipeline
-from compactor.pipeline.nodes.source import SourceReader, open_source
-from compactor.pipeline.provenance import Batches
-from compactor.pipeline.run import Run
+from compactor.pipelines.config import Source, parse_pipeline
+from compactor.pipelines.nodes.source import SourceReader, open_source
+from compactor.pipelines.provenance import Batches
+from compactor.pipelines.run import Run
 
 Nodes = dict[str, Any]
 ROWS = 300

@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 import pyarrow as pa
 
-from compactor.pipeline.merging import by_key
+from compactor.pipelines.merging import by_key
 from format.schema import parse_sort_schema
 from tests.pipeline.join_support import MIB, Held
 

@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.errors import ConfigError
-from compactor.pipeline import stages
-from compactor.pipeline.config import Pipeline, Sort, parse_pipeline
-from compactor.pipeline.exchange import (
+from compactor.pipelines import stages
+from compactor.pipelines.config import Pipeline, Sort, parse_pipeline
+from compactor.pipelines.explain import as_dot, as_json, rows_of_stages
+from compactor.pipelines.stages import plan_stages
+from compactor.spark.shuffle.exchange import (
     SAMPLED_KEYS,
     KeySample,
     divided,
@@ -24,8 +26,6 @@ from compactor.pipeline.exchange import (
     splitters,
     to_bytes,
 )
-from compactor.pipeline.explain import as_dot, as_json, rows_of_stages
-from compactor.pipeline.stages import plan_stages
 from format.schema import parse_sort_schema
 from tests.pipeline.support import sources
 from tests.support.oracle import stable_sorted

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.errors import ConfigError
-from compactor.pipeline.time_windows import (
+from compactor.pipelines.time_windows import (
     TimeWindows,
     WindowSizes,
     parse_origin,

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.errors import ConfigError, DataError
-from compactor.flow.budget import MemoryBudget
-from compactor.flow.errors import MemoryLimitError
-from compactor.flow.stage import Buffer, Stage, StagePlan
-from compactor.pipeline.segments import Frames, accumulated
-from compactor.pipeline.window_functions import WindowedColumns
+from compactor.pipelines.segments import Frames, accumulated
+from compactor.pipelines.window_functions import WindowedColumns
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.errors import MemoryLimitError
+from compactor.resources.stage import Buffer, Stage, StagePlan
 
 MIB = 1 << 20
 Row = dict[str, Any]

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor.errors import ConfigError, DataError
-from compactor.pipeline.config import parse_pipeline
+from compactor.pipelines.config import parse_pipeline
 from tests.pipeline.support import Gated, lines_of, run_of, sources
 
 Row = dict[str, Any]

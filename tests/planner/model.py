@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from compactor.config import CompactionSettings, Policy
-from compactor.names import fragment_key
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, CompactionSpec
 from compactor.planner.tree import forest
+from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata, TimeWindows
+from compactor.table.object_names import fragment_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
 from format.footer import ColumnBytes

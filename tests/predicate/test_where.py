@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from compactor import Table
 from compactor.errors import UsageError
-from compactor.ingest import IngestOptions
 from compactor.predicate.parse import parse_where
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import matching
+from compactor.write.ingest import IngestOptions
 from format.writer import WriterOptions
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

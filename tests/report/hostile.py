@@ -7,8 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.engine import InProcessEngine
-from compactor.job import Compaction, Outcome, run_compaction
+from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.engine import InProcessEngine
 from tests.report.support import EAGER
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from compactor.config import CompactionSettings, Policy
-from compactor.names import fragment_key
 from compactor.report.data import Report
 from compactor.report.gather import ReportOptions, gather
+from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from compactor.table.object_names import fragment_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Quarantine
 from tests.support.fragments import sort_schema

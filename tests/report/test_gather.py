@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from compactor.engine import InProcessEngine
+from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.engine import InProcessEngine
 from compactor.errors import UsageError, VersionNotFoundError
-from compactor.job import Compaction, Outcome, run_compaction
-from compactor.names import version_key
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.table.commit_log import CommitLog
+from compactor.table.object_names import version_key
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Operation
 from tests.report.support import EAGER, MadeUp, compacted, report_of

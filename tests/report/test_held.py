@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, Move
 from compactor.report.held import held_up
 from compactor.report.page import page
 from compactor.report.text import window_text
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.metadata import TimeWindows
 from compactor.table.version import Operation
 from tests.planner.model import ModelTable

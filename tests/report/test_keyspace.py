@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.key_text import key_text, key_types
 from compactor.report.keyspace import MAX_BARS, MAX_LANES, KeyAxis, panel, read_cost
+from compactor.table.key_text import key_text, key_types
 from compactor.table.metadata import TableMetadata
 from compactor.table.version import Operation
 from tests.report.support import METADATA, MadeUp

@@ -11,17 +11,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.delete import delete_rows
-from compactor.driver import Driver, DriverSettings
+from compactor.compaction.attempt import Outcome, run_compaction
+from compactor.compaction.driver import Driver, DriverSettings
 from compactor.files.stream import StreamBatches
-from compactor.ingest import IngestOptions, ingest_batches
-from compactor.job import Outcome, run_compaction
 from compactor.predicate import parse_where
+from compactor.read.verify import verify
 from compactor.rows.policy import Function, Kind, RowPolicy
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
-from compactor.verify import verify
+from compactor.write.delete import delete_rows
+from compactor.write.ingest import IngestOptions, ingest_batches
 from format.schema import parse_sort_schema
 from format.writer import WriterOptions
 from tests.rows.model import Model, Row

@@ -11,20 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.alter import Alteration, alter_table
-from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.errors import InputError, UsageError
-from compactor.ingest import IngestOptions
+from compactor.read.scan import scan
 from compactor.rows.flags import COUNTS, KEPT, is_divisible, whole_until
 from compactor.rows.fold import FoldError, folded
 from compactor.rows.policy import Function, Kind, RowPolicy, Ttl
-from compactor.scan import scan
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TimeWindows
 from compactor.table.version import Version
+from compactor.write.alter import Alteration, alter_table
+from compactor.write.ingest import IngestOptions
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, table_rows
 

@@ -18,13 +18,13 @@ from pathlib import Path
 import pyarrow as pa
 import zstandard
 
-from compactor.entity.spec import parse_spec
+from compactor.entities.spec import parse_spec
 from compactor.errors import CompactorError
 from compactor.files.read import open_table_file
-from compactor.pipeline.config import parse_pipeline
+from compactor.pipelines.config import parse_pipeline
+from compactor.settings.document import Document
 from compactor.table.checkpoint import read_checkpoint
 from compactor.table.version import Version
-from compactor.yaml_document import Document
 from format.blocks import BlockReader
 from format.errors import FormatError
 from format.layout import Codec, Kind, pack_block_header

@@ -12,15 +12,15 @@ import boto3
 import pyarrow.parquet as pq
 import pytest
 
-from compactor import worker
 from compactor.cli.main import run
+from compactor.compaction import worker
 from compactor.errors import PermissionDeniedError
-from compactor.names import floor_key, fragment_key, version_key
 from compactor.stores.open import open_store
 from compactor.stores.parts import remove_parts, writing_part
 from compactor.stores.s3 import S3Store
 from compactor.table import commit_log
 from compactor.table import vacuum as old
+from compactor.table.object_names import floor_key, fragment_key, version_key
 from tests.security.iam import (
     FOLDER,
     KEY,

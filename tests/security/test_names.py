@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from compactor.cli.main import run
 from compactor.errors import CompactorError, DataError, UsageError
-from compactor.names import is_deletions_key, is_fragment_key, is_skip_index_key
 from compactor.stores.keys import check_key
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
@@ -26,6 +25,7 @@ from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
+from compactor.table.object_names import is_deletions_key, is_fragment_key, is_skip_index_key
 from tests.pipeline.support import run_of, sources
 from tests.support.s3_server import Request, S3Server
 from tests.support.tables import append_table, log_rows

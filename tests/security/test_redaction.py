@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compactor.redact import HIDDEN, redacted, redacted_value
+from compactor.common.redact import HIDDEN, redacted, redacted_value
 
 LETTERS = string.ascii_letters + string.digits
 PASSWORDS = st.builds(

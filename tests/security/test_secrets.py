@@ -11,14 +11,16 @@ import boto3
 import pyarrow.parquet as pq
 import pytest
 
-from compactor import Table, job, worker
+from compactor import Table
 from compactor.cli import compact
 from compactor.cli.main import cli, run
+from compactor.common.redact import redacted
+from compactor.compaction import attempt as job
+from compactor.compaction import worker
 from compactor.errors import StoreError, UsageError
-from compactor.events import Event
-from compactor.redact import redacted
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
+from compactor.telemetry.events import Event
 from tests.support.s3_server import Request, S3Server
 from tests.support.tables import ingest_tables, log_rows
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.files.write import open_table_sink
-from compactor.flow.disk import LocalDisk
+from compactor.resources.disk import LocalDisk
 from compactor.stores.local import LocalStore
 
 ROOT = Path(__file__).parents[2]

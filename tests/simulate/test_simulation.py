@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.config import CompactionSettings, Policy, Strategy
 from compactor.errors import ConfigError
 from compactor.planner.debt import Pressure
 from compactor.planner.spec import CompactionSpec, Move
 from compactor.planner.tree import Range, Tree
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.simulate.fragments import fragment, merged
 from compactor.simulate.result import Result
 from compactor.simulate.settings import Locality, SimulationSettings, Spread, shards_for

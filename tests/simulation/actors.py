@@ -13,9 +13,9 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.delete import _changes, _StaleError
-from compactor.driver import Driver, DriverSettings
+from compactor.compaction.attempt import Compaction, Outcome, failed
+from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.worker import Worker
 from compactor.errors import (
     CompactorError,
     DataError,
@@ -25,16 +25,16 @@ from compactor.errors import (
     StoreUnreachableError,
     UnknownOutcomeError,
 )
-from compactor.job import Compaction, Outcome, failed
-from compactor.names import deletions_key, fragment_key
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion, write_deletions
 from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.metadata import TimeWindows
+from compactor.table.object_names import deletions_key, fragment_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
-from compactor.worker import Worker
+from compactor.write.delete import _changes, _StaleError
 from format.errors import CorruptFragmentError, FormatError
 from format.footer import ColumnBytes
 from tests.planner.model import METADATA
@@ -315,7 +315,7 @@ def deleter(world: World, times: int) -> None:
 
 
 def delete(world: World, log: CommitLog) -> None:
-    """All rows of some key, as `compactor.delete` does it."""
+    """All rows of some key, as `compactor.write.delete` does it."""
     snapshot = log.current()
     rows = [row for known in world.auditor.ingest_rows.values() for row in known]
     key = world.random.choice(rows)[0]

@@ -13,12 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from compactor.errors import CompactorError, ObjectNotFoundError
-from compactor.names import is_deletions_key, is_fragment_key, parse_checkpoint, parse_version
 from compactor.stores.base import ObjectInfo
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.history import History
 from compactor.table.metadata import TimeWindows
+from compactor.table.object_names import (
+    is_deletions_key,
+    is_fragment_key,
+    parse_checkpoint,
+    parse_version,
+)
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings
 from compactor.table.version import Operation, Version

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from compactor.driver import Driver
+from compactor.compaction.driver import Driver
 from compactor.errors import ObjectExistsError, UnknownOutcomeError
-from compactor.names import base_version, parse_version, version_key
 from compactor.planner import tree as trees
 from compactor.planner.leveled import _Leveled
 from compactor.planner.limits import Limits
@@ -22,6 +21,7 @@ from compactor.table.commit_log import CommitLog, _LostRaceError
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.history import History, Loaded
+from compactor.table.object_names import base_version, parse_version, version_key
 from compactor.table.proof import Proof
 from compactor.table.suspects import Suspect
 from compactor.table.vacuum import _Proved, _Vacuum

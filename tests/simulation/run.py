@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.driver import Driver, DriverSettings
+from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import DataError
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table import commit_log
 from compactor.table import vacuum as vacuuming
 from compactor.table.commit_log import CommitLog

@@ -26,10 +26,10 @@ from compactor.errors import (
     StoreUnreachableError,
     UnknownOutcomeError,
 )
-from compactor.flow.disk import LocalDisk
-from compactor.flow.upload_memory import UploadMemory
-from compactor.names import LOG_PREFIX
+from compactor.resources.disk import LocalDisk
+from compactor.resources.upload_memory import UploadMemory
 from compactor.stores.base import ObjectInfo, StoreTime, UnfinishedUpload
+from compactor.table.object_names import LOG_PREFIX
 from compactor.table.vacuum import VacuumSettings
 from tests.simulation.scheduler import Crash, Scheduler
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 
-from compactor.names import (
+from compactor.table.checkpoint import checkpoint_bytes
+from compactor.table.fragments import FragmentMap
+from compactor.table.object_names import (
     CHECKPOINT_PREFIX,
     DATA_PREFIX,
     LOG_PREFIX,
@@ -23,8 +25,6 @@ from compactor.names import (
     parse_version,
     version_key,
 )
-from compactor.table.checkpoint import checkpoint_bytes
-from compactor.table.fragments import FragmentMap
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Version
 from tests.simulation.store import SharedObjects

@@ -11,22 +11,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.alter import Alteration, alter_table
-from compactor.config import CompactionSettings, Strategy
-from compactor.delete import delete_rows
 from compactor.errors import DataError, UsageError
-from compactor.ingest import IngestOptions
 from compactor.predicate import condition_on
+from compactor.predicate.skipping.spec import Kind, SkipSpec
+from compactor.read.scan import ScanReport, scan
+from compactor.read.verify import verify
 from compactor.rows.policy import Kind as RowKind
 from compactor.rows.policy import RowPolicy
-from compactor.scan import ScanReport, scan
-from compactor.skipping.spec import Kind, SkipSpec
-from compactor.skipping.stored import read_summaries
+from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
-from compactor.verify import verify
+from compactor.table.skip_blocks import read_summaries
+from compactor.write.alter import Alteration, alter_table
+from compactor.write.delete import delete_rows
+from compactor.write.ingest import IngestOptions
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table
 

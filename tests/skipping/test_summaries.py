@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from compactor.errors import UsageError
 from compactor.predicate.prune import Bounds, Summary, may_match
+from compactor.predicate.skipping.spec import Kind, check_skip_column
+from compactor.predicate.skipping.summary import AnyOf, build, summary_of
 from compactor.predicate.tree import Compare, IsIn, Like, Op, matching
-from compactor.skipping.spec import Kind, check_skip_column
-from compactor.skipping.summary import AnyOf, build, summary_of
 
 TEXTS = st.text(alphabet="abÄ%_\\x", max_size=12)
 BUDGETS = st.sampled_from([40, 64, 100, 400, 1 << 16])

@@ -27,10 +27,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor.planner.tree import forest, overlapping_pairs
-from compactor.scan import scan
+from compactor.read.scan import scan
+from compactor.read.verify import verify
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from compactor.verify import verify
 from tests.conftest import s3_environment
 from tests.support.s3_server import S3Server
 

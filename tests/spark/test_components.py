@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from compactor.entities import spark_components as components
+from compactor.entities.spark_components import Round, connected_components
 from compactor.errors import InputError, JobError, UsageError
-from compactor.spark import components
-from compactor.spark.components import Round, connected_components
 from compactor.spark.session import open_session
 from tests.support.s3_server import S3Server
 

@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor import Table
-from compactor.clock import SystemClock
-from compactor.ingest import IngestOptions
+from compactor.common.clock import SystemClock
+from compactor.read.verify import verify
 from compactor.rows.policy import Kind, RowPolicy
 from compactor.spark import register
 from compactor.stores.local import LocalStore
@@ -24,7 +24,7 @@ from compactor.stores.open import open_store
 from compactor.table.clocks import TRUST_VARIABLE
 from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import VacuumSettings, vacuum
-from compactor.verify import verify
+from compactor.write.ingest import IngestOptions
 from format.writer import WriterOptions
 from tests.support.s3_server import S3Server
 from tests.support.samples import SAMPLES

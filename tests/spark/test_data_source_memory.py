@@ -16,7 +16,7 @@ import sys
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
-from compactor.spark.data_source import FragmentsDataSource
+from compactor.spark.source.source import FragmentsDataSource
 
 def batches(count):
     random = np.random.default_rng(1)

@@ -19,18 +19,18 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.types import LongType, StructField, StructType
 
 from compactor import Table
-from compactor.delete import delete_rows
 from compactor.errors import DataError, UsageError
-from compactor.ingest import IngestOptions
 from compactor.predicate import condition_on
+from compactor.read.scan import ScanReport, scan, scan_schema
+from compactor.read.scan_tasks import RowGroups, read_parts, tasks_of
 from compactor.rows.policy import Function, Kind, RowPolicy
-from compactor.scan import ScanReport, scan, scan_schema
-from compactor.scan_parts import RowGroups, read_parts, tasks_of
-from compactor.spark.data_source import FragmentsDataSource
-from compactor.spark.data_source_filters import condition_of, with_filters
-from compactor.spark.data_source_read import FragmentsReader, SingleUseReader
+from compactor.spark.source.filters import condition_of, with_filters
+from compactor.spark.source.read import FragmentsReader, SingleUseReader
+from compactor.spark.source.source import FragmentsDataSource
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
+from compactor.write.delete import delete_rows
+from compactor.write.ingest import IngestOptions
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
 

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from compactor import Table
-from compactor.clock import SystemClock
+from compactor.common.clock import SystemClock
 from compactor.errors import (
     CommitConflictError,
     CompactorError,
@@ -26,8 +26,8 @@ from compactor.errors import (
     UsageError,
 )
 from compactor.rows.policy import Kind
-from compactor.spark.data_source import FragmentsDataSource
-from compactor.spark.data_source_types import from_spark
+from compactor.spark.source.source import FragmentsDataSource
+from compactor.spark.source.types import from_spark
 from compactor.stores.local import LocalStore
 from compactor.table.batches import Batch, is_taken
 from compactor.table.clocks import TRUST_VARIABLE

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compactor.entity import tasks
-from compactor.entity.components import components
-from compactor.entity.report import EntityMergeReport
-from compactor.entity.run import EntityMerge
-from compactor.entity.spec import EntityMergeSpec
+from compactor.entities import tasks
+from compactor.entities.components import components
+from compactor.entities.on_spark import SparkEntityMerge
+from compactor.entities.report import EntityMergeReport
+from compactor.entities.run import EntityMerge
+from compactor.entities.spec import EntityMergeSpec
 from compactor.errors import (
     CommitConflictError,
     CompactorError,
@@ -25,10 +26,9 @@ from compactor.errors import (
     JobError,
     UsageError,
 )
-from compactor.flow.errors import MemoryLimitError
-from compactor.scan import scan
-from compactor.spark.entity import SparkEntityMerge
-from compactor.spark.pipeline import SparkOptions
+from compactor.pipelines.on_spark import SparkOptions
+from compactor.read.scan import scan
+from compactor.resources.errors import MemoryLimitError
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog

@@ -134,7 +134,7 @@ def test_what_a_task_does_not_survive_is_one_line_too(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Something that is no mistake of the user's: Spark tries again, and gives up."""
-    monkeypatch.setattr("compactor.spark.pipeline.run_piece", _Broken())
+    monkeypatch.setattr("compactor.pipelines.on_spark.run_piece", _Broken())
     code, _, error = run_yaml(BAD, folder, "many", capsys, *MASTER)
     assert code == 1
     assert error == "compactor: error: Spark gave up on the task: OSError: the disk is gone\n"

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from compactor import Table
 from compactor.errors import CompactorError, ConfigError, DataError, InputError, UsageError
-from compactor.flow.errors import MemoryLimitError
-from compactor.pipeline.config import Pipeline, parse_pipeline
-from compactor.pipeline.exchange import from_bytes, to_bytes
-from compactor.pipeline.report import RunReport
-from compactor.pipeline.run import Run
-from compactor.spark import packets
-from compactor.spark.pipeline import SparkOptions, SparkRun
+from compactor.pipelines.config import Pipeline, parse_pipeline
+from compactor.pipelines.on_spark import SparkOptions, SparkRun
+from compactor.pipelines.report import RunReport
+from compactor.pipelines.run import Run
+from compactor.read.verify import verify
+from compactor.resources.errors import MemoryLimitError
+from compactor.spark.shuffle import packets
+from compactor.spark.shuffle.exchange import from_bytes, to_bytes
 from compactor.stores.local import LocalStore
-from compactor.verify import verify
 from tests.spark.stand_in import FakeSpark, as_session
 
 Nodes = dict[str, Any]
@@ -407,7 +407,7 @@ def test_rows_sent_to_many_tasks_leave_when_enough_wait(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packets, "_PENDING_SHARE", 1 << 15)
-    monkeypatch.setattr("compactor.pipeline.exchange._PACKET_BYTES", 3_000)
+    monkeypatch.setattr("compactor.spark.shuffle.exchange._PACKET_BYTES", 3_000)
     both({**ORDERED["sort of a concat"], **OUT}, folder, tmp_path, 7)
     assert (tmp_path / "many/out.ndjson").read_bytes() == (tmp_path / "one/out.ndjson").read_bytes()
 

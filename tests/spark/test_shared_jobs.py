@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from compactor.config import Policy, Strategy
-from compactor.driver import Driver, DriverSettings
+from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import EngineLostError
+from compactor.read.verify import verify
+from compactor.settings.compaction import Policy, Strategy
 from compactor.spark import engine as engine_module
 from compactor.spark.engine import SparkEngine
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
-from compactor.verify import verify
 from tests.support.oracle import stable_sorted
 from tests.support.tables import SORT, compact_table, ingest_tables, log_rows, table_rows
 

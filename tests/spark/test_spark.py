@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from compactor.job import Compaction
+from compactor.compaction.attempt import Compaction
+from compactor.read.verify import verify
 from compactor.spark.engine import SparkEngine
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from compactor.verify import verify
 from tests.support.oracle import stable_sorted
 from tests.support.tables import SORT, compact_table, ingest_tables, log_rows, table_rows
 
@@ -84,7 +84,7 @@ def test_a_task_that_spark_gives_up_on_is_an_outcome_in_one_line(
         def to_json(self) -> str:
             return "{"
 
-    monkeypatch.setattr("compactor.driver.Compaction", Unpicklable)
+    monkeypatch.setattr("compactor.compaction.driver.Compaction", Unpicklable)
     report = compact_table(store, engine=engine, max_attempts=1)
     (lost,) = report.lost
     assert "Spark gave up on the task" in (lost.outcome.failure or "")

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from compactor.errors import StoreError, StoreUnreachableError
-from compactor.flow.disk import LocalDisk
-from compactor.flow.upload_memory import Unaccounted
+from compactor.resources.disk import LocalDisk
+from compactor.resources.upload_memory import Unaccounted
 from compactor.stores import s3_upload
 from compactor.stores.s3_upload import S3Upload, UploadTarget
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from compactor.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, StoreError
-from compactor.flow.disk import LocalDisk
-from compactor.flow.upload_memory import UploadMemory
+from compactor.resources.disk import LocalDisk
+from compactor.resources.upload_memory import UploadMemory
 from compactor.stores.base import ObjectInfo, StoreTime, UnfinishedUpload, check_size
 
 Fault = Callable[[str, str], None]

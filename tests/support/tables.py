@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.driver import Driver, DriverSettings
-from compactor.engine import Engine, InProcessEngine
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.engine import Engine, InProcessEngine
+from compactor.compaction.worker import CompactReport, compact
 from compactor.files.stream import StreamBatches
-from compactor.ingest import IngestOptions, ingest_batches, ingest_file
-from compactor.job import run_compaction
-from compactor.scan import scan
+from compactor.read.scan import scan
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
-from compactor.worker import CompactReport, compact
+from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file
 from format.schema import SortSchema
 from format.writer import WriterOptions
 from tests.support.fragments import sort_schema

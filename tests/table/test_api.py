@@ -22,7 +22,7 @@ from compactor.errors import (
     UsageError,
     VersionNotFoundError,
 )
-from compactor.ingest import IngestOptions
+from compactor.write.ingest import IngestOptions
 from format.writer import WriterOptions
 
 ROWS = pa.table({"host": ["b", "a", "c"], "n": [3, 1, 2], "note": ["x", None, "é"]})

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.driver import Driver
+from compactor.compaction.driver import Driver
 from compactor.errors import ClockError
-from compactor.names import version_key
 from compactor.stores.base import Store, StoreTime
 from compactor.stores.local import LocalStore
 from compactor.stores.s3 import S3Store
@@ -20,6 +19,7 @@ from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.clocks import MAX_QUIET_SECONDS, MAX_SKEW_SECONDS, commit_stamp
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TimeWindows
+from compactor.table.object_names import version_key
 from compactor.table.version import Changes, Claim, Operation, Version
 from tests.support.memory_store import MemoryStore
 from tests.support.s3_server import S3Server

@@ -14,8 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.alter import Alteration, alter_table
-from compactor.delete import delete_rows
 from compactor.errors import (
     CommitConflictError,
     CompactionVoidError,
@@ -28,11 +26,9 @@ from compactor.errors import (
     TableNotFoundError,
     UnknownOutcomeError,
 )
-from compactor.ingest import IngestOptions
-from compactor.names import PROBE_KEY, parse_version, version_key
 from compactor.predicate import condition_on
-from compactor.skipping.spec import Kind as SkipKind
-from compactor.skipping.spec import SkipSpec
+from compactor.predicate.skipping.spec import Kind as SkipKind
+from compactor.predicate.skipping.spec import SkipSpec
 from compactor.stores import base
 from compactor.stores.base import ObjectInfo
 from compactor.stores.local import LocalStore
@@ -41,8 +37,12 @@ from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog, Prepare
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from compactor.table.object_names import PROBE_KEY, parse_version, version_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Claim, Operation, Quarantine, Version, Work
+from compactor.write.alter import Alteration, alter_table
+from compactor.write.delete import delete_rows
+from compactor.write.ingest import IngestOptions
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, table_rows

@@ -11,22 +11,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.config import CompactionSettings, Strategy
-from compactor.delete import delete_rows
-from compactor.engine import InProcessEngine
+from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.engine import InProcessEngine
+from compactor.compaction.worker import CompactReport
 from compactor.errors import ObjectChangedError, ObjectNotFoundError, StoreError
-from compactor.flow.errors import LocalDiskError
-from compactor.job import Compaction, Outcome, run_compaction
 from compactor.planner.spec import CompactionSpec
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.predicate import condition_on
+from compactor.read.verify import verify
+from compactor.resources.errors import LocalDiskError
+from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Operation
-from compactor.verify import verify
-from compactor.worker import CompactReport
+from compactor.write.delete import delete_rows
 from tests.support.memory_store import MemoryStore
 from tests.support.oracle import stable_sorted
 from tests.support.tables import SORT, compact_table, ingest_tables, log_rows, table_rows

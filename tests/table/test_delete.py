@@ -12,24 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.delete import DeleteReport, delete_rows
-from compactor.driver import Driver, DriverSettings
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import CommitConflictError, DataError, FencedError
 from compactor.files.stream import StreamBatches
-from compactor.flow import budget as budget_module
-from compactor.ingest import IngestOptions, ingest_batches
-from compactor.job import run_compaction
-from compactor.names import parse_version
 from compactor.predicate.parse import parse_where
-from compactor.scan import scan
+from compactor.read.scan import scan
+from compactor.read.verify import verify
+from compactor.resources import budget as budget_module
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import ObjectInfo, Store
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion
+from compactor.table.object_names import parse_version
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Version
-from compactor.verify import verify
+from compactor.write.delete import DeleteReport, delete_rows
+from compactor.write.ingest import IngestOptions, ingest_batches
 from format.schema import parse_sort_schema
 from format.writer import WriterOptions
 from tests.support.memory_store import MemoryStore

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from compactor import owner as owner_module
-from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.driver import MAX_RETRY_SECONDS, RETRY_SECONDS, Driver, DriverSettings
+from compactor.compaction import owner as owner_module
+from compactor.compaction.attempt import Compaction, Outcome
+from compactor.compaction.driver import MAX_RETRY_SECONDS, RETRY_SECONDS, Driver, DriverSettings
+from compactor.compaction.owner import is_gone, this_owner
 from compactor.errors import StoreUnreachableError, UnknownOutcomeError
-from compactor.job import Compaction, Outcome
-from compactor.names import fragment_key
-from compactor.owner import is_gone, this_owner
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TimeWindows
+from compactor.table.object_names import fragment_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import MOST_ABANDONED
 from compactor.table.vacuum import VacuumSettings, vacuum
@@ -289,7 +289,7 @@ def test_this_process_is_not_gone_and_one_that_ended_is() -> None:
 
 def test_who_lives_in_another_namespace_of_process_ids_is_not_gone() -> None:
     command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
-    code = "from compactor.owner import this_owner; print(this_owner(), flush=True); input()"
+    code = "from compactor.compaction.owner import this_owner; print(this_owner(), flush=True); input()"
     with subprocess.Popen(
         [*command, sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:

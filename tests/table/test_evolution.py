@@ -11,24 +11,24 @@ import pyarrow as pa
 import pytest
 
 from compactor import Table
-from compactor.alter import Alteration, alter_table
-from compactor.config import CompactionSettings, Policy, Strategy
-from compactor.conform import OnConflict
-from compactor.delete import delete_rows
 from compactor.errors import CommitConflictError, InputError, UsageError
 from compactor.files.stream import StreamBatches
-from compactor.ingest import IngestOptions, ingest_batches, ingest_file
 from compactor.merge.converted import ConvertedRows
 from compactor.predicate import condition_on
+from compactor.predicate.skipping.spec import Kind as SkipKind
+from compactor.predicate.skipping.spec import SkipSpec
+from compactor.read.scan import scan
+from compactor.read.verify import verify
 from compactor.rows.policy import Function, Kind, RowPolicy
-from compactor.scan import scan
-from compactor.skipping.spec import Kind as SkipKind
-from compactor.skipping.spec import SkipSpec
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
-from compactor.verify import verify
+from compactor.write.alter import Alteration, alter_table
+from compactor.write.delete import delete_rows
+from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file
+from compactor.write.schema_union import OnConflict
 from format.reader import FragmentReader
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table

@@ -11,7 +11,6 @@ import pytest
 import xxhash
 
 from compactor.errors import DataError, StoreError, TableError
-from compactor.names import checkpoint_key, deletions_key, fragment_key, version_key
 from compactor.stores.base import ObjectInfo, UnfinishedUpload
 from compactor.stores.s3 import S3Store
 from compactor.table import commit_log
@@ -21,6 +20,7 @@ from compactor.table.entry import Deletion
 from compactor.table.entry_table import EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.history import MAX_LOST_VERSIONS, History
+from compactor.table.object_names import checkpoint_key, deletions_key, fragment_key, version_key
 from compactor.table.repair import diagnose, log_faults, repair
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import MIN_SHRINK_ROWS, VacuumSettings, vacuum

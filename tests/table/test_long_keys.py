@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.config import CompactionSettings, Strategy
-from compactor.delete import delete_rows
 from compactor.errors import DataError, InputError
 from compactor.planner.tree import forest
 from compactor.predicate.parse import parse_where
+from compactor.read.verify import verify
+from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.numbers import MAX_KEY_BYTES
 from compactor.table.version import Changes, Operation
-from compactor.verify import verify
+from compactor.write.delete import delete_rows
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.oracle import stable_sorted

@@ -10,16 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor import Table
-from compactor.config import Strategy
 from compactor.errors import InputError, TableExistsError, UsageError
 from compactor.files.stream import StreamBatches
-from compactor.ingest import IngestOptions, commit_fragments, plan_ingest, write_fragments
-from compactor.ingest.settings import IngestSettings
-from compactor.not_null import not_null_paths, null_place, with_not_null
+from compactor.read.verify import verify
 from compactor.rows.policy import Kind, RowPolicy
+from compactor.settings.compaction import Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
-from compactor.verify import verify
+from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest, write_fragments
+from compactor.write.ingest.settings import IngestSettings
+from compactor.write.not_null import not_null_paths, null_place, with_not_null
 from format.schema import parse_sort_schema
 from tests.support.tables import compact_table
 
@@ -176,7 +176,7 @@ def test_verify_tells_of_a_null_that_should_not_be_there(
 ) -> None:
     options = IngestOptions(not_null=("l.element.x",))
     with monkeypatch.context() as patched:
-        patched.setattr("compactor.conform.null_place", lambda *_: None)
+        patched.setattr("compactor.write.schema_union.null_place", lambda *_: None)
         Table.create(tmp_path / "t", rows(BAD["l.element.x"]), "k", options)
     store = LocalStore(tmp_path / "t")
     (fault,) = verify(store, CommitLog(store).current()).faults

@@ -14,8 +14,8 @@ import xxhash
 
 from compactor.cli.main import run
 from compactor.errors import DataError, TableError
-from compactor.scan import ScanReport
-from compactor.scan_parts import RowGroups, tasks_of
+from compactor.read.scan import ScanReport
+from compactor.read.scan_tasks import RowGroups, tasks_of
 from compactor.stores.local import LocalStore
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from compactor.delete import delete_rows
 from compactor.errors import ObjectNotFoundError, OvertakenError, PermissionDeniedError
 from compactor.predicate.parse import parse_where
-from compactor.scan import scan
+from compactor.read.scan import scan
+from compactor.read.verify import verify
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings, vacuum
-from compactor.verify import verify
+from compactor.write.delete import delete_rows
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, log_rows
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.config import Policy
 from compactor.errors import BackPressureError
 from compactor.planner.debt import Debt
-from compactor.pressure import BackPressure, Reaction
+from compactor.settings.compaction import Policy
+from compactor.write.back_pressure import BackPressure, Reaction
 from tests.table.test_driver import World, outcome
 
 POLICY = Policy(slow_runs=2, stop_runs=4)

@@ -11,11 +11,11 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.config import CompactionSettings
-from compactor.engine import InProcessEngine
-from compactor.job import Compaction, Outcome, run_compaction
-from compactor.names import version_key
+from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.engine import InProcessEngine
+from compactor.settings.compaction import CompactionSettings
 from compactor.table.commit_log import CommitLog
+from compactor.table.object_names import version_key
 from compactor.table.run_record import MAX_TEXT, RunRecord, runs_from_json, runs_to_json
 from compactor.table.version import PROTOCOL, Changes, Operation, Version
 from tests.support.memory_store import MemoryStore

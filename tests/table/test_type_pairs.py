@@ -14,12 +14,12 @@ import pytest
 from pyarrow import types as pt
 
 from compactor import Table
-from compactor.config import CompactionSettings, Strategy
 from compactor.errors import InputError
-from compactor.ingest import IngestOptions
+from compactor.read.verify import verify
+from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
-from compactor.verify import verify
+from compactor.write.ingest import IngestOptions
 from format.nested import list_parts, null_mask
 from format.types import plain, table_type, to_storage
 from format.writer import WriterOptions

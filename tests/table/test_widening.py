@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor import Table
-from compactor.config import CompactionSettings, Strategy
-from compactor.conform import OnConflict
 from compactor.errors import InputError
 from compactor.files.stream import StreamBatches
-from compactor.ingest import IngestOptions, commit_fragments, plan_ingest, write_fragments
+from compactor.read.verify import verify
+from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
-from compactor.verify import verify
+from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest, write_fragments
+from compactor.write.schema_union import OnConflict
 from format.cast import widened
 from format.hashing import column_contributions
 from format.types import widens_to

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compactor.config import CompactionSettings, Strategy
 from compactor.errors import TableExistsError, UsageError
-from compactor.ingest import IngestOptions, ingest_file
+from compactor.read.verify import verify
+from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TimeWindows
 from compactor.table.version import Changes, Operation
-from compactor.verify import verify
-from compactor.windows import split_by_window
+from compactor.table.windows import split_by_window
+from compactor.write.ingest import IngestOptions, ingest_file
 from tests.support.fragments import sort_schema
 from tests.support.tables import compact_table, table_rows
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from compactor.config import Policy, Strategy
-from compactor.driver import Driver, DriverSettings, Settled
-from compactor.engine import InProcessEngine
+from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.driver import Driver, DriverSettings, Settled
+from compactor.compaction.engine import InProcessEngine
+from compactor.compaction.worker import Silent, Worker
 from compactor.errors import StoreUnreachableError
-from compactor.job import Compaction, Outcome, run_compaction
+from compactor.settings.compaction import Policy, Strategy
 from compactor.table.commit_log import CommitLog
-from compactor.worker import Silent, Worker
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table
 

@@ -1,0 +1,131 @@
+"""Log lines on stderr: for people, or as one JSON object each. The only module that knows python-json-logger.
+
+Modules log by the standard library; `extra` gives the fields of a line. Nothing is set up on import: a
+program that uses the package sees its records like those of any other, by the logger `compactor`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, TextIO
+
+from pythonjsonlogger.core import RESERVED_ATTRS
+from pythonjsonlogger.json import JsonFormatter
+
+from compactor.common.lines import indented, one_line
+from compactor.common.redact import redacted, redacted_value
+
+ROOT: Final = "compactor"
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+_bound: ContextVar[Mapping[str, Any]] = ContextVar("fields", default={})  # noqa: B039 - never changed
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What is logged, and how. Picklable, for tasks."""
+
+    format: LogFormat = LogFormat.TEXT
+    level: str = "warning"
+    """The least that is logged; one of `LEVELS`."""
+
+
+def set_up(settings: LogSettings, stream: TextIO | None = None) -> None:
+    """Lines of this package go to `stream` (stderr) from now on, and nowhere else."""
+    logger = logging.getLogger(ROOT)
+    for handler in [h for h in logger.handlers if isinstance(h, _Handler)]:
+        logger.removeHandler(handler)
+    logger.addHandler(_Handler(settings, stream or sys.stderr))
+    logger.setLevel(settings.level.upper())
+    logger.propagate = False
+
+
+def settings() -> LogSettings | None:
+    """What was set up last in this process; None if nothing was."""
+    handlers = logging.getLogger(ROOT).handlers
+    return next((h.settings for h in handlers if isinstance(h, _Handler)), None)
+
+
+def is_json() -> bool:
+    """Whether stderr is for machines."""
+    now = settings()
+    return now is not None and now.format is LogFormat.JSON
+
+
+@contextmanager
+def bound(**fields: Any) -> Iterator[None]:
+    """Lines of the block, in this thread, have these fields too."""
+    token = _bound.set({**_bound.get(), **fields})
+    try:
+        yield
+    finally:
+        _bound.reset(token)
+
+
+def utc_time(unix_seconds: float) -> str:
+    """ISO 8601, to the millisecond."""
+    moment = datetime.fromtimestamp(unix_seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    def __init__(self, settings: LogSettings, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.settings = settings
+        is_text = settings.format is LogFormat.TEXT
+        self.setFormatter(_TextFormatter() if is_text else _JsonFormatter(json_ensure_ascii=False))
+        self.addFilter(_add_bound)
+
+
+def _add_bound(record: logging.LogRecord) -> bool:
+    for name, value in _bound.get().items():
+        if name not in record.__dict__:
+            setattr(record, name, value)
+    return True
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {k: v for k, v in record.__dict__.items() if k not in RESERVED_ATTRS and v is not None}
+
+
+class _TextFormatter(logging.Formatter):
+    """As all messages of the command line are: `compactor: warning: ...`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = [f"compactor: {record.levelname.lower()}: {record.getMessage()}"]
+        said += [f"{name}={value}" for name, value in _fields(record).items()]
+        line = one_line(redacted(" ".join(said)))
+        if not record.exc_info:
+            return line
+        return f"{line}\n{indented(redacted(self.formatException(record.exc_info)))}"
+
+
+class _JsonFormatter(JsonFormatter):
+    """`time`, `level`, `event`, then the fields; `logger` at last."""
+
+    def add_fields(
+        self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]
+    ) -> None:
+        log_data |= {
+            "time": utc_time(record.created),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **_fields(record),
+            **message_dict,
+            "logger": record.name,
+        }
+
+    def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
+        return {name: redacted_value(value) for name, value in log_data.items()}

@@ -1,0 +1,516 @@
+"""One table's compactions: decided, claimed, settled. Knows no engine and starts no thread.
+
+Every step is one commit, prepared on the newest snapshot:
+decide   expired windows are dropped, fragments moved; specs become compactions by a *claim*
+settle   outcomes of compactions that still stand are committed as soon as they come; failed ones are
+         tried again, less and less often. Quarantine is for what is proven to be damaged, and for what ends
+         workers all by itself
+prolong  claims are renewed while their compactions run
+
+Several drivers may work on one table: a claim holds the inputs and the range that the outputs will
+fill, and a compaction whose claim has gone is void, however late it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from compactor.common.clock import Ids, random_id
+from compactor.compaction.attempt import Compaction, Outcome
+from compactor.compaction.owner import is_gone, this_owner
+from compactor.compaction.record import run_record
+from compactor.errors import UnknownOutcomeError
+from compactor.planner.estimate import Estimate, estimate
+from compactor.planner.plan import plan_compactions
+from compactor.planner.spec import CompactionPlan, CompactionSpec, Move
+from compactor.settings.compaction import CompactionSettings, Policy
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.run_record import RunRecord
+from compactor.table.snapshot import Snapshot
+from compactor.table.suspects import Suspect
+from compactor.table.version import Changes, Claim, Operation, Quarantine, Work
+
+CLAIM_SECONDS: Final = 120.0
+IN_PROCESS_CLAIM_SECONDS: Final = 3600.0
+"""In process, claims can't be renewed while a compaction runs; that the process has died, others on its host
+see at once."""
+RETRY_SECONDS: Final = 0.5
+MAX_RETRY_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSettings:
+    """How to compact one table."""
+
+    policy: Policy = field(default_factory=Policy)
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    max_attempts: int = 3
+    """An input that was found damaged so many times is put in quarantine."""
+    gives_up: bool = False
+    """Whether what has failed `max_attempts` times for other reasons is left out, or tried for ever."""
+    retry_seconds: float = RETRY_SECONDS
+    """From a first failure to the next attempt; doubled with each more, up to `MAX_RETRY_SECONDS`."""
+    claim_seconds: float = CLAIM_SECONDS
+    """After so long without a sign of life, what a driver claimed is free for others."""
+    takes_over: bool = False
+    """Whether claims of others are given up although they have not expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One compaction that is over."""
+
+    compaction: Compaction
+    predicted: Estimate
+    outcome: Outcome
+    attempt: int = 1
+    """How many times this driver tried to merge those inputs."""
+    is_void: bool = False
+    """Somebody else took its inputs meanwhile: the table has their result, ours is garbage."""
+    quarantined: tuple[str, ...] = ()
+    retry_seconds: float | None = None
+    """After a failure: when its inputs may be tried again; None: not by this driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Setback:
+    """Why a fragment is not compacted for now."""
+
+    failures: int
+    """Attempts in a row, whatever was merged with it."""
+    damages: int
+    """Those of them that found it damaged."""
+    reason: str
+    until_unix_ms: int | None
+    """None: this driver has given it up."""
+
+    def waits(self, now_unix_ms: int) -> bool:
+        """Returns whether it is tried later. No wait is longer than the longest: a clock went back then."""
+        until = self.until_unix_ms
+        return until is not None and 0 < until - now_unix_ms <= MAX_RETRY_SECONDS * 1000
+
+
+_MAX_CLAIM_MS: Final = 24 * 3_600_000
+"""No claim holds so long: a clock was ahead that made one which seems to."""
+
+
+class _NothingToDoError(Exception):
+    """There is nothing to commit."""
+
+
+class Driver:
+    """Decides on compactions of one table and commits what becomes of them. Used from one thread."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        settings: DriverSettings,
+        *,
+        ids: Ids = random_id,
+        owner: str | None = None,
+        owner_is_gone: Callable[[str], bool] = is_gone,
+    ) -> None:
+        self._log = log
+        self._settings = settings
+        self._ids = ids
+        self._owner = owner or this_owner()
+        self._owner_is_gone = owner_is_gone
+        self._running: dict[str, tuple[Compaction, Estimate]] = {}
+        self._setbacks: dict[str, _Setback] = {}
+        """By the fragment's key."""
+        self.retry_unix_ms: int | None = None
+        """When the first of what the last decision left out may be tried again; None if nothing was."""
+        self.waits_for_quiet = False
+        """Whether the last decision left out what runs only while nothing else does."""
+        self._unanswered: set[str] = set()
+        """Compactions that are claimed, perhaps: the commit's answer was lost, and nobody runs them."""
+
+    @property
+    def url(self) -> str:
+        return self._log.store.url
+
+    @property
+    def log(self) -> CommitLog:
+        return self._log
+
+    @property
+    def policy(self) -> Policy:
+        return self._settings.policy
+
+    def owns(self, compaction_id: str) -> bool:
+        """Whether this driver has decided on it and not settled it yet."""
+        return compaction_id in self._running
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    def plan(self, snapshot: Snapshot) -> CompactionPlan:
+        """What this driver would decide on that snapshot."""
+        now = self._log.clock.now_unix_ms()
+        snapshot = snapshot.without_claims(self._void_claims(snapshot))
+        avoided = {
+            key: Quarantine(key, setback.reason, now)
+            for key, setback in self._setbacks.items()
+            if key in snapshot.fragments and (setback.until_unix_ms is None or setback.waits(now))
+        }
+        snapshot = replace(snapshot, quarantine={**avoided, **snapshot.quarantine})
+        return plan_compactions(snapshot, self._settings.policy, self._settings.compaction, now)
+
+    @property
+    def needs_quiet(self) -> bool:
+        """Returns whether it runs what may end the worker, which is to take nothing else with it."""
+        return _are_suspected(self._log.latest, (c.spec for c, _ in self._running.values()))
+
+    # --- decide ---
+
+    def decide(self, most: int, *, beside: int = 0) -> list[Compaction]:
+        """Commits what takes no work, and claims at most so many compactions; [] if none is due.
+
+        beside: compactions of other tables that the same worker runs.
+        """
+        self.waits_for_quiet = False
+        snapshot = self._log.current()
+        if snapshot.table.expires:
+            self._log.check_expiry(snapshot)
+        self._forget_gone(snapshot)
+        # Before anything is planned: what may be tried by then is planned, or is looked at once more.
+        self.retry_unix_ms = self._next_retry()
+        while self._is_bad_news(self._log.latest) and self._commit_unless_nothing(self._tell):
+            pass
+        plan = self.plan(self._log.latest)
+        if plan.expiry.entries and self._commit_unless_nothing(self._expire):
+            plan = self.plan(self._log.latest)
+        while plan.moves and self._commit_unless_nothing(self._move):
+            plan = self.plan(self._log.latest)
+        decided: list[Compaction] = []
+        is_quiet = not beside and not self._running
+        self.waits_for_quiet = not is_quiet and _are_suspected(self._log.latest, plan.specs)
+        if plan.specs and most > 0 and not self.waits_for_quiet:
+            try:
+                self._commit_unless_nothing(lambda snapshot: self._claim(snapshot, most, decided))
+            except UnknownOutcomeError:
+                self._unanswered.update(compaction.compaction_id for compaction in decided)
+                raise
+        for compaction in decided:
+            latest = self._log.latest
+            predicted = estimate(
+                compaction.spec, self._settings.compaction, latest.totals, latest.table
+            )
+            self._running[compaction.compaction_id] = compaction, predicted
+        return decided
+
+    def _expire(self, snapshot: Snapshot) -> Changes:
+        entries = self.plan(snapshot).expiry.entries
+        if not entries:
+            raise _NothingToDoError
+        return Changes(Operation.EXPIRE, removes=tuple(entry.key for entry in entries))
+
+    def _move(self, snapshot: Snapshot) -> Changes:
+        moves = self.plan(snapshot).moves
+        if not moves:
+            raise _NothingToDoError
+        adds = tuple(e for move in moves for e in _moved(move))
+        removes = tuple(entry.key for entry in adds)
+        return self._freeing(snapshot, Changes(Operation.MOVE, adds, removes=removes))
+
+    def _claim(self, snapshot: Snapshot, most: int, decided: list[Compaction]) -> Changes:
+        decided.clear()  # of a try that lost the race
+        specs = self._affordable(snapshot, self.plan(snapshot).specs)[:most]
+        if not specs:
+            raise _NothingToDoError
+        decided[:] = [
+            Compaction(
+                self._ids(),
+                snapshot.version,
+                self.url,
+                snapshot.table,
+                spec,
+                self._settings.compaction,
+                self._log.clock.now_unix_ms(),
+            )
+            for spec in specs
+        ]
+        claims = tuple(map(self._as_claim, decided))
+        return self._freeing(snapshot, Changes(Operation.CLAIM, claims=claims))
+
+    def _affordable(
+        self, snapshot: Snapshot, specs: Sequence[CompactionSpec]
+    ) -> Sequence[CompactionSpec]:
+        """Returns those that may run beside each other and beside what runs.
+
+        What may end the worker runs alone: others would go down with it, and come under the same suspicion.
+        """
+
+        def suspicion(inputs: Sequence[FragmentEntry]) -> int:
+            found = (snapshot.suspects.get(entry.key) for entry in inputs)
+            return max((suspect.abandoned for suspect in found if suspect), default=0)
+
+        suspected = [spec for spec in specs if suspicion(spec.inputs)]
+        if self._running and (suspected or self.needs_quiet):
+            return ()
+        if not suspected:
+            return specs
+        return (min(suspected, key=lambda spec: suspicion(spec.inputs)),)
+
+    def _as_claim(self, compaction: Compaction) -> Claim:
+        claim_ms = round(self._settings.claim_seconds * 1000)
+        return Claim(
+            compaction.compaction_id,
+            self._owner,
+            tuple(entry.key for entry in compaction.spec.inputs),
+            compaction.spec.output_level,
+            self._log.lease_unix_ms() + claim_ms,
+        )
+
+    def _freeing(self, snapshot: Snapshot, changes: Changes) -> Changes:
+        """Returns the changes, and that claims are over that stand in nobody's way any more."""
+        dead = self._abandoned(snapshot)
+        others = tuple(i for i in self._void_claims(snapshot) if i not in dead)
+        return replace(changes, abandons=dead, releases=others)
+
+    def _void_claims(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Claims nobody works on any more, or that are to be taken over."""
+        if self._settings.takes_over:
+            return tuple(i for i in snapshot.claims if i not in self._running)
+        others = self._claims_of_others(snapshot)
+        latest = self._log.lease_unix_ms() + _MAX_CLAIM_MS if others else 0
+        void = tuple(
+            claim.compaction_id
+            for claim in others
+            if claim.compaction_id in self._unanswered or claim.expires_unix_ms > latest
+        )
+        return tuple(dict.fromkeys(self._abandoned(snapshot) + void))
+
+    def _abandoned(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Claims nobody works on any more, although their owners did not say so."""
+        others = self._claims_of_others(snapshot)
+        now = self._log.lease_unix_ms() if others else 0
+        return tuple(
+            claim.compaction_id
+            for claim in others
+            if claim.compaction_id not in self._unanswered
+            and (claim.expires_unix_ms <= now or self._owner_is_gone(claim.owner))
+        )
+
+    def _claims_of_others(self, snapshot: Snapshot) -> list[Claim]:
+        return [c for i, c in snapshot.claims.items() if i not in self._running]
+
+    def _is_bad_news(self, snapshot: Snapshot) -> bool:
+        return bool(self._abandoned(snapshot) or self._deadly(snapshot))
+
+    def _tell(self, snapshot: Snapshot) -> Changes:
+        """Has the log count what was abandoned, before anything is planned by it."""
+        dead = self._abandoned(snapshot)
+        if dead:
+            return Changes(Operation.CLAIM, abandons=dead)
+        deadly = self._deadly(snapshot)
+        if not deadly:
+            raise _NothingToDoError
+        now = self._log.clock.now_unix_ms()
+        return Changes(
+            Operation.QUARANTINE,
+            quarantines=tuple(Quarantine(s.key, s.reason, now) for s in deadly),
+        )
+
+    def _deadly(self, snapshot: Snapshot) -> list[Suspect]:
+        return [
+            s
+            for s in snapshot.suspects.values()
+            if s.is_deadly and s.key not in snapshot.quarantine
+        ]
+
+    def _forget_gone(self, snapshot: Snapshot) -> None:
+        """Failures of fragments that are no longer live."""
+        for key in [key for key in self._setbacks if key not in snapshot.fragments]:
+            del self._setbacks[key]
+
+    def _next_retry(self) -> int | None:
+        now = self._log.clock.now_unix_ms()
+        waiting = [s for s in self._setbacks.values() if s.waits(now)]
+        return min((s.until_unix_ms for s in waiting if s.until_unix_ms is not None), default=None)
+
+    # --- settle ---
+
+    def settle(self, outcomes: Iterable[Outcome]) -> list[Settled]:
+        """Commits those that succeeded and still stand, together; counts and judges the others."""
+        # A speculative twin may report too: one outcome a compaction counts, its objects are its own.
+        known = {o.compaction_id: o for o in outcomes if o.compaction_id in self._running}
+        done = [outcome for outcome in known.values() if outcome.failure is None]
+        installed = self._install(done) if done else set()
+        return [
+            self._settle_failure(outcome)
+            if outcome.failure is not None
+            else self._settled(outcome, is_void=outcome.compaction_id not in installed)
+            for outcome in known.values()
+        ]
+
+    def _install(self, outcomes: Sequence[Outcome]) -> set[str]:
+        """Ids of the compactions whose outputs are live now."""
+        standing: list[Outcome] = []
+        installed: set[str] = set()
+
+        def prepare(snapshot: Snapshot) -> Changes:
+            # Settled again after a commit whose outcome was unknown.
+            installed.update(o.compaction_id for o in outcomes if self._is_installed(o))
+            standing[:] = [o for o in outcomes if self._stands(o, snapshot)]
+            if not standing:
+                raise _NothingToDoError
+            compactions = [self._running[o.compaction_id][0] for o in standing]
+            inputs = [entry for c in compactions for entry in c.spec.inputs]
+            seconds = sum(o.report.seconds for o in standing if o.report)
+            return Changes(
+                Operation.COMPACT,
+                adds=tuple(entry for o in standing for entry in o.outputs),
+                removes=tuple(entry.key for entry in inputs),
+                releases=tuple(o.compaction_id for o in standing),
+                work=Work(sum(entry.raw_bytes for entry in inputs), seconds),
+                runs=tuple(map(self._record, standing)),
+            )
+
+        self._commit_unless_nothing(prepare)
+        return installed.union(outcome.compaction_id for outcome in standing)
+
+    def _is_installed(self, outcome: Outcome) -> bool:
+        return self._log.landed(
+            lambda changes: (
+                changes.operation is Operation.COMPACT and outcome.compaction_id in changes.releases
+            )
+        )
+
+    def _stands(self, outcome: Outcome, snapshot: Snapshot) -> bool:
+        compaction, _ = self._running[outcome.compaction_id]
+        return (
+            outcome.compaction_id in snapshot.claims
+            and compaction.base_version >= snapshot.fence
+            and all(snapshot.fragments.get(e.key) == e for e in compaction.spec.inputs)
+        )
+
+    def _settle_failure(self, outcome: Outcome) -> Settled:
+        compaction, _ = self._running[outcome.compaction_id]
+        inputs = [entry.key for entry in compaction.spec.inputs]
+        # One that the failure names holds up no others.
+        about = [outcome.culprit] if outcome.culprit in inputs else inputs
+        setbacks = {key: self._setback(key, outcome) for key in about}
+        most = self._settings.max_attempts
+        quarantined = tuple(key for key, setback in setbacks.items() if setback.damages >= most)
+        runs = (self._record(outcome),)
+        is_void = not self._release(
+            [outcome.compaction_id], quarantined, outcome.failure or "", runs
+        )
+        settled = self._settled(
+            outcome, is_void=is_void, quarantined=() if is_void else quarantined
+        )
+        if is_void:
+            return settled
+        # Only now: what the log could not be told is settled again.
+        self._setbacks.update(setbacks)
+        until = max((s.until_unix_ms or 0 for s in setbacks.values()), default=0)
+        left = (until - self._log.clock.now_unix_ms()) / 1000
+        return replace(settled, retry_seconds=max(0.0, left) if until and not quarantined else None)
+
+    def _setback(self, key: str, outcome: Outcome) -> _Setback:
+        """What stands against a fragment after one more failure."""
+        before = self._setbacks.get(key)
+        failures = 1 + (before.failures if before else 0)
+        damages = int(outcome.is_damage) + (before.damages if before else 0)
+        wait = backoff_seconds(failures, self._settings.retry_seconds, MAX_RETRY_SECONDS)
+        until = self._log.clock.now_unix_ms() + round(wait * 1000)
+        is_given_up = self._settings.gives_up and failures >= self._settings.max_attempts
+        return _Setback(failures, damages, outcome.failure or "", None if is_given_up else until)
+
+    def _release(
+        self,
+        ids: Sequence[str],
+        quarantined: Sequence[str],
+        reason: str,
+        runs: tuple[RunRecord, ...] = (),
+    ) -> bool:
+        """Whether any of the claims still stood."""
+
+        def prepare(snapshot: Snapshot) -> Changes:
+            standing = tuple(i for i in ids if i in snapshot.claims)
+            if not standing:
+                raise _NothingToDoError
+            now = self._log.clock.now_unix_ms()
+            return Changes(
+                Operation.QUARANTINE if quarantined else Operation.CLAIM,
+                releases=standing,
+                quarantines=tuple(
+                    Quarantine(key, reason, now) for key in quarantined if key in snapshot.fragments
+                ),
+                runs=runs,
+            )
+
+        return self._commit_unless_nothing(prepare)
+
+    def _settled(
+        self, outcome: Outcome, *, is_void: bool, quarantined: tuple[str, ...] = ()
+    ) -> Settled:
+        attempt = self._attempt(outcome)
+        compaction, predicted = self._running.pop(outcome.compaction_id)
+        return Settled(compaction, predicted, outcome, attempt, is_void, quarantined)
+
+    def _record(self, outcome: Outcome) -> RunRecord:
+        compaction, predicted = self._running[outcome.compaction_id]
+        return run_record(compaction, predicted, outcome, self._attempt(outcome))
+
+    def _attempt(self, outcome: Outcome) -> int:
+        """How many times this driver has tried to merge any of those inputs, this attempt included."""
+        compaction, _ = self._running[outcome.compaction_id]
+        found = (self._setbacks.get(entry.key) for entry in compaction.spec.inputs)
+        return 1 + max((setback.failures for setback in found if setback), default=0)
+
+    # --- claims ---
+
+    def prolong(self) -> None:
+        """Renews the claims of what runs, once half of any one's time is over. Lost ones stay lost."""
+        claims = self._log.latest.claims
+        expiries = [claims[i].expires_unix_ms for i in self._running if i in claims]
+        if not expiries:
+            return
+        left_ms = min(expiries) - self._log.lease_unix_ms()
+        if left_ms * 2 < self._settings.claim_seconds * 1000:
+
+            def prepare(snapshot: Snapshot) -> Changes:
+                standing = [
+                    c for c, _ in self._running.values() if c.compaction_id in snapshot.claims
+                ]
+                if not standing:
+                    raise _NothingToDoError
+                return Changes(Operation.CLAIM, claims=tuple(map(self._as_claim, standing)))
+
+            self._commit_unless_nothing(prepare)
+
+    def give_up(self) -> None:
+        """Frees what is claimed and has not been settled, for others to take at once."""
+        ids = [*self._running, *self._unanswered]
+        self._running.clear()
+        self._unanswered.clear()
+        if ids:
+            self._release(ids, (), "")
+
+    def _commit_unless_nothing(self, prepare: Callable[[Snapshot], Changes]) -> bool:
+        try:
+            self._log.commit(prepare)
+        except _NothingToDoError:
+            return False
+        return True
+
+
+def _moved(move: Move) -> list[FragmentEntry]:
+    return [replace(entry, level=move.output_level) for entry in move.entries]
+
+
+def backoff_seconds(failures: int, first_seconds: float, most_seconds: float) -> float:
+    """Returns how long to wait after so many failures in a row: doubled with each, however many there are."""
+    return min(most_seconds, first_seconds * 2.0 ** min(failures - 1, 64))
+
+
+def _are_suspected(snapshot: Snapshot, specs: Iterable[CompactionSpec]) -> bool:
+    return bool(snapshot.suspects) and any(
+        entry.key in snapshot.suspects for spec in specs for entry in spec.inputs
+    )

@@ -1,0 +1,56 @@
+"""Where compactions run: Spark, or this process. The worker knows only this interface."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from compactor.compaction.attempt import Compaction, Outcome, failed, run_compaction
+
+
+class Engine(Protocol):
+    """Runs compactions; each ends in one outcome. Used from one thread."""
+
+    @property
+    def slots(self) -> int:
+        """Compactions worth submitting at a time."""
+        ...
+
+    def submit(self, compaction: Compaction) -> None: ...
+
+    def wait(self, timeout_seconds: float) -> Sequence[Outcome]:
+        """Outcomes of compactions that are over, at least one unless nothing ends in that time.
+
+        Raises `EngineLostError` if nothing can be run any more.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """Gives up what still runs; it has no outcome then."""
+        ...
+
+
+class InProcessEngine:
+    """One compaction after the other, in this process, while `wait` is called. No Spark."""
+
+    slots = 1
+
+    def __init__(self, run: Callable[[Compaction], Outcome] = run_compaction) -> None:
+        self._run = run
+        self._queue: deque[Compaction] = deque()
+
+    def submit(self, compaction: Compaction) -> None:
+        self._queue.append(compaction)
+
+    def wait(self, timeout_seconds: float) -> Sequence[Outcome]:  # noqa: ARG002
+        if not self._queue:
+            return ()
+        compaction = self._queue.popleft()
+        try:
+            return (self._run(compaction),)
+        except Exception as error:  # noqa: BLE001 - a defect in one compaction loses no others
+            return (failed(compaction, error),)
+
+    def cancel(self) -> None:
+        self._queue.clear()

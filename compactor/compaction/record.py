@@ -1,0 +1,58 @@
+"""From the outcome of a compaction to what the log keeps of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from compactor.common.lines import shortened
+from compactor.compaction.attempt import AttemptReport, Compaction, Outcome
+from compactor.planner.estimate import Estimate
+from compactor.table.run_record import MAX_TEXT, RunRecord
+
+_DIGITS: Final = 3
+
+
+def run_record(
+    compaction: Compaction, predicted: Estimate, outcome: Outcome, attempt: int
+) -> RunRecord:
+    """attempt: how many times its driver tried to merge those inputs."""
+    spec = compaction.spec
+    record = RunRecord(
+        compaction_id=compaction.compaction_id,
+        output_level=spec.output_level,
+        attempt=attempt,
+        reason=shortened(spec.reason, MAX_TEXT),
+        failure=shortened(outcome.failure or "", MAX_TEXT),
+        inputs=len(spec.inputs),
+        outputs=len(outcome.outputs),
+        predicted_seconds=round(predicted.task_seconds, _DIGITS),
+        predicted_memory_bytes=predicted.memory_bytes,
+        memory_limit_bytes=compaction.settings.memory_limit_bytes,
+    )
+    return record if outcome.report is None else _with_figures(record, outcome.report)
+
+
+def _with_figures(record: RunRecord, report: AttemptReport) -> RunRecord:
+    return replace(
+        record,
+        rows_in=report.rows_in,
+        rows_out=report.rows_out,
+        bytes_in=report.bytes_in,
+        bytes_out=report.bytes_out,
+        seconds=report.seconds,
+        stage_seconds={
+            stage: round(seconds, _DIGITS)
+            for stage, seconds in report.stage_seconds.items()
+            if round(seconds, _DIGITS)
+        },
+        peak_charged_bytes=report.peak_charged_bytes,
+        peak_rss_bytes=report.peak_rss_bytes,
+        gets=report.gets,
+        resumed_gets=report.resumed_gets,
+        restarts=report.restarts,
+        spilled_bytes=report.spilled_bytes,
+        passed_rows=report.passed_rows,
+        dropped_rows=sum(report.dropped.values()),
+    )

@@ -1,0 +1,164 @@
+"""Components to clusters: their members in order, their ids, and a signature by which a change is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.entities.entities import U64, Entities
+from compactor.entities.matching import starts_of
+from compactor.entities.spec import EntityMergeSpec, Identity
+from compactor.entities.texts import I64, TEXT
+from compactor.errors import ConfigError, JobError
+from compactor.files.plain_text import text_scalar
+from format.hashing import mix, value_hashes
+from format.nested import build_list
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Entities that are one, by the numbers that `matching` gives them."""
+
+    members: I64
+    """Of all clusters end to end; of each ascending, so by dataset and then id. Shape (entities,)."""
+    counts: I64
+    """Shape (clusters,)."""
+    ids: pa.Array
+    """Each once; large strings."""
+    deleted: pa.Array
+    """Booleans: of the clusters that are one deleted entity."""
+    signatures: I64
+
+    def members_of(self, clusters: I64) -> tuple[I64, I64]:
+        """Of these clusters, in this order: their members, and how many each has."""
+        starts = np.cumsum(self.counts) - self.counts
+        counts = self.counts[clusters]
+        ends = np.cumsum(counts)
+        within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
+        return self.members[np.repeat(starts[clusters], counts) + within], counts
+
+
+def clusters_of(spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64) -> Clusters:
+    """labels: of each entity, the first of its component.
+
+    Raises `JobError` if more than `max_merged` are one, `ConfigError` if two clusters get one id.
+    """
+    starts = starts_of(datasets)
+    members = np.argsort(labels, kind="stable")
+    firsts = np.flatnonzero(np.diff(labels[members], prepend=-1))
+    counts = np.diff(np.append(firsts, len(members)))
+    _check_size(spec, datasets, members, firsts, counts)
+    deleted = np.concatenate([np.zeros(0, np.bool_), *(d.deleted for d in datasets)])[
+        members[firsts]
+    ]
+    all_ids = pa.concat_arrays([pa.array([], TEXT), *(d.ids for d in datasets)])
+    if spec.identity is Identity.FIRST:
+        ids = all_ids.take(pa.array(members[firsts]))
+        kept = _kept_by_first(ids, deleted)
+        members = members[np.repeat(kept, counts)]
+        counts, deleted, ids = counts[kept], deleted[kept], ids.filter(pa.array(kept))
+    else:
+        ids = _composite(datasets, all_ids, starts, members, counts)
+        if pc.any(pc.match_substring(all_ids, "|")).as_py():  # or else no two can be the same
+            _check_composite(ids)
+    hashes = _member_hashes(datasets, starts)
+    signatures = _signatures(spec, hashes[members], counts)
+    return Clusters(members, counts, ids, pa.array(deleted), signatures)
+
+
+def _check_size(
+    spec: EntityMergeSpec, datasets: Sequence[Entities], members: I64, firsts: I64, counts: I64
+) -> None:
+    if not len(counts) or (most := int(counts.max())) <= spec.max_merged:
+        return
+    number = int(members[firsts[int(counts.argmax())]])
+    starts = starts_of(datasets)
+    dataset = int(np.searchsorted(starts, number, "right")) - 1
+    entity = datasets[dataset].ids[number - int(starts[dataset])]
+    raise too_many(spec, most, dataset, str(entity))
+
+
+def _composite(
+    datasets: Sequence[Entities], all_ids: pa.Array, starts: I64, members: I64, counts: I64
+) -> pa.Array:
+    offsets = pa.array(np.repeat(np.arange(len(datasets)), np.diff(starts))).cast(TEXT)
+    parts = pc.binary_join_element_wise(offsets, all_ids, text_scalar("|"))
+    lists = build_list(pa.large_list(TEXT), counts, parts.take(pa.array(members)), None)
+    return pc.binary_join(lists, text_scalar("|"))
+
+
+def _check_composite(ids: pa.Array) -> None:
+    twice = _first_twice(ids)
+    if twice is not None:
+        raise ConfigError(
+            f"identity: two entities would both have the id {twice!r}, because ids of the datasets hold '|' "
+            "and digits: change those ids, or say identity: first"
+        )
+
+
+def _kept_by_first(ids: pa.Array, deleted: Mask) -> Mask:
+    """Which clusters come out where the first id is that of all. A deleted entity whose id is another's, too,
+    does not: that id is not gone."""
+    living = ids.filter(pa.array(~deleted))
+    twice = _first_twice(living)
+    if twice is not None:
+        raise ConfigError(
+            f"identity: first: entities of several datasets have the id {twice!r} and are not the same: add "
+            "an equality set on `_id` or `$ids` of the datasets, or say identity: composite"
+        )
+    codes = np.asarray(ids.dictionary_encode().indices).astype(np.int64)
+    order = np.lexsort((np.arange(len(codes)), deleted))
+    first = np.full(int(codes.max()) + 1 if len(codes) else 0, -1, np.int64)
+    first[codes[order][::-1]] = order[::-1]
+    kept: Mask = first[codes] == np.arange(len(codes))
+    return kept
+
+
+def kept_of(spec: EntityMergeSpec, ids: pa.Array, deleted: Mask) -> Mask:
+    """Which of all clusters that have these ids come out, where they were made apart from each other.
+
+    ids, deleted: by the dataset of their first entities. Raises `ConfigError` if two get one id.
+    """
+    if spec.identity is Identity.FIRST:
+        return _kept_by_first(ids, deleted)
+    _check_composite(ids)
+    return np.ones(len(ids), np.bool_)
+
+
+def too_many(spec: EntityMergeSpec, count: int, dataset: int, entity: str) -> JobError:
+    """dataset, entity: the first of `count`."""
+    return JobError(
+        f"{count:,} entities would become one (the first is {entity} of dataset "
+        f"{spec.datasets[dataset].name}), max_merged is {spec.max_merged:,}: nothing was written; look for a "
+        "rule that holds of too many, or raise max_merged"
+    )
+
+
+def _first_twice(ids: pa.Array) -> str | None:
+    coded = ids.dictionary_encode()
+    if len(coded.dictionary) == len(ids):
+        return None
+    number = int(np.argmax(np.bincount(np.asarray(coded.indices)) > 1))
+    return str(coded.dictionary[number])
+
+
+def _member_hashes(datasets: Sequence[Entities], starts: I64) -> U64:
+    offsets = np.repeat(np.arange(1, len(datasets) + 1, dtype=np.uint64), np.diff(starts))
+    own = np.concatenate([np.zeros(0, np.uint64), *(d.hashes() for d in datasets)])
+    return mix(own + mix(offsets))
+
+
+def _signatures(spec: EntityMergeSpec, hashes: U64, counts: I64) -> I64:
+    """Of the members, whose hashes tell also their order, and of how they become one."""
+    settings = value_hashes(pa.array([f"{spec.identity} {spec.strategy}"], TEXT), is_whole=True)
+    if not len(counts):
+        return np.zeros(0, np.int64)
+    total = np.add.reduceat(hashes, np.cumsum(counts) - counts)
+    return mix(total + settings[0]).view(np.int64)  # as signed, which every engine knows

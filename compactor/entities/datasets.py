@@ -1,0 +1,360 @@
+"""Datasets by their names: where they are, and their entities read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from compactor.entities.entities import RESERVED, Columns, Entities, entities_of
+from compactor.entities.expressions import ID
+from compactor.entities.memory import Charge, unlimited
+from compactor.entities.spec import EntityMergeSpec
+from compactor.entities.texts import canonical, from_arrow, texts_of
+from compactor.errors import InputError, TableNotFoundError, UsageError
+from compactor.files.byte_source import ByteSource
+from compactor.files.names import KNOWN_ENDINGS, FileFormat, FileKind, kind_of
+from compactor.files.ndjson import Block, line_blocks
+from compactor.files.problems import PROBLEMS, first_failing, one_line, reading
+from compactor.files.read import open_table_file
+from compactor.read.scan import scan
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
+
+_BLOCK_BYTES: Final = 8 << 20
+_OFFSET_BYTES: Final = 8
+"""Of an Arrow large string, also of none."""
+_SPECS: Final = (".yaml", ".yml")
+"""Endings of files that may have the name of a dataset beside it, and are none."""
+_rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A dataset that is there."""
+
+    name: str
+    place: str
+    """A file, or the address of a table."""
+    is_file: bool
+
+    @property
+    def shown(self) -> str:
+        """For errors."""
+        return f"{self.name} ({self.place if self.is_file else open_store(self.place).url})"
+
+
+def locate(spec: EntityMergeSpec, folder: str) -> list[Located | None]:
+    """Where each dataset is; None for one that is not there: nothing at all is at its place.
+
+    A name that `sources` does not give a place is that of a file or table in `folder`: `orders` is
+    `orders.ndjson`, `orders.parquet` and so on, or the table `orders`.
+    Raises `InputError` for what is there and can be no dataset (taken for an empty one, it would delete what
+    was merged of it), `UsageError` where several files have the name, or `folder` is none.
+    """
+    sources = dict(spec.sources)
+    in_folder = _remote if _is_remote(folder) else _InFolder(folder)
+    return [
+        _given(name, sources[name])
+        if name in sources
+        else in_folder(name, f"{folder.rstrip('/')}/{name}")
+        for name, _alias in spec.datasets
+    ]
+
+
+def check_there(spec: EntityMergeSpec, located: Sequence[Located | None], folder: str) -> None:
+    """Raises `InputError` for a dataset that is not there and has to be."""
+    if spec.ignore_non_existent_datasets:
+        return
+    sources = dict(spec.sources)
+    for (name, _alias), at in zip(spec.datasets, located, strict=True):
+        if at is None:
+            where = sources.get(name, f"no file or table of that name in {folder}")
+            raise InputError(
+                f"dataset {name} is not there: {where}; correct `sources` or `--datasets`, or say "
+                "ignore_non_existent_datasets: true"
+            )
+
+
+def check_not_read(spec: EntityMergeSpec, folder: str, table: str) -> None:
+    """Raises `UsageError` if a dataset is, or would be, the table that is written. table: its address."""
+    sources = dict(spec.sources)
+    for name, _alias in spec.datasets:
+        if _same(sources.get(name, f"{folder.rstrip('/')}/{name}"), table):
+            raise UsageError(
+                f"--output: {table} is dataset {name} as well: a merge does not write what it reads; name "
+                "another table"
+            )
+
+
+def check_not_over(located: Sequence[Located | None], path: str) -> None:
+    """Raises `UsageError` if a file that will be written is one of the datasets' files."""
+    for at in located:
+        if at is not None and at.is_file and _same(at.place, path):
+            raise UsageError(
+                f"--ndjson: {path} is the file of dataset {at.name}: name another file"
+            )
+
+
+def _same(one: str, other: str) -> bool:
+    if _is_remote(one) or _is_remote(other):
+        return one.rstrip("/") == other.rstrip("/")
+    paths = [Path(_local(place)) for place in (one, other)]
+    if all(path.exists() for path in paths):
+        return paths[0].samefile(paths[1])
+    return paths[0].resolve() == paths[1].resolve()
+
+
+def _is_remote(address: str) -> bool:
+    return "://" in address and not address.startswith("file:")
+
+
+def _local(address: str) -> str:
+    return open_store(address).url if address.startswith("file:") else address
+
+
+def _remote(name: str, address: str) -> Located | None:
+    """A table in an object store, where what is no table is nothing if there is no object."""
+    found = _table(name, address)
+    if found is None and next(iter(open_store(address).list("")), None) is not None:
+        raise _unusable(name, address, "holds objects, but no table")
+    return found
+
+
+def _given(name: str, place: str) -> Located | None:
+    if _is_remote(place):
+        return _remote(name, place)
+    path = _local(place).rstrip("/") or "/"
+    if not os.path.lexists(path):
+        # What the shell makes of it is not what is looked for here.
+        if path.startswith("~"):
+            raise _unusable(name, path, "nothing makes a home folder of ~ here")
+        _stat(name, path, may_be_absent=True)
+        return None
+    return _there(name, path)
+
+
+def _there(name: str, path: str) -> Located:
+    """Of a path that is there. Raises `InputError` if it can be no dataset."""
+    mode = _stat(name, path)
+    if stat.S_ISDIR(mode):
+        table = _table(name, path)
+        if table is None:
+            raise _unusable(name, path, "is a folder, but no table")
+        return table
+    if not stat.S_ISREG(mode):
+        raise _unusable(name, path, "is neither a file nor a table")
+    if not _is_readable(path):
+        raise _unusable(name, path, f"unknown kind of file; known endings are {KNOWN_ENDINGS}")
+    return Located(name, path, True)
+
+
+def _stat(name: str, path: str, *, may_be_absent: bool = False) -> int:
+    try:
+        return Path(path).stat().st_mode
+    except FileNotFoundError:
+        if may_be_absent:
+            return 0
+        raise _unusable(name, path, "is a link to what is not there") from None
+    except OSError as error:
+        raise _unusable(name, path, (error.strerror or one_line(error)).lower()) from None
+
+
+def _unusable(name: str, place: str, cause: str) -> InputError:
+    return InputError(
+        f"dataset {name}: {place}: {cause}: correct it, or say in `sources` where the dataset is"
+    )
+
+
+def _is_readable(path: str) -> bool:
+    kind = kind_of(path)
+    return kind is not None and kind.format is not FileFormat.XML
+
+
+class _InFolder:
+    """Datasets by their names in a folder of this machine."""
+
+    def __init__(self, folder: str) -> None:
+        self._root = Path(_local(folder))
+        self._names: list[str] | None = None
+
+    def __call__(self, name: str, _address: str) -> Located | None:
+        there = [n for n in self._entries() if n == name or self._is_file_of(n, name)]
+        usable, problems = [], []
+        for found in there:
+            try:
+                usable.append(_there(name, str(self._root / found)))
+            except InputError as error:
+                problems.append(error)
+        if len(usable) > 1:
+            both = ", ".join(at.place for at in usable)
+            raise UsageError(f"dataset {name} may be any of {both}: say which in `sources`")
+        if not usable and problems:
+            raise problems[0]
+        return usable[0] if usable else None
+
+    def _is_file_of(self, found: str, name: str) -> bool:
+        """Folders are none, but for those whose ending says that they are."""
+        if _stem(found) != name:
+            return False
+        return kind_of(found) is not None or not (self._root / found).is_dir()
+
+    def _entries(self) -> list[str]:
+        if self._names is None:
+            try:
+                self._names = sorted(path.name for path in self._root.iterdir())
+            except OSError as error:
+                cause = (error.strerror or one_line(error)).lower()
+                raise UsageError(
+                    f"--datasets: {self._root}: {cause}: name the folder where datasets are"
+                ) from None
+        return self._names
+
+
+def _stem(file_name: str) -> str | None:
+    """Without the ending, and without that of compression; None for what never is data."""
+    path = Path(file_name)
+    if not path.suffix or path.suffix in _SPECS:
+        return None
+    stem = path.stem
+    return Path(stem).stem if kind_of(stem) is not None else stem
+
+
+def _table(name: str, address: str) -> Located | None:
+    try:
+        CommitLog(open_store(address)).current()
+    except TableNotFoundError:
+        return None
+    return Located(name, address, False)
+
+
+def read_dataset(located: Located | None, name: str, charge: Charge = unlimited) -> Entities:
+    """All entities of a dataset; none if it is not there. Raises `InputError` naming the place, and what
+    `charge` raises."""
+    if located is None:
+        return entities_of([], [], name)
+    return _read(columns_in(located), located.shown, charge)
+
+
+def read_batches(
+    batches: Iterable[pa.RecordBatch], name: str, charge: Charge = unlimited
+) -> Entities:
+    """Entities of Arrow batches: a null is a property that is missing.
+
+    name: of the dataset, for errors. Raises `InputError`, and what `charge` raises.
+    """
+    return _read(_in_texts(batches, name), name, charge)
+
+
+def columns_in(located: Located, snapshot: Snapshot | None = None) -> Iterator[tuple[Columns, int]]:
+    """The rows of a dataset as they come: `_id` and all, and how many. snapshot: of a table, or of a part of
+    it; None: the newest. Raises `InputError` naming the place."""
+    if not located.is_file:
+        store = open_store(located.place)
+        yield from _in_texts(scan(store, snapshot or CommitLog(store).current()), located.shown)
+        return
+    kind = kind_of(located.place)
+    if kind is not None and kind.format is FileFormat.NDJSON:
+        for columns in _ndjson(located.place, kind):
+            yield columns, len(columns[ID])
+        return
+    with open_table_file(located.place) as file:
+        yield from _in_texts(file, located.shown)
+
+
+def _in_texts(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[tuple[Columns, int]]:
+    for batch in batches:
+        yield _texts_of_batch(batch, name), batch.num_rows
+
+
+def _read(found: Iterable[tuple[Columns, int]], name: str, charge: Charge) -> Entities:
+    columns = []
+    rows: list[int] = []
+    names: set[str] = set()
+    cells, empty = 0, 0
+    for some, count in found:
+        names.update(some)
+        cells += len(some) * count
+        # Every name will have a column of all rows, also where rows have it not.
+        before, empty = empty, len(names) * (sum(rows) + count) - cells
+        charge(_bytes_of(some) + (empty - before) * _OFFSET_BYTES)
+        columns.append(some)
+        rows.append(count)
+    return entities_of(columns, rows, name)
+
+
+def _bytes_of(columns: Columns) -> int:
+    return sum(column.nbytes for column in columns.values())
+
+
+def _texts_of_batch(batch: pa.RecordBatch, name: str) -> Columns:
+    texts = {}
+    for column, array in zip(batch.schema.names, batch.columns, strict=True):
+        if array.null_count == len(array) and column not in RESERVED:
+            continue
+        try:
+            texts[column] = from_arrow(array)
+        except (*PROBLEMS, RecursionError) as error:
+            cause = "nested too deep" if isinstance(error, RecursionError) else one_line(error)
+            raise InputError(
+                f"dataset {name}: column {column!r}: {cause}: leave the column out"
+            ) from error
+    return texts
+
+
+def _ndjson(path: str, kind: FileKind) -> Iterator[Columns]:
+    with reading(path):
+        source = ByteSource(path, kind.compression)
+    try:
+        for block in line_blocks(path, source, _BLOCK_BYTES):
+            try:
+                yield _columns(block.data)
+            except (*PROBLEMS, RecursionError):
+                raise _located(path, block) from None
+    finally:
+        source.close()
+
+
+def _columns(lines: bytes) -> Columns:
+    """Of one object a line."""
+    lines.decode()
+    rows = _rows.decode_lines(lines)
+    _check_one_a_line(lines, len(rows))
+    names = sorted(set().union(*rows))
+    texts = {name: canonical(texts_of([row.get(name) for row in rows])) for name in names}
+    return texts if ID in texts else {ID: pa.nulls(len(rows), pa.large_string()), **texts}
+
+
+def _check_one_a_line(lines: bytes, rows: int) -> None:
+    """lines: of as many objects. Between a brace that closes and one that opens only objects end."""
+    if lines.count(b"}\n{") + 1 == rows and lines.count(b"\n") - lines.endswith(b"\n") + 1 == rows:
+        return
+    texts = [text for line in lines.split(b"\n") if (text := line.strip())]
+    if len(texts) != rows or not all(t.startswith(b"{") and t.endswith(b"}") for t in texts):
+        raise ValueError("is not one JSON object per line")
+
+
+def _located(path: str, block: Block) -> InputError:
+    """The error of the first line that makes it fail."""
+    lines = block.data.split(b"\n")
+
+    def attempt(count: int) -> None:
+        start = b"\n".join(lines[:count])
+        if start.strip():
+            try:
+                _columns(start)
+            except RecursionError as error:
+                raise ValueError("it is nested too deep") from error
+
+    count, error = first_failing(len(lines), attempt)
+    line = f"{path}, line {block.first_line + count - 1:,}"
+    if isinstance(error, UnicodeDecodeError):
+        return InputError(f"{line}: is not valid UTF-8: save the file as UTF-8")
+    return InputError(f"{line}: is no JSON object that can be read ({one_line(error)}): correct it")

@@ -1,0 +1,207 @@
+"""The entities of a dataset, in columns: one row each, in the order of their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.entities.expressions import ID, IDS
+from compactor.entities.texts import (
+    I64,
+    TEXT,
+    elements,
+    is_list,
+    is_null,
+    is_string,
+    list_texts,
+    quoted,
+    unquoted,
+)
+from compactor.errors import InputError
+from compactor.files.plain_text import joined, text_scalar
+from format.hashing import column_contributions, mix
+
+DELETED: Final = "_deleted"
+REPLACED: Final = "$replaced"
+UPDATED: Final = "_updated"
+SIGNATURE: Final = "$signature"
+RESERVED: Final = (ID, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
+"""What an entity merge writes itself: none of it is a property."""
+_TRUE: Final = pa.array(["true", "1", "1.0", '"true"', '"1"'], TEXT)
+_FALSE: Final = pa.array(["false", "0", "0.0", '"false"', '"0"', "null"], TEXT)
+"""Canonical texts that are a flag, in lower case: booleans, and what stands for them elsewhere."""
+_WHOLE_BYTES: Final = 1
+"""The format's first rule of hashing counts every byte of a string."""
+
+U64 = npt.NDArray[np.uint64]
+Columns = Mapping[str, pa.Array]
+"""Properties by name, as canonical JSON texts; null where an entity has it not."""
+
+
+@dataclass(frozen=True)
+class Entities:
+    """Entities of one dataset: each id once, ascending."""
+
+    ids: pa.Array
+    """Large strings, no nulls."""
+    deleted: npt.NDArray[np.bool_]
+    carried: pa.Array | None
+    """The text of `$ids`, null where an entity has none; None if no entity has."""
+    properties: Columns
+
+    @property
+    def rows(self) -> int:
+        return len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        """Of its columns, about."""
+        return int(
+            self.ids.nbytes
+            + (0 if self.carried is None else self.carried.nbytes)
+            + sum(column.nbytes for column in self.properties.values())
+        )
+
+    def take(self, rows: I64) -> Entities:
+        indices = pa.array(rows)
+        return Entities(
+            self.ids.take(indices),
+            self.deleted[rows],
+            None if self.carried is None else self.carried.take(indices),
+            {name: column.take(indices) for name, column in self.properties.items()},
+        )
+
+    @cached_property
+    def original_ids(self) -> tuple[I64, pa.Array]:
+        """The ids that each entity stands for: how many, and all of them, large strings.
+
+        Those of `$ids`, or else its own."""
+        if self.carried is None:
+            return np.ones(self.rows, np.int64), self.ids
+        own = quoted(self.ids)
+        is_given = self.carried.is_valid()
+        counts, texts = elements(pc.if_else(is_given, self.carried, own))
+        return counts, unquoted(texts)
+
+    def as_texts(self, name: str) -> pa.Array | None:
+        """A property, or `_id` or `$ids`, as rules see it."""
+        if name == ID:
+            return quoted(self.ids)
+        if name == IDS:
+            counts, ids = self.original_ids
+            return list_texts(counts, quoted(ids))
+        return self.properties.get(name)
+
+    def hashes(self) -> U64:
+        """A number for what an entity is, but for its place. Shape (rows,)."""
+        total = self.deleted.astype(np.uint64) << np.uint64(1)
+        columns = {ID: self.ids, **self.properties}
+        if self.carried is not None:
+            columns[IDS] = self.carried
+        for name, column in columns.items():
+            total += column_contributions(name, column, _WHOLE_BYTES)
+        return mix(total)
+
+
+def entities_of(batches: Sequence[Columns], rows: Sequence[int], name: str) -> Entities:
+    """Of batches of columns, `_id` and all, of so many rows each. Of rows with one id the last counts; if it
+    is one that a merge has replaced there is no entity.
+
+    name: of the dataset, for errors. Raises `InputError` for an `_id`, `$ids` or flag that is none.
+    """
+    names = dict.fromkeys(column for batch in batches for column in batch)
+    columns = {n: _end_to_end([batch.get(n) for batch in batches], rows) for n in names}
+    total = sum(rows)
+    if (mistake := first_mistake(columns, total)) is not None:
+        raise no_entity(name, *mistake)
+    ids = unquoted(columns.pop(ID, pa.nulls(0, TEXT)))
+    is_deleted = _is_true(columns.pop(DELETED, pa.nulls(total, TEXT)))
+    carried = _carried(columns.pop(IDS, None), ids, name)
+    properties = {n: column for n, column in columns.items() if n not in RESERVED}
+    last = _last_of_each(ids)
+    if REPLACED in columns:
+        last = last[~_is_true(columns[REPLACED])[last]]
+    return Entities(ids, is_deleted, carried, properties).take(last)
+
+
+def _end_to_end(parts: Sequence[pa.Array | None], rows: Sequence[int]) -> pa.Array:
+    arrays = [
+        pa.nulls(n, TEXT) if part is None else part for part, n in zip(parts, rows, strict=True)
+    ]
+    return pa.concat_arrays(arrays) if len(arrays) != 1 else arrays[0]
+
+
+def _last_of_each(ids: pa.Array) -> I64:
+    """Positions of rows in the order of their ids; of equal ids that of the last."""
+    order: I64 = pc.sort_indices(ids).to_numpy().astype(np.int64)
+    if len(order) < 2:
+        return order
+    in_order = ids.take(pa.array(order))
+    differs = np.asarray(pc.not_equal(in_order.slice(1), in_order.slice(0, len(order) - 1)))
+    last: I64 = order[np.append(differs, True)]
+    return last
+
+
+def first_mistake(columns: Columns, rows: int) -> tuple[int, str] | None:
+    """The first row that is no entity, and why: by its `_id`, or by a flag that is neither true nor false."""
+    texts = columns.get(ID, pa.nulls(rows, TEXT))
+    is_empty = np.asarray(pc.fill_null(pc.equal(texts, '""'), False))
+    bad = np.flatnonzero(~is_string(texts) | is_empty)
+    found = []
+    if len(bad):
+        why = "every entity needs an `_id`, a text that is not empty"
+        found.append((int(bad[0]), f"`_id` is {_said(texts[bad[0]])}: {why}"))
+    for name in (DELETED, REPLACED):
+        if name in columns:
+            texts = columns[name]
+            is_flag = _is_one_of(texts, _FALSE) | _is_true(texts) | ~np.asarray(texts.is_valid())
+            bad = np.flatnonzero(~is_flag)
+            if len(bad):
+                why = "it has to be true or false, 1 or 0; correct it, or leave it out"
+                found.append((int(bad[0]), f"`{name}` is {_said(texts[bad[0]])}: {why}"))
+    return min(found, default=None)
+
+
+def no_entity(name: str, row: int, why: str) -> InputError:
+    """Returns the error that names row `row` of dataset `name`."""
+    return InputError(f"dataset {name}, entity {row + 1:,}: {why}")
+
+
+def _is_true(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    return _is_one_of(texts, _TRUE)
+
+
+def _is_one_of(texts: pa.Array, values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.is_in(pc.ascii_lower(texts), values))
+
+
+def _carried(texts: pa.Array | None, ids: pa.Array, name: str) -> pa.Array | None:
+    if texts is None:
+        return None
+    is_none = is_null(texts) | np.asarray(pc.fill_null(pc.equal(texts, "[]"), False))
+    texts = pc.if_else(pa.array(is_none), pa.scalar(None, TEXT), texts)
+    given = texts.drop_null()
+    counts, items = elements(given)
+    bad = np.flatnonzero(~is_string(items))
+    if len(bad):
+        number = np.searchsorted(np.cumsum(counts), bad[0], "right")
+        row = int(np.flatnonzero(np.asarray(texts.is_valid()))[number])
+        raise InputError(
+            f"dataset {name}, entity {ids[row]}: `$ids` is {_said(texts[row])}: it has to be a list of texts"
+        )
+    if not len(given):
+        return None
+    in_list = joined(text_scalar("["), texts, text_scalar("]"))
+    return pc.if_else(pa.array(is_list(texts)), texts, in_list)
+
+
+def _said(text: pa.Scalar) -> str:
+    value = text.as_py()
+    return "missing" if value is None else value if len(value) <= 40 else f"{value[:40]}..."

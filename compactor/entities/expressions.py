@@ -1,0 +1,283 @@
+"""What a rule compares: `a.x`, `a.address.city`, `["lower", "c.f3"]`. Parsed to a tree, and evaluated on
+whole columns.
+
+An expression has any number of values of an entity, as canonical JSON texts: those of a list are its
+elements, and null, the empty list and what a function is not defined of are none at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.entities.texts import (
+    I64,
+    TEXT,
+    canonical,
+    elements,
+    is_null,
+    is_string,
+    members,
+    quoted,
+    texts_of,
+    unquoted,
+)
+from compactor.files.plain_text import joined, text_scalar
+
+ID: Final = "_id"
+IDS: Final = "$ids"
+MOST_COMBINATIONS: Final = 1_000_000
+"""That `concat` makes of one entity."""
+
+
+class ExpressionError(ValueError):
+    """What is wrong with an expression, in words for the author of a spec."""
+
+
+class TooManyCombinationsError(ValueError):
+    """Of values of one entity, by `concat`."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count:,} combinations of one entity's values")
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A property, or what is inside of it."""
+
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+Expression = Path | Literal | Call
+
+
+class Operand(NamedTuple):
+    """One side of a rule: an expression over one dataset."""
+
+    alias: str
+    expression: Expression
+
+
+class Values(NamedTuple):
+    """Values of entities."""
+
+    rows: I64
+    """Of which entity each is; ascending."""
+    texts: pa.Array
+    """Canonical, no nulls; shape as `rows`."""
+
+    def kept(self, mask: Any) -> Values:
+        mask = np.asarray(mask)
+        return self if mask.all() else Values(self.rows[mask], self.texts.filter(pa.array(mask)))
+
+
+def parse_operand(value: Any) -> Operand:
+    """Raises `ExpressionError`."""
+    aliases: set[str] = set()
+    expression = _parse(value, aliases)
+    if len(aliases) != 1:
+        found = f"has {', '.join(sorted(aliases))}" if aliases else "has none"
+        raise ExpressionError(
+            f"an argument is over exactly one dataset's alias, this one {found}: write one side of a rule "
+            "as an expression of its own"
+        )
+    return Operand(aliases.pop(), expression)
+
+
+def _parse(value: Any, aliases: set[str]) -> Expression:
+    if isinstance(value, str):
+        alias, *steps = value.split(".")
+        if not alias or not steps or not all(steps):
+            raise ExpressionError(
+                f"{value!r} is no path: write alias.property, or [literal, {value!r}]"
+            )
+        aliases.add(alias)
+        return Path(tuple(steps))
+    if not isinstance(value, list) or not value or not isinstance(value[0], str):
+        raise ExpressionError(
+            f"{value!r} is no expression: write a path such as a.x, or a function such as [lower, a.x]"
+        )
+    name, *arguments = value
+    if name == "literal":
+        if len(arguments) != 1 or not isinstance(arguments[0], str):
+            raise ExpressionError('literal takes one text, as in [literal, "-"]')
+        return Literal(arguments[0])
+    if name != "concat" and name not in _FUNCTIONS:
+        there = ", ".join(sorted([*_FUNCTIONS, "concat", "literal"]))
+        raise ExpressionError(f"there is no function {name!r}; there are: {there}")
+    wanted = "one argument" if name != "concat" else "two arguments or more"
+    if (len(arguments) != 1) if name != "concat" else (len(arguments) < 2):
+        raise ExpressionError(f"{name} takes {wanted}, here are {len(arguments)}")
+    return Call(name, tuple(_parse(argument, aliases) for argument in arguments))
+
+
+def first_steps(expression: Expression) -> Iterator[str]:
+    """The properties that it needs."""
+    match expression:
+        case Path(steps):
+            yield steps[0]
+        case Call(_, arguments):
+            for argument in arguments:
+                yield from first_steps(argument)
+
+
+def evaluate(expression: Expression, columns: Mapping[str, pa.Array], rows: int) -> Values:
+    """The values of each of `rows` entities, of properties as canonical texts with nulls."""
+    match expression:
+        case Path(steps):
+            column = columns.get(steps[0])
+            if column is None:
+                return _NO_VALUES
+            found = _settled(Values(np.arange(rows), column))
+            for name in steps[1:]:
+                found = _inside(found, name)
+            return found
+        case Literal(text):
+            return Values(np.arange(rows), pa.repeat(quoted(pa.array([text]))[0], rows))
+        case Call("concat", arguments):
+            first, *others = (evaluate(a, columns, rows) for a in arguments)
+            result = first.kept(is_string(first.texts))
+            for other in others:
+                result = _concat(result, other.kept(is_string(other.texts)), rows)
+            return result
+        case Call(name, (argument,)):
+            return _called(_FUNCTIONS[name], evaluate(argument, columns, rows))
+    raise AssertionError(expression)
+
+
+_NO_VALUES: Final = Values(np.zeros(0, np.int64), pa.array([], TEXT))
+
+
+def _settled(values: Values) -> Values:
+    """Elements for lists, and nothing for what is missing, null or an empty list, also within a list.
+    There is one zero only."""
+    values = values.kept(values.texts.is_valid())
+    counts, texts = elements(values.texts)
+    texts = pc.if_else(pc.equal(texts, "-0.0"), text_scalar("0.0"), texts)
+    values = Values(np.repeat(values.rows, counts), texts)
+    return values.kept(~is_null(texts) & np.asarray(pc.not_equal(texts, "[]")))
+
+
+def _inside(values: Values, name: str) -> Values:
+    values = values.kept(pc.starts_with(values.texts, "{"))
+    return _settled(Values(values.rows, members(values.texts, name)))
+
+
+def _concat(left: Values, right: Values, rows: int) -> Values:
+    """Each value of an entity on the left with each on the right."""
+    per_row = np.bincount(right.rows, minlength=rows)
+    starts = np.cumsum(per_row) - per_row
+    repeats = per_row[left.rows]
+    of_each = np.bincount(left.rows, minlength=rows) * per_row
+    if len(of_each) and (most := int(of_each.max())) > MOST_COMBINATIONS:
+        raise TooManyCombinationsError(most)
+    ends = np.cumsum(repeats)
+    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - repeats, repeats)
+    from_left = np.repeat(np.arange(len(left.rows)), repeats)
+    from_right = np.repeat(starts[left.rows], repeats) + within
+    texts = joined(
+        pc.utf8_slice_codeunits(left.texts, 0, -1).take(pa.array(from_left)),
+        pc.utf8_slice_codeunits(right.texts, 1).take(pa.array(from_right)),
+    )
+    return Values(left.rows[from_left], texts)
+
+
+def _called(function: Callable[[pa.Array], pa.Array], values: Values) -> Values:
+    """A function of each value; of equal ones once."""
+    coded = values.texts.dictionary_encode()
+    results = function(coded.dictionary).take(coded.indices)
+    return Values(values.rows, results).kept(results.is_valid())
+
+
+def _of_strings(change: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    """A function of texts, which other values have no result of."""
+
+    def function(texts: pa.Array) -> pa.Array:
+        strings = pc.if_else(pa.array(is_string(texts)), texts, pa.scalar(None, TEXT))
+        return quoted(change(unquoted(strings)))
+
+    return function
+
+
+def _string(texts: pa.Array) -> pa.Array:
+    """Numbers, booleans, lists and objects as the text that JSON writes of them."""
+    return pc.if_else(pa.array(is_string(texts)), texts, quoted(texts))
+
+
+def _digits(strings: pa.Array) -> pa.Array:
+    digits = pc.replace_substring_regex(strings, "[^0-9]+", "")
+    return pc.if_else(pc.equal(digits, ""), pa.scalar(None, TEXT), digits)
+
+
+_raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_INTEGER: Final = r"^[+-]?[0-9]{1,300}$"
+_NUMBER: Final = r"^[+-]?[0-9]{1,300}(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
+
+
+def _integer(texts: pa.Array) -> pa.Array:
+    """Integers, texts of integers, and other numbers without a fraction up to 2^53."""
+    found = _numerals(texts, _INTEGER)
+    looks = pc.match_substring_regex(texts, r"^-?[0-9]+\.[0-9]+$")
+    numbers = pc.if_else(looks, texts, pa.scalar(None, TEXT))
+    whole = pc.if_else(_is_whole(numbers.cast(pa.float64())), numbers, pa.scalar(None, TEXT))
+    found = pc.coalesce(found, pc.replace_substring_regex(whole, r"\.0*$", ""))
+    return canonical(_without_zeros(found))
+
+
+def _is_whole(numbers: pa.Array) -> pa.Array:
+    return pc.and_(
+        pc.equal(numbers, pc.trunc(numbers)), pc.less_equal(pc.abs(numbers), float(1 << 53))
+    )
+
+
+def _float(texts: pa.Array) -> pa.Array:
+    """Numbers, and texts of numbers, as doubles; none of what is beyond them."""
+    numbers = _without_zeros(_numerals(texts, _NUMBER)).cast(pa.float64())
+    numbers = pc.add(pc.if_else(pc.is_finite(numbers), numbers, None), 0.0)  # one zero only
+    found = texts_of(_raws.decode(msgspec.json.encode(numbers.to_pylist())))
+    return pc.if_else(numbers.is_valid(), found, pa.scalar(None, TEXT))
+
+
+def _numerals(texts: pa.Array, pattern: str) -> pa.Array:
+    """Of numbers and strings, those that look so; the others null."""
+    plain = pc.if_else(pa.array(is_string(texts)), pc.utf8_trim_whitespace(_inner(texts)), texts)
+    return pc.if_else(pc.match_substring_regex(plain, pattern), plain, pa.scalar(None, TEXT))
+
+
+def _inner(texts: pa.Array) -> pa.Array:
+    strings = pc.if_else(pa.array(is_string(texts)), texts, pa.scalar(None, TEXT))
+    return unquoted(strings)
+
+
+def _without_zeros(numerals: pa.Array) -> pa.Array:
+    """JSON knows no plus sign and no zeros in front."""
+    return pc.replace_substring_regex(numerals, r"^(?:\+|(-))?0*([0-9])", r"\1\2")
+
+
+_FUNCTIONS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
+    "lower": _of_strings(pc.utf8_lower),
+    "upper": _of_strings(pc.utf8_upper),
+    "trim": _of_strings(pc.utf8_trim_whitespace),
+    "normalize": _of_strings(lambda strings: pc.utf8_normalize(strings, "NFKC")),
+    "digits": _of_strings(_digits),
+    "string": _string,
+    "integer": _integer,
+    "float": _float,
+}

@@ -1,0 +1,133 @@
+"""Clusters to entities: what becomes of the properties of several that are one. Whole columns at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.entities.entities import Columns, Entities
+from compactor.entities.expressions import ID, IDS
+from compactor.entities.matching import starts_of
+from compactor.entities.spec import Strategy
+from compactor.entities.texts import I64, TEXT, elements, is_list, list_texts, object_texts, quoted
+from format.nested import build_list
+
+MERGED: Final = "$merged"
+
+
+def taken(datasets: Sequence[Entities], members: I64) -> Entities:
+    """Entities by their numbers, in this order; an id may come more than once then."""
+    starts = starts_of(datasets)
+    of = np.searchsorted(starts, members, "right") - 1
+    by_dataset = np.argsort(of, kind="stable")
+    back = np.empty(len(members), np.int64)
+    back[by_dataset] = np.arange(len(members))
+    parts = []
+    for number, dataset in enumerate(datasets):
+        rows = members[of == number] - starts[number]
+        if len(rows):
+            parts.append(dataset.take(rows))
+    return end_to_end(parts).take(back)
+
+
+def end_to_end(parts: Sequence[Entities]) -> Entities:
+    def column(arrays: Sequence[pa.Array | None]) -> pa.Array:
+        pairs = zip(parts, arrays, strict=True)
+        return pa.concat_arrays(
+            [pa.array([], TEXT), *(pa.nulls(p.rows, TEXT) if a is None else a for p, a in pairs)]
+        )
+
+    carried = [part.carried for part in parts]
+    names = dict.fromkeys(name for part in parts for name in part.properties)
+    return Entities(
+        column([part.ids for part in parts]),
+        np.concatenate([np.zeros(0, np.bool_), *(part.deleted for part in parts)]),
+        None if all(c is None for c in carried) else column(carried),
+        {name: column([part.properties.get(name) for part in parts]) for name in names},
+    )
+
+
+def folded(entities: Entities, counts: I64, strategy: Strategy) -> Columns:
+    """The properties of clusters of so many of the entities each, one after the other. Shape (clusters,)."""
+    if strategy is Strategy.LIST:
+        return {MERGED: _listed(entities, counts)}
+    fold = _compacted if strategy is Strategy.COMPACT else _united
+    owner = np.repeat(np.arange(len(counts)), counts)
+    return {
+        name: fold(column, owner, len(counts))
+        for name, column in entities.properties.items()
+        if column.null_count < len(column)
+    }
+
+
+def _united(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
+    """One value stays as it is; several become a list, of lists their elements."""
+    is_there = np.asarray(column.is_valid())
+    owner, texts = owner[is_there], column.filter(pa.array(is_there))
+    per_cluster = np.bincount(owner, minlength=clusters)
+    alone = per_cluster[owner] == 1
+    owner_of_many, many = owner[~alone], texts.filter(pa.array(~alone))
+    # The elements of a list are the text between its brackets; an empty one has none.
+    inside = pc.if_else(pa.array(is_list(many)), pc.utf8_slice_codeunits(many, 1, -1), many)
+    has_any = np.asarray(pc.not_equal(inside, ""))
+    joint = np.flatnonzero(per_cluster > 1)
+    counts = np.bincount(owner_of_many[has_any], minlength=clusters)[joint]
+    lists = list_texts(counts, inside.filter(pa.array(has_any)))
+    at = np.full(clusters, -1, np.int64)
+    at[owner[alone]] = np.flatnonzero(alone)
+    at[joint] = len(texts) + np.arange(len(joint))
+    return _chosen(pa.concat_arrays([texts, lists]), at)
+
+
+def _compacted(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
+    """Each value once: none is nothing, one is itself, several are a list."""
+    is_there = np.asarray(column.is_valid())
+    counts, items = elements(column.filter(pa.array(is_there)))
+    owner = np.repeat(owner[is_there], counts)
+    first = first_of_each(owner, items)
+    owner, items = owner[first], items.take(pa.array(first))
+    per_cluster = np.bincount(owner, minlength=clusters)
+    alone = per_cluster[owner] == 1
+    joint = np.flatnonzero(per_cluster > 1)
+    lists = list_texts(per_cluster[joint], items.filter(pa.array(~alone)))
+    at = np.full(clusters, -1, np.int64)
+    at[owner[alone]] = np.flatnonzero(alone)
+    at[joint] = len(items) + np.arange(len(joint))
+    return _chosen(pa.concat_arrays([items, lists]), at)
+
+
+def _chosen(texts: pa.Array, at: I64) -> pa.Array:
+    """Null where the place is -1."""
+    return texts.take(pa.array(at, mask=at < 0))
+
+
+def first_of_each(owner: I64, items: pa.Array) -> I64:
+    """Positions of the first of equal items of one owner, ascending."""
+    if not len(items):
+        return np.zeros(0, np.int64)
+    codes = np.asarray(items.dictionary_encode().indices).astype(np.int64)
+    pairs = owner * (int(codes.max()) + 1) + codes
+    return np.sort(np.unique(pairs, return_index=True)[1])
+
+
+def _listed(entities: Entities, counts: I64) -> pa.Array:
+    """The entities as they came in, but for what is said of the whole."""
+    columns = {**entities.properties, ID: quoted(entities.ids)}
+    if entities.carried is not None:
+        columns[IDS] = entities.carried
+    return list_texts(counts, object_texts(columns, entities.rows))
+
+
+def ids_of(entities: Entities, counts: I64) -> pa.Array:
+    """`$ids` of clusters of so many of the entities each: the original ids, each once. Lists of strings."""
+    per_entity, ids = entities.original_ids
+    owner = np.repeat(np.repeat(np.arange(len(counts)), counts), per_entity)
+    first = first_of_each(owner, ids)
+    sizes = np.bincount(owner[first], minlength=len(counts))
+    return build_list(
+        pa.list_(pa.string()), sizes, ids.take(pa.array(first)).cast(pa.string()), None
+    )

@@ -1,0 +1,24 @@
+"""Merged entities as NDJSON: a JSON object a line, of what an entity has."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.entities.entities import DELETED, REPLACED, SIGNATURE
+from compactor.entities.texts import TEXT, from_arrow, object_texts
+from compactor.files.jsontext import text_bytes
+from compactor.files.plain_text import joined, text_scalar
+
+
+def entity_lines(batch: pa.RecordBatch) -> bytes:
+    """Keys in order; without what is missing or a false `_deleted` or `$replaced`. JSON's nulls are there."""
+    columns = {}
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if name in (DELETED, REPLACED):
+            columns[name] = pc.if_else(pc.fill_null(array, False), text_scalar("true"), None)
+        elif isinstance(array.type, pa.JsonType):
+            columns[name] = array.storage.cast(TEXT)
+        elif name != SIGNATURE:
+            columns[name] = from_arrow(array)
+    return text_bytes(joined(object_texts(columns, batch.num_rows), text_scalar("\n")))

@@ -1,0 +1,145 @@
+"""Rules to edges: which entities have a value in common that makes them the same.
+
+Entities are numbered through all datasets, in the order of the datasets and then of their ids. For each
+rule and value that both sides have, every entity with it is joined to the first of them: so there are at most
+as many edges as values, however many entities share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.entities.entities import Entities
+from compactor.entities.expressions import (
+    MOST_COMBINATIONS,
+    Expression,
+    Operand,
+    TooManyCombinationsError,
+    Values,
+    evaluate,
+    first_steps,
+)
+from compactor.entities.memory import Charge, unlimited
+from compactor.entities.spec import EntityMergeSpec
+from compactor.entities.texts import I64
+from compactor.errors import JobError
+
+
+class Edges(NamedTuple):
+    """Pairs of entities that are the same; both of shape (edges,)."""
+
+    left: I64
+    right: I64
+
+
+def starts_of(datasets: Sequence[Entities]) -> I64:
+    """The number of each dataset's first entity, and how many there are in all."""
+    return np.concatenate([[0], np.cumsum([d.rows for d in datasets])]).astype(np.int64)
+
+
+def edges(spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited) -> Edges:
+    """All edges of all rules. Deleted entities have none."""
+    return _all_of([edges_of_rule(*sides) for sides in values_of_rules(spec, datasets, charge)])
+
+
+def values_of_rules(
+    spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited
+) -> Iterator[tuple[Values, Values]]:
+    """Rule by rule the values of its left and right side, of entities by their numbers.
+
+    charge: called with the bytes of what is held till the last rule that needs it, and below zero then.
+    Raises `JobError` for too many combinations of `concat`.
+    """
+    starts = starts_of(datasets)
+    by_alias = {d.alias: n for n, d in enumerate(spec.datasets)}
+    known: dict[Operand, Values] = {}
+
+    def values(operand: Operand) -> Values:
+        if operand not in known:
+            number = by_alias[operand.alias]
+            try:
+                found = values_of(operand.expression, datasets[number])
+            except TooManyCombinationsError as error:
+                raise JobError(
+                    f"a rule: concat of {', '.join(_paths(operand))} has {error}, at most "
+                    f"{MOST_COMBINATIONS:,} are allowed: nothing was written; compare shorter lists"
+                ) from None
+            charge(found.rows.nbytes + found.texts.nbytes)
+            known[operand] = Values(found.rows + starts[number], found.texts)
+        return known[operand]
+
+    last_use = {operand: n for n, rule in enumerate(spec.rules) for operand in rule}
+    for number, rule in enumerate(spec.rules):
+        yield values(rule.left), values(rule.right)
+        for operand in rule:
+            if last_use[operand] == number:
+                gone = known.pop(operand, None)
+                if gone is not None:
+                    charge(-gone.rows.nbytes - gone.texts.nbytes)
+
+
+def _paths(operand: Operand) -> list[str]:
+    return list(dict.fromkeys(f"{operand.alias}.{s}" for s in first_steps(operand.expression)))
+
+
+def values_of(expression: Expression, entities: Entities) -> Values:
+    """What an expression is of living entities."""
+    columns = {name: entities.as_texts(name) for name in first_steps(expression)}
+    there = {name: column for name, column in columns.items() if column is not None}
+    return _living(evaluate(expression, there, entities.rows), entities)
+
+
+def edges_of_rule(left: Values, right: Values) -> Edges:
+    """Of a rule whose sides have these values, of entities by their numbers."""
+    groups = groups_of_rule(left, right)
+    matches = (groups.on_left & groups.on_right)[groups.of]
+    centers, nodes = groups.firsts[groups.of[matches]], groups.nodes[matches]
+    is_edge = centers != nodes
+    return Edges(centers[is_edge], nodes[is_edge])
+
+
+class Groups(NamedTuple):
+    """Entities by a value that they share."""
+
+    texts: pa.Array
+    """The value of each group, large strings; shape (groups,), as the next three."""
+    on_left: npt.NDArray[np.bool_]
+    """Whether the rule's left side has it, of any entity."""
+    on_right: npt.NDArray[np.bool_]
+    firsts: I64
+    """An entity that stands for all."""
+    nodes: I64
+    """Entities; shape (values,)."""
+    of: I64
+    """The group of each; shape as `nodes`."""
+
+
+def groups_of_rule(left: Values, right: Values) -> Groups:
+    nodes = np.concatenate([left.rows, right.rows])
+    coded = pa.chunked_array([left.texts, right.texts]).combine_chunks().dictionary_encode()
+    codes = np.asarray(coded.indices).astype(np.int64)
+    count = len(coded.dictionary)
+    on_left = np.zeros(count, np.bool_)
+    on_right = np.zeros(count, np.bool_)
+    on_left[codes[: len(left.rows)]] = True
+    on_right[codes[len(left.rows) :]] = True
+    firsts = np.full(count, -1, np.int64)
+    firsts[codes[::-1]] = nodes[::-1]  # of several, the first stays
+    return Groups(coded.dictionary, on_left, on_right, firsts, nodes, codes)
+
+
+def _living(values: Values, entities: Entities) -> Values:
+    return values.kept(~entities.deleted[values.rows]) if len(values.rows) else values
+
+
+def _all_of(found: Sequence[Edges]) -> Edges:
+    none = np.zeros(0, np.int64)
+    return Edges(
+        np.concatenate([none, *(e.left for e in found)]),
+        np.concatenate([none, *(e.right for e in found)]),
+    )

@@ -1,0 +1,52 @@
+"""What a merge in one process may hold: it is refused while it reads, and not killed when it has read all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from compactor.resources.errors import MemoryLimitError
+
+COPIES: Final = 7
+"""Of the entities' columns: themselves, those being sorted or taken, values of rules, rows being written.
+Measured; docs/entity-merge.md."""
+
+Charge = Callable[[int], None]
+"""Called with bytes of columns that will be held to the end. May raise `MemoryLimitError`."""
+
+
+class EntityMemory:
+    """Counts the columns of all datasets of one run."""
+
+    def __init__(self, limit_bytes: int | None) -> None:
+        """None: there is no limit."""
+        self._limit_bytes = limit_bytes
+        self.held_bytes = 0
+
+    def charging(self, what: str) -> Charge:
+        return self._charging(
+            f"{what}: entities read so far take",
+            "raise the memory limit, or leave out columns that nobody needs",
+        )
+
+    def charging_part(self) -> Charge:
+        """Of entities of one task of many."""
+        return self._charging(
+            "the entities of one task take", "raise --memory-limit or --shuffle-partitions"
+        )
+
+    def _charging(self, what: str, cure: str) -> Charge:
+        def charge(size: int) -> None:
+            self.held_bytes += size
+            need = self.held_bytes * COPIES
+            if self._limit_bytes is not None and need > self._limit_bytes:
+                raise MemoryLimitError(
+                    f"{what} {self.held_bytes:,} bytes, and merging them about {COPIES} times as much, the "
+                    f"limit is {self._limit_bytes:,} bytes: nothing was written; {cure}"
+                )
+
+        return charge
+
+
+def unlimited(_size: int) -> None:
+    """A `Charge` that lets everything through."""

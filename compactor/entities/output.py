@@ -1,0 +1,233 @@
+"""What a run writes: the clusters that are new or changed, folded, and the ids that are gone; as batches in
+the order of ids, each row with the next number of the sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.entities.clusters import Clusters
+from compactor.entities.entities import (
+    DELETED,
+    REPLACED,
+    SIGNATURE,
+    UPDATED,
+    Entities,
+)
+from compactor.entities.expressions import ID, IDS
+from compactor.entities.fold import MERGED, folded, ids_of, taken
+from compactor.entities.spec import EntityMergeSpec, Strategy
+from compactor.entities.texts import I64, TEXT
+from compactor.errors import DataError
+from compactor.files.source import FileBatches
+from compactor.read.scan import scan
+from compactor.stores.base import Store
+from compactor.table.snapshot import Snapshot
+
+_BATCH_ENTITIES: Final = 131_072
+_BATCH_BYTES: Final = 64 << 20
+"""Folded at a time, about; one cluster at least."""
+_INTERNAL: Final = (
+    pa.field(ID, pa.string()),
+    pa.field(IDS, pa.list_(pa.string())),
+    pa.field(DELETED, pa.bool_()),
+    pa.field(REPLACED, pa.bool_()),
+    pa.field(UPDATED, pa.int64()),
+    pa.field(SIGNATURE, pa.int64()),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What earlier runs have written: the newest row of each id."""
+
+    ids: pa.Array
+    """Large strings."""
+    deleted: pa.Array
+    signatures: pa.Array
+    """Null of ids that were replaced."""
+
+
+NOTHING_WRITTEN: Final = Written(
+    pa.array([], TEXT), pa.array([], pa.bool_()), pa.array([], pa.int64())
+)
+
+
+def read_written(store: Store, snapshot: Snapshot) -> Written:
+    """Raises `FormatError` for damaged fragments."""
+    return written_of(written_batches(store, snapshot))
+
+
+def written_batches(store: Store, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+    """What `written_of` takes. Raises `DataError` for rows that no entity merge wrote."""
+    for batch in scan(store, snapshot, [ID, DELETED, SIGNATURE, REPLACED]):
+        replaced = pc.fill_null(batch.column(REPLACED), False)
+        foreign = np.flatnonzero(pc.and_not(batch.column(SIGNATURE).is_null(), replaced))
+        if len(foreign):
+            raise DataError(
+                f"{store.url}: the row with `_id` {batch.column(ID)[foreign[0]].as_py()!r} was not "
+                "written by an entity merge: delete such rows (`compactor delete`), or name another --output"
+            )
+        yield batch.drop_columns([REPLACED])
+
+
+def written_of(batches: Iterable[pa.RecordBatch]) -> Written:
+    batches = list(batches)
+    if not batches:
+        return NOTHING_WRITTEN
+    ids, deleted, signatures = pa.Table.from_batches(batches).columns
+    return Written(
+        ids.cast(TEXT).combine_chunks(),
+        pc.fill_null(deleted, False).combine_chunks(),
+        signatures.combine_chunks(),
+    )
+
+
+def changes_since(store: Store, snapshot: Snapshot, since: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows of a table of an entity merge, in the order of ids; or those whose `_updated` is greater than
+    `since`, in the order in which they were written: who asks again with the last he has seen misses none."""
+    batches = scan(store, snapshot)
+    if since is None:
+        yield from batches
+        return
+    newer = [batch.filter(pc.greater(batch.column(UPDATED), since)) for batch in batches]
+    if newer:
+        yield from pa.Table.from_batches(newer).sort_by(UPDATED).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What has to be written so that the table says what the clusters are."""
+
+    clusters: I64
+    """Numbers of those that are new or changed."""
+    new: int
+    """Of those, with an id that was not there, or no more."""
+    gone: pa.Array
+    """Ids that stand for nothing any more, large strings."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.clusters) + len(self.gone)
+
+
+def difference(
+    ids: pa.Array, signatures: I64, written: Written, *, everything: bool = False
+) -> Difference:
+    """ids, signatures: of clusters. everything: they are written whether they changed or not."""
+    at = pc.index_in(ids, value_set=written.ids)
+    before = written.signatures.take(at)
+    same = np.asarray(pc.fill_null(pc.equal(before, pa.array(signatures)), False))
+    changed = np.flatnonzero(~same | everything)
+    was_living = np.asarray(pc.fill_null(pc.invert(written.deleted.take(at)), False))
+    stays = pc.is_in(written.ids, value_set=ids)
+    gone = written.ids.filter(pc.invert(pc.or_(stays, written.deleted)))
+    return Difference(changed, int(np.count_nonzero(~was_living[changed])), gone)
+
+
+def written_schema(names: Sequence[str]) -> pa.Schema:
+    """Of rows with these properties."""
+    return pa.schema([*_INTERNAL, *(pa.field(name, pa.json_()) for name in names)])
+
+
+class EntityBatches(FileBatches):
+    """The rows of a difference, in the order of their ids. Folded as they are asked for."""
+
+    def __init__(
+        self,
+        spec: EntityMergeSpec,
+        datasets: Sequence[Entities],
+        clusters: Clusters,
+        changes: Difference,
+        first_updated: int,
+        properties: Sequence[str] | None = None,
+    ) -> None:
+        """properties: those that get a column; None: those that the entities of the difference have."""
+        self.path = "merged entities"
+        self.bytes_total = 0
+        self._batch_bytes = 64 << 20
+        self._spec, self._datasets = spec, datasets
+        self._clusters, self._changes = clusters, changes
+        self._first_updated = first_updated
+        names = self._properties() if properties is None else properties
+        self.schema = written_schema(names)
+
+    @property
+    def bytes_consumed(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        return
+
+    def _properties(self) -> Sequence[str]:
+        """Of the entities that are folded; a property that they have not is no column."""
+        if self._spec.strategy is Strategy.LIST:
+            return [MERGED] if len(self._changes.clusters) else []
+        members = self._clusters.members_of(self._changes.clusters)[0]
+        present = np.zeros(sum(d.rows for d in self._datasets), np.bool_)
+        present[members] = True
+        names = set()
+        start = 0
+        for dataset in self._datasets:
+            here = present[start : start + dataset.rows]
+            start += dataset.rows
+            for name, column in dataset.properties.items():
+                if name not in names and (here & np.asarray(column.is_valid())).any():
+                    names.add(name)
+        return sorted(names)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        clusters, gone = self._clusters, self._changes.gone
+        changed = self._changes.clusters
+        ids = pa.concat_arrays([clusters.ids.take(pa.array(changed)), gone])
+        order = np.asarray(pc.sort_indices(ids)).astype(np.int64)
+        weights = np.concatenate([clusters.counts[changed], np.ones(len(gone), np.int64)])[order]
+        part = (np.cumsum(weights) - weights) // self._entities_at_a_time()
+        ends = np.append(np.flatnonzero(np.diff(part)) + 1, len(order))
+        start = 0
+        for end in ends.tolist():
+            if end > start:
+                yield self._batch(ids, order[start:end], self._first_updated + start)
+            start = end
+
+    def _entities_at_a_time(self) -> int:
+        rows = sum(dataset.rows for dataset in self._datasets)
+        held = sum(dataset.nbytes for dataset in self._datasets)
+        return max(1, min(_BATCH_ENTITIES, _BATCH_BYTES * max(1, rows) // max(1, held)))
+
+    def _batch(self, ids: pa.Array, rows: I64, first_updated: int) -> pa.RecordBatch:
+        """rows: places in `ids`, of the changed clusters first and then of what is gone."""
+        clusters = self._clusters
+        is_gone = rows >= len(self._changes.clusters)
+        chosen = self._changes.clusters[rows[~is_gone]]
+        members, counts = clusters.members_of(chosen)
+        entities = taken(self._datasets, members)
+        properties = folded(entities, counts, self._spec.strategy)
+        numbers = np.cumsum(~is_gone) - 1
+        at = pa.array(numbers, mask=is_gone)
+        gone = pa.array(is_gone)
+        values = {
+            ID: ids.take(pa.array(rows)).cast(pa.string()),
+            IDS: ids_of(entities, counts).take(at),
+            DELETED: pc.or_(
+                gone, pc.fill_null(clusters.deleted.take(pa.array(chosen)).take(at), True)
+            ),
+            REPLACED: gone,
+            UPDATED: pa.array(np.arange(first_updated, first_updated + len(rows))),
+            SIGNATURE: pa.array(clusters.signatures[chosen]).take(at),
+        }
+        columns = []
+        for field in self.schema:
+            if field.name in values:
+                columns.append(values[field.name])
+            elif field.name in properties:
+                texts = properties[field.name].take(at).cast(pa.string())
+                columns.append(pa.ExtensionArray.from_storage(field.type, texts))
+            else:
+                columns.append(pa.nulls(len(rows), field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -1,0 +1,174 @@
+"""An entity merge from its datasets to the commit: read, compare by values, connect, fold what changed,
+write.
+
+Each stage is a function of its own on columns, so that one of them can be done elsewhere (`connect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from compactor.common.clock import Ids, random_id
+from compactor.entities.clusters import Clusters, clusters_of
+from compactor.entities.components import Components, components
+from compactor.entities.datasets import Located, read_batches, read_dataset
+from compactor.entities.entities import Entities
+from compactor.entities.matching import edges, starts_of
+from compactor.entities.memory import Charge, EntityMemory, unlimited
+from compactor.entities.output import (
+    NOTHING_WRITTEN,
+    Difference,
+    EntityBatches,
+    difference,
+    read_written,
+)
+from compactor.entities.report import EntityMergeReport
+from compactor.entities.spec import EntityMergeSpec
+from compactor.entities.state import State
+from compactor.entities.target import ROW_POLICY, SORT, Target
+from compactor.stores.base import Store
+from compactor.write.ingest import IngestOptions, ingest_batches
+
+Progress = Callable[[str], None]
+"""Called with what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Clusters of datasets, not folded yet."""
+
+    spec: EntityMergeSpec
+    datasets: Sequence[Entities]
+    clusters: Clusters
+
+    def batches(self, changes: Difference, first_updated: int) -> EntityBatches:
+        return EntityBatches(self.spec, self.datasets, self.clusters, changes, first_updated)
+
+
+def merge_entities(
+    spec: EntityMergeSpec,
+    datasets: Sequence[Entities],
+    connect: Components = components,
+    charge: Charge = unlimited,
+) -> Merged:
+    """Raises `JobError` if more than `max_merged` would become one, `ConfigError` for ids that collide."""
+    left, right = edges(spec, datasets, charge)
+    labels = connect(int(starts_of(datasets)[-1]), left, right)
+    return Merged(spec, datasets, clusters_of(spec, datasets, labels))
+
+
+def merged_batches(
+    spec: EntityMergeSpec,
+    inputs: Sequence[Iterable[pa.RecordBatch]],
+    connect: Components = components,
+    charge: Charge = unlimited,
+) -> EntityBatches:
+    """The merge of rows that somebody else has read, for pipelines: a dataset each, in the order of
+    `spec.datasets`. All entities, `_updated` from 0; nothing is remembered.
+
+    charge: called with the bytes of columns that will be held to the end; merging takes about `COPIES` times
+        as much.
+    Raises as `merge_entities`, and `InputError` for rows without an `_id`, and what `charge` raises.
+    """
+    pairs = zip(spec.datasets, inputs, strict=True)
+    datasets = [read_batches(batches, dataset.name, charge) for dataset, batches in pairs]
+    merged = merge_entities(spec, datasets, connect)
+    clusters = merged.clusters
+    return merged.batches(difference(clusters.ids, clusters.signatures, NOTHING_WRITTEN), 0)
+
+
+class EntityMerge:
+    """One run of an entity merge into a table.
+
+    Nothing is visible before its one commit, which holds the rows and what the next run has to know.
+    """
+
+    def __init__(
+        self,
+        spec: EntityMergeSpec,
+        store: Store | None,
+        *,
+        folder: str = ".",
+        full: bool = False,
+        connect: Components = components,
+        memory_limit_bytes: int | None = None,
+        ids: Ids = random_id,
+        on_progress: Progress = lambda _what: None,
+    ) -> None:
+        """store: of the table; None only to look at what would be written to a new one.
+
+        folder: where datasets are that `spec.sources` does not name. full: writes every entity anew, and
+        takes the datasets as they are now. memory_limit_bytes: entities that would take more are refused
+        while they are read.
+        """
+        self._memory = EntityMemory(memory_limit_bytes)
+        self._spec, self._folder, self._full = spec, folder, full
+        self._connect, self._ids, self._on_progress = connect, ids, on_progress
+        self._target = Target(store)
+
+    def run(self) -> EntityMergeReport:
+        """Writes what changed. Raises `CommitConflictError` if another run wrote meanwhile, and what `look`
+        raises; nothing is written then."""
+        report, batches = self.look()
+        target = self._target
+        if target.store is None or target.log is None or report.waiting_for:
+            return report
+        after = State(self._spec.datasets, report.next_updated)
+        if batches is None:
+            report.version = target.remember(after) or report.version
+            return report
+        self._on_progress("writing")
+        report.version = ingest_batches(
+            target.store,
+            target.log,
+            target.snapshot,
+            batches,
+            SORT,
+            IngestOptions(rows=ROW_POLICY),
+            ids=self._ids,
+            amend=target.amending(after),
+        ).version
+        return report
+
+    def look(self) -> tuple[EntityMergeReport, EntityBatches | None]:
+        """What a run would do, and the rows it would write; None if there are none.
+
+        Raises `InputError` for datasets that cannot be read, `UsageError` for those that need a full run,
+        `JobError` for too many that would be one, or too much memory.
+        """
+        located, report = self._target.begin(self._spec, self._folder, full=self._full)
+        if report.waiting_for:
+            return report, None
+        datasets = self._read(located)
+        self._on_progress("comparing")
+        merged = merge_entities(
+            self._spec, datasets, self._connect, self._memory.charging("values of rules")
+        )
+        changes = self._changes(merged.clusters)
+        report.entities_read = sum(d.rows for d in datasets)
+        report.clusters = len(merged.clusters.ids)
+        report.new = changes.new
+        report.changed = len(changes.clusters) - changes.new
+        report.replaced = len(changes.gone)
+        report.unchanged = report.clusters - len(changes.clusters)
+        first = self._target.first_updated
+        report.next_updated = first + changes.rows
+        return report, merged.batches(changes, first) if changes.rows else None
+
+    def _read(self, located: Sequence[Located | None]) -> list[Entities]:
+        memory = self._memory
+        found = []
+        for (name, _alias), at in zip(self._spec.datasets, located, strict=True):
+            self._on_progress(f"reading {name}")
+            found.append(read_dataset(at, name, memory.charging(f"dataset {name}")))
+        return found
+
+    def _changes(self, clusters: Clusters) -> Difference:
+        target = self._target
+        written = NOTHING_WRITTEN
+        if target.store is not None and target.before is not None:
+            written = read_written(target.store, target.snapshot)
+        return difference(clusters.ids, clusters.signatures, written, everything=self._full)

@@ -1,0 +1,229 @@
+"""What an entity merge is told, checked: every mistake is named with its line and field. Pure but for reading
+the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations, pairwise
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from compactor.entities.entities import RESERVED
+from compactor.entities.expressions import (
+    ID,
+    IDS,
+    ExpressionError,
+    Operand,
+    first_steps,
+    parse_operand,
+)
+from compactor.settings.document import Document
+
+DEFAULT_MAX_MERGED: Final = 50_000
+_ALIAS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NO_NAME: Final = re.compile(r"[/*?\[\]\x00-\x1f\x7f]|^\.{1,2}$")
+_LONGEST_NAME: Final = 200
+_DEPRECATED: Final = "version 1 is deprecated and will go: write `version: 2`, which means the same"
+
+
+class Identity(StrEnum):
+    COMPOSITE = "composite"
+    """`offset|id|offset|id`, of all that were merged."""
+    FIRST = "first"
+    """The id of the first of them."""
+
+
+class Strategy(StrEnum):
+    """What becomes of one property of several entities."""
+
+    DEFAULT = "default"
+    """One value as it is, several as a list, of lists their elements."""
+    COMPACT = "compact"
+    """As a list without repeated values; not a list if there is one value, nothing if there is none."""
+    LIST = "list"
+    """Properties are not merged: the entities stand one beside the other."""
+
+
+class Dataset(NamedTuple):
+    name: str
+    alias: str
+
+
+class Rule(NamedTuple):
+    """Entities of the two sides are the same where they have a value in common."""
+
+    left: Operand
+    right: Operand
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = Field(default=2, ge=1, le=2, strict=True)
+    datasets: tuple[str, ...] = Field(min_length=1)
+    equality: tuple[Any, ...] = ()
+    equality_sets: tuple[Any, ...] = ()
+    all_pairs: bool = Field(default=False, strict=True)
+    identity: Identity = Identity.COMPOSITE
+    strategy: Strategy = Strategy.DEFAULT
+    max_merged: int = Field(default=DEFAULT_MAX_MERGED, ge=1, strict=True)
+    initial_datasets: tuple[str, ...] = ()
+    ignore_non_existent_datasets: bool = Field(default=True, strict=True)
+    sources: dict[str, str] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EntityMergeSpec:
+    """An entity merge."""
+
+    datasets: tuple[Dataset, ...]
+    """The place of a dataset here is its offset in composite ids."""
+    rules: tuple[Rule, ...] = ()
+    identity: Identity = Identity.COMPOSITE
+    strategy: Strategy = Strategy.DEFAULT
+    max_merged: int = DEFAULT_MAX_MERGED
+    """Of one entity that comes out, as many at most may go in."""
+    initial_datasets: tuple[str, ...] = ()
+    """Names of datasets without which a first run does not begin."""
+    ignore_non_existent_datasets: bool = True
+    """Whether a dataset that is not there is one without entities."""
+    sources: tuple[tuple[str, str], ...] = ()
+    """Name of a dataset, and the file or table that it is."""
+    warnings: tuple[str, ...] = ()
+
+
+def load_spec(path: str) -> EntityMergeSpec:
+    """Of a YAML or JSON file. Raises `ConfigError` naming file, line and field."""
+    return spec_of(Document.read(path))
+
+
+def parse_spec(text: str, name: str) -> EntityMergeSpec:
+    """As `load_spec`. name: for errors; of JSON if it ends in .json."""
+    return spec_of(Document.parse(text, name))
+
+
+def spec_of(document: Document) -> EntityMergeSpec:
+    """Raises `ConfigError` naming file, line and field."""
+    settings = document.as_model(_Settings)
+    datasets = tuple(_datasets(document, settings))
+    names = {dataset.name for dataset in datasets}
+    for index, name in enumerate(settings.initial_datasets):
+        if name not in names:
+            raise document.fail(
+                ("initial_datasets", index), f"initial_datasets[{index}]: {_unknown(name, names)}"
+            )
+    for name in settings.sources:
+        if name not in names:
+            raise document.fail(("sources", name), f"sources.{name}: {_unknown(name, names)}")
+        if not settings.sources[name] or "\0" in settings.sources[name]:
+            raise document.fail(
+                ("sources", name), f"sources.{name}: write a file, a folder or s3://bucket/prefix"
+            )
+    aliases = {dataset.alias for dataset in datasets}
+    return EntityMergeSpec(
+        datasets,
+        tuple(dict.fromkeys(_rules(document, settings, aliases))),
+        settings.identity,
+        settings.strategy,
+        settings.max_merged,
+        settings.initial_datasets,
+        settings.ignore_non_existent_datasets,
+        tuple(settings.sources.items()),
+        (_DEPRECATED,) if settings.version == 1 else (),
+    )
+
+
+def _unknown(name: str, names: set[str]) -> str:
+    return f"{name!r} is none of the datasets: {', '.join(sorted(names))}"
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= 40 else f"{name[:40]}...")
+
+
+def _datasets(document: Document, settings: _Settings) -> Iterator[Dataset]:
+    seen: set[str] = set()
+    for index, text in enumerate(settings.datasets):
+        field = f"datasets[{index}]"
+        parts = text.split()
+        if len(parts) != 2:
+            raise document.fail(
+                ("datasets", index), f"{field}: {text!r}: write the dataset's name and an alias"
+            )
+        dataset = Dataset(*parts)
+        if _NO_NAME.search(dataset.name) or len(dataset.name) > _LONGEST_NAME:
+            raise document.fail(
+                ("datasets", index),
+                f"{field}: name {_short(dataset.name)}: {_LONGEST_NAME} characters at most, no / * ? [ ] "
+                "and no control characters; where a dataset is says `sources`",
+            )
+        if not _ALIAS.fullmatch(dataset.alias):
+            raise document.fail(
+                ("datasets", index),
+                f"{field}: alias {dataset.alias!r}: letters, digits, _ and -, a letter first",
+            )
+        for what, value in (("dataset", f"{dataset.name} "), ("alias", f" {dataset.alias}")):
+            if value in seen:
+                raise document.fail(
+                    ("datasets", index), f"{field}: {what} {value.strip()!r} comes twice: each once"
+                )
+            seen.add(value)
+        yield dataset
+
+
+def _rules(document: Document, settings: _Settings, aliases: set[str]) -> Iterator[Rule]:
+    def operand(value: Any, place: tuple[str | int, ...], field: str) -> Operand:
+        try:
+            parsed = parse_operand(value)
+        except ExpressionError as error:
+            raise document.fail(place, f"{field}: {error}") from None
+        if parsed.alias not in aliases:
+            there = ", ".join(sorted(aliases))
+            raise document.fail(
+                place, f"{field}: no dataset has the alias {parsed.alias!r}; there are: {there}"
+            )
+        for name in first_steps(parsed.expression):
+            if name in RESERVED and name not in (ID, IDS):
+                raise document.fail(
+                    place,
+                    f"{field}: {parsed.alias}.{name} is no property: an entity merge writes it; rules "
+                    "compare properties, `_id` and `$ids`",
+                )
+        return parsed
+
+    for index, value in enumerate(settings.equality):
+        field = f"equality[{index}]"
+        if not isinstance(value, list) or len(value) != 3 or value[0] != "eq":
+            raise document.fail(("equality", index), f"{field}: write [eq, a.x, b.y]")
+        left, right = (
+            operand(v, ("equality", index, n + 1), field) for n, v in enumerate(value[1:])
+        )
+        if left.alias == right.alias:
+            raise document.fail(("equality", index), f"{field}: {_one_dataset(left.alias)}")
+        yield Rule(left, right)
+    for index, value in enumerate(settings.equality_sets):
+        field = f"equality_sets[{index}]"
+        if not isinstance(value, list) or len(value) < 2:
+            raise document.fail(
+                ("equality_sets", index), f"{field}: a list of at least two expressions"
+            )
+        operands = [operand(v, ("equality_sets", index, n), field) for n, v in enumerate(value)]
+        is_of_one = len({operand.alias for operand in operands}) == 1
+        for one, other in pairwise(operands):
+            if one.alias == other.alias and (is_of_one or not settings.all_pairs):
+                raise document.fail(("equality_sets", index), f"{field}: {_one_dataset(one.alias)}")
+        pairs = combinations(operands, 2) if settings.all_pairs else pairwise(operands)
+        for one, other in pairs:
+            if one.alias != other.alias:
+                yield Rule(one, other)
+
+
+def _one_dataset(alias: str) -> str:
+    return (
+        f"both sides are of {alias!r}: entities of one dataset merge only through others; name two "
+        "datasets"
+    )

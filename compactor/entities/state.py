@@ -1,0 +1,73 @@
+"""What an entity merge remembers of its last run, in the properties of the table it writes: so rows and
+memory change in one commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from compactor.entities.entities import RESERVED
+from compactor.entities.spec import Dataset
+from compactor.errors import DataError, UsageError
+from compactor.table.metadata import TableMetadata
+
+_PROPERTY: Final = "entity_merge"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    datasets: tuple[Dataset, ...] = ()
+    """In the order of their offsets."""
+    next_updated: int = 0
+    """The `_updated` of the next entity that is written."""
+
+    @classmethod
+    def of(cls, metadata: TableMetadata | None, url: str) -> Self | None:
+        """None if there is no table yet. Raises `UsageError` for a table that no entity merge wrote,
+        `DataError` for a damaged state."""
+        if metadata is None:
+            return None
+        text = dict(metadata.properties).get(_PROPERTY)
+        missing = [name for name in RESERVED if metadata.stored_name(name) is None]
+        if text is None or missing:
+            cause = f"it has no column {missing[0]!r}" if missing else "it was made otherwise"
+            raise UsageError(
+                f"{url}: is no table of an entity merge ({cause}): name another --output"
+            )
+        try:
+            value = json.loads(text)
+            return cls(tuple(Dataset(*d) for d in value["datasets"]), int(value["next_updated"]))
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(
+                f"{url}: the state of the entity merge is damaged ({error!r})"
+            ) from error
+
+    def put_into(self, metadata: TableMetadata) -> TableMetadata:
+        value = {"datasets": self.datasets, "next_updated": self.next_updated}
+        properties = {**dict(metadata.properties), _PROPERTY: json.dumps(value)}
+        return replace(metadata, properties=tuple(properties.items()))
+
+
+def check_datasets(before: Sequence[Dataset], now: Sequence[Dataset], url: str) -> None:
+    """Raises `UsageError` if ids that were given out would mean something else now.
+
+    Offsets in ids stand for datasets. So each has to keep its place; new ones come last. A dataset may get
+    another alias, or keep its alias and get another name, which no other dataset had.
+    """
+    names = {dataset.name for dataset in before}
+    for place, old in enumerate(before):
+        if place >= len(now):
+            raise _refused(url, f"dataset {old.name!r} is gone")
+        new = now[place]
+        renamed = new.alias == old.alias and new.name not in names
+        if new.name != old.name and not renamed:
+            raise _refused(url, f"{new.name!r} stands where {old.name!r} was")
+
+
+def _refused(url: str, what: str) -> UsageError:
+    return UsageError(
+        f"datasets: {what} when {url} was written; the ids there go by the order of the datasets: add new "
+        "ones at the end, or run with --full, which writes every entity anew"
+    )

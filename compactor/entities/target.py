@@ -1,0 +1,93 @@
+"""The table that a run of an entity merge writes: what it was when the run began, and the one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from compactor.entities.datasets import Located, check_not_read, check_there, locate
+from compactor.entities.entities import UPDATED
+from compactor.entities.expressions import ID
+from compactor.entities.report import EntityMergeReport
+from compactor.entities.spec import EntityMergeSpec
+from compactor.entities.state import State, check_datasets
+from compactor.errors import CommitConflictError
+from compactor.rows.policy import Kind, RowPolicy
+from compactor.stores.base import Store
+from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation
+from compactor.write.ingest import Amend
+from format.schema import SortColumn
+
+ROW_POLICY: Final = RowPolicy(Kind.LAST, sequence=UPDATED)
+"""The newest row of each id stays, and all of them are rows to be seen: also what was deleted or replaced."""
+SORT: Final = (SortColumn(ID),)
+
+
+class Target:
+    """Compactions may change the table while the run goes on; another run may not."""
+
+    def __init__(self, store: Store | None) -> None:
+        """store: None only to look at what would be written to a new table."""
+        self.store = store
+        self.log = None if store is None else CommitLog(store)
+        self.snapshot = Snapshot.empty() if self.log is None else self.log.refresh()
+        self.url = "the table" if store is None else store.url
+        self.before = State.of(self.snapshot.metadata, self.url)
+
+    @property
+    def first_updated(self) -> int:
+        return 0 if self.before is None else self.before.next_updated
+
+    def begin(
+        self, spec: EntityMergeSpec, folder: str, *, full: bool
+    ) -> tuple[Sequence[Located | None], EntityMergeReport]:
+        """Where the datasets are, and a report of what is missing. full: datasets are taken as they are now.
+
+        Raises `InputError` for a dataset that has to be there, `UsageError` for those that need a full run.
+        """
+        if self.store is not None:
+            check_not_read(spec, folder, self.store.url)
+        located = locate(spec, folder)
+        report = EntityMergeReport(self.snapshot.version)
+        absent = [d.name for d, at in zip(spec.datasets, located, strict=True) if at is None]
+        report.missing_datasets = tuple(absent)
+        if self.before is None:
+            report.waiting_for = tuple(n for n in spec.initial_datasets if n in absent)
+        elif not full:
+            check_datasets(self.before.datasets, spec.datasets, self.url)
+        if not report.waiting_for:
+            check_there(spec, located, folder)
+        return located, report
+
+    def amending(self, after: State) -> Amend:
+        """What makes a commit of rows one that remembers `after`, too.
+
+        It raises `CommitConflictError` if another run has written meanwhile.
+        """
+
+        def amend(latest: Snapshot, changes: Changes) -> Changes:
+            self._check_unchanged(latest)
+            metadata = after.put_into(changes.metadata or latest.table)
+            return Changes(changes.operation, changes.adds, metadata=metadata)
+
+        return amend
+
+    def remember(self, after: State) -> int | None:
+        """Where there are no rows to write: the version of the commit, if datasets have other names now."""
+        if self.log is None or self.before is None or self.before.datasets == after.datasets:
+            return None
+
+        def remembering(latest: Snapshot) -> Changes:
+            self._check_unchanged(latest)
+            return Changes(Operation.ALTER, metadata=after.put_into(latest.table))
+
+        return self.log.commit(remembering).version
+
+    def _check_unchanged(self, latest: Snapshot) -> None:
+        if State.of(latest.metadata, self.url) != self.before:
+            raise CommitConflictError(
+                f"{self.url}: another entity merge wrote to it meanwhile; this one wrote nothing: run it "
+                "again"
+            )

@@ -1,0 +1,319 @@
+"""Groups: what is known of each so far, as one row; on local disk by parts of the keys if memory is short."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from compactor.errors import ConfigError, DataError
+from compactor.pipelines.buffer import BatchBuffer
+from compactor.pipelines.dividing import Divider, gathered_bytes
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from format.hashing import column_contributions
+from format.types import to_storage
+
+_PARTS: Final = 32
+_BITS: Final = 5
+_FIRST_BIT: Final = 40
+_MOST_DEPTH: Final = 8
+_WORK_COPIES: Final = 4
+"""Of what is known of the groups, while more is put to it: both end to end, the keys' table, the result."""
+_CALL: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*")
+_FUNCTIONS: Final = ("count", "sum", "min", "max", "mean")
+_STATES: Final = {
+    "count": ("count",),
+    "sum": ("sum",),
+    "min": ("min",),
+    "max": ("max",),
+    "mean": ("sum", "count"),
+}
+_AGAIN: Final = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    name: str
+    function: str
+    column: str | None
+    """None: rows are counted."""
+
+
+def parse_measures(columns: Mapping[str, str], schema: pa.Schema, what: str) -> list[Measure]:
+    """Raises `ConfigError` naming the column."""
+    measures = []
+    for name, text in columns.items():
+        match = _CALL.fullmatch(text)
+        function, column = match.groups() if match else ("", None)
+        if function not in _FUNCTIONS or (column is None and function != "count"):
+            raise ConfigError(
+                f"{what}: column {name!r}: {text!r} is none of count, "
+                + ", ".join(f"{known}(x)" for known in _FUNCTIONS)
+            )
+        if column is not None and column not in schema.names:
+            there = ", ".join(schema.names[:50])
+            raise ConfigError(f"{what}: column {name!r}: no column {column!r}; there are: {there}")
+        measures.append(Measure(name, function, column))
+    return measures
+
+
+class Grouper:
+    """Takes batches; gives one row a group: in any order, or in that of the groups' first rows."""
+
+    def __init__(
+        self,
+        keys: Sequence[str],
+        measures: Sequence[Measure],
+        schema: pa.Schema,
+        budget: MemoryBudget,
+        stage: str,
+        disk: LocalDisk,
+        *,
+        keeps_order: bool = False,
+    ) -> None:
+        """keeps_order: for `finished`; what spills comes in the order of its part."""
+        self._keys = list(keys)
+        self._measures = [*measures, Measure("", "min", None)] if keeps_order else list(measures)
+        self._keeps_order = keeps_order
+        self._rows = 0
+        self._budget = budget
+        self._stage = stage
+        self._disk = disk
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._charged = 0
+        self._types = {
+            m.name: schema.field(m.column).type for m in measures if m.column is not None
+        }
+        self._state = self._first_state(pa.Table.from_batches([], schema))
+        self.schema = self._result(self._state).schema
+        self._parts: list[BatchBuffer] = []
+        self.spills = 0
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        state = self._first_state(pa.Table.from_batches([batch]))
+        size = _WORK_COPIES * state.nbytes
+        self._budget.charge(self._stage, size)
+        self._charged += size
+        self._waiting.append(state)
+        self._waiting_rows += state.num_rows
+        # Put together when as many wait as there are: each group is touched a few times only.
+        if self._waiting_rows > max(65_536, self._state.num_rows):
+            self._settle()
+
+    def finished(self) -> pa.Table:
+        """Of sorted input: all groups but the last, which may go on."""
+        self._settle()
+        self._state = self._state.sort_by(self._state.column_names[-1])
+        done = max(0, self._state.num_rows - 1)
+        result = self._result(self._state.slice(0, done))
+        self._state = self._state.slice(done).combine_chunks()
+        self._recharge(_WORK_COPIES * self._state.nbytes)
+        return result
+
+    def results(self) -> Iterator[pa.Table]:
+        """Of each part of the groups."""
+        self._settle()
+        if not self._parts:
+            result = self._result(self._state)
+            self._state = self._no_state
+            self._recharge(result.nbytes)
+            yield result
+            self._recharge(0)
+            return
+        self.spill(0)
+        for part in self._parts:
+            for state in self._united_part(part, depth=1):
+                yield self._result(state)
+
+    def _united_part(self, part: BatchBuffer, depth: int) -> Iterator[pa.Table]:
+        """The groups of a part; by smaller parts, if there are too many to be held at once."""
+        size = _WORK_COPIES * part.bytes
+        if depth < _MOST_DEPTH and not self._budget.make_room(size):
+            smaller = self._new_parts()
+            most_bytes = gathered_bytes(self._budget, _PARTS)
+            with self._budget.holding(self._stage, most_bytes):
+                self._divide(part.drain(), smaller, depth, most_bytes)
+            for each in smaller:
+                yield from self._united_part(each, depth + 1)
+        elif part.rows:
+            with self._budget.holding(self._stage, size - part.held_bytes):
+                united = self._united([pa.Table.from_batches(list(part.drain()))])
+            # The rest of the room is for whoever takes them.
+            with self._budget.holding(self._stage, united.nbytes):
+                yield united
+
+    def _new_parts(self) -> list[BatchBuffer]:
+        return [
+            BatchBuffer(self._state.schema, self._budget, self._stage, self._disk)
+            for _ in range(_PARTS)
+        ]
+
+    def _divide(
+        self,
+        states: Iterable[pa.RecordBatch],
+        parts: Sequence[BatchBuffer],
+        depth: int,
+        most_bytes: int,
+    ) -> None:
+        """Groups to disk, by so many bits of their hashes, others at each depth.
+
+        most_bytes: as of `Divider`.
+        """
+        divider = Divider(parts, most_bytes)
+        for state in states:
+            number = np.zeros(state.num_rows, dtype=np.uint64)
+            for index in range(len(self._keys)):
+                number += column_contributions(str(index), to_storage(state.column(index)))
+            part_of = (number >> np.uint64(_FIRST_BIT - _BITS * depth)) % np.uint64(_PARTS)
+            divider.put(state, part_of)
+        divider.finish()
+
+    def spill(self, _size: int) -> int:
+        """Moves all groups to disk, divided by their keys."""
+        before = self._charged
+        self._settle()
+        if not self._state.num_rows:
+            return 0
+        self._parts = self._parts or self._new_parts()
+        state, self._state = self._state, self._no_state
+        # One piece a part, which the charge of the state covers.
+        self._divide(state.combine_chunks().to_batches(), self._parts, 0, most_bytes=0)
+        self.spills += 1
+        self._recharge(0)
+        return before
+
+    @property
+    def _no_state(self) -> pa.Table:
+        return self._state.schema.empty_table()
+
+    def close(self) -> None:
+        self._recharge(0)
+        for part in self._parts:
+            part.close()
+
+    def _settle(self) -> None:
+        if self._waiting:
+            self._state = self._united([self._state, *self._waiting])
+            self._waiting, self._waiting_rows = [], 0
+            self._recharge(_WORK_COPIES * self._state.nbytes)
+
+    def _recharge(self, size: int) -> None:
+        """What is held is so much now: never more than before."""
+        self._budget.discharge(self._stage, self._charged - min(size, self._charged))
+        self._charged = min(size, self._charged)
+
+    def _first_state(self, rows: pa.Table) -> pa.Table:
+        """Of rows as they come. Columns have names of our own, that nobody else's can be."""
+        columns = {f"k{n}": _as_key(rows.column(key)) for n, key in enumerate(self._keys)}
+        wanted: list[tuple[Any, str, Any]] = []
+        for number, measure in enumerate(self._measures):
+            for state in _STATES[measure.function]:
+                if measure.column is None and not self._is_order(measure):
+                    wanted.append(([], "count_all", None))
+                    continue
+                name = f"v{number}{state}"
+                columns[name] = (
+                    self._numbers(rows.num_rows)
+                    if self._is_order(measure)
+                    else _combinable(rows.column(measure.column), state)
+                )
+                mode = pc.CountOptions(mode="only_valid") if state == "count" else None
+                wanted.append((name, state, mode))
+        keys = [f"k{n}" for n in range(len(self._keys))]
+        grouped = pa.table(columns).group_by(keys, use_threads=False).aggregate(wanted)
+        return _renamed(grouped, keys)
+
+    def _numbers(self, rows: int) -> pa.ChunkedArray:
+        """Of the rows: Arrow's own order of groups is that of its hash table."""
+        numbers = pa.chunked_array([pa.array(np.arange(self._rows, self._rows + rows))])
+        self._rows += rows
+        return numbers
+
+    def _is_order(self, measure: Measure) -> bool:
+        return self._keeps_order and measure is self._measures[-1]
+
+    def _united(self, states: Sequence[pa.Table]) -> pa.Table:
+        kinds = [_AGAIN[state] for m in self._measures for state in _STATES[m.function]]
+        keys = [f"k{n}" for n in range(len(self._keys))]
+        again = [(f"s{n}", kind) for n, kind in enumerate(kinds)]
+        grouped = pa.concat_tables(states).group_by(keys, use_threads=False).aggregate(again)
+        return _renamed(grouped, keys).cast(states[0].schema)
+
+    def _result(self, state: pa.Table) -> pa.Table:
+        names, columns = list(self._keys), [state.column(n) for n in range(len(self._keys))]
+        place = len(self._keys)
+        for measure in self._measures:
+            found = [state.column(place + n) for n in range(len(_STATES[measure.function]))]
+            place += len(found)
+            if self._is_order(measure):
+                continue
+            names.append(measure.name)
+            if measure.function == "mean":
+                count = pc.if_else(pc.equal(found[1], 0), None, found[1])
+                columns.append(pc.divide(pc.cast(found[0], pa.float64(), safe=False), count))
+            elif measure.function == "sum":
+                columns.append(self._sum(found[0], measure))
+            elif measure.function in ("min", "max"):
+                columns.append(found[0].cast(self._types[measure.name]))
+            else:
+                columns.append(found[0])
+        return pa.table(columns, names=names)
+
+    def _sum(self, total: pa.ChunkedArray, measure: Measure) -> pa.ChunkedArray:
+        """In the type that sums of the column have. Raises `DataError` where one does not fit."""
+        dtype = _sum_type(self._types[measure.name])
+        if not pt.is_decimal(total.type):
+            return total
+        try:
+            return pc.cast(total, dtype)
+        except pa.ArrowInvalid:
+            raise DataError(
+                f"column {measure.name!r}: a sum of {measure.column!r} does not fit into {dtype}"
+            ) from None
+
+
+def _as_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """-0.0 is 0.0, and one NaN another, as in every order."""
+    if not pt.is_floating(column.type):
+        return column
+    # Arrow does not add halves.
+    wide = column.cast(pa.float32()) if pt.is_float16(column.type) else column
+    one_zero = pc.add(wide, pa.scalar(0.0, wide.type)).cast(column.type)
+    return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), one_zero)
+
+
+def _combinable(column: pa.ChunkedArray, state: str) -> pa.ChunkedArray:
+    """Integers and decimals with room for sums, since Arrow's own wrap; durations, whose extremes Arrow does
+    not find, as the numbers they are."""
+    if state in ("min", "max") and pt.is_duration(column.type):
+        return column.cast(pa.int64())
+    if state != "sum":
+        return column
+    if pt.is_integer(column.type):
+        return column.cast(pa.decimal128(38, 0))
+    return (
+        column.cast(pa.decimal256(76, column.type.scale)) if pt.is_decimal(column.type) else column
+    )
+
+
+def _sum_type(dtype: pa.DataType) -> pa.DataType:
+    if pt.is_integer(dtype):
+        return pa.uint64() if pt.is_unsigned_integer(dtype) else pa.int64()
+    return (
+        pa.decimal128(38, dtype.scale) if pt.is_decimal(dtype) and dtype.bit_width <= 128 else dtype
+    )
+
+
+def _renamed(grouped: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Arrow puts the keys first or last, by version, and names results itself."""
+    others = [n for n, name in enumerate(grouped.column_names) if name not in keys]
+    columns = [*(grouped.column(name) for name in keys), *(grouped.column(n) for n in others)]
+    return pa.table(columns, names=[*keys, *(f"s{n}" for n in range(len(others)))])

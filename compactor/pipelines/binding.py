@@ -1,0 +1,132 @@
+"""Settings of nodes against the columns that reach them: mistakes are found before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.errors import ConfigError, InputError, UsageError
+from compactor.files.kept_types import without_dictionaries
+from compactor.pipelines.provenance import HIDDEN_NAMES
+from compactor.predicate import parse_where
+from compactor.predicate.tree import Predicate
+from format.errors import SchemaError
+from format.schema import SortSchema, check_sort_schema, parse_sort_schema
+from format.types import storage_type
+
+WIDENED: Final = "$widened"
+"""Map of the fields that a source's columns do not know, from their names to their values as JSON texts."""
+WIDENED_TYPE: Final = pa.map_(pa.string(), pa.string())
+
+
+class UnserializableMapValue(InputError):  # noqa: N818 - the name that pipelines know it by
+    """A writer was given a column that holds maps, and has no place for them."""
+
+    def __init__(self, format_name: str, column: str) -> None:
+        self.format = format_name
+        self.column = column
+        cure = (
+            "declare the fields in `fields` of their source, or leave them out by `drop_widened: true`"
+            if column == WIDENED
+            else "choose its values in a transform"
+        )
+        super().__init__(
+            f"UnserializableMapValue{{format: {format_name}, column: {column}}}: {format_name} has no place "
+            f"for a map: {cure}, or write NDJSON; nothing was written"
+        )
+
+
+def plain_schema(schema: pa.Schema, what: str) -> pa.Schema:
+    """Without dictionaries and views, and with room for nulls: merges, joins and spills make either of it."""
+    for name in schema.names:
+        if name in HIDDEN_NAMES:
+            raise ConfigError(
+                f"{what}: a column is called {name!r}, which is ours: choose other `columns`"
+            )
+    return pa.schema([pa.field(f.name, _plain(f.type)) for f in schema])
+
+
+def _plain(dtype: pa.DataType) -> pa.DataType:
+    return storage_type(dtype) if _has_view(dtype) else without_dictionaries(dtype)
+
+
+def _has_view(dtype: pa.DataType) -> bool:
+    is_view = pt.is_string_view(dtype) or pt.is_binary_view(dtype) or pt.is_list_view(dtype)
+    if is_view or pt.is_large_list_view(dtype):
+        return True
+    return any(_has_view(dtype.field(n).type) for n in range(dtype.num_fields))
+
+
+def condition(text: str, schema: pa.Schema, what: str) -> Predicate:
+    try:
+        return parse_where(text, schema)
+    except UsageError as error:
+        raise ConfigError(f"{what}: {error}") from None
+
+
+def sort_schema(text: str, schema: pa.Schema, what: str) -> SortSchema:
+    try:
+        sort = parse_sort_schema(text)
+    except SchemaError as error:
+        raise ConfigError(f"{what}: {error}") from None
+    return checked_order(sort, schema, what)
+
+
+def checked_order(order: SortSchema, schema: pa.Schema, what: str) -> SortSchema:
+    """The order, if the columns have it. Raises `ConfigError`."""
+    try:
+        check_sort_schema(schema, order)
+    except SchemaError as error:
+        raise ConfigError(f"{what}: {error}") from None
+    return order
+
+
+def alike(
+    inputs: Sequence[str],
+    schemas: Sequence[pa.Schema],
+    what: str,
+    cure: str = "a transform can make them alike",
+) -> pa.Schema:
+    """The one schema of all; a column without values is of any type. Raises `ConfigError`."""
+    first = schemas[0]
+    if any(WIDENED in schema.names for schema in schemas):
+        schemas = [_with_widened(schema) for schema in schemas]
+        first = schemas[0]
+    for name, schema in zip(inputs[1:], schemas[1:], strict=True):
+        for column in dict.fromkeys((*first.names, *schema.names)):
+            types = [s.field(column).type if column in s.names else None for s in (first, schema)]
+            if types[0] == pa.null() and types[1] is not None:
+                place = first.get_field_index(column)
+                first = first.set(place, first.field(column).with_type(types[1]))
+            elif types[0] != types[1] and (types[1] != pa.null() or types[0] is None):
+                raise ConfigError(
+                    f"{what}: its inputs do not agree: column {column!r} is {types[0] or 'not there'} in "
+                    f"{inputs[0]!r}, {types[1] or 'not there'} in {name!r}; {cure}"
+                )
+    return first
+
+
+def _with_widened(schema: pa.Schema) -> pa.Schema:
+    if WIDENED in schema.names:
+        return schema
+    return pa.schema([*schema, pa.field(WIDENED, WIDENED_TYPE)])
+
+
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """With these columns in this order; what has no values, or is not there, in any type."""
+    if batch.schema.equals(schema):
+        return batch
+    columns = []
+    for field in schema:
+        column = batch.column(field.name) if field.name in batch.schema.names else None
+        if column is None or pt.is_null(column.type):
+            column = pa.nulls(batch.num_rows, field.type)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def has_map(dtype: pa.DataType) -> bool:
+    return pt.is_map(dtype) or any(has_map(dtype.field(n).type) for n in range(dtype.num_fields))

@@ -1,0 +1,107 @@
+"""Batches held between two nodes: in memory, and on local disk when that is short."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from compactor.pipelines.provenance import boundary_of
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk, Region
+
+
+class BatchBuffer:
+    """Batches of one schema, and boundaries of documents, in order; charged once when they come,
+    discharged when they go. One thread may spill them while another takes them."""
+
+    def __init__(
+        self, schema: pa.Schema, budget: MemoryBudget, stage: str, disk: LocalDisk
+    ) -> None:
+        self.schema = schema
+        self._budget = budget
+        self._stage = stage
+        self._disk = disk
+        self._lock = threading.Lock()
+        self._parts: list[pa.RecordBatch | Region | None] = []
+        self.held_bytes = 0
+        """In memory."""
+        self.rows = 0
+        self.bytes = 0
+        """Of all batches that came, wherever they are."""
+        self.spills = 0
+        """Batches that went to disk."""
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows and boundary_of(batch) is None:
+            return
+        self._budget.charge(self._stage, batch.nbytes)
+        self._parts.append(batch)
+        self.held_bytes += batch.nbytes
+        self.bytes += batch.nbytes
+        self.rows += batch.num_rows
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Every batch once; it is gone then."""
+        for index in range(len(self._parts)):
+            yield self._loaded(index)
+            self._drop(index)
+        self._parts = []
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for index in range(len(self._parts)):
+            yield self._loaded(index)
+
+    def batch(self, index: int) -> pa.RecordBatch:
+        """One of those that are held."""
+        return self._loaded(index)
+
+    def spill(self, size: int) -> int:
+        """Moves about so many bytes to disk, those first that are taken last; how many that were."""
+        freed = 0
+        for index in reversed(range(len(self._parts))):
+            if freed >= size:
+                break
+            with self._lock:
+                part = self._parts[index] if index < len(self._parts) else None
+                if isinstance(part, pa.RecordBatch):
+                    self._parts[index] = self._put_aside(part)
+                    self._discharge(part.nbytes)
+                    freed += part.nbytes
+                    self.spills += 1
+        return freed
+
+    def _put_aside(self, batch: pa.RecordBatch) -> Region:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        data = sink.getvalue()
+        region = self._disk.allocate(data.size)
+        self._disk.write(region, memoryview(data))
+        return region
+
+    def close(self) -> None:
+        for index in range(len(self._parts)):
+            self._drop(index)
+        self._parts = []
+
+    def _loaded(self, index: int) -> pa.RecordBatch:
+        with self._lock:
+            part = self._parts[index]
+            assert part is not None
+            if isinstance(part, Region):
+                return pa.ipc.open_stream(pa.py_buffer(self._disk.read(part))).read_next_batch()
+            return part
+
+    def _drop(self, index: int) -> None:
+        with self._lock:
+            part, self._parts[index] = self._parts[index], None
+            if isinstance(part, Region):
+                self._disk.release(part)
+            elif part is not None:
+                self._discharge(part.nbytes)
+
+    def _discharge(self, size: int) -> None:
+        self.held_bytes -= size
+        self._budget.discharge(self._stage, size)

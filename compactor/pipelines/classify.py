@@ -1,0 +1,283 @@
+"""How each node of a pipeline holds rows, and which outputs are written live. Pure: the executor and
+`--explain` go by the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import takewhile
+
+from compactor.files.names import FRAGMENT, kind_of
+from compactor.pipelines.config import (
+    Aggregate,
+    Combine,
+    Merge,
+    MergeMode,
+    Method,
+    Node,
+    Output,
+    Route,
+    Sort,
+    Source,
+    TimeWindow,
+    Transform,
+    Window,
+    inputs_of,
+    keys_of,
+)
+from compactor.pipelines.window_functions import window_order
+from format.errors import SchemaError
+from format.schema import SortColumn, SortSchema, parse_sort_schema
+
+
+class Form(StrEnum):
+    """How a node's rows get to those that take them."""
+
+    FUSED = "fused"
+    """At most one batch in flight."""
+    BUILT = "built"
+    """Its own result is built first; it spills batch by batch, and leaves as it is taken."""
+    MATERIALIZED = "materialized"
+    """Held whole until all who take it are done; it spills whole."""
+
+    @property
+    def buffer(self) -> str:
+        return "materialized" if self is Form.MATERIALIZED else "streaming"
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    form: Form
+    why: str
+    """For people."""
+
+
+def takers(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
+    """Nodes that take rows of each, once for each edge; of a route those of all its branches."""
+    found: dict[str, list[str]] = {key: [] for key in nodes}
+    for key, node in nodes.items():
+        for name in inputs_of(node):
+            found[name.split(".")[0]].append(key)
+    return found
+
+
+def classify(nodes: Mapping[str, Node]) -> dict[str, Classified]:
+    """Of every node but outputs; of these, those that hold groups until their fate is known."""
+    by = takers(nodes)
+    found = {
+        key: _classify(key, node, nodes, by[key])
+        for key, node in nodes.items()
+        if not isinstance(node, Output)
+    }
+    for key, node in nodes.items():
+        if (
+            isinstance(node, Output)
+            and (source := correlated_source(node.input, nodes)) is not None
+        ):
+            why = f"a group's rows wait until its fate is known: {source!r} declares a correlation key"
+            found[key] = Classified(Form.MATERIALIZED, why)
+    return found
+
+
+def has_groups(nodes: Mapping[str, Node]) -> bool:
+    """Whether any source declares a correlation key."""
+    return any(isinstance(n, Source) and n.correlation_key is not None for n in nodes.values())
+
+
+def correlated_source(edge: str, nodes: Mapping[str, Node]) -> str | None:
+    """A source with a correlation key whose rows come along the edge."""
+    names, seen = [edge.split(".")[0]], set[str]()
+    while names:
+        name = names.pop()
+        node = nodes[name]
+        if isinstance(node, Source) and node.correlation_key is not None:
+            return name
+        if name not in seen:
+            seen.add(name)
+            names += [i.split(".")[0] for i in inputs_of(node)]
+    return None
+
+
+def ancestors(names: Iterable[str], nodes: Mapping[str, Node]) -> set[str]:
+    """They, and all nodes whose rows they come from."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += [i.split(".")[0] for i in inputs_of(nodes[name])]
+    return found
+
+
+def _classify(key: str, node: Node, nodes: Mapping[str, Node], by: list[str]) -> Classified:
+    if len(by) > 1:
+        fans = "its branches" if isinstance(node, Route) else "several nodes"
+        return Classified(Form.MATERIALIZED, f"{fans} take its rows, each at its own pace")
+    if (why := held_by_taker(key, nodes, by)) is not None:
+        return Classified(Form.MATERIALIZED, why)
+    match node:
+        case Sort():
+            return Classified(Form.MATERIALIZED, "the last row may be the first")
+        case Aggregate(window=TimeWindow()):
+            return Classified(Form.MATERIALIZED, "a window of time may get its last row at the end")
+        case Aggregate() if is_sorted_by(node.input, node.group_by, nodes):
+            return Classified(
+                Form.BUILT, "its input is sorted by the groups: each is done when the next begins"
+            )
+        case Aggregate():
+            return Classified(Form.MATERIALIZED, "a group may get its last row at the end")
+        case Merge(mode=MergeMode.INTERLEAVE, interleave_seed=None):
+            if _are_sources(node, nodes):
+                return Classified(Form.FUSED, "its sources are polled directly")
+            return Classified(Form.BUILT, "takes a row of each input in turn")
+        case Merge(mode=MergeMode.INTERLEAVE):
+            return Classified(Form.BUILT, "each input is held whole before rows are drawn")
+        case Merge(mode=MergeMode.ENTITY):
+            return Classified(Form.MATERIALIZED, "the last row may be the same thing as the first")
+        case Merge(mode=MergeMode.KEY):
+            return Classified(Form.FUSED, "its inputs are sorted")
+        case Merge():
+            return Classified(Form.BUILT, "one input after the other")
+        case Route():
+            return Classified(Form.BUILT, "one branch")
+        case Combine(method=Method.SORT_MERGE):
+            return Classified(Form.MATERIALIZED, "both sides are put in the order of the keys")
+        case Combine(method=Method.RANGE):
+            return Classified(Form.MATERIALIZED, "points and intervals are put in order")
+        case Combine(method=Method.ASOF):
+            return Classified(Form.MATERIALIZED, "both sides are put in the order of time")
+        case Combine():
+            return Classified(Form.BUILT, "probes the table that was built before")
+        case Transform(window=Window()):
+            return Classified(Form.FUSED, "row by row, of rows that are held in the window's order")
+        case Source() | Transform():
+            return Classified(Form.FUSED, "row by row, for one node")
+    raise AssertionError(node)
+
+
+def held_by_taker(key: str, nodes: Mapping[str, Node], by: Sequence[str]) -> str | None:
+    """Why the one node that takes its rows holds them whole; None if it does not."""
+    if len(by) != 1:
+        return None
+    match nodes[by[0]]:
+        case Transform(window=Window()):
+            return f"a window is rooted on its rows, that of {by[0]!r}"
+        case Combine(build=build) if build.split(".")[0] == key:
+            return f"the build side of {by[0]!r} is complete before the first row is looked up"
+    return None
+
+
+def _is_kept(column: str, chosen: Mapping[str, str] | tuple[str, ...] | None) -> bool:
+    """Whether a transform's result has the column as it was."""
+    if isinstance(chosen, Mapping):
+        return column.isidentifier() and chosen.get(column) == column
+    return chosen is None or column in chosen
+
+
+def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> bool:
+    """Whether rows of equal values in these columns come next to each other, as far as the graph says: sorted
+    by them, in any order of the columns."""
+    first = [part.column for part in order_of(edge, nodes)[: len(columns)]]
+    return sorted(first) == sorted(columns)
+
+
+def order_of(edge: str, nodes: Mapping[str, Node]) -> SortSchema:
+    """What rows are sorted by, as far as the graph says; empty if it says nothing."""
+    node = nodes[edge.split(".")[0]]
+    match node:
+        case Sort():
+            return _parsed(node.by)
+        case Merge(mode=MergeMode.KEY):
+            return _parsed(node.sort_by or "")
+        case Combine(method=Method.SORT_MERGE):
+            return merge_order(node, nodes)
+        case Combine(method=Method.RANGE | Method.ASOF):
+            return point_order(node)
+        case Transform(window=Window() as window, columns=chosen):
+            order = window_order(window.partition_by, _parsed(window.order_by))
+            return tuple(takewhile(lambda part: _is_kept(part.column, chosen), order))
+        case Transform(columns=None) | Route():
+            return order_of(node.input, nodes)
+        case Transform(columns=tuple() as kept):
+            return tuple(takewhile(lambda p: p.column in kept, order_of(node.input, nodes)))
+    return ()
+
+
+def merge_order(node: Combine, nodes: Mapping[str, Node]) -> SortSchema:
+    """What a sort-merge join goes by, as the probe side's columns are called: the order that one of its
+    inputs is in, if that is an order of the keys."""
+    keys = keys_of(node)
+    for edge, side in ((node.probe, 0), (node.build, 1)):
+        names = {pair[side]: pair[0] for pair in keys}
+        first = order_of(edge, nodes)[: len(keys)]
+        if len(names) == len(keys) and {part.column for part in first} == set(names):
+            return tuple(replace(part, column=names[part.column]) for part in first)
+    return tuple(SortColumn(left) for left, _ in keys)
+
+
+def point_order(node: Combine) -> SortSchema:
+    """What a range or as-of join goes by, as the probe side's columns are called."""
+    points = (node.range.column,) if node.range else tuple(node.at or ())
+    return tuple(SortColumn(name) for name in (*(left for left, _ in keys_of(node)), *points))
+
+
+def _parsed(text: str) -> SortSchema:
+    """Empty if it is none; that is found out when the node is bound."""
+    try:
+        return parse_sort_schema(text)
+    except SchemaError:
+        return ()
+
+
+def _are_sources(node: Merge, nodes: Mapping[str, Node]) -> bool:
+    by = takers(nodes)
+    # A branch of a route is no node by its name.
+    return all(isinstance(nodes.get(i), Source) and len(by[i]) == 1 for i in node.inputs)
+
+
+def is_live(output: str, nodes: Mapping[str, Node], init: Collection[str] = ()) -> tuple[bool, str]:
+    """Whether an output is written while its merge emits, by a thread of its own; and why, or why not.
+
+    init: outputs of the init phase.
+    """
+    node = nodes[output]
+    assert isinstance(node, Output)
+    merge = nodes[node.input.split(".")[0]]
+    if not isinstance(merge, Merge) or merge.mode is not MergeMode.INTERLEAVE:
+        return False, "its input is no interleave merge"
+    if merge.interleave_seed is not None:
+        return False, "its merge has a seed"
+    if not _are_sources(merge, nodes):
+        return False, "its merge takes rows of others than sources of its own"
+    if len(takers(nodes)[node.input]) > 1:
+        return False, "others take rows of its merge"
+    if node.table is not None:
+        return False, "a table is written in one commit, not row by row"
+    if output in init:
+        return False, "it is part of the init phase"
+    if node.split is not None and node.split.documents:
+        return False, "it writes a file for each source document"
+    if node.split is not None:
+        return False, "it is split into several files"
+    if kind_of(node.path or "") == FRAGMENT:
+        return False, "a fragment is sorted"
+    if has_groups(nodes):
+        return False, "a source declares a correlation key"
+    return True, "an interleave merge of sources feeds it alone"
+
+
+def order_of_work(nodes: Mapping[str, Node]) -> list[str]:
+    """Every node after those that it takes rows from."""
+    done: list[str] = []
+
+    def visit(key: str) -> None:
+        if key not in done:
+            for name in inputs_of(nodes[key]):
+                visit(name.split(".")[0])
+            done.append(key)
+
+    for key in nodes:
+        visit(key)
+    return done

@@ -1,0 +1,159 @@
+"""Hash join: the build side's rows by the hash of their keys, complete before the first row is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from compactor.errors import ConfigError
+from compactor.pipelines.pairing import Pairing
+from compactor.pipelines.sorted_rows import I64, Room
+from format.hashing import column_contributions
+from format.types import plain, storage_type, to_storage
+
+U64 = npt.NDArray[np.uint64]
+
+
+def joined_schema(
+    probe: pa.Schema, build: pa.Schema, on: Sequence[tuple[str, str]], what: str
+) -> pa.Schema:
+    """The probe side's columns, then the build side's without its keys.
+
+    on: columns of the probe side and of the build side. Raises `ConfigError` naming the column.
+    """
+    for left, right in on:
+        for name, schema, side in ((left, probe, "probe"), (right, build, "build")):
+            if name not in schema.names:
+                there = ", ".join(schema.names[:50])
+                raise ConfigError(
+                    f"{what}: the {side} side has no column {name!r}; it has: {there}"
+                )
+        types = [storage_type(probe.field(left).type), storage_type(build.field(right).type)]
+        for name, dtype in zip((left, right), types, strict=True):
+            if (
+                pt.is_null(dtype)
+                or pt.is_nested(dtype)
+                or pt.is_float16(dtype)
+                or pt.is_interval(dtype)
+            ):
+                raise ConfigError(f"{what}: column {name!r} is {dtype}, which is equal to nothing")
+        if types[0] != types[1]:
+            raise ConfigError(
+                f"{what}: {left!r} is {types[0]} on the probe side, {right!r} is {types[1]} on the build "
+                "side: cast one in a transform"
+            )
+    keys = {right for _, right in on}
+    added = [field for field in build if field.name not in keys]
+    for field in added:
+        if field.name in probe.names:
+            raise ConfigError(
+                f"{what}: both sides have a column {field.name!r}: rename or leave out one in a transform"
+            )
+    return pa.schema([*probe, *added])
+
+
+class BuildTable:
+    """Rows of the build side, found by their keys."""
+
+    def __init__(self, rows: pa.Table, keys: Sequence[str]) -> None:
+        self._rows = rows.combine_chunks()
+        self._keys = list(keys)
+        columns = [_column(self._rows, name) for name in keys]
+        # Null is equal to nothing.
+        known = np.flatnonzero(_all_valid(columns))
+        hashes = _hashes([column.take(pa.array(known)) for column in columns])
+        order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[order]
+        self._positions = known[order]
+        self._columns = columns
+        self._row_bytes = self._rows.nbytes / max(1, self._rows.num_rows)
+
+    def probe(
+        self, batch: pa.RecordBatch, keys: Sequence[str], room: Room, *, keeps_all: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """The batch's rows with those that match, once for each; or with nulls, if all are to be kept.
+
+        So many at a time as are a chunk of the room."""
+        if not batch.num_rows:
+            return
+        columns = [to_storage(batch.column(name)) for name in keys]
+        hashes = _hashes(columns)
+        first = np.searchsorted(self._hashes, hashes, "left")
+        counts = np.searchsorted(self._hashes, hashes, "right") - first
+        counts[~_all_valid(columns)] = 0
+        most = room.rows_of(batch.nbytes / batch.num_rows + self._row_bytes)
+        running = np.cumsum(counts + int(keeps_all))
+        start = 0
+        while start < batch.num_rows:
+            before = int(running[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(running, before + most, "right")))
+            rows = np.arange(start, stop)
+            rows = rows[counts[rows] > 0]
+            alone = np.arange(start, stop) if keeps_all else rows[:0]
+            # More than one slice only of a row that matches more than a chunk.
+            for left, place in Pairing(rows, first[rows], counts[rows]).slices(most):
+                left, right = self._equal(columns, left, self._positions[place])
+                alone = np.setdiff1d(alone, left)
+                if stop - start > 1:
+                    left, right = _with_alone(left, right, alone)
+                    alone = alone[:0]
+                yield self._joined(batch, left, right)
+            if len(alone):
+                yield self._joined(batch, alone, np.full(len(alone), -1))
+            start = stop
+
+    def _equal(self, columns: Sequence[pa.Array], left: I64, right: I64) -> tuple[I64, I64]:
+        """Of rows whose hashes are equal, those whose keys are."""
+        same = np.ones(len(left), dtype=np.bool_)
+        for ours, theirs in zip(columns, self._columns, strict=True):
+            equal = pc.equal(plain(ours).take(pa.array(left)), plain(theirs).take(pa.array(right)))
+            same &= equal.to_numpy(zero_copy_only=False).astype(np.bool_)
+        return left[same], right[same]
+
+    def _joined(self, batch: pa.RecordBatch, left: I64, right: I64) -> pa.RecordBatch:
+        """right: -1 for nulls."""
+        others = [name for name in self._rows.column_names if name not in self._keys]
+        positions = pa.array(right, mask=right < 0)
+        found = self._rows.select(others).take(positions).combine_chunks()
+        taken = batch.take(pa.array(left))
+        arrays = [*taken.columns, *(found.column(name).combine_chunks() for name in others)]
+        return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *others])
+
+
+def _with_alone(left: I64, right: I64, alone: I64) -> tuple[I64, I64]:
+    """With the rows that nothing matches, in their places."""
+    every = np.concatenate([left, alone])
+    order = np.argsort(every, kind="stable")
+    return every[order], np.concatenate([right, np.full(len(alone), -1)])[order]
+
+
+def part_by_keys(batch: pa.RecordBatch, keys: Sequence[str], parts: int) -> npt.NDArray[np.uint64]:
+    """A number below `parts` for each row: the same for equal keys. Shape (rows,)."""
+    hashes = _hashes([to_storage(batch.column(name)) for name in keys])
+    return (hashes >> np.uint64(40)) % np.uint64(parts)
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name).combine_chunks()
+    return to_storage(column.chunk(0) if isinstance(column, pa.ChunkedArray) else column)
+
+
+def _all_valid(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+    valid = np.ones(len(columns[0]), dtype=np.bool_)
+    for column in columns:
+        valid &= np.asarray(column.is_valid())
+    return valid
+
+
+def _hashes(columns: Sequence[pa.Array]) -> U64:
+    sums: U64 = np.zeros(len(columns[0]), dtype=np.uint64)
+    for number, column in enumerate(columns):
+        if pt.is_floating(column.type):
+            column = pc.add(column, pa.scalar(0.0, column.type))
+        sums += column_contributions(str(number), column)
+    return sums

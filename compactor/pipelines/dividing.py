@@ -1,0 +1,65 @@
+"""Rows divided into parts on local disk, gathered until a piece of a part is worth a write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.pipelines.buffer import BatchBuffer
+from compactor.resources.budget import MemoryBudget
+
+_PIECE_BYTES: Final = 256 << 10
+"""Of a part: what goes to disk at a time."""
+_SHARE: Final = 8
+"""Of the soft limit: what the pieces of all parts weigh at most."""
+
+
+def gathered_bytes(budget: MemoryBudget, parts: int) -> int:
+    """What pieces of so many parts may weigh: for whoever divides to charge."""
+    return min(parts * _PIECE_BYTES, budget.soft_bytes // _SHARE)
+
+
+class Divider:
+    """Puts rows into the buffers of their parts, on disk. Rows of a part keep their order."""
+
+    def __init__(self, parts: Sequence[BatchBuffer], most_bytes: int) -> None:
+        """most_bytes: of pieces that wait in memory, which the caller charges; 0: none wait."""
+        self._parts = parts
+        self._most_bytes = most_bytes
+        self._waiting: list[list[pa.RecordBatch]] = [[] for _ in parts]
+        self._waiting_bytes: npt.NDArray[np.int64] = np.zeros(len(parts), dtype=np.int64)
+
+    def put(self, batch: pa.RecordBatch, part_of: npt.NDArray[np.uint64]) -> None:
+        """part_of: the number of each row's part. Shape (rows,)."""
+        order = np.argsort(part_of, kind="stable")
+        ends = np.cumsum(np.bincount(part_of.astype(np.int64), minlength=len(self._parts)))
+        start = 0
+        for number, end in enumerate(ends.tolist()):
+            if end > start:
+                # A copy, not a slice: that would hold the rows of all parts.
+                piece = batch.take(pa.array(order[start:end]))
+                self._waiting[number].append(piece)
+                self._waiting_bytes[number] += piece.nbytes
+                if self._waiting_bytes[number] >= min(_PIECE_BYTES, self._most_bytes):
+                    self._write(number)
+                start = end
+        while self._waiting_bytes.sum() > self._most_bytes:
+            self._write(int(self._waiting_bytes.argmax()))
+
+    def finish(self) -> None:
+        """What waits still, to disk."""
+        for number in range(len(self._parts)):
+            self._write(number)
+
+    def _write(self, number: int) -> None:
+        pieces, self._waiting[number] = self._waiting[number], []
+        self._waiting_bytes[number] = 0
+        if pieces:
+            piece = pa.concat_batches(pieces)
+            part = self._parts[number]
+            part.append(piece)
+            part.spill(piece.nbytes)

@@ -1,0 +1,115 @@
+"""What a pipeline will do, before it does anything: the same answers that the executor goes by."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from compactor.pipelines import stages
+from compactor.pipelines.classify import ancestors, classify, is_live, order_of_work
+from compactor.pipelines.config import Node, Output, Pipeline, inputs_of
+
+
+def kind_of_node(node: Node) -> str:
+    mode = getattr(node, "mode", getattr(node, "method", None))
+    if getattr(node, "window", None) is not None:
+        mode = "window"
+    return f"{type(node).__name__.lower()}{f' {mode}' if mode else ''}"
+
+
+def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """A record a node, each after those that it takes rows from."""
+    forms, nodes = classify(pipeline.nodes), pipeline.nodes
+    init = ancestors(pipeline.init, nodes)
+    found: list[dict[str, Any]] = []
+    for name in order_of_work(nodes):
+        node = nodes[name]
+        record: dict[str, Any] = {
+            "node": name,
+            "kind": kind_of_node(node),
+            "inputs": list(inputs_of(node)),
+        }
+        if isinstance(node, Output):
+            live, why = is_live(name, nodes, pipeline.init)
+            record |= {"buffer": "streaming", "form": "live" if live else "written", "why": why}
+            if name in forms:
+                record |= {
+                    "buffer": forms[name].form.buffer,
+                    "form": "held",
+                    "why": forms[name].why,
+                }
+            record["to"] = node.table or node.path
+        else:
+            form = forms[name]
+            record |= {"buffer": form.form.buffer, "form": str(form.form), "why": form.why}
+        if name in init:
+            record["phase"] = "init"
+            record["why"] = f"init phase; {record['why']}"
+        found.append(record)
+    return found
+
+
+def as_json(pipeline: Pipeline, *, on_spark: bool = False) -> str:
+    found: dict[str, Any] = {
+        "memory_limit_bytes": pipeline.memory.limit,
+        "batch_size": pipeline.batch_size,
+        "nodes": explained(pipeline),
+    }
+    if on_spark:
+        found["stages"] = stages.explained(pipeline)
+    return json.dumps(found, indent=1)
+
+
+def rows_of_stages(pipeline: Pipeline) -> list[list[str]]:
+    """For a printed table: stage, nodes, takes from, shuffle."""
+    return [
+        [
+            str(r["stage"]),
+            ", ".join(r["nodes"]),
+            ", ".join(r["takes_from"]),
+            r["shuffle"] or "none: sources",
+        ]
+        for r in stages.explained(pipeline)
+    ]
+
+
+def as_dot(pipeline: Pipeline, *, on_spark: bool = False) -> str:
+    """For Graphviz: materialized nodes are boxes, the others round; rows that Spark shuffles go by bold
+    arrows."""
+    shuffles = _shuffles(pipeline) if on_spark else {}
+    lines = ["digraph pipeline {", "  rankdir=LR;"]
+    for record in explained(pipeline):
+        shape = "box" if record["buffer"] == "materialized" else "ellipse"
+        label = f"{record['node']}\\n{record['kind']}\\n{record['form']}"
+        lines.append(f"  {_quoted(record['node'])} [shape={shape}, label={_quoted(label)}];")
+    for record in explained(pipeline):
+        for edge in record["inputs"]:
+            node, _, branch = edge.partition(".")
+            shuffle = shuffles.get(record["node"])
+            label = "\\n".join(part for part in (branch, shuffle) if part)
+            style = [f"label={_quoted(label)}"] if label else []
+            style += ["style=bold"] if shuffle else []
+            shown = f" [{', '.join(style)}]" if style else ""
+            lines.append(f"  {_quoted(node)} -> {_quoted(record['node'])}{shown};")
+    return "\n".join([*lines, "}"])
+
+
+def _shuffles(pipeline: Pipeline) -> dict[str, str]:
+    """By the node whose rows are shuffled before it."""
+    return {
+        stage.roots[0]: str(stage.shuffle)
+        for stage in stages.plan_stages(pipeline)
+        if stage.shuffle is not None
+    }
+
+
+def rows_of(pipeline: Pipeline) -> list[list[str]]:
+    """For a printed table: node, kind, inputs, buffer, form, why."""
+    return [
+        [r["node"], r["kind"], ", ".join(r["inputs"]), r["buffer"], r["form"], r["why"]]
+        for r in explained(pipeline)
+    ]
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '\\"') + '"'

@@ -1,0 +1,168 @@
+"""Sort-merge join: both sides in the order of their keys, walked through side by side in bounded memory.
+
+A step takes a chunk of each side. What stands before the lesser of the two last keys is complete on both
+sides, and joined at once; rows of that key itself may go on in further chunks, however many: of those the
+right side's are put aside, where they spill, and the left side's are crossed with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.pipelines.buffer import BatchBuffer
+from compactor.pipelines.pairing import Joined, Pairing
+from compactor.pipelines.sorted_rows import (
+    CHUNK_ROWS,
+    I64,
+    Batches,
+    Flags,
+    SortedRows,
+    common_ranks,
+    end_to_end,
+    known_rows,
+    no_rows,
+)
+
+
+class How(StrEnum):
+    """Which rows stay that nothing matches."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+
+    @property
+    def keeps_left(self) -> bool:
+        return self in (How.LEFT, How.FULL)
+
+    @property
+    def keeps_right(self) -> bool:
+        return self in (How.RIGHT, How.FULL)
+
+
+class MergeJoin:
+    """Rows by key; those of one key by the left side's row, then by the right side's; rows of the right side
+    that nothing matches after the left side's of that key. Null and NaN are equal to nothing."""
+
+    def __init__(self, left: SortedRows, right: SortedRows, joined: Joined, how: How) -> None:
+        """Both sides by their keys in turn, in the same directions."""
+        self._left = left
+        self._right = right
+        self._sort = left.sort
+        self._joined = joined
+        self._how = how
+        self._room = left.room
+        self._no_left = no_rows(left.schema)
+        self._no_right = no_rows(right.schema)
+        self._run: BatchBuffer = left.room.new_buffer(right.schema)
+        """The right side's rows of the key at hand."""
+
+    def rows(self) -> Batches:
+        """Once. Raises `MemoryLimitError`."""
+        with self._room.working():
+            while any([self._left.fill(), self._right.fill()]):
+                yield from self._step()
+
+    def _step(self) -> Batches:
+        lefts, rights = common_ranks([self._left.keys, self._right.keys], self._sort)
+        last = min(int(ranks[-1]) for ranks in (lefts, rights) if len(ranks))
+        before, before_right = (int(np.searchsorted(ranks, last)) for ranks in (lefts, rights))
+        pairing = self._pairing(
+            lefts[:before],
+            rights[:before_right],
+            known_rows(self._left.keys, len(lefts))[:before],
+            known_rows(self._right.keys, len(rights))[:before_right],
+        )
+        yield from self._paired(self._left.take(before), self._right.take(before_right), pairing)
+        side = self._left if len(lefts) and int(lefts[-1]) == last else self._right
+        yield from self._one_key([key.slice(0, 1) for key in side.keys])
+
+    def _pairing(self, lefts: I64, rights: I64, known_left: Flags, known_right: Flags) -> Pairing:
+        """Of ranks of both sides, complete."""
+        first = np.searchsorted(rights, lefts)
+        count = np.searchsorted(rights, lefts, "right") - first
+        count[~known_left] = 0
+        kept = np.flatnonzero((count > 0) | self._how.keeps_left)
+        found = Pairing(
+            kept,
+            np.where(count > 0, first, -1)[kept],
+            np.maximum(count, 1)[kept],
+        )
+        if not self._how.keeps_right:
+            return found
+        theirs = np.searchsorted(lefts, rights, "right") - np.searchsorted(lefts, rights)
+        alone = np.flatnonzero((theirs == 0) | ~known_right)
+        order = np.argsort(np.concatenate([lefts[kept], rights[alone]]), kind="stable")
+        nobody = np.full(len(alone), -1)
+        return Pairing(
+            np.concatenate([found.left, nobody])[order],
+            np.concatenate([found.first, alone])[order],
+            np.concatenate([found.count, np.ones(len(alone), dtype=np.int64)])[order],
+        )
+
+    def _paired(self, left: pa.RecordBatch, right: pa.RecordBatch, pairing: Pairing) -> Batches:
+        for of_left, of_right in pairing.slices(self._most_rows(left, right)):
+            yield self._joined.rows(left, of_left, right, of_right)
+
+    def _one_key(self, key: Sequence[pa.Array]) -> Batches:
+        """All rows of this key, which is the least that either side has."""
+        is_known = bool(known_rows(key, 1)[0])
+        lefts = self._left.take_through(key)
+        left = next(lefts, None) if is_known else None
+        if left is None:
+            for left in lefts if not is_known else ():
+                yield from self._alone(left, is_left=True)
+            for right in self._right.take_through(key):
+                yield from self._alone(right, is_left=False)
+            return
+        for right in self._right.take_through(key):
+            self._run.append(right)
+        matches = self._matches()
+        while left is not None:
+            yield from self._crossed(left, matches) if matches else self._alone(left, is_left=True)
+            left = next(lefts, None)
+        self._run.close()
+
+    def _matches(self) -> BatchBuffer | list[pa.RecordBatch]:
+        """The run: as one batch if it is no more than a chunk, as else every row of the left side would go
+        through all its pieces."""
+        pieces, rows, size = [], 0, 0
+        for piece in self._run:
+            pieces.append(piece)
+            rows, size = rows + piece.num_rows, size + piece.nbytes
+            if rows > CHUNK_ROWS or size > self._room.chunk_bytes:
+                return self._run
+        return [end_to_end(pieces)] if pieces else []
+
+    def _crossed(
+        self, left: pa.RecordBatch, matches: BatchBuffer | list[pa.RecordBatch]
+    ) -> Batches:
+        """Every row of the left side with all matches."""
+        if isinstance(matches, list):
+            yield from self._every(left, np.arange(left.num_rows), matches[0])
+            return
+        for row in range(left.num_rows):  # each makes more than a chunk
+            for right in matches:
+                yield from self._every(left, np.array([row]), right)
+
+    def _every(self, left: pa.RecordBatch, rows: I64, right: pa.RecordBatch) -> Batches:
+        zeros = np.zeros(len(rows), dtype=np.int64)
+        return self._paired(left, right, Pairing(rows, zeros, zeros + right.num_rows))
+
+    def _alone(self, rows: pa.RecordBatch, *, is_left: bool) -> Batches:
+        """Rows that nothing matches, with nulls, if they stay."""
+        every = np.arange(rows.num_rows)
+        nobody, ones = np.full(len(every), -1), np.ones(len(every), dtype=np.int64)
+        if is_left and self._how.keeps_left:
+            yield from self._paired(rows, self._no_right, Pairing(every, nobody, ones))
+        if not is_left and self._how.keeps_right:
+            yield from self._paired(self._no_left, rows, Pairing(nobody, every, ones))
+
+    def _most_rows(self, left: pa.RecordBatch, right: pa.RecordBatch) -> int:
+        sides = [batch.nbytes / batch.num_rows for batch in (left, right) if batch.num_rows]
+        return self._room.rows_of(sum(sides))

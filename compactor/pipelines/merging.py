@@ -1,0 +1,218 @@
+"""Orders in which rows of several inputs become one: in turn, drawn by a seed, by key. A batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.errors import DataError
+from compactor.merge.decoded import DecodedRows
+from compactor.merge.key_merge import LoadedGroup, WholeGroup, loaded_group, merge_keys
+from compactor.merge.row_order import positions_by_input
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from format.arrays import concat_storage
+from format.errors import OrderError
+from format.keys import KeyComparator
+from format.schema import SortSchema
+from format.types import to_logical, to_storage
+
+Batches = Iterator[pa.RecordBatch]
+_CHUNK_ROWS: Final = 65_536
+_PIECE_BYTES: Final = 1 << 20
+_COPIES: Final = 2
+"""Of a piece while it is put in order: its rows end to end, and in their order."""
+_SLICE_BYTES: Final = 256 << 10
+_BATCH_BYTES: Final = 32 << 20
+
+
+class _Rows:
+    """Rows of one input, taken from the front."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._current: pa.RecordBatch | None = None
+        self.held_bytes = 0
+        """Of the batch that rows are taken from."""
+        self.row_bytes = 0
+        """Of one of its rows, on average."""
+
+    def available(self) -> int:
+        """Rows that can be taken at once; 0 at the end."""
+        while self._current is None or not self._current.num_rows:
+            self._current = next(self._batches, None)
+            self.held_bytes = 0 if self._current is None else self._current.nbytes
+            if self._current is None:
+                return 0
+            self.row_bytes = self.held_bytes // max(1, self._current.num_rows)
+        return int(self._current.num_rows)
+
+    def take(self, rows: int) -> pa.RecordBatch:
+        """At most as many as are available."""
+        assert self._current is not None
+        piece, self._current = self._current.slice(0, rows), self._current.slice(rows)
+        return piece
+
+
+class InterleavedRows:
+    """Inputs whose rows become one's, in any order that keeps the order within each input.
+
+    What is in memory at a time, a batch of each input and a piece of the result, is charged to a stage.
+    """
+
+    def __init__(self, inputs: Sequence[Batches], budget: MemoryBudget, stage: str) -> None:
+        self._rows = [_Rows(batches) for batches in inputs]
+        self._budget = budget
+        self._stage = stage
+        self._charged = 0
+
+    def close(self) -> None:
+        self._hold(0)
+
+    def in_turn(self) -> Batches:
+        """A row of each input in turn, of those that have any left."""
+        left = np.arange(len(self._rows))
+        while True:
+            available = np.array([self._rows[n].available() for n in left], dtype=np.int64)
+            left, available = left[available > 0], available[available > 0]
+            if not len(left):
+                return
+            yield from self._ordered(np.tile(left, min(_CHUNK_ROWS // len(left) or 1, *available)))
+
+    def drawn(self, counts: Sequence[int], seed: int) -> Batches:
+        """All rows in a random order that depends on the seed and on how many each input has. Every order is
+        as likely.
+
+        Drawn a chunk at a time: how many of each input come next, then in which order.
+        """
+        rng = np.random.default_rng(seed)
+        left = np.array(counts, dtype=np.int64)
+        while total := int(left.sum()):
+            chunk = rng.multivariate_hypergeometric(
+                left, min(_CHUNK_ROWS, total), method="marginals"
+            )
+            yield from self._ordered(rng.permutation(np.repeat(np.arange(len(left)), chunk)))
+            left -= chunk
+
+    def _ordered(self, which: npt.NDArray[np.int64]) -> Batches:
+        """The next rows, each of the input that `which` names, as many at a time as memory is for."""
+        start = 0
+        while start < len(which):
+            mine = which[start : start + self._most_rows(which[start:])]
+            counts = np.bincount(mine, minlength=len(self._rows)).tolist()
+            taken = [rows.take(n) for rows, n in zip(self._rows, counts, strict=True) if n]
+            weight = sum(piece.nbytes for piece in taken)
+            self._hold(sum(rows.held_bytes for rows in self._rows) + _COPIES * weight)
+            yield pa.concat_batches(taken).take(pa.array(positions_by_input(mine)))
+            start += len(mine)
+
+    def _most_rows(self, which: npt.NDArray[np.int64]) -> int:
+        """How many rows the batches at hand have for the beginning of an order, up to what a piece may weigh.
+
+        A batch that is not at hand may have rows of any weight.
+        """
+        available = np.array([rows.available() for rows in self._rows])
+        weights = np.array([max(1, rows.row_bytes) for rows in self._rows])
+        which = which[: min(int(available.sum()), 1 + _PIECE_BYTES // int(weights.min()))]
+        most = len(which)
+        if most * int(weights.max()) > _PIECE_BYTES:
+            most = int(np.searchsorted(np.cumsum(weights[which]), _PIECE_BYTES, side="right"))
+        for number in np.flatnonzero(np.bincount(which, minlength=len(available)) > available):
+            most = min(most, int(np.flatnonzero(which == number)[available[number]]))
+        return max(1, most)
+
+    def _hold(self, size: int) -> None:
+        self._budget.discharge(self._stage, self._charged - size)
+        self._budget.charge(self._stage, size - self._charged)
+        self._charged = size
+
+
+class _KeyInput:
+    """Sorted batches as a source of the key merge, its other columns beside."""
+
+    def __init__(
+        self, name: str, batches: Batches, keys: Sequence[str], new_rows: Callable[[], DecodedRows]
+    ) -> None:
+        self.name = name
+        self._batches = batches
+        self._keys = keys
+        self.keys = new_rows()
+        self.rows = new_rows()
+
+    def load_keys(self) -> LoadedGroup | None:
+        for batch in self._batches:
+            if batch.num_rows:
+                keys = [to_storage(batch.column(name)) for name in self._keys]
+                self.rows.push([to_storage(column) for column in batch.columns])
+                loaded = loaded_group(keys)
+                self.keys.push(keys)
+                return loaded
+        return None
+
+    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - no row groups are written
+        return 0
+
+    def close(self) -> None:
+        self.keys.clear()
+        self.rows.clear()
+
+
+def by_key(
+    inputs: Sequence[tuple[str, Batches]],
+    schema: pa.Schema,
+    sort: SortSchema,
+    batch_rows: int,
+    budget: MemoryBudget,
+    disk: LocalDisk,
+) -> Batches:
+    """All rows in sort order; equal keys by input, then as they came.
+
+    inputs: names, and batches in that order.
+    Raises `DataError` naming an input that is not sorted. `budget` has the stage `chunks`.
+    """
+    names = [column.column for column in sort]
+    sources = [
+        _KeyInput(name, batches, names, lambda: DecodedRows(budget, disk, _SLICE_BYTES))
+        for name, batches in inputs
+    ]
+    compare = KeyComparator(schema, sort)
+    with closing(_Closers(sources)):
+        try:
+            for window in merge_keys(sources, compare, sort, batch_rows, _BATCH_BYTES):
+                rows = window.as_window() if isinstance(window, WholeGroup) else window
+                yield _gathered(sources, rows.inputs, schema)
+        except OrderError as error:
+            raise DataError(f"{error}; sort it before, or merge in another mode") from error
+
+
+class _Closers:
+    def __init__(self, sources: Sequence[_KeyInput]) -> None:
+        self._sources = sources
+
+    def close(self) -> None:
+        for source in self._sources:
+            source.close()
+
+
+def _gathered(
+    sources: Sequence[_KeyInput], which: npt.NDArray[np.uint16], schema: pa.Schema
+) -> pa.RecordBatch:
+    positions = positions_by_input(which)
+    counts = np.bincount(which, minlength=len(sources))
+    pieces = [
+        p for source, n in zip(sources, counts, strict=True) if n for p in source.rows.take(int(n))
+    ]
+    columns = [
+        to_logical(
+            concat_storage([piece[index] for piece in pieces]).take(pa.array(positions)), f.type
+        )
+        for index, f in enumerate(schema)
+    ]
+    for source in sources:
+        source.rows.settle()
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

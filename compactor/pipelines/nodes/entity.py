@@ -1,0 +1,93 @@
+"""Rows of several inputs that are the same thing by rules, merged into one (docs/entity-merge.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.entities.entities import DELETED, RESERVED, UPDATED
+from compactor.entities.expressions import ID, IDS
+from compactor.entities.fold import MERGED
+from compactor.entities.memory import COPIES
+from compactor.entities.run import merged_batches
+from compactor.entities.spec import EntityMergeSpec, Strategy
+from compactor.errors import CompactorError, ConfigError
+from compactor.pipelines.binding import fitted
+from compactor.pipelines.config import Merge
+from compactor.pipelines.provenance import Batches, without_hidden
+from compactor.pipelines.work import Work
+from compactor.resources.errors import MemoryLimitError
+from format.types import storage_type
+
+_OWN = pa.schema(
+    [(ID, pa.string()), (IDS, pa.list_(pa.string())), (DELETED, pa.bool_()), (UPDATED, pa.int64())]
+)
+
+
+def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
+    """What entities are called, and all properties of all inputs, as JSON."""
+    for name, schema in zip(node.inputs, given, strict=True):
+        dtype = storage_type(schema.field(ID).type) if ID in schema.names else None
+        if dtype is None or not (pt.is_string(dtype) or pt.is_large_string(dtype)):
+            raise ConfigError(
+                f"{what}: {name!r} needs a column {ID!r} of texts, it is {dtype or 'not there'}: "
+                "compute one in a transform"
+            )
+    assert isinstance(node.entity, EntityMergeSpec)
+    names = sorted({name for schema in given for name in schema.names} - set(RESERVED))
+    if node.entity.strategy is Strategy.LIST:
+        names = [MERGED]
+    return pa.schema([*_OWN, *(pa.field(name, pa.json_()) for name in names)])
+
+
+def rows(work: Work, name: str, node: Merge) -> Batches:
+    """In the order of their ids. Everything is held: more than the memory limit allows is an error."""
+    held = 0
+
+    def charge(size: int) -> None:
+        nonlocal held
+        work.budget.charge(name, COPIES * size)
+        held += COPIES * size
+
+    assert isinstance(node.entity, EntityMergeSpec)
+    others = _ErrorsOfOthers()
+    inputs = [map(without_hidden, others.seen(work.rows(edge))) for edge in node.inputs]
+    schema, row = work.schemas[name], 0
+    try:
+        with others.left_alone(name):
+            merged = merged_batches(node.entity, inputs, charge=charge)
+        for batch in merged:
+            whole = fitted(batch, schema)
+            for start in range(0, whole.num_rows, work.batch_rows):
+                piece = work.made(name, whole.slice(start, work.batch_rows), row)
+                row += piece.num_rows
+                yield piece
+    finally:
+        work.budget.discharge(name, held)
+
+
+class _ErrorsOfOthers:
+    """Tells errors of the merge, which does not know its node, from those of nodes before it."""
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+
+    def seen(self, batches: Batches) -> Batches:
+        try:
+            yield from batches
+        except CompactorError as error:
+            self._error = error
+            raise
+
+    @contextmanager
+    def left_alone(self, name: str) -> Iterator[None]:
+        """Names the node in all other errors, but for those of its memory, which name it."""
+        try:
+            yield
+        except CompactorError as error:
+            if error is self._error or isinstance(error, MemoryLimitError):
+                raise
+            raise type(error)(f"node {name!r}: {error}") from error

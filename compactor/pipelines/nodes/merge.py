@@ -1,0 +1,113 @@
+"""Rows of several nodes as those of one: one after the other, as they come, in turn, drawn, or by key."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.files.source import sliced
+from compactor.pipelines.binding import alike, fitted, sort_schema
+from compactor.pipelines.channel import Channel
+from compactor.pipelines.classify import Form
+from compactor.pipelines.config import Merge, MergeMode
+from compactor.pipelines.merging import InterleavedRows, by_key
+from compactor.pipelines.nodes import entity
+from compactor.pipelines.provenance import Batches
+from compactor.pipelines.work import Work, taken
+
+_HELD_BYTES: Final = 256 << 10
+"""Of an input that is held whole: what is read of it at a time."""
+_SHARE: Final = 8
+"""Of the soft limit: what is read of all inputs at a time weighs at most."""
+
+
+def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
+    if node.mode is MergeMode.ENTITY:
+        return entity.bound(node, given, what)
+    schema = alike(node.inputs, given, what)
+    if node.sort_by is not None:
+        sort_schema(node.sort_by, schema, what)
+    return schema
+
+
+def rows(work: Work, name: str, node: Merge) -> Batches:
+    match node.mode:
+        case MergeMode.KEY:
+            return _sorted(work, name, node)
+        case MergeMode.ENTITY:
+            return entity.rows(work, name, node)
+        case MergeMode.CONCAT:
+            return _one_after_the_other(work, name, node)
+    if node.interleave_seed is None and work.forms[name].form is Form.FUSED:
+        return _polled(work, name, node)
+    return _interleaved(work, name, node)
+
+
+def _sorted(work: Work, name: str, node: Merge) -> Batches:
+    assert node.sort_by is not None
+    schema = work.schemas[name]
+    sort = sort_schema(node.sort_by, schema, f"node {name!r}")
+    inputs = [(f"node {name!r}: {i}", _aligned(work, work.rows(i), schema)) for i in node.inputs]
+    return by_key(inputs, work.full(schema), sort, work.batch_rows, work.budget, work.disk)
+
+
+def _interleaved(work: Work, name: str, node: Merge) -> Batches:
+    schema = work.schemas[name]
+    buffers = [work.buffer(name, schema) for _ in node.inputs]
+    # A batch of each input will be in memory at a time.
+    most_bytes = min(_HELD_BYTES, work.budget.soft_bytes // (_SHARE * len(buffers)))
+    for i, buffer in zip(node.inputs, buffers, strict=True):
+        for batch in _aligned(work, work.rows(i), schema):
+            for piece in sliced(batch, most_bytes):
+                buffer.append(piece)
+    inputs = [buffer.drain() for buffer in buffers]
+    with closing(InterleavedRows(inputs, work.budget, name)) as rows:
+        if node.interleave_seed is None:
+            yield from rows.in_turn()
+        else:
+            yield from rows.drawn([buffer.rows for buffer in buffers], node.interleave_seed)
+
+
+def _one_after_the_other(work: Work, name: str, node: Merge) -> Batches:
+    """Inputs that are read without holding anything produce meanwhile, each into its channel."""
+    schema = work.schemas[name]
+    ahead = {
+        i: work.reading_ahead(name, i)
+        for i in node.inputs[1:]
+        if work.is_fused_chain(i.split(".")[0])
+    }
+    for i in node.inputs:
+        batches = taken(ahead[i]) if i in ahead else work.rows(i)
+        yield from _aligned(work, batches, schema)
+
+
+def _polled(work: Work, name: str, node: Merge) -> Batches:
+    """Whatever is there, of any source; a source that has nothing holds up none."""
+    changed = threading.Condition()
+    schema = work.schemas[name]
+    channels = [work.reading_ahead(name, i, changed) for i in node.inputs]
+    first = 0
+    while channels:
+        _wait_for_any(channels, changed)
+        for offset in range(len(channels)):
+            channel = channels[(first + offset) % len(channels)]
+            batch = channel.poll()
+            if batch is not None:
+                first = (channels.index(channel) + 1) % len(channels)
+                yield from _aligned(work, iter([batch]), schema)
+                break
+        channels = [channel for channel in channels if not channel.is_done]
+
+
+def _wait_for_any(channels: Sequence[Channel], changed: threading.Condition) -> None:
+    with changed:
+        changed.wait_for(lambda: any(channel.has_something for channel in channels))
+
+
+def _aligned(work: Work, batches: Batches, schema: pa.Schema) -> Batches:
+    full = work.full(schema)
+    return (fitted(batch, full) for batch in batches)

@@ -1,0 +1,306 @@
+"""Rows to files, or to a table. A file appears whole or not at all, when all outputs are written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.common.clock import random_id
+from compactor.errors import ConfigError
+from compactor.files.names import PARQUET, FileFormat, kind_of
+from compactor.files.sinks import ROW_GROUP_BYTES
+from compactor.files.source import FileBatches
+from compactor.files.write import SinkOptions, StagedSink, check_sink_path
+from compactor.pipelines.aggregating import Grouper, Measure
+from compactor.pipelines.binding import WIDENED, UnserializableMapValue, has_map, sort_schema
+from compactor.pipelines.buffer import BatchBuffer
+from compactor.pipelines.channel import Stopped
+from compactor.pipelines.classify import is_live
+from compactor.pipelines.config import Aggregate, Combine, Node, Output, Source, inputs_of
+from compactor.pipelines.provenance import GROUP, Batches, boundary_of
+from compactor.pipelines.report import Counted, OutputReport
+from compactor.pipelines.work import Work
+from compactor.pipelines.writers import Writer, writer_of
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+from compactor.write.ingest import (
+    BUFFER_BYTES,
+    IngestOptions,
+    IngestPlan,
+    commit_fragments,
+    plan_ingest,
+    write_fragments,
+)
+from format.schema import SortSchema, parse_sort_schema
+
+HANDOFF_RECORDS: Final = 256
+"""That wait between a merge and the writer of a live output."""
+_SHARES: Final = 8
+_SORT_COPIES: Final = 3
+"""Of rows that are sorted into a fragment: as they came, end to end, in order."""
+
+
+def check(node: Output, schema: pa.Schema, what: str) -> None:
+    """Raises `CompactorError` for what could not be written."""
+    written = written_schema(node, schema)
+    if node.sort_by is not None:
+        sort_schema(node.sort_by, written, what)
+    if node.split is not None and node.split.by is not None:
+        if node.split.by not in written.names:
+            there = ", ".join(written.names[:50])
+            raise ConfigError(f"{what}: split: no column {node.split.by!r}; columns are: {there}")
+        sort_schema(node.split.by, written, f"{what}: split")
+    kind = None if node.path is None else kind_of(node.path)
+    if node.path is not None:
+        check_sink_path(node.path)
+    if kind is not None and kind.format in (FileFormat.CSV, FileFormat.XML):
+        for column in written:
+            if has_map(column.type):
+                raise UnserializableMapValue(kind.format.value.lower(), column.name)
+    if WIDENED in written.names and (kind is None or kind.format is not FileFormat.NDJSON):
+        raise ConfigError(
+            f"{what}: rows may have fields that a source's columns do not know ({WIDENED}), which only "
+            "NDJSON has a place for: declare them in `fields` of the source, or leave them out by "
+            "`drop_widened: true`"
+        )
+
+
+def written_schema(node: Output, schema: pa.Schema) -> pa.Schema:
+    """Columns that people are shown."""
+    if not node.drop_widened:
+        return schema
+    return pa.schema([field for field in schema if field.name != WIDENED])
+
+
+def open_sink(
+    path: str,
+    schema: pa.Schema,
+    sort: SortSchema | None = None,
+    row_group_bytes: int = ROW_GROUP_BYTES,
+) -> StagedSink:
+    """As pipelines write files. sort: of a fragment. row_group_bytes: of Parquet."""
+    options = SinkOptions(
+        sort=sort, map_objects=True, expanded=WIDENED, row_group_bytes=row_group_bytes
+    )
+    return StagedSink(path, schema, options)
+
+
+class Writing:
+    """One output of a run: `hold` what waits for its groups, `write`, and `publish` when all is written."""
+
+    def __init__(self, work: Work, name: str, node: Output) -> None:
+        self._work = work
+        self._name = name
+        self._node = node
+        self._schema = written_schema(node, work.schemas[node.input])
+        self._sort = None if node.sort_by is None else parse_sort_schema(node.sort_by)
+        self._report = OutputReport(live=is_live(name, work.nodes, work.pipeline.init)[0])
+        work.report.outputs[name] = self._report
+        repeats = may_repeat(name, work.nodes)
+        self._counted = Counted(self._report, self._schema.names, may_repeat=repeats)
+        self._held: BatchBuffer | None = None
+        self._writer: Writer | None = None
+        self._staged: tuple[CommitLog, Snapshot, IngestPlan, list[FragmentEntry]] | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether rows wait until the fate of their groups is known."""
+        return self._name in self._work.forms
+
+    @property
+    def is_table(self) -> bool:
+        return self._node.table is not None
+
+    def hold(self) -> None:
+        """Takes all rows; groups of more than `max_group_buffer` are given up."""
+        work, most = self._work, self._work.pipeline.max_group_buffer
+        name, schema = self._name, pa.schema([(GROUP, pa.string())])
+        self._held = held = work.buffer(name, work.schemas[self._node.input])
+        count = [Measure("rows", "count", None)]
+        with closing(Grouper([GROUP], count, schema, work.budget, name, work.disk)) as sizes:
+            work.budget.spill_by(
+                name, lambda size: sizes.spill(size) + work.spill_buffers(name, size)
+            )
+            for batch in work.stream(self._node.input):
+                held.append(batch)
+                sizes.append(batch.select([GROUP]).drop_null())
+            for table in sizes.results():
+                large = table.filter(pc.greater(table.column("rows"), most))
+                for group in large.column(GROUP).to_pylist():
+                    work.letters.fail_group(
+                        group, f"group {group!r} has more than max_group_buffer ({most:,}) records"
+                    )
+            work.report.spills += sizes.spills
+        work.budget.spill_by(name, lambda size: work.spill_buffers(name, size))
+
+    def write(self) -> None:
+        held = self._share_bytes * (
+            _SORT_COPIES if self.is_table else 1 if kind_of(self._node.path or "") == PARQUET else 0
+        )
+        with self._work.budget.holding(self._name, held):
+            if self._node.table is not None:
+                self._write_fragments(self._node.table)
+            else:
+                self._write_files()
+
+    def _write_files(self) -> None:
+        assert self._node.path is not None
+        self._writer = writer_of(self._node.path, self._node.split, self._open_sink)
+        if self._report.live:
+            self._write_live(self._writer)
+        elif order := self._order():
+            self._write_sorted(self._writer, order)
+        else:
+            for batch in self._rows(self._writer):
+                with self._work.clock.on(self._name):
+                    self._writer.write(batch)
+        with self._work.clock.on(self._name):
+            self._writer.finish()
+
+    def _order(self) -> SortSchema:
+        """That rows are written in, if not as they come: by the file, then as a fragment is sorted."""
+        by = self._node.split and self._node.split.by
+        inside = self._sort or ()
+        if not by:
+            return inside
+        return (*parse_sort_schema(by), *(column for column in inside if column.column != by))
+
+    def publish(self) -> None:
+        """Rows are there for others. Raises `CommitConflictError` as every commit does."""
+        if self._staged is not None:
+            log, snapshot, plan, entries = self._staged
+            commit_fragments(log, snapshot, plan, entries)
+        if self._writer is not None:
+            self._writer.publish()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def _rows(self, writer: Writer | None) -> Batches:
+        """Rows as they are written, counted; boundaries go to the writer."""
+        batches = self._work.stream(self._node.input) if self._held is None else self._flushed()
+        for batch in batches:
+            if (boundary := boundary_of(batch)) is not None:
+                self._counted.boundary(boundary)
+                if writer is not None:
+                    writer.boundary(boundary)
+            elif batch.num_rows:
+                yield self._counted.rows(batch)
+
+    def _flushed(self) -> Batches:
+        assert self._held is not None
+        for batch in self._held.drain():
+            if not batch.num_rows:
+                yield batch
+            else:
+                yield self._work.letters.without_failed(batch, self._name)
+
+    def _open_sink(self, path: str) -> StagedSink:
+        if self._node.split is not None:
+            self._work.claim(path, f"node {self._name!r}")
+        return open_sink(path, self._schema, self._sort, min(ROW_GROUP_BYTES, self._share_bytes))
+
+    def _write_fragments(self, table: str) -> None:
+        store = open_store(table)
+        log = CommitLog(store)
+        rows = TableRows(self._name, self._schema, self._rows(None))
+        snapshot = log.refresh()
+        options = IngestOptions(buffer_bytes=self._share_bytes)
+        plan = plan_ingest(store, snapshot, self._schema, rows.path, self._sort, options)
+        with self._work.clock.on(self._name):
+            written = write_fragments(store, plan, rows, random_id())
+        self._staged = log, snapshot, plan, written.entries
+
+    @property
+    def _share_bytes(self) -> int:
+        """Of rows that are sorted into one fragment, or make a row group of Parquet."""
+        return min(BUFFER_BYTES, self._work.pipeline.memory.limit // _SHARES)
+
+    def _write_sorted(self, writer: Writer, sort: SortSchema) -> None:
+        work = self._work
+        with work.sorter(self._name, self._schema, sort) as sorter:
+            for batch in self._rows(writer):
+                sorter.append(batch)
+            for batch in sorter.sorted():
+                with work.clock.on(self._name):
+                    writer.write(batch)
+
+    def _write_live(self, writer: Writer) -> None:
+        handoff = self._work.channel(HANDOFF_RECORDS, self._name)
+        failed: list[BaseException] = []
+
+        def write() -> None:
+            try:
+                while (batch := handoff.take()) is not None:
+                    with self._work.clock.on(self._name):
+                        writer.write(self._counted.rows(batch))
+            except BaseException as error:  # noqa: BLE001 - raised in the main thread
+                failed.append(error)
+                handoff.stop()
+
+        thread = threading.Thread(target=write, name=f"write {self._name}", daemon=True)
+        thread.start()
+        try:
+            for batch in self._work.stream(self._node.input):
+                if (boundary := boundary_of(batch)) is not None:
+                    self._counted.boundary(boundary)
+                handoff.put(batch)
+            handoff.close()
+        except Stopped:
+            pass
+        except BaseException:
+            handoff.stop()
+            handoff.close()
+            raise
+        finally:
+            thread.join()
+        if failed:
+            raise failed[0]
+
+
+def may_repeat(output: str, nodes: Mapping[str, Node]) -> bool:
+    """Whether a row may reach it on several ways."""
+
+    def ways(edge: str) -> dict[str, int]:
+        name = edge.split(".")[0]
+        node = nodes[name]
+        if isinstance(node, (Source, Aggregate, Combine)):
+            return {name: 1}
+        found: dict[str, int] = {}
+        for i in inputs_of(node):
+            for source, count in ways(i).items():
+                found[source] = found.get(source, 0) + count
+        return found
+
+    return any(count > 1 for count in ways(inputs_of(nodes[output])[0]).values())
+
+
+class TableRows(FileBatches):
+    """Rows of a node, as a file that is ingested."""
+
+    def __init__(self, name: str, schema: pa.Schema, batches: Batches) -> None:
+        self.path = f"node {name!r}"
+        self.schema = schema
+        self.bytes_total = 0
+        self._rows = batches
+
+    @property
+    def bytes_consumed(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        return
+
+    def _batches(self) -> Batches:
+        return self._rows
+
+    def __iter__(self) -> Batches:
+        return self._rows

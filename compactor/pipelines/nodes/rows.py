@@ -1,0 +1,26 @@
+"""What a node makes of the rows it takes, whatever its kind."""
+
+from __future__ import annotations
+
+from compactor.pipelines.config import Aggregate, Combine, Merge, Node, Sort, Transform, Window
+from compactor.pipelines.nodes import aggregate, combine, merge, sort, transform, window
+from compactor.pipelines.provenance import Batches
+from compactor.pipelines.work import Work
+
+
+def rows_of(work: Work, name: str, node: Node) -> Batches:
+    """Of a node with one result that takes rows by `work.stream`: no source, route or output."""
+    match node:
+        case Transform(window=None):
+            return transform.rows(work, name, node)
+        case Transform(window=Window() as of):
+            return window.rows(work, name, node, of)
+        case Merge():
+            return merge.rows(work, name, node)
+        case Sort():
+            return sort.rows(work, name, node)
+        case Aggregate():
+            return aggregate.rows(work, name, node)
+        case Combine():
+            return combine.rows(work, name, node)
+    raise AssertionError(node)

@@ -1,0 +1,316 @@
+"""Rows of files, each a document, or of a table."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from compactor.errors import ConfigError, DataError, InputError
+from compactor.files.jsontext import json_values
+from compactor.files.plain_text import UnwritableError, plain_text
+from compactor.files.read import open_table_file
+from compactor.files.source import BadRow, FileBatches, Places
+from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, alike
+from compactor.pipelines.config import Source
+from compactor.pipelines.provenance import (
+    Batches,
+    Boundary,
+    boundary_batch,
+    boundary_of,
+    one_document,
+    placed,
+)
+from compactor.pipelines.types import TYPES
+from compactor.pipelines.work import Work
+from compactor.predicate import condition_on
+from compactor.read.scan import scan, scan_schema
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from format.cast import as_schema
+from format.types import plain, storage_type, table_schema, to_logical, to_storage
+
+
+class SourceReader:
+    """One source: its schema, and its rows once, boundaries of documents among them."""
+
+    def __init__(self, schema: pa.Schema, batches: Callable[[], Batches]) -> None:
+        self.schema = schema
+        self.batches = batches
+        self.paths: Sequence[str] = ()
+        """Of the files."""
+        self.bad_rows: list[BadRow] = []
+        """Left out so far, and in the document that was opened last: by their places among all rows."""
+        self.bad_keys: list[pa.Array] = []
+        """Of `bad_rows`, an array a document; none if there is no correlation key."""
+
+
+class OpenSource(Protocol):
+    def __call__(
+        self, name: str, source: Source, /, *, leaves_out_bad_rows: bool
+    ) -> SourceReader: ...
+
+
+def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> SourceReader:
+    """Of files, whose types are read first, or of a table's newest version."""
+    if source.table is not None:
+        return _open_table(name, source.table, source)
+    assert source.path is not None
+    paths = matching_paths(source.path)
+    if not paths:
+        raise InputError(f"node {name!r}: {source.path}: no such file")
+    known = None if source.fields is None else _declared(source.fields)
+    with ExitStack() as opened:
+        # Text is read through for its types here, and for its rows later.
+        files = [
+            opened.enter_context(
+                open_table_file(
+                    path,
+                    known,
+                    leaves_out_bad_rows=leaves_out_bad_rows,
+                    kept_column=source.correlation_key,
+                )
+            )
+            for path in paths
+        ]
+        schema = _schema_of(files, known, source, f"node {name!r}")
+        opened.pop_all()
+    reader = SourceReader(schema, lambda: _rows_of(files, reader, source.correlation_key))
+    reader.paths = paths
+    return reader
+
+
+def open_one_file(
+    path: str, source: Source, schema: pa.Schema, *, leaves_out_bad_rows: bool
+) -> SourceReader:
+    """One of the files of a source whose columns are known already."""
+    known = None if source.fields is None else _declared(source.fields)
+    file = open_table_file(
+        path, known, leaves_out_bad_rows=leaves_out_bad_rows, kept_column=source.correlation_key
+    )
+    reader = SourceReader(schema, lambda: _rows_of([file], reader, source.correlation_key))
+    return reader
+
+
+def _open_table(name: str, table: str, source: Source) -> SourceReader:
+    store = open_store(table)
+    snapshot = CommitLog(store).current()
+    where = None if source.where is None else condition_on(snapshot.table, source.where)
+    columns = source.columns
+    schema = table_schema(scan_schema(snapshot.table, columns))  # nodes may add nulls
+    _check_widened(schema.names, f"node {name!r}")
+
+    def rows() -> Batches:
+        return (as_schema(b, schema) for b in scan(store, snapshot, columns, where))
+
+    return SourceReader(schema, lambda: one_document(table, rows(), schema))
+
+
+def _declared(fields: Mapping[str, str]) -> pa.Schema:
+    return pa.schema([(name, TYPES[dtype.upper()]) for name, dtype in fields.items()])
+
+
+def _schema_of(
+    files: Sequence[FileBatches], known: pa.Schema | None, source: Source, what: str
+) -> pa.Schema:
+    """Columns as declared, or those of the first file; what files have beyond them is widened."""
+    everything: dict[str, pa.Field] = {}
+    for file in files:
+        for field in file.schema:
+            everything.setdefault(field.name, field)
+    _check_widened(everything, what)
+    first = known or files[0].schema
+    if source.columns is not None:
+        everything |= {} if known is None else {field.name: field for field in known}
+        for name in source.columns:
+            if name not in everything:
+                there = ", ".join(list(everything)[:50])
+                raise ConfigError(f"{what}: {source.path} has no column {name!r}; it has: {there}")
+        wanted = pa.schema([everything[name] for name in source.columns])
+    else:
+        wanted = first
+    if known is None:
+        wanted = alike(
+            [file.path for file in files],
+            [_only(file.schema, wanted) for file in files],
+            what,
+            "declare its type in `fields`",
+        )
+    if source.columns is None and not set(everything) <= set(first.names):
+        wanted = wanted.append(pa.field(WIDENED, WIDENED_TYPE))
+    return wanted
+
+
+def _check_widened(names: Collection[str], what: str) -> None:
+    if WIDENED in names:
+        raise ConfigError(
+            f"{what}: a column is called {WIDENED!r}, which is ours: rename it before"
+        )
+
+
+def _only(schema: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """The wanted columns, as this schema has them, or as wanted."""
+    return pa.schema([schema.field(f.name) if f.name in schema.names else f for f in wanted])
+
+
+def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None) -> Batches:
+    """Each file as a document. key: the column whose values of bad rows are wanted."""
+    rows = 0
+    for file in files:
+        reader.bad_rows += [BadRow(rows + ordinal, reason) for ordinal, reason in file.bad_rows]
+        if key is not None and file.bad_rows:
+            reader.bad_keys.append(_bad_keys(file, reader.schema.field(key)))
+        rows += len(file.bad_rows)
+        name = Path(file.path).name
+        yield boundary_batch(Boundary(True, name), reader.schema)
+        with file:
+            for batch in file:
+                rows += batch.num_rows
+                yield _as_declared(_widened(batch, reader.schema), reader.schema, file.path)
+        yield boundary_batch(Boundary(False, name), reader.schema)
+
+
+def _bad_keys(file: FileBatches, field: pa.Field) -> pa.Array:
+    """As good rows of the file have them."""
+    own = file.schema.field(field.name) if field.name in file.schema.names else field
+    keys = pa.RecordBatch.from_arrays([file.kept_of_bad_rows(own.type)], names=[field.name])
+    return _column_as(keys, field, file.path)
+
+
+def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """With the fields that the schema does not know as one map, of those that a row has."""
+    if WIDENED not in schema.names:
+        return batch
+    names = [name for name in batch.schema.names if name not in schema.names]
+    columns = [batch.column(name) for name in names]
+    has = np.zeros((batch.num_rows, len(names)), dtype=np.bool_)
+    for place, column in enumerate(columns):
+        has[:, place] = np.asarray(column.is_valid())
+    rows, places = np.nonzero(has)
+    texts = pa.chunked_array(
+        [json_values(column, map_objects=True) for column in columns], pa.large_string()
+    )
+    values = texts.take(pa.array(places * batch.num_rows + rows)).combine_chunks().cast(pa.string())
+    keys = pa.array(names, pa.string()).take(pa.array(places))
+    offsets = np.concatenate([[0], np.cumsum(has.sum(axis=1))]).astype(np.int32)
+    maps = pa.MapArray.from_arrays(pa.array(offsets), keys, values)
+    return batch.append_column(WIDENED, maps)
+
+
+def _as_declared(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
+    """With the schema's columns. Raises `DataError` for values that are not of the declared types."""
+    columns = [_column_as(batch, field, path) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+
+def _column_as(batch: pa.RecordBatch, field: pa.Field, path: str) -> pa.Array:
+    if field.name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, field.type)
+    column = batch.column(field.name)
+    if column.type == field.type:
+        return column
+    try:
+        return pc.cast(plain(to_storage(column)), field.type)
+    except pa.ArrowException as error:
+        raise DataError(
+            f"{path}: column {field.name!r} is {column.type}, and can't be read as {field.type} "
+            f"({str(error).splitlines()[0]}): correct `fields`"
+        ) from None
+
+
+def rows(work: Work, name: str, reader: SourceReader) -> Batches:
+    """Batches of the pipeline's size, with the hidden columns; bad rows are put aside."""
+    schema, full = work.schemas[name], work.full(work.schemas[name])
+    node = work.nodes[name]
+    assert isinstance(node, Source)
+    number, row = work.numbers[name], 0
+    places = Places()
+    for given in reader.batches():
+        if new := reader.bad_rows[places.left_out :]:
+            bad = np.array([left_out.ordinal for left_out in new])
+            groups = None
+            if node.correlation_key is not None:
+                keys = [
+                    _decoded_column(k, schema.field(node.correlation_key)) for k in reader.bad_keys
+                ]
+                reader.bad_keys.clear()
+                groups = pa.concat_arrays(
+                    [_group_texts(name, node.correlation_key, k) for k in keys]
+                )
+            reasons = [left_out.reason for left_out in new]
+            work.letters.put_bad(name, bad, reasons, groups)
+            places = Places([left_out.ordinal for left_out in reader.bad_rows])
+        work.report.records_read[name] = row + places.left_out
+        if (boundary := boundary_of(given)) is not None:
+            yield boundary_batch(boundary, full)
+            continue
+        whole = _decoded(given, schema)
+        for start in range(0, whole.num_rows, work.batch_rows):
+            piece = whole.slice(start, work.batch_rows)
+            numbers = pa.array(places.of(row, piece.num_rows))
+            row += piece.num_rows
+            work.report.records_read[name] = row + places.left_out
+            yield placed(piece, number, numbers, _groups(work, name, node, piece))
+
+
+def _groups(work: Work, name: str, node: Source, batch: pa.RecordBatch) -> pa.Array | None:
+    if not work.has_groups:
+        return None
+    if node.correlation_key is None:
+        return pa.nulls(batch.num_rows, pa.string())
+    return _group_texts(name, node.correlation_key, batch.column(node.correlation_key))
+
+
+def _group_texts(name: str, column: str, keys: pa.Array) -> pa.Array:
+    """Raises `InputError` for a value that has no text."""
+    plain_keys = to_storage(keys)
+    if pt.is_floating(plain_keys.type):
+        plain_keys = pc.add(plain_keys, pa.scalar(0.0, plain_keys.type))  # -0.0 is 0.0
+    try:
+        return pa.array(plain_text(plain_keys).cast(pa.string()))
+    except UnwritableError as error:
+        raise InputError(
+            f"node {name!r}: correlation_key {column!r}: {error}: correct the value, or take another column"
+        ) from None
+
+
+def check_key(node: Source, schema: pa.Schema, what: str) -> pa.DataType | None:
+    """The type of the correlation key, if there is one. Raises `ConfigError`."""
+    if node.correlation_key is None:
+        return None
+    if node.correlation_key not in schema.names:
+        there = ", ".join(schema.names[:50])
+        raise ConfigError(
+            f"{what}: correlation_key: no column {node.correlation_key!r}; columns are: {there}"
+        )
+    dtype = storage_type(schema.field(node.correlation_key).type)
+    if pt.is_nested(dtype):
+        raise ConfigError(
+            f"{what}: correlation_key: {node.correlation_key!r} is {dtype}: take a column of plain values"
+        )
+    return dtype
+
+
+def _decoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [_decoded_column(c, f) for c, f in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _decoded_column(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type == field.type:
+        return column
+    return to_logical(plain(to_storage(column)), field.type)
+
+
+def matching_paths(pattern: str) -> list[str]:
+    """The file of that name; or those that match, by name."""
+    if Path(pattern).exists() or not glob.has_magic(pattern):
+        return [pattern]
+    return sorted(glob.glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern

@@ -1,0 +1,66 @@
+"""Columns computed over a window of rows: all rows are sorted by partition and order, then go by in bounded
+memory."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from compactor.errors import ConfigError
+from compactor.pipelines.config import Transform, Window
+from compactor.pipelines.nodes.transform import Filter, chosen_columns
+from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, with_columns
+from compactor.pipelines.window_functions import WindowedColumns, window_order
+from compactor.pipelines.work import Work
+from format.errors import SchemaError
+from format.schema import check_sort_schema, parse_sort_schema
+
+
+class WindowedTransformer:
+    """A transform with a window, bound to its input."""
+
+    def __init__(self, node: Transform, window: Window, schema: pa.Schema, what: str) -> None:
+        self._kept = Filter(node.filter, schema, what)
+        self.partition_by = window.partition_by
+        try:
+            self.order = window_order(window.partition_by, parse_sort_schema(window.order_by))
+            check_sort_schema(schema, self.order)
+        except SchemaError as error:
+            raise ConfigError(f"{what}: window: {error}") from None
+        self.columns = WindowedColumns(
+            chosen_columns(node, schema, what), schema, window.rows, what
+        )
+        results = self.columns.columns
+        self.schema = pa.schema([(name, column.type) for name, column in results.items()])
+        needed = self.columns.uses.union(column.column for column in self.order)
+        self.held_schema = pa.schema([f for f in schema if f.name in needed])
+
+    def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows that the window is to have, with the columns that are needed."""
+        hidden = [name for name in batch.schema.names if name in HIDDEN_NAMES]
+        return self._kept(batch).select([*self.held_schema.names, *hidden])
+
+    def result(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Of rows with their functions' values. Raises `pa.ArrowException` as expressions do."""
+        columns = [column(batch) for column in self.columns.columns.values()]
+        return with_columns(batch, columns, self.schema)
+
+
+def bound(node: Transform, window: Window, given: pa.Schema, what: str) -> pa.Schema:
+    return WindowedTransformer(node, window, given, what).schema
+
+
+def rows(work: Work, name: str, node: Transform, window: Window) -> Batches:
+    """By partition, then in order; rows that are equal in both as they came."""
+    made = WindowedTransformer(node, window, work.schemas[node.input], f"node {name!r}")
+    count = node.batch_size or work.batch_rows
+    with work.sorter(name, work.full(made.held_schema), made.order, count) as sorter:
+        for batch in work.rows(node.input):
+            sorter.append(made.kept(batch))
+        ready = (
+            batch
+            for ordered in sorter.sorted()
+            for batch in work.letters.made(made.columns.with_arguments, ordered, name)
+        )
+        for block in made.columns.over(ready, made.partition_by, count, work.budget, name):
+            for start in range(0, block.num_rows, count):
+                yield from work.letters.made(made.result, block.slice(start, count), name)

@@ -1,0 +1,67 @@
+"""A pipeline in its phases: outputs of the init phase are written, and there, before the others' sources are
+opened, which may read them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from fnmatch import fnmatch
+
+from compactor.pipelines.classify import ancestors
+from compactor.pipelines.config import Output, Pipeline, Source
+from compactor.pipelines.letters import opened_letters
+from compactor.pipelines.nodes.source import OpenSource, open_source
+from compactor.pipelines.report import RunReport
+from compactor.pipelines.run import Run
+
+
+def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunReport:
+    """Raises `CompactorError`; then no output of the phase that failed has anything of this run."""
+    if not pipeline.init:
+        return Run(pipeline, opener).run()
+    first, rest = phases_of(pipeline)
+    with opened_letters(pipeline) as sink:
+        before = Run(first, opener, sink)
+        # What can be checked before anything runs is checked.
+        told = tuple(first.nodes)
+        after = None if _reads_outputs(rest, first) else Run(rest, opener, sink, told)
+        report = before.run()
+        if rest.nodes:
+            report.add((after or Run(rest, opener, sink, told)).run())
+    return report
+
+
+def phases_of(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
+    """Outputs of the init phase with all nodes before them; the others with theirs. Nodes may be in both."""
+    others = [
+        name
+        for name, node in pipeline.nodes.items()
+        if isinstance(node, Output) and name not in pipeline.init
+    ]
+    return _only(pipeline, pipeline.init), _only(pipeline, others)
+
+
+def _only(pipeline: Pipeline, outputs: Collection[str]) -> Pipeline:
+    kept = ancestors(outputs, pipeline.nodes)
+    nodes = {name: node for name, node in pipeline.nodes.items() if name in kept}
+    return pipeline.model_copy(update={"nodes": nodes})
+
+
+def _reads_outputs(rest: Pipeline, first: Pipeline) -> bool:
+    """Whether a source is, or may be, what the first phase writes."""
+    written = [node for node in first.nodes.values() if isinstance(node, Output)]
+    sources = [node for node in rest.nodes.values() if isinstance(node, Source)]
+    return any(_may_read(source, output) for source in sources for output in written)
+
+
+def _may_read(source: Source, output: Output) -> bool:
+    if output.table is not None:
+        return source.table is not None and _place(source.table) == _place(output.table)
+    if source.path is None or output.path is None:
+        return False
+    written, read = (os.path.dirname(_place(path)) for path in (output.path, source.path))  # noqa: PTH120
+    return written == read or fnmatch(written, read)
+
+
+def _place(path: str) -> str:
+    return path.rstrip("/") if "://" in path else os.path.realpath(path)

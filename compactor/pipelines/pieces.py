@@ -1,0 +1,79 @@
+"""Sources in pieces that tasks read side by side: a file each, or fragments of a table that share no keys
+with others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from compactor.pipelines.config import Source
+from compactor.pipelines.nodes.source import (
+    SourceReader,
+    matching_paths,
+    open_one_file,
+    open_source,
+)
+from compactor.predicate import condition_on
+from compactor.read.scan import scan
+from compactor.read.scan_pieces import pieces_of
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
+from format.cast import as_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Picklable. Pieces of a source are in the order of its rows."""
+
+    node: str
+    source: Source
+    place: str
+    """A file, by its absolute path, or the address of the table."""
+    snapshot: Snapshot | None = None
+    """Of the table: nothing but the fragments of the piece."""
+
+    def open(self, schema: pa.Schema, *, leaves_out_bad_rows: bool) -> SourceReader:
+        """schema: of the whole source. Raises `InputError`."""
+        if self.snapshot is None:
+            return open_one_file(
+                self.place, self.source, schema, leaves_out_bad_rows=leaves_out_bad_rows
+            )
+        store, snapshot = open_store(self.place), self.snapshot
+        text = self.source.where
+        where = None if text is None else condition_on(snapshot.table, text)
+        columns = self.source.columns
+        return SourceReader(
+            schema, lambda: (as_schema(b, schema) for b in scan(store, snapshot, columns, where))
+        )
+
+
+class Pieces:
+    """Opens sources for their schemas, as a run in one process does, and remembers what they are made of."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[Piece]] = {}
+        self.schemas: dict[str, pa.Schema] = {}
+
+    def open_source(
+        self, name: str, source: Source, /, *, leaves_out_bad_rows: bool
+    ) -> SourceReader:
+        reader = open_source(name, source, leaves_out_bad_rows=leaves_out_bad_rows)
+        self.schemas[name] = reader.schema
+        if source.path is not None:
+            self.of[name] = [
+                Piece(name, source, str(Path(path).absolute()))
+                for path in matching_paths(source.path)
+            ]
+        elif source.table is not None:
+            self.of[name] = self._of_table(name, source, source.table)
+        return reader
+
+    def _of_table(self, name: str, source: Source, table: str) -> list[Piece]:
+        store = open_store(table)
+        snapshot = CommitLog(store).current()
+        # It may have got columns since it was looked at.
+        source = source.model_copy(update={"columns": tuple(self.schemas[name].names)})
+        return [Piece(name, source, store.url, piece) for piece in pieces_of(snapshot)]

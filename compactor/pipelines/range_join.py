@@ -1,0 +1,262 @@
+"""Range join: points of one side, intervals of the other that contain them; and, if asked for, equal keys.
+
+A sweep: points come in the order of keys and value, intervals in that of keys and where they begin. For each
+chunk of points those intervals are kept that contain any of them, or may contain later ones; where memory is
+short they spill. Points in one interval stand next to each other, so two searches find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.pipelines.pairing import Joined
+from compactor.pipelines.sorted_rows import (
+    CHUNK_ROWS,
+    I64,
+    Batches,
+    SortedRows,
+    common_ranks,
+    end_to_end,
+    key_arrays,
+    known_rows,
+    nan_rows,
+    no_rows,
+)
+from format.schema import Nulls, SortColumn, SortSchema
+
+
+class Closed(StrEnum):
+    """Which of its two bounds an interval contains."""
+
+    LEFT = "left"
+    RIGHT = "right"
+    BOTH = "both"
+    NEITHER = "neither"
+
+    @property
+    def has_left(self) -> bool:
+        return self in (Closed.LEFT, Closed.BOTH)
+
+    @property
+    def has_right(self) -> bool:
+        return self in (Closed.RIGHT, Closed.BOTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """What an interval is: keys and bounds among the columns of its side."""
+
+    keys: tuple[str, ...]
+    begin: str
+    end: str
+    closed: Closed = Closed.LEFT
+
+
+def interval_order(keys: SortSchema, begin: str) -> SortSchema:
+    """What intervals are sorted by: without lower bound first."""
+    return (*keys, SortColumn(begin, nulls=Nulls.FIRST))
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some intervals that are kept: where their points begin and end, among the known ones.
+    Shapes (intervals,)."""
+
+    low: I64
+    high: I64
+    row_bytes: float
+
+    def within(self, start: int, stop: int) -> I64:
+        """Those that contain any of these points."""
+        return np.flatnonzero((self.low < stop) & (self.high > start) & (self.low < self.high))
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Intervals on their way into a piece."""
+
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+    low: list[I64] = field(default_factory=list)
+    high: list[I64] = field(default_factory=list)
+    count: int = 0
+    size: int = 0
+
+    def add(self, rows: pa.RecordBatch, low: I64, high: I64) -> None:
+        self.rows.append(rows)
+        self.low.append(low)
+        self.high.append(high)
+        self.count += rows.num_rows
+        self.size += rows.nbytes
+
+
+class RangeJoin:
+    """Rows by keys and point, then in the points' order; those of one point by where the intervals begin,
+    then in the intervals' order. A null bound is none at all; null and NaN are in no interval, and an
+    interval with a bound of NaN contains nothing."""
+
+    def __init__(
+        self,
+        points: SortedRows,
+        intervals: SortedRows,
+        what: Intervals,
+        joined: Joined,
+        *,
+        keeps_all: bool,
+    ) -> None:
+        """points: by keys and value; intervals: by `interval_order`. keeps_all: points in no interval too."""
+        self._points = points
+        self._intervals = intervals
+        self._what = what
+        self._joined = joined
+        self._room = room = points.room
+        self._keeps_all = keeps_all
+        self._active, self._spare = (
+            room.new_buffer(intervals.schema),
+            room.new_buffer(intervals.schema),
+        )
+        self._pieces: list[_Piece] = []
+        self._charged = 0
+
+    def rows(self) -> Batches:
+        """Once. Raises `MemoryLimitError`."""
+        with closing(self), self._room.working():
+            while self._points.fill():
+                keys = self._points.keys
+                rows = self._points.take(self._points.rows.num_rows)
+                known = np.flatnonzero(known_rows(keys, rows.num_rows))
+                if len(known):
+                    self._advance([key.take(pa.array(known)) for key in keys])
+                yield from self._matched(rows, known)
+
+    def close(self) -> None:
+        self._room.budget.discharge(self._room.stage, self._charged)
+        self._charged = 0
+        self._active.close()
+        self._spare.close()
+
+    # --- which intervals a chunk of points needs ---
+
+    def _advance(self, points: Sequence[pa.Array]) -> None:
+        """Keeps what contains any of these points, or may contain later ones."""
+        self._room.budget.discharge(self._room.stage, self._charged)
+        self._charged, self._pieces = 0, []
+        count = len(points[0])
+        gathered = _Gathered()
+        for given in (
+            self._active.drain(),
+            self._intervals.take_through([column.slice(count - 1) for column in points]),
+        ):
+            for rows in given:
+                low, high = self._bounds(points, rows)
+                # One that ends with or after the last point may contain the next.
+                kept = np.flatnonzero((low < high) | (high == count))
+                if len(kept):
+                    gathered.add(rows.take(pa.array(kept)), low[kept], high[kept])
+                if gathered.count > CHUNK_ROWS or gathered.size > self._room.chunk_bytes:
+                    gathered = self._keep(gathered)
+        self._keep(gathered)
+        self._active, self._spare = self._spare, self._active
+
+    def _keep(self, gathered: _Gathered) -> _Gathered:
+        if gathered.rows:
+            piece = _Piece(
+                np.concatenate(gathered.low),
+                np.concatenate(gathered.high),
+                gathered.size / gathered.count,
+            )
+            size = piece.low.nbytes + piece.high.nbytes
+            self._room.budget.charge(self._room.stage, size)
+            self._charged += size
+            self._pieces.append(piece)
+            self._spare.append(end_to_end(gathered.rows))
+        return _Gathered()
+
+    def _bounds(self, points: Sequence[pa.Array], rows: pa.RecordBatch) -> tuple[I64, I64]:
+        """Between which of the points each interval lies."""
+        what, sort, count = self._what, self._intervals.sort, len(points[0])
+        keys = key_arrays(rows, what.keys)
+        [begin, end] = key_arrays(rows, (what.begin, what.end))
+        at, begins, ends = common_ranks([points, [*keys, begin], [*keys, end]], sort)
+        low = np.searchsorted(at, begins, "left" if what.closed.has_left else "right")
+        high = np.searchsorted(at, ends, "right" if what.closed.has_right else "left")
+        if end.null_count:
+            if keys:
+                groups, theirs = common_ranks([points[:-1], keys], sort[:-1])
+                last = np.searchsorted(groups, theirs, "right")
+            else:
+                last = np.full(rows.num_rows, count)
+            high = np.where(np.asarray(end.is_null()), last, high)
+        empty = ~known_rows(keys, rows.num_rows) | nan_rows(begin) | nan_rows(end)
+        low[empty], high[empty] = 0, 0
+        return low, high
+
+    # --- what stands side by side ---
+
+    def _matched(self, rows: pa.RecordBatch, known: I64) -> Batches:
+        """The chunk's rows with all that contain them. known: those that can be in any."""
+        matches = np.zeros(rows.num_rows, dtype=np.int64)
+        if len(known):
+            matches[known] = self._counts(len(known))
+        heaviest = max((piece.row_bytes for piece in self._pieces), default=0.0)
+        most = self._room.rows_of(rows.nbytes / rows.num_rows + heaviest)
+        running = np.cumsum(np.maximum(matches, int(self._keeps_all)))
+        start = 0
+        while start < rows.num_rows:
+            before = int(running[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(running, before + most, "right")))
+            if matches[start] > most:
+                yield from self._one_point(rows, start, int(np.searchsorted(known, start)), most)
+            else:
+                alone = start + np.flatnonzero(matches[start:stop] == 0)
+                yield self._some_points(rows, known, (start, stop), alone)
+            start = stop
+
+    def _counts(self, points: int) -> I64:
+        """How many intervals contain each of the known points."""
+        changes = np.zeros(points + 1, dtype=np.int64)
+        for piece in self._pieces:
+            changes += np.bincount(piece.low, minlength=points + 1)
+            changes -= np.bincount(piece.high, minlength=points + 1)
+        return np.cumsum(changes[:-1])
+
+    def _one_point(self, rows: pa.RecordBatch, row: int, place: int, most: int) -> Batches:
+        """A row that more contain than may come at a time. place: its own among the known ones."""
+        for number, piece in enumerate(self._pieces):
+            chosen = piece.within(place, place + 1)
+            for start in range(0, len(chosen), most):
+                some = chosen[start : start + most]
+                intervals = self._active.batch(number).take(pa.array(some))
+                same = np.full(len(some), row)
+                yield self._joined.rows(rows, same, intervals, np.arange(len(some)))
+
+    def _some_points(
+        self, rows: pa.RecordBatch, known: I64, span: tuple[int, int], alone: I64
+    ) -> pa.RecordBatch:
+        """Rows of this span, those of them alone that no interval contains."""
+        first, last = (int(place) for place in np.searchsorted(known, span))
+        found, of_points, of_intervals, taken = [no_rows(self._intervals.schema)], [], [], 0
+        for number, piece in enumerate(self._pieces):
+            chosen = piece.within(first, last)
+            if not len(chosen):
+                continue
+            low = np.maximum(piece.low[chosen], first)
+            count = np.minimum(piece.high[chosen], last) - low
+            inside = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+            of_points.append(known[np.repeat(low, count) + inside])
+            of_intervals.append(np.repeat(taken + np.arange(len(chosen)), count))
+            found.append(self._active.batch(number).take(pa.array(chosen)))
+            taken += len(chosen)
+        if self._keeps_all:
+            of_points.append(alone)
+            of_intervals.append(np.full(len(alone), -1))
+        points = np.concatenate([*of_points, np.zeros(0, dtype=np.int64)])
+        intervals = np.concatenate([*of_intervals, np.zeros(0, dtype=np.int64)])
+        # Stable: pieces come by where their intervals begin.
+        order = np.argsort(points, kind="stable")
+        return self._joined.rows(rows, points[order], end_to_end(found), intervals[order])

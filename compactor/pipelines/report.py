@@ -1,0 +1,159 @@
+"""What a run did, in numbers: the same on every path."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.pipelines.provenance import ROW, SOURCE, Batches, Boundary
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(slots=True)
+class OutputReport:
+    records_written: int = 0
+    ok_count: int = 0
+    """Different rows of sources that reached the output."""
+    documents: int = 0
+    """That were opened, and closed."""
+    live: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "records_written": self.records_written,
+            "ok_count": self.ok_count,
+            "documents": self.documents,
+            "live": self.live,
+        }
+
+
+@dataclass(slots=True)
+class RunReport:
+    outputs: dict[str, OutputReport] = field(default_factory=dict)
+    records_read: dict[str, int] = field(default_factory=dict)
+    """By source."""
+    records_without_time: dict[str, int] = field(default_factory=dict)
+    """By aggregate over windows of time: rows that are in none."""
+    dlq_count: int = 0
+    """Bad records, put aside."""
+    spills: int = 0
+    peak_bytes: int = 0
+    """Most that was charged at a time."""
+    peak_waiting: dict[str, int] = field(default_factory=dict)
+    """Most records that waited behind a source."""
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+    """By node, without those before it; of all threads together."""
+    seconds: float = 0.0
+
+    def add(self, later: RunReport) -> None:
+        """What came after this."""
+        self.outputs |= later.outputs
+        self.records_read = _summed(self.records_read, later.records_read)
+        self.stage_seconds = _summed(self.stage_seconds, later.stage_seconds)
+        self.peak_waiting |= later.peak_waiting
+        self.dlq_count += later.dlq_count
+        self.records_without_time = _summed(self.records_without_time, later.records_without_time)
+        self.spills += later.spills
+        self.peak_bytes = max(self.peak_bytes, later.peak_bytes)
+        self.seconds += later.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "outputs": {name: output.to_json() for name, output in self.outputs.items()},
+            "records_read": self.records_read,
+            "records_without_time": self.records_without_time,
+            "dlq_count": self.dlq_count,
+            "spills": self.spills,
+            "peak_charged_bytes": self.peak_bytes,
+            "peak_waiting_records": self.peak_waiting,
+            "stage_seconds": {name: round(s, 4) for name, s in self.stage_seconds.items()},
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def _summed(one: Mapping[str, _Number], other: Mapping[str, _Number]) -> dict[str, _Number]:
+    return {**one, **{name: one.get(name, 0) + count for name, count in other.items()}}
+
+
+class Clock:
+    """Seconds by node, each counted once: what runs within another's time is its own."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._local = threading.local()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def on(self, name: str) -> Iterator[None]:
+        stack = self._local.__dict__.setdefault("inner", [])
+        stack.append(0.0)
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - started
+            own = spent - stack.pop()
+            if stack:
+                stack[-1] += spent
+            with self._lock:
+                self.seconds[name] = self.seconds.get(name, 0.0) + own
+
+    def timed(self, name: str, batches: Batches) -> Batches:
+        while True:
+            with self.on(name):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+
+class SeenRows:
+    """Which rows of which sources were seen: a bit for each."""
+
+    def __init__(self) -> None:
+        self._bits: dict[int, npt.NDArray[np.uint8]] = {}
+
+    def new(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Which of these rows were not seen before, neither in the batch; now they are. Shape (rows,)."""
+        sources, rows = (batch.column(name).to_numpy() for name in (SOURCE, ROW))
+        found = np.zeros(batch.num_rows, dtype=np.bool_)
+        for source in np.unique(sources).tolist():
+            places = np.flatnonzero(sources == source)
+            mine, first = np.unique(rows[places], return_index=True)
+            bits = self._bits.get(source, np.zeros(0, dtype=np.uint8))
+            if int(mine[-1]) // 8 >= len(bits):
+                bits = np.concatenate([bits, np.zeros(int(mine[-1]) // 8 + 1, dtype=np.uint8)])
+            flags = np.uint8(1) << (mine % 8).astype(np.uint8)
+            found[places[first[(bits[mine // 8] & flags) == 0]]] = True
+            np.bitwise_or.at(bits, mine // 8, flags)
+            self._bits[source] = bits
+        return found
+
+
+class Counted:
+    """Counts the rows that reach an output, and takes off what people are not shown."""
+
+    def __init__(self, report: OutputReport, names: Sequence[str], *, may_repeat: bool) -> None:
+        """names: of the columns that are shown."""
+        self._report = report
+        self._names = list(names)
+        self._seen = SeenRows() if may_repeat else None
+
+    def boundary(self, boundary: Boundary) -> None:
+        self._report.documents += boundary.is_open
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self._report.records_written += batch.num_rows
+        self._report.ok_count += (
+            batch.num_rows if self._seen is None else int(np.count_nonzero(self._seen.new(batch)))
+        )
+        return batch.select(self._names)

@@ -1,0 +1,254 @@
+"""A pipeline at work, in one task: nodes pull batches from those before them; sources of a merge read in
+threads of their own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pyarrow as pa
+
+from compactor.errors import ConfigError
+from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, plain_schema
+from compactor.pipelines.buffer import BatchBuffer
+from compactor.pipelines.classify import Classified, Form, correlated_source
+from compactor.pipelines.config import (
+    Aggregate,
+    Combine,
+    Merge,
+    Node,
+    Output,
+    Pipeline,
+    Route,
+    Sort,
+    Source,
+    Transform,
+    Window,
+    inputs_of,
+)
+from compactor.pipelines.letters import Letters, opened_letters
+from compactor.pipelines.nodes import (
+    aggregate,
+    combine,
+    merge,
+    output,
+    route,
+    sort,
+    source,
+    transform,
+    window,
+)
+from compactor.pipelines.nodes.rows import rows_of
+from compactor.pipelines.nodes.source import OpenSource, SourceReader, open_source
+from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, one_document
+from compactor.pipelines.report import RunReport
+from compactor.pipelines.work import Work
+from compactor.resources.errors import MemoryLimitError
+
+
+class Run:
+    """One execution of a pipeline."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        opener: OpenSource = open_source,
+        letters_sink: Any | None = None,
+        told: Collection[str] = (),
+    ) -> None:
+        """Opens sources for their schemas, and binds everything to them. Raises `CompactorError`.
+
+        letters_sink: where bad records go, if the run is not to open its `dead_letter` file itself.
+        told: nodes that ran before: their bad records are known.
+        """
+        self._letters_sink = letters_sink
+        self._told = told
+        try:
+            self._work = Work(pipeline, self._stream)
+        except RecursionError:
+            raise ConfigError(
+                "the nodes are chained too deeply: several hundred in a row are too many"
+            ) from None
+        self._nodes = self._work.nodes
+        self._opener = opener
+        self._readers: dict[str, SourceReader] = {}
+        for name in self._work.order:
+            try:
+                self._bind(name, self._nodes[name])
+                self._check_names(name)
+            except ConfigError as error:
+                raise pipeline.located(name, error) from None
+        self._check_keys()
+        self._claim_places()
+        self._results: dict[str, BatchBuffer] = {}
+        self._left: dict[str, int] = {}
+
+    @property
+    def forms(self) -> Mapping[str, Classified]:
+        return self._work.forms
+
+    @property
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """Of what each node gives; branches of routes as `route.branch`."""
+        return self._work.schemas
+
+    @property
+    def report(self) -> RunReport:
+        return self._work.report
+
+    def _bind(self, name: str, node: Node) -> None:
+        schemas = self._work.schemas
+        given = [schemas[i] for i in inputs_of(node)]
+        what = f"node {name!r}"
+        match node:
+            case Source():
+                tolerant = self._work.pipeline.on_error == "continue"
+                self._readers[name] = self._opener(name, node, leaves_out_bad_rows=tolerant)
+                schemas[name] = plain_schema(self._readers[name].schema, what)
+            case Transform(window=None):
+                schemas[name] = transform.bound(node, given[0], what)
+            case Transform(window=Window() as of):
+                schemas[name] = window.bound(node, of, given[0], what)
+            case Merge():
+                schemas[name] = merge.bound(node, given, what)
+            case Route():
+                schemas[name] = route.bound(node, given[0], what)
+                schemas.update(dict.fromkeys(route.edges_of(name, node), given[0]))
+            case Sort():
+                schemas[name] = sort.bound(node, given[0], what)
+            case Aggregate():
+                schemas[name] = aggregate.bound(self._work, name, node, given[0])
+            case Combine():
+                schemas[name] = combine.bound(node, given[0], given[1], what)
+            case Output():
+                output.check(node, given[0], what)
+
+    def _check_names(self, name: str) -> None:
+        for field in self.schemas.get(name, ()):
+            if field.name in HIDDEN_NAMES or (field.name == WIDENED and field.type != WIDENED_TYPE):
+                raise ConfigError(
+                    f"node {name!r}: a column cannot be called {field.name!r}: the name is ours"
+                )
+
+    def _claim_places(self) -> None:
+        """Nothing is written over what is read, or over another's rows."""
+        work = self._work
+        for name, node in self._nodes.items():
+            if isinstance(node, Source):
+                for path in self._readers[name].paths:
+                    work.places[os.path.realpath(path)] = f"the rows of {name!r}"
+        if work.pipeline.dead_letter is not None:
+            work.claim(work.pipeline.dead_letter, "dead_letter")
+        for name, node in self._nodes.items():
+            if isinstance(node, Output) and node.path is not None and node.split is None:
+                work.claim(node.path, f"node {name!r}")
+
+    def _check_keys(self) -> None:
+        types: dict[pa.DataType, str] = {}
+        for name, node in self._nodes.items():
+            if isinstance(node, Source):
+                dtype = source.check_key(node, self.schemas[name], f"node {name!r}")
+                if dtype is not None:
+                    types[dtype] = name
+            elif isinstance(node, (Aggregate, Combine)) or getattr(node, "entity", None):
+                for edge in inputs_of(node):
+                    if (key := correlated_source(edge, self._nodes)) is not None:
+                        raise ConfigError(
+                            f"node {name!r}: its rows come from {key!r}, which declares a correlation key, "
+                            "and it makes rows of several groups: do that in a pipeline after this one"
+                        )
+        if len(types) > 1:
+            [(one, first), (other, second), *_] = types.items()
+            raise ConfigError(
+                f"the correlation keys of {first!r} and {second!r} are {one} and {other}: give both one type "
+                "by `fields`"
+            )
+
+    def run(self) -> RunReport:
+        """Raises `CompactorError`; then no output has anything of this run."""
+        started = time.perf_counter()
+        work = self._work
+        with ExitStack() as stack:
+            stack.enter_context(work.begun())
+            sink = self._letters_sink or stack.enter_context(opened_letters(work.pipeline))
+            work.letters = Letters(list(self._nodes), work.report, sink, self._told)
+            outputs = [
+                stack.enter_context(closing(output.Writing(work, name, node)))
+                for name, node in self._nodes.items()
+                if isinstance(node, Output)
+            ]
+            try:
+                for each in outputs:
+                    if each.holds:
+                        each.hold()
+                for each in outputs:
+                    each.write()
+            except MemoryLimitError as error:
+                raise MemoryLimitError(
+                    str(error).replace("--memory-limit", "memory.limit")
+                ) from error
+            # Tables first: who commits at the same time can refuse, which a file's place does not.
+            for each in sorted(outputs, key=lambda each: not each.is_table):
+                each.publish()
+        work.report.stage_seconds = dict(work.clock.seconds)
+        work.report.peak_bytes = work.budget.peak_bytes
+        work.report.seconds = time.perf_counter() - started
+        return work.report
+
+    # --- how rows get from node to node ---
+
+    def _stream(self, edge: str) -> Batches:
+        """Rows of a node, or of a branch, for one that takes them."""
+        name = edge.split(".")[0]
+        node, form = self._nodes[name], self._work.forms[name].form
+        if isinstance(node, Route):
+            return self._branch(name, node, edge)
+        if form is Form.FUSED or self._work.is_held_by_taker(name):
+            return self._rows(name, node)
+        if form is Form.BUILT:
+            return self._built(name, node)
+        return self._materialized(name, node)
+
+    def _rows(self, name: str, node: Node) -> Batches:
+        """Runs the node. A source can be read once, so this is called once for each node."""
+        if isinstance(node, Source):
+            return self._work.clock.timed(name, source.rows(self._work, name, self._readers[name]))
+        rows = self._work.clock.timed(name, rows_of(self._work, name, node))
+        if isinstance(node, Transform) and node.window is None:
+            return rows
+        return one_document(name, rows, self._work.full(self.schemas[name]))
+
+    def _built(self, name: str, node: Node) -> Batches:
+        buffer = self._work.buffer(name, self.schemas[name])
+        for batch in self._rows(name, node):
+            buffer.append(batch)
+        yield from buffer.drain()
+
+    def _materialized(self, name: str, node: Node) -> Batches:
+        if name not in self._results:
+            self._results[name] = buffer = self._work.buffer(name, self.schemas[name])
+            self._left[name] = len(self._work.takers[name])
+            for batch in self._rows(name, node):
+                buffer.append(batch)
+        yield from self._shared(name)
+
+    def _branch(self, name: str, node: Route, edge: str) -> Batches:
+        taken = [edge for n in self._nodes.values() for edge in inputs_of(n)]
+        if edge not in self._results:
+            for each in route.edges_of(name, node):
+                self._results[each] = self._work.buffer(name, self.schemas[name])
+                self._left[each] = taken.count(each)
+            for to, rows in route.divided(self._work, name, node):
+                if self._left[to]:
+                    self._results[to].append(rows)
+        yield from self._shared(edge)
+
+    def _shared(self, name: str) -> Batches:
+        """What is held for several, until the last of them has taken all of it."""
+        yield from self._results[name]
+        self._left[name] -= 1
+        if self._left[name] == 0:
+            self._results[name].close()

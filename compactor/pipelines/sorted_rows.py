@@ -1,0 +1,194 @@
+"""Sorted rows of one side of a join, taken from the front up to a key; and ranks, by which keys of both sides
+are compared, whole arrays at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from compactor.pipelines.buffer import BatchBuffer
+from compactor.resources.budget import MemoryBudget
+from format.arrays import concat_storage
+from format.ordering import order_words, same_as_previous, stable_order
+from format.schema import SortSchema
+from format.types import plain, to_storage
+
+I64 = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Batches = Iterator[pa.RecordBatch]
+
+CHUNK_ROWS: Final = 65_536
+"""Most that are compared, or leave a join, at a time."""
+_CHUNK_SHARE: Final = 32
+"""Of the soft limit: what a chunk weighs at most."""
+_WORK_COPIES: Final = 2
+"""Of a chunk: its batches, and they end to end."""
+_IN_HAND: Final = 2
+"""Chunks that a join makes."""
+_ROW_BYTES: Final = 64
+"""For each row of a chunk: codes, ranks and positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where a join holds rows."""
+
+    budget: MemoryBudget
+    stage: str
+    new_buffer: Callable[[pa.Schema], BatchBuffer]
+    """One that the stage's spiller knows."""
+
+    @property
+    def chunk_bytes(self) -> int:
+        return max(1, self.budget.soft_bytes // _CHUNK_SHARE)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Charged for what is in hand: rows that are put together, and rows that leave."""
+        with self.budget.holding(self.stage, _IN_HAND * self.chunk_bytes):
+            yield
+
+    def rows_of(self, row_bytes: float) -> int:
+        """How many such rows are a chunk."""
+        return int(max(1, min(CHUNK_ROWS, self.chunk_bytes / max(1.0, row_bytes))))
+
+
+def end_to_end(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """At least one piece, as one batch."""
+    if len(pieces) == 1:
+        return pieces[0]
+    columns = [
+        pa.concat_arrays([piece.column(n) for piece in pieces])
+        for n in range(pieces[0].num_columns)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pieces[0].schema)
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
+def key_arrays(batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:
+    return [plain(to_storage(batch.column(name))) for name in names]
+
+
+def known_rows(columns: Sequence[pa.Array], rows: int) -> Flags:
+    """Which rows can be equal to any, or compared with any: without null and NaN. Shape (rows,)."""
+    known = np.ones(rows, dtype=np.bool_)
+    for column in columns:
+        known &= np.asarray(column.is_valid())
+        known &= ~nan_rows(column)
+    return known
+
+
+def nan_rows(column: pa.Array) -> Flags:
+    """Which are NaN. Shape (rows,)."""
+    if not pt.is_floating(column.type):
+        return np.zeros(len(column), dtype=np.bool_)
+    flags = pc.fill_null(pc.is_nan(column), False).to_numpy(zero_copy_only=False)
+    return flags.astype(np.bool_)  # type: ignore[no-any-return]
+
+
+def common_ranks(sets: Sequence[Sequence[pa.Array]], sort: SortSchema) -> list[I64]:
+    """The rank of each row in the order of the rows of all sets; equal keys have equal ranks.
+
+    sets: key columns of each set of rows, as plain storage arrays.
+    """
+    if not sets[0]:
+        return [np.zeros(0, dtype=np.int64) for _ in sets]
+    columns = [concat_storage(list(parts)) for parts in zip(*sets, strict=True)]
+    if not len(columns[0]):
+        return [np.zeros(0, dtype=np.int64) for _ in sets]
+    words = order_words(columns, sort)
+    order = stable_order(words)
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.cumsum(~same_as_previous([word[order] for word in words]))
+    return np.split(ranks, np.cumsum([len(columns[0]) for columns in sets])[:-1])
+
+
+class SortedRows:
+    """Batches in the order of their keys, a chunk of them in memory."""
+
+    def __init__(
+        self, batches: Batches, schema: pa.Schema, keys: Sequence[str], sort: SortSchema, room: Room
+    ) -> None:
+        """sort: of the keys, in turn; its names do not count."""
+        self.schema = schema
+        self._batches = batches
+        self._names = list(keys)
+        self.sort = sort
+        self.room = room
+        self._rest: pa.RecordBatch | None = None
+        """Of a batch that was more than a chunk."""
+        self._charged = 0
+        self.rows: pa.RecordBatch = no_rows(schema)
+        self.keys: list[pa.Array] = key_arrays(self.rows, self._names)
+        """Of `rows`."""
+
+    def fill(self) -> bool:
+        """Reads a chunk if there are no rows; False at the end."""
+        if not self.rows.num_rows:
+            self.close()
+            pieces, rows, size = [], 0, 0
+            while piece := self._next_piece(rows, size):
+                pieces.append(piece)
+                rows, size = rows + piece.num_rows, size + piece.nbytes
+                self._charge(_WORK_COPIES * piece.nbytes + _ROW_BYTES * piece.num_rows)
+            if pieces:
+                self._set(end_to_end(pieces))
+        return bool(self.rows.num_rows)
+
+    def take(self, count: int) -> pa.RecordBatch:
+        """The first rows; they stay charged until others are read."""
+        taken = self.rows.slice(0, count)
+        self.rows = self.rows.slice(count)
+        self.keys = [key.slice(count) for key in self.keys]
+        return taken
+
+    def take_through(self, key: Sequence[pa.Array]) -> Batches:
+        """All rows up to those of this key, in pieces; each stays charged until the next is asked for.
+
+        key: its columns, of one row.
+        """
+        while self.fill():
+            ours, theirs = common_ranks([self.keys, key], self.sort)
+            count = int(np.searchsorted(ours, theirs[0], "right"))
+            is_all = count == len(ours)
+            if count:
+                yield self.take(count)
+            if not is_all:
+                return
+
+    def close(self) -> None:
+        self.room.budget.discharge(self.room.stage, self._charged)
+        self._charged = 0
+
+    def _set(self, rows: pa.RecordBatch) -> None:
+        self.rows = rows
+        self.keys = key_arrays(rows, self._names)
+
+    def _next_piece(self, rows: int, size: int) -> pa.RecordBatch | None:
+        """What comes next, as far as it fits into a chunk with what is there."""
+        while self._rest is None or not self._rest.num_rows:
+            self._rest = next(self._batches, None)
+            if self._rest is None:
+                return None
+        row_bytes = self._rest.nbytes / self._rest.num_rows
+        count = min(CHUNK_ROWS - rows, int((self.room.chunk_bytes - size) / max(1.0, row_bytes)))
+        if rows and count <= 0:
+            return None
+        piece = self._rest.slice(0, max(1, count))
+        self._rest = self._rest.slice(piece.num_rows)
+        return piece
+
+    def _charge(self, size: int) -> None:
+        self.room.budget.charge(self.room.stage, size)
+        self._charged += size

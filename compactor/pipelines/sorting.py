@@ -1,0 +1,151 @@
+"""Sorting more rows than memory holds: sorted runs, merged by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from compactor.pipelines.buffer import BatchBuffer
+from compactor.pipelines.merging import by_key
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from format.arrays import concat_storage
+from format.ordering import order_words, stable_order
+from format.schema import SortSchema
+from format.types import to_logical, to_storage
+
+_WORK_COPIES = 3
+"""Of a run, while it is sorted: the rows, their columns end to end, and in order."""
+_MERGE_SHARE = 8
+"""Runs are merged so many at a time that each may hold some batches, in half of the memory."""
+
+
+class Sorter:
+    """Takes batches, gives them back in order. Stable."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        sort: SortSchema,
+        batch_rows: int,
+        budget: MemoryBudget,
+        stage: str,
+        disk: LocalDisk,
+        *,
+        at_once: int = 1,
+    ) -> None:
+        """at_once: how many sorters give back their rows side by side."""
+        self._share = _MERGE_SHARE * at_once
+        self._schema = schema
+        self._sort = sort
+        self._batch_rows = batch_rows
+        self._budget = budget
+        self._stage = stage
+        self._disk = disk
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._rest: Iterator[pa.RecordBatch] | None = None
+        """What has not left yet of rows that were sorted in memory."""
+        self._runs: list[BatchBuffer] = []
+        self._batch_bytes = 0
+        """Of the largest batch of a run."""
+        self.spills = 0
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        size = _WORK_COPIES * batch.nbytes
+        if self._held and not self._budget.has_room(size):
+            self._end_run()
+        self._budget.charge(self._stage, size)
+        self._held.append(batch)
+        self._held_bytes += size
+
+    def sorted(self) -> Iterator[pa.RecordBatch]:
+        """All rows in order; nothing is held afterwards."""
+        if not self._runs:
+            self._rest = self._sorted_run()
+            # Asked for anew each time: meanwhile it may have gone to disk.
+            while (batch := next(self._rest, None)) is not None:
+                yield batch
+            self._release()
+            return
+        self._end_run()
+        most = max(2, int(self._budget.soft_bytes // (self._share * max(1, self._batch_bytes))))
+        while len(self._runs) > most:
+            # Neighbours become one run: rows of equal keys keep their order.
+            merged = self._new_run()
+            for batch in self._merged(self._runs[:most]):
+                self._put(merged, batch)
+            self._runs[:most] = [merged]
+        yield from self._merged(self._runs)
+
+    def _merged(self, runs: Sequence[BatchBuffer]) -> Iterator[pa.RecordBatch]:
+        inputs = [(f"run {n}", run.drain()) for n, run in enumerate(runs)]
+        return by_key(inputs, self._schema, self._sort, self._batch_rows, self._budget, self._disk)
+
+    def _new_run(self) -> BatchBuffer:
+        return BatchBuffer(self._schema, self._budget, self._stage, self._disk)
+
+    def _put(self, run: BatchBuffer, batch: pa.RecordBatch) -> None:
+        """Straight to disk."""
+        run.append(batch)
+        run.spill(batch.nbytes)
+        self._batch_bytes = max(self._batch_bytes, batch.nbytes)
+
+    def spill(self, _size: int) -> int:
+        before = self._budget.held_bytes(self._stage)
+        if self._rest is not None and self._held:
+            self._put_rest()
+        elif self._held:
+            self._end_run()
+        return before - self._budget.held_bytes(self._stage)
+
+    def close(self) -> None:
+        self._release()
+        for run in self._runs:
+            run.close()
+
+    def _end_run(self) -> None:
+        if not self._held:
+            return
+        run = self._new_run()
+        batches = list(self._sorted_run())
+        self._release()
+        for batch in batches:
+            self._put(run, batch)
+        self._runs.append(run)
+        self.spills += 1
+
+    def _put_rest(self) -> None:
+        """To disk, while it leaves."""
+        assert self._rest is not None
+        rest, run = self._rest, self._new_run()
+        self._release()
+        for batch in rest:
+            self._put(run, batch)
+        self._rest = run.drain()
+        self._runs.append(run)
+        self.spills += 1
+
+    def _sorted_run(self) -> Iterator[pa.RecordBatch]:
+        if not self._held:
+            return
+        columns = [
+            concat_storage([to_storage(batch.column(index)) for batch in self._held])
+            for index in range(len(self._schema))
+        ]
+        keys = [columns[self._schema.get_field_index(c.column)] for c in self._sort]
+        order = stable_order(order_words(keys, self._sort))
+        for start in range(0, len(order), self._batch_rows):
+            positions = pa.array(order[start : start + self._batch_rows])
+            yield pa.RecordBatch.from_arrays(
+                [
+                    to_logical(a.take(positions), f.type)
+                    for a, f in zip(columns, self._schema, strict=True)
+                ],
+                schema=self._schema,
+            )
+
+    def _release(self) -> None:
+        self._budget.discharge(self._stage, self._held_bytes)
+        self._held, self._held_bytes = [], 0

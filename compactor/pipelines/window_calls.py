@@ -1,0 +1,234 @@
+"""Window functions: what each makes of the rows before and after a row of its partition."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from compactor.errors import DataError
+from compactor.pipelines.exact_sums import as_floats, carried, digits_of, from_digits, sum_type
+from compactor.pipelines.segments import Frames
+from format.ordering import order_words, same_as_previous, stable_order
+from format.schema import SortColumn
+from format.types import to_storage
+
+I64 = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows in a window's order, of which some want values; those around them are there to be looked at."""
+
+    numbers: I64
+    """Of all rows, within their partition, from 1. Shape (rows held,)."""
+    start: int
+    stop: int
+    frames: Frames
+
+
+class Call(ABC):
+    """One window function. Called with the blocks of rows in turn; keeps what the next one needs."""
+
+    type: pa.DataType
+    rows_before = 0
+    """That are looked at before a row."""
+    rows_after = 0
+
+    @abstractmethod
+    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+        """values: of the argument, for all rows held. Shape (rows wanted,)."""
+
+
+class RowNumber(Call):
+    """`row_number()`: from 1 within the partition."""
+
+    type = pa.int64()
+
+    def __call__(self, rows: Rows, _values: pa.Array | None) -> pa.Array:
+        return pa.array(rows.numbers[rows.start : rows.stop])
+
+
+class Shift(Call):
+    """`lag(x, n)` and `lead(x, n)`: of the row so many before or after; null if the partition has none."""
+
+    def __init__(self, dtype: pa.DataType, offset: int) -> None:
+        """offset: below 0 for rows before."""
+        self.type = dtype
+        self.rows_before, self.rows_after = max(0, -offset), max(0, offset)
+        self._offset = offset
+
+    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+        assert values is not None
+        places = np.arange(rows.start, rows.stop) + self._offset
+        inside = (places >= 0) & (places < len(rows.numbers))
+        places[~inside] = 0
+        wanted = rows.numbers[rows.start : rows.stop] + self._offset
+        # Numbers begin anew with each partition: elsewhere this one cannot be.
+        inside &= rows.numbers[places] == wanted
+        return values.take(pa.array(places, mask=~inside))
+
+
+class First(Call):
+    """`first(x)`: of the frame's first row."""
+
+    def __init__(self, dtype: pa.DataType) -> None:
+        self.type = dtype
+        self._before = pa.nulls(1, dtype)
+
+    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+        assert values is not None
+        given = _given(rows.frames, self._before, values)
+        found = given.take(pa.array(rows.frames.low))
+        self._before = _last(found)
+        return found
+
+
+class Last(Call):
+    """`last(x)`: of the frame's last row, which is the row itself."""
+
+    def __init__(self, dtype: pa.DataType) -> None:
+        self.type = dtype
+
+    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+        assert values is not None
+        return values.slice(rows.start, rows.stop - rows.start)
+
+
+class Count(Call):
+    """`count(*)`, and `count(x)` of what is not null."""
+
+    type = pa.int64()
+
+    def __init__(self) -> None:
+        self._before: I64 = np.zeros(1, dtype=np.int64)
+
+    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+        return pa.array(self.counts(rows, values))
+
+    def counts(self, rows: Rows, values: pa.Array | None) -> I64:
+        ones = (
+            np.ones(len(rows.numbers), dtype=np.int64)
+            if values is None
+            else np.asarray(values.is_valid()).astype(np.int64)
+        )
+        ones = ones[rows.frames.rows]
+        if rows.frames.is_running:
+            ones = np.concatenate([self._before, ones])
+        found = rows.frames.sums(ones)
+        self._before = found[-1:]
+        return found
+
+
+class Sum(Call):
+    """`sum(x)` and `avg(x)` of integers and decimals; exact."""
+
+    def __init__(self, dtype: pa.DataType, what: str, *, is_mean: bool) -> None:
+        """what: names it in errors."""
+        self._of, self._what, self._is_mean = dtype, what, is_mean
+        self._sum_type = sum_type(dtype)
+        self.type = pa.float64() if is_mean else self._sum_type
+        self._counts = Count()
+        self._before = digits_of(pa.nulls(1, dtype))
+
+    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+        """Raises `DataError` for a sum that does not fit."""
+        assert values is not None
+        counts = self._counts.counts(rows, values)
+        digits = digits_of(values[rows.frames.rows])
+        if rows.frames.is_running:
+            digits = np.concatenate([self._before, digits])
+        totals = carried(rows.frames.sums(digits))
+        self._before = totals[-1:]
+        if self._is_mean:
+            return _mean(as_floats(totals, self._sum_type), counts)
+        try:
+            return from_digits(totals, counts == 0, self._sum_type)
+        except pa.ArrowInvalid:
+            raise DataError(f"{self._what} does not fit into {self._sum_type}") from None
+
+
+class FloatSum(Call):
+    """`sum(x)` and `avg(x)` of floats, in the order of the rows."""
+
+    type = pa.float64()
+
+    def __init__(self, *, is_mean: bool) -> None:
+        self._is_mean = is_mean
+        self._counts = Count()
+        self._before: npt.NDArray[np.float64] = np.zeros(1)
+
+    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+        assert values is not None
+        counts = self._counts.counts(rows, values)
+        # What -0.0 is added to stays what it is.
+        known = pc.fill_null(values[rows.frames.rows].cast(pa.float64()), -0.0).to_numpy()
+        if rows.frames.is_running:
+            known = np.concatenate([self._before, known])
+        totals = rows.frames.over(np.add, known)
+        self._before = totals[-1:]
+        if self._is_mean:
+            return _mean(totals, counts)
+        return pa.array(totals, mask=counts == 0)
+
+
+class Extreme(Call):
+    """`min(x)` and `max(x)` of anything that has an order. NaN only where there is nothing else."""
+
+    def __init__(self, dtype: pa.DataType, *, is_max: bool) -> None:
+        self.type = dtype
+        self._is_max = is_max
+        self._before = pa.nulls(1, dtype)
+
+    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+        assert values is not None
+        given = _given(rows.frames, self._before, values)
+        if pt.is_floating(self.type):
+            given = pc.add(given, pa.scalar(0.0).cast(self.type))
+        ranks, places = _ranks(given, is_reversed=self._is_max)
+        best = rows.frames.over(np.minimum, ranks)
+        found = given.take(pa.array(np.append(places, 0)[best], mask=best == len(places)))
+        self._before = _last(found)
+        return found
+
+
+def _ranks(values: pa.Array, *, is_reversed: bool) -> tuple[I64, I64]:
+    """Ranks of values, NaN last, null behind that; and a place where the value of each rank is."""
+    words = order_words([to_storage(values)], (SortColumn("value"),))
+    order = stable_order(words)
+    is_new = ~same_as_previous([word[order] for word in words])
+    ranks: Any = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.cumsum(is_new) - 1
+    places = order[is_new].astype(np.int64)
+    # Nulls are one value of the order, the last.
+    if values.null_count:
+        places = places[:-1]
+    count = len(places)
+    if is_reversed and count:
+        known = count
+        if pt.is_floating(values.type) and pc.is_nan(values[int(places[-1])]).as_py():
+            known -= 1
+        ranks = np.where(ranks < known, known - 1 - ranks, ranks)
+        places = np.concatenate([places[:known][::-1], places[known:]])
+    return ranks, places
+
+
+def _given(frames: Frames, before: pa.Array, values: pa.Array) -> pa.Array:
+    mine = values[frames.rows]
+    return pa.concat_arrays([before, mine]) if frames.is_running else mine
+
+
+def _last(values: pa.Array) -> pa.Array:
+    """The last row, free of the others."""
+    return values.take(pa.array([len(values) - 1]))
+
+
+def _mean(totals: npt.NDArray[np.float64], counts: I64) -> pa.Array:
+    return pa.array(totals / np.maximum(counts, 1), mask=counts == 0)

@@ -1,0 +1,272 @@
+"""Window functions over rows in order: found in expressions, evaluated block by block in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as pt
+from sqlglot import expressions as exp
+
+from compactor.errors import ConfigError
+from compactor.pipelines.config import MOST_WINDOW_ROWS
+from compactor.pipelines.expressions import (
+    WINDOW_FUNCTIONS,
+    Expression,
+    parsed,
+    whole_number,
+)
+from compactor.pipelines.segments import Frames
+from compactor.pipelines.window_calls import (
+    Call,
+    Count,
+    Extreme,
+    First,
+    FloatSum,
+    Last,
+    RowNumber,
+    Rows,
+    Shift,
+    Sum,
+)
+from compactor.resources.budget import MemoryBudget
+from format.errors import SchemaError
+from format.ordering import order_words, same_as_previous
+from format.schema import SortColumn, SortSchema, check_sort_schema
+from format.types import to_storage
+
+_HELD_COPIES: Final = 3
+"""Of the rows looked at: as they came, end to end, and with their results."""
+_KNOWN: Final = (
+    "row_number(), lag(x[, n]), lead(x[, n]), first(x), last(x), count(*), count(x), sum(x), min(x), "
+    "max(x), avg(x)"
+)
+_ARGUMENTS: Final = {"this", "offset", "big_int"}
+"""`big_int` is the parser's own."""
+
+
+class WindowedColumns:
+    """Expressions with window functions, bound to a schema. The functions' values become columns first; the
+    expressions are evaluated on those."""
+
+    def __init__(
+        self, texts: Mapping[str, str], schema: pa.Schema, frame_rows: int | None, what: str
+    ) -> None:
+        """texts: expressions by the name of their result. frame_rows: most rows of a frame.
+
+        Raises `ConfigError` for what is not SQL, not known, or does not fit the columns' types.
+        """
+        self._schema = schema
+        self._frame_rows = frame_rows
+        self._what = what
+        self._arguments: dict[str, Expression] = {}
+        self._calls: dict[str, tuple[Call, str | None]] = {}
+        self._names: dict[str, str] = {}
+        given = {name: parsed(text, what) for name, text in texts.items()}
+        self.uses = {c.name for tree in given.values() for c in tree.find_all(exp.Column)}
+        """Columns of the schema that expressions name."""
+        trees = {name: self._without_calls(tree) for name, tree in given.items()}
+        added = [(name, call.type) for name, (call, _) in self._calls.items()]
+        full = pa.schema([*schema, *added])
+        self.columns = {
+            name: Expression(texts[name], full, what, tree) for name, tree in trees.items()
+        }
+
+    def with_arguments(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """With the arguments of the functions as columns. Raises `pa.ArrowException` for values that one is
+        not defined of."""
+        for name, argument in self._arguments.items():
+            batch = batch.append_column(name, argument(batch))
+        return batch
+
+    def over(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        partition_by: Sequence[str],
+        batch_rows: int,
+        budget: MemoryBudget,
+        stage: str,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows as they come, in the window's order, with the functions' values. Once.
+
+        batches: with arguments. Raises `DataError` for a sum that does not fit.
+        """
+        calls = [call for call, _ in self._calls.values()]
+        frame = self._frame_rows or 1
+        held = _Held(
+            partition_by,
+            max([frame - 1, 1, *(call.rows_before for call in calls)]),
+            max([0, *(call.rows_after for call in calls)]),
+        )
+        for more in _blocks(batches, max(batch_rows, held.rows_around)):
+            with budget.holding(stage, _HELD_COPIES * (held.nbytes + more.nbytes)):
+                held.append(more)
+                yield from self._values(held, is_end=False)
+        if held.rows is not None:
+            with budget.holding(stage, _HELD_COPIES * held.nbytes):
+                yield from self._values(held, is_end=True)
+
+    def _values(self, held: _Held, *, is_end: bool) -> Iterator[pa.RecordBatch]:
+        start, stop = held.wanted(is_end=is_end)
+        if start == stop:
+            return
+        assert held.rows is not None
+        frames = Frames(held.numbers, start, stop, self._frame_rows)
+        rows = Rows(held.numbers, start, stop, frames)
+        result = held.rows.slice(start, stop - start)
+        for name, (call, argument) in self._calls.items():
+            values = None if argument is None else held.rows.column(argument)
+            result = result.append_column(name, call(rows, values))
+        held.forget(stop)
+        yield result.drop_columns(list(self._arguments))
+
+    def _without_calls(self, tree: exp.Expression) -> exp.Expression:
+        return tree.transform(self._call_as_column)
+
+    def _call_as_column(self, tree: exp.Expression) -> exp.Expression:
+        if isinstance(tree, exp.Window):
+            raise self._error(tree, "leave out OVER: the node's `window` says it")
+        if not isinstance(tree, WINDOW_FUNCTIONS):
+            if isinstance(tree, exp.AggFunc):
+                raise self._error(tree, f"is not understood; known are {_KNOWN}")
+            return tree
+        text = tree.sql()
+        if text not in self._names:
+            has_more = {name for name, value in tree.args.items() if value} - _ARGUMENTS
+            if has_more or isinstance(tree.this, exp.Distinct):
+                raise self._error(tree, f"is not understood; known are {_KNOWN}")
+            name = self._names[text] = self._free_name()
+            self._calls[name] = self._call(tree)
+        return exp.column(self._names[text], quoted=True)
+
+    def _call(self, tree: exp.Expression) -> tuple[Call, str | None]:
+        match tree:
+            case exp.RowNumber() if tree.this is None:
+                return RowNumber(), None
+            case exp.Count() if isinstance(tree.this, exp.Star):
+                return Count(), None
+        if tree.this is None or isinstance(tree, exp.RowNumber):
+            raise self._error(tree, f"is not understood; known are {_KNOWN}")
+        argument = Expression(tree.this.sql(), self._schema, self._what, tree.this)
+        dtype = argument.type
+        name = self._free_name()
+        self._arguments[name] = argument
+        return self._call_of(tree, dtype), name
+
+    def _call_of(self, tree: exp.Expression, dtype: pa.DataType) -> Call:
+        match tree:
+            case exp.Lag():
+                return Shift(dtype, -self._offset(tree))
+            case exp.Lead():
+                return Shift(dtype, self._offset(tree))
+            case exp.First() | exp.FirstValue():
+                return First(dtype)
+            case exp.Last() | exp.LastValue():
+                return Last(dtype)
+            case exp.Count():
+                return Count()
+            case exp.Min() | exp.Max():
+                try:
+                    check_sort_schema(pa.schema([("x", dtype)]), (SortColumn("x"),))
+                except SchemaError:
+                    raise self._error(tree, f"{dtype} has no order") from None
+                return Extreme(dtype, is_max=isinstance(tree, exp.Max))
+        is_mean = isinstance(tree, exp.Avg)
+        if pt.is_floating(dtype):
+            return FloatSum(is_mean=is_mean)
+        if pt.is_integer(dtype) or pt.is_decimal(dtype) or pt.is_boolean(dtype):
+            return Sum(dtype, f"{self._what}: {tree.sql()}", is_mean=is_mean)
+        raise self._error(tree, f"{dtype} is no number")
+
+    def _offset(self, tree: exp.Expression) -> int:
+        offset = tree.args.get("offset")
+        if offset is None:
+            return 1
+        rows = whole_number(offset, MOST_WINDOW_ROWS)
+        if rows is None or offset.is_string:
+            raise self._error(tree, f"the number of rows is one from 0 to {MOST_WINDOW_ROWS:,}")
+        return rows
+
+    def _free_name(self) -> str:
+        number = len(self._names) + len(self._arguments)
+        while (name := f"$window{number}") in self._schema.names:
+            number += 1_000
+        return name
+
+    def _error(self, tree: exp.Expression, message: str) -> ConfigError:
+        return ConfigError(f"{self._what}: {tree.sql()[:100]!r}: {message}")
+
+
+def window_order(partition_by: Sequence[str], order_by: SortSchema) -> SortSchema:
+    """What a window's rows are sorted by."""
+    return (*(SortColumn(name) for name in partition_by), *order_by)
+
+
+class _Held:
+    """Rows that values are still wanted of, and those before and after that are looked at."""
+
+    def __init__(self, partition_by: Sequence[str], before: int, after: int) -> None:
+        self._partition_by = list(partition_by)
+        self._before, self._after = before, after
+        self._done = 0
+        self.rows: pa.RecordBatch | None = None
+        self.numbers: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    @property
+    def rows_around(self) -> int:
+        return self._before + self._after
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.rows is None else int(self.rows.nbytes)
+
+    def append(self, more: pa.RecordBatch) -> None:
+        last = None if self.rows is None else self.rows.slice(self.rows.num_rows - 1)
+        joined = more if last is None else pa.concat_batches([last, more])
+        same = self._same_partition(joined)
+        if last is not None:
+            same = same[1:]
+        places = np.arange(more.num_rows)
+        # The rows before the first that begins a partition go on where the last one was.
+        first = -int(self.numbers[-1]) if len(self.numbers) else 0
+        begins = np.maximum.accumulate(np.where(same, first, places))
+        self.numbers = np.concatenate([self.numbers, places - begins + 1])
+        self.rows = more if self.rows is None else pa.concat_batches([self.rows, more])
+
+    def wanted(self, *, is_end: bool) -> tuple[int, int]:
+        """The rows whose values can be told now."""
+        stop = len(self.numbers) if is_end else len(self.numbers) - self._after
+        return self._done, max(self._done, stop)
+
+    def forget(self, done: int) -> None:
+        """Values of rows before this one are told."""
+        assert self.rows is not None
+        drop = max(0, done - self._before)
+        self.rows, self.numbers = self.rows.slice(drop), self.numbers[drop:].copy()
+        self._done = done - drop
+
+    def _same_partition(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Whether each row's partition is that of the row before. Shape (rows,); False for the first."""
+        if not self._partition_by:
+            return np.arange(rows.num_rows) > 0
+        keys = [to_storage(rows.column(name)) for name in self._partition_by]
+        return same_as_previous(order_words(keys, window_order(self._partition_by, ())))
+
+
+def _blocks(batches: Iterable[pa.RecordBatch], least_rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches joined to at least so many rows: each row is looked at a few times only, however far windows
+    reach."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            rows += batch.num_rows
+        if rows >= least_rows:
+            yield pa.concat_batches(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)

@@ -1,0 +1,246 @@
+"""What the nodes of a run share: memory, local disk, channels between threads, the clock and the report."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.errors import ConfigError
+from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.pipelines.buffer import BatchBuffer
+from compactor.pipelines.channel import Channel, Stopped
+from compactor.pipelines.classify import (
+    Classified,
+    Form,
+    classify,
+    has_groups,
+    held_by_taker,
+    order_of_work,
+    takers,
+)
+from compactor.pipelines.config import Merge, Node, Output, Pipeline, Source, Transform
+from compactor.pipelines.letters import Letters
+from compactor.pipelines.provenance import Batches, full_schema, numbered
+from compactor.pipelines.report import Clock, RunReport
+from compactor.pipelines.sorting import Sorter
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.stage import Buffer, Stage, StagePlan
+from format.schema import SortSchema
+
+CHANNEL_RECORDS: Final = 1024
+"""That wait between a source and the merge that takes its rows."""
+
+
+class Work:
+    """Of one run. `stream` gives the rows of a node, or of a branch, to one that takes them."""
+
+    def __init__(self, pipeline: Pipeline, stream: Callable[[str], Batches]) -> None:
+        self.pipeline = pipeline
+        self.nodes: Mapping[str, Node] = pipeline.nodes
+        self.stream = stream
+        self.order = order_of_work(self.nodes)
+        self.forms: dict[str, Classified] = classify(self.nodes)
+        self.takers = takers(self.nodes)
+        self.numbers = {name: number for number, name in enumerate(self.nodes)}
+        self.has_groups = has_groups(self.nodes)
+        self.schemas: dict[str, pa.Schema] = {}
+        self.report = RunReport()
+        self.clock = Clock()
+        self.budget = MemoryBudget(self.stage_plan())
+        self.places: dict[str, str] = {}
+        """Files that are read or written, and what for."""
+        self.disk: LocalDisk
+        self.letters: Letters
+        self._threads: list[threading.Thread] = []
+        self._channels: list[Channel] = []
+        self._buffers: dict[str, list[BatchBuffer]] = {}
+
+    def claim(self, path: str, what: str) -> None:
+        """Raises `ConfigError` if something else is read from that place, or written there."""
+        place = os.path.realpath(path)
+        if self.places.setdefault(place, what) != what:
+            raise ConfigError(
+                f"{what}: {path} is the place of {self.places[place]} too: choose another name"
+            )
+
+    def full(self, schema: pa.Schema) -> pa.Schema:
+        """With the hidden columns."""
+        return full_schema(schema, has_groups=self.has_groups)
+
+    def made(self, name: str, batch: pa.RecordBatch, row: int) -> pa.RecordBatch:
+        """Rows that the node of that name made, from `row` on, of no group."""
+        groups = pa.nulls(batch.num_rows, pa.string()) if self.has_groups else None
+        return numbered(batch, self.numbers[name], row, groups)
+
+    @property
+    def batch_rows(self) -> int:
+        return self.pipeline.batch_size
+
+    def stage_plan(self) -> StagePlan:
+        limit = self.pipeline.memory.limit
+        stages = []
+        for name in (*self.order, CHUNKS):
+            form = (
+                Form.FUSED if name == CHUNKS else getattr(self.forms.get(name), "form", Form.FUSED)
+            )
+            held = form is not Form.FUSED or name == CHUNKS
+            held |= isinstance(self.nodes.get(name), (Merge, Output)) or self._has_window(name)
+            priority = {Form.BUILT: 1, Form.MATERIALIZED: 0}.get(form, 2) if held else None
+            stages.append(
+                Stage(name, form, Buffer(form.buffer), limit, spill_priority=priority,
+                      applies_back_pressure=form is Form.FUSED)
+            )  # fmt: skip
+        return StagePlan(limit, 0, tuple(stages))
+
+    def is_held_by_taker(self, name: str) -> bool:
+        """Whether the one that takes its rows holds them whole, so that nobody else has to."""
+        return held_by_taker(name, self.nodes, self.takers[name]) is not None
+
+    def _has_window(self, name: str) -> bool:
+        node = self.nodes.get(name)
+        return isinstance(node, Transform) and node.window is not None
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """The local disk is there; afterwards nothing is left, of threads neither."""
+        with closing(LocalDisk()) as self.disk:
+            try:
+                yield
+            finally:
+                self._stop()
+
+    def _stop(self) -> None:
+        for channel in self._channels:
+            channel.stop()
+        for thread in self._threads:
+            thread.join()
+        for buffers in self._buffers.values():
+            self.report.spills += sum(buffer.spills for buffer in buffers)
+            for buffer in buffers:
+                buffer.close()
+
+    # --- rows held ---
+
+    def buffer(self, name: str, schema: pa.Schema) -> BatchBuffer:
+        """For rows of this schema and the hidden columns, of the node of that name."""
+        buffer = BatchBuffer(self.full(schema), self.budget, name, self.disk)
+        self.keep(name, buffer)
+        self.budget.spill_by(name, lambda size: self.spill_buffers(name, size))
+        return buffer
+
+    def keep(self, name: str, *buffers: BatchBuffer) -> None:
+        """They spill when the node is asked to, and are closed in the end."""
+        self._buffers.setdefault(name, []).extend(buffers)
+
+    @contextmanager
+    def sorter(
+        self, name: str, schema: pa.Schema, sort: SortSchema, batch_rows: int | None = None
+    ) -> Iterator[Sorter]:
+        """Of the node of that name: it spills, and then the node's buffers, when the node is asked to."""
+        rows = batch_rows or self.batch_rows
+        with closing(Sorter(schema, sort, rows, self.budget, name, self.disk)) as sorter:
+            self.budget.spill_by(
+                name, lambda size: sorter.spill(size) or self.spill_buffers(name, size)
+            )
+            try:
+                yield sorter
+            finally:
+                self.report.spills += sorter.spills
+
+    def spill_buffers(self, name: str, size: int) -> int:
+        form = self.forms.get(name)
+        # A streaming edge gives up as much as is asked for, a blocking stage all it holds.
+        wanted = size if form is not None and form.form is Form.BUILT else 1 << 62
+        freed = 0
+        for buffer in self._buffers.get(name, ()):
+            if freed < wanted:
+                freed += buffer.spill(wanted - freed)
+        return freed
+
+    def rows(self, edge: str) -> Batches:
+        """As `stream`, for one that makes one document of all it is given."""
+        return (batch for batch in self.stream(edge) if batch.num_rows)
+
+    # --- threads ---
+
+    def channel(
+        self, records: int, stage: str, changed: threading.Condition | None = None
+    ) -> Channel:
+        channel = Channel(records, self.budget, stage, changed)
+        self._channels.append(channel)
+        return channel
+
+    def reading_ahead(
+        self, taker: str, edge: str, changed: threading.Condition | None = None
+    ) -> Channel:
+        """Rows of the edge, read in a thread of its own."""
+        return self._read_by_thread(taker, edge, self.stream(edge), changed)
+
+    def taken_ahead(self, taker: str, edge: str) -> Batches:
+        """Rows of the edge, read in a thread of its own where that may be: of sources and transforms, or of
+        results that are held, once complete. Only one thread makes results, and charges."""
+        name = edge.split(".")[0]
+        if self.is_fused_chain(name):
+            return taken(self.reading_ahead(taker, edge))
+        if not self._rests_on_held(name):
+            return self.rows(edge)
+        batches = self.rows(edge)
+        first = next(batches, None)
+        if first is None:
+            return iter(())
+        return taken(self._read_by_thread(taker, edge, chain([first], batches), None))
+
+    def _rests_on_held(self, name: str) -> bool:
+        """Whether its rows are those of a result that is held, or of transforms of one."""
+        node = self.nodes[name]
+        if self.forms[name].form is not Form.FUSED:
+            return not self.is_held_by_taker(name)
+        return (
+            isinstance(node, Transform)
+            and node.window is None
+            and self._rests_on_held(node.input.split(".")[0])
+        )
+
+    def _read_by_thread(
+        self, taker: str, edge: str, batches: Batches, changed: threading.Condition | None
+    ) -> Channel:
+        channel = self.channel(CHANNEL_RECORDS, taker, changed)
+
+        def read() -> None:
+            error: BaseException | None = None
+            try:
+                for batch in batches:
+                    channel.put(batch)
+            except Stopped:
+                return
+            except BaseException as problem:  # noqa: BLE001 - raised where rows are taken
+                error = problem
+            finally:
+                self.report.peak_waiting[edge] = channel.peak_records
+                channel.close(error)
+
+        thread = threading.Thread(target=read, name=f"read {edge}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return channel
+
+    def is_fused_chain(self, name: str) -> bool:
+        """Whether it can be read in a thread of its own: a source, or transforms of one."""
+        node = self.nodes[name]
+        if self.forms[name].form is not Form.FUSED:
+            return False
+        return isinstance(node, Source) or (
+            isinstance(node, Transform) and self.is_fused_chain(node.input.split(".")[0])
+        )
+
+
+def taken(channel: Channel) -> Batches:
+    while (batch := channel.take()) is not None:
+        yield batch

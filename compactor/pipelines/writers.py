@@ -1,0 +1,198 @@
+"""Files of an output: one, or one a document, a value, or so many rows. They take their places together, when
+all outputs are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import chain, count
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.errors import DataError
+from compactor.files.plain_text import plain_text
+from compactor.files.write import StagedSink
+from compactor.pipelines.config import Split
+from compactor.pipelines.provenance import Boundary
+from format.ordering import order_words, same_as_previous
+from format.schema import parse_sort_schema
+from format.types import to_storage
+
+MOST_FILES: Final = 10_000
+"""Of one output."""
+_NAME_BYTES: Final = 200
+_UNSAFE: Final = re.compile(r"[%/\\\x00-\x1f\x7f]|^[._]")
+_ENDINGS: Final = re.compile(r"(\.(gz|zst))?$")
+OpenSink = Callable[[str], StagedSink]
+
+
+class Writer(Protocol):
+    """Takes an output's rows, and the boundaries of their documents, in order."""
+
+    def boundary(self, boundary: Boundary, /) -> None: ...
+
+    def write(self, batch: pa.RecordBatch, /) -> None: ...
+
+    def finish(self) -> None:
+        """All is on disk, at no place yet."""
+
+    def publish(self) -> None:
+        """Everything takes its place."""
+
+    def close(self) -> None:
+        """What is not published is gone."""
+
+
+class FileWriter:
+    """One file, whatever documents the rows are of."""
+
+    def __init__(self, path: str, open_sink: OpenSink) -> None:
+        self._sink = open_sink(path)
+
+    def boundary(self, _boundary: Boundary, /) -> None:
+        return
+
+    def write(self, batch: pa.RecordBatch, /) -> None:
+        self._sink.write(batch)
+
+    def finish(self) -> None:
+        self._sink.finish()
+
+    def publish(self) -> None:
+        self._sink.publish()
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+class _Files:
+    """Files one after the other, one of them open."""
+
+    def __init__(self, path: str, open_sink: OpenSink) -> None:
+        self._path = path
+        self._open_sink = open_sink
+        self._open: StagedSink | None = None
+        self._sinks: list[StagedSink] = []
+        self._names: set[str] = set()
+
+    def boundary(self, _boundary: Boundary, /) -> None:
+        return
+
+    def begin(self, name: str) -> None:
+        """A file of that name; of one that is there already, with a number."""
+        self.end()
+        if len(self._sinks) == MOST_FILES:
+            raise DataError(
+                f"{self._path}: more than {MOST_FILES:,} files; split by something else"
+            )
+        name = _file_name(name, self._path)
+        tries = (f"{name}-{number}" for number in count(2))
+        free = next(name for name in chain([name], tries) if name not in self._names)
+        self._names.add(free)
+        self._open = self._open_sink(self._path.replace("{}", free))
+        self._sinks.append(self._open)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        assert self._open is not None
+        self._open.write(batch)
+
+    def end(self) -> None:
+        if self._open is not None:
+            self._open.finish()
+        self._open = None
+
+    def finish(self) -> None:
+        self.end()
+
+    def publish(self) -> None:
+        for sink in self._sinks:
+            sink.publish()
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.close()
+
+
+class DocumentWriter(_Files):
+    """A file a document, opened and closed with it: one without rows, too."""
+
+    def boundary(self, boundary: Boundary, /) -> None:
+        if boundary.is_open:
+            self.begin(_stem(boundary.name))
+        else:
+            self.end()
+
+    def write(self, batch: pa.RecordBatch, /) -> None:
+        self.add(batch)
+
+
+class RowsWriter(_Files):
+    """A file so many rows, numbered from 00000."""
+
+    def __init__(self, path: str, open_sink: OpenSink, rows: int) -> None:
+        super().__init__(path, open_sink)
+        self._rows = rows
+        self._left = 0
+
+    def write(self, batch: pa.RecordBatch, /) -> None:
+        while batch.num_rows:
+            if not self._left:
+                self.begin(f"{len(self._sinks):05d}")
+                self._left = self._rows
+            piece = batch.slice(0, self._left)
+            self.add(piece)
+            self._left -= piece.num_rows
+            batch = batch.slice(piece.num_rows)
+
+
+class ValueWriter(_Files):
+    """A file a value of a column. Rows must come with equal values next to each other."""
+
+    def __init__(self, path: str, open_sink: OpenSink, column: str) -> None:
+        super().__init__(path, open_sink)
+        self._column = column
+        self._last: str | None = None
+
+    def write(self, batch: pa.RecordBatch, /) -> None:
+        column = to_storage(batch.column(self._column))
+        words = order_words([column], parse_sort_schema("value"))
+        starts = np.flatnonzero(~same_as_previous(words))
+        names = plain_text(column.take(pa.array(starts))).to_pylist()
+        for start, stop, text in zip(starts, [*starts[1:], len(column)], names, strict=True):
+            name = {None: "_null", "": "_empty"}.get(text) or _quoted(text)
+            if name != self._last:
+                self.begin(name)
+                self._last = name
+            self.add(batch.slice(int(start), int(stop - start)))
+
+
+def writer_of(path: str, split: Split | None, open_sink: OpenSink) -> Writer:
+    if split is None:
+        return FileWriter(path, open_sink)
+    if split.documents:
+        return DocumentWriter(path, open_sink)
+    if split.rows is not None:
+        return RowsWriter(path, open_sink, split.rows)
+    assert split.by is not None
+    return ValueWriter(path, open_sink, split.by)
+
+
+def _quoted(text: str) -> str:
+    """As a file's name: what could lead elsewhere is percent-encoded."""
+    return _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def _stem(name: str) -> str:
+    """Of a path: the file's name without its endings of kind and compression."""
+    return Path(_ENDINGS.sub("", Path(name).name)).stem
+
+
+def _file_name(name: str, path: str) -> str:
+    if len(name.encode()) > _NAME_BYTES:
+        raise DataError(
+            f"{path}: {name[:40]!r}... is too long for a file's name; split by something else"
+        )
+    return name

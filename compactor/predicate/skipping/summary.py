@@ -1,0 +1,108 @@
+"""What is kept of a column's values in one row group, made and asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from compactor.predicate.prune import Summary
+from compactor.predicate.skipping import bloom
+from compactor.predicate.skipping.spec import Kind, can_index
+from compactor.predicate.skipping.value_set import ValueSet
+from compactor.predicate.skipping.value_set import build as build_value_set
+from format.hashing import value_hashes
+from format.types import storage_type
+
+_CODES: Final = {Kind.BLOOM: 1, Kind.VALUES: 2}
+_HEAD_BYTES: Final = 2
+
+
+def build(kind: Kind, array: pa.Array, most_bytes: int) -> bytes | None:
+    """Of a storage array, possibly dictionary-coded; None if it is not worth its place."""
+    # A column may have become one of another type since its index was asked for.
+    if not can_index(kind, storage_type(array.type)):
+        return None
+    domain = _domain(array.type)
+    head = bytes([_CODES[kind], len(domain)]) + domain
+    body = _build(kind, array, most_bytes - len(head))
+    return None if body is None else head + body
+
+
+def _build(kind: Kind, array: pa.Array, most_bytes: int) -> bytes | None:
+    if pt.is_null(array.type):
+        array = pa.array([], pa.int64() if kind is Kind.BLOOM else pa.string())
+    elif pt.is_dictionary(array.type):
+        array = array.dictionary.take(pc.unique(array.indices.drop_null()))
+    array = array.drop_null()
+    if kind is Kind.BLOOM:
+        return bloom.build(value_hashes(array, is_whole=True), most_bytes)
+    return build_value_set(array.unique(), most_bytes)
+
+
+def summary_of(data: bytes, dtype: pa.DataType) -> Summary | None:
+    """To be asked for values of a type; None if it was made of values that are others than these now.
+
+    Raises ValueError for bytes that are none.
+    """
+    if len(data) < _HEAD_BYTES or data[0] not in _CODES.values():
+        raise ValueError("a skip index of an unknown kind")
+    code, length = data[0], data[1]
+    if data[_HEAD_BYTES : _HEAD_BYTES + length] not in (_domain(dtype), b""):
+        return None
+    body = data[_HEAD_BYTES + length :]
+    if code == _CODES[Kind.VALUES]:
+        return ValueSet(body)
+    if not body or len(body) % bloom.BLOCK_BYTES:
+        raise ValueError(f"a Bloom filter of {len(body)} bytes")
+    return _Bloom(body)
+
+
+def _domain(dtype: pa.DataType) -> bytes:
+    """By which equal values of two types are told from values that look equal; empty for null."""
+    dtype = storage_type(dtype)
+    if pt.is_null(dtype):
+        return b""
+    if pt.is_integer(dtype):
+        return b"int"
+    if pt.is_decimal(dtype):
+        return f"decimal {dtype.scale}".encode()
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        return b"text"
+    if pt.is_binary(dtype) or pt.is_large_binary(dtype):
+        return b"bytes"
+    return str(dtype).encode()
+
+
+class AnyOf:
+    """What is known of several row groups together."""
+
+    def __init__(self, parts: Sequence[Summary]) -> None:
+        self._parts = parts
+
+    def may_equal(self, value: pa.Scalar) -> bool:
+        return any(part.may_equal(value) for part in self._parts)
+
+    def may_be_in(self, values: pa.Array) -> bool:
+        return any(part.may_be_in(values) for part in self._parts)
+
+    def may_be_like(self, pattern: str, *, ignores_case: bool) -> bool:
+        return any(part.may_be_like(pattern, ignores_case=ignores_case) for part in self._parts)
+
+
+class _Bloom:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def may_equal(self, value: pa.Scalar) -> bool:
+        return self.may_be_in(pa.array([value], value.type))
+
+    def may_be_in(self, values: pa.Array) -> bool:
+        hashes = value_hashes(values, is_whole=True)
+        return bool(bloom.may_hold(self._data, hashes).any())
+
+    def may_be_like(self, pattern: str, *, ignores_case: bool) -> bool:  # noqa: ARG002
+        return True

@@ -1,0 +1,64 @@
+"""A snapshot's rows as one file of the user's, in sort order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from compactor.files.write import SinkOptions, open_table_sink
+from compactor.predicate.tree import Predicate
+from compactor.read.scan import ScanReport, scan, scan_schema
+from compactor.stores.base import Store
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
+from format.schema import Order, SortColumn
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What went into one file."""
+
+    path: str
+    version: int
+    """Of the table."""
+    rows: int
+    arrow_bytes: int
+    """Of the rows in memory, before the file's encodings."""
+
+
+def export_file(
+    store: Store,
+    snapshot: Snapshot,
+    path: str,
+    columns: Sequence[str] | None = None,
+    where: Predicate | None = None,
+    report: ScanReport | None = None,
+    *,
+    on_progress: Callable[[int], None] = lambda _rows_read: None,
+) -> ExportReport:
+    """Writes rows to a file of the kind that its ending names; it appears whole, or not at all.
+
+    columns, where, report: as of `scan`. Raises as `scan` and `compactor.files.write.open_table_sink`.
+    """
+    schema = scan_schema(snapshot.table, columns)
+    report = report or ScanReport()
+    arrow_bytes = 0
+    with open_table_sink(path, schema, sink_options(snapshot.table, schema)) as sink:
+        for batch in scan(store, snapshot, columns, where, report):
+            sink.write(batch)
+            arrow_bytes += batch.nbytes
+            on_progress(report.rows_read)
+    return ExportReport(path, snapshot.version, report.rows, arrow_bytes)
+
+
+def sink_options(table: TableMetadata, schema: pa.Schema) -> SinkOptions:
+    """As much of the sort schema as the columns of the export keep."""
+    kept: list[SortColumn] = []
+    for column in table.sort:
+        name = table.shown_name(column.column)
+        if column.order is Order.CARRIED or name not in schema.names:
+            break
+        kept.append(replace(column, column=name))
+    return SinkOptions(sort=tuple(kept) or None)

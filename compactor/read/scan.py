@@ -1,0 +1,451 @@
+"""Reading a table in sort order, streaming: overlapping fragments are merged on the way.
+
+Row-wise counterpart of the compaction's merge: the same key merge, but all wanted columns of a
+window at once, by range requests. Disjoint groups of fragments follow one another. What a condition
+rules out by the log or by a fragment's footer is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.errors import DataError, ObjectNotFoundError, UsageError
+from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.merge.decoded import DecodedRows
+from compactor.merge.key_merge import (
+    LoadedGroup,
+    MergeWindow,
+    WholeGroup,
+    decided,
+    loaded_group,
+    merge_keys,
+)
+from compactor.merge.row_order import positions_by_input
+from compactor.planner.tree import all_items, components
+from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, Summary, may_match
+from compactor.predicate.skipping.summary import AnyOf
+from compactor.predicate.tree import And, Predicate, columns_of, conjuncts, matching
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.rows.flags import KEPT, RowRule
+from compactor.rows.fold import merged_rows
+from compactor.stores.base import Store
+from compactor.table.deletions import read_deletion
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.overtaken import overtaken_explained
+from compactor.table.skip_blocks import read_index
+from compactor.table.snapshot import Snapshot
+from format.arrays import batch_of, concat_storage
+from format.cast import widened
+from format.reader import FragmentReader
+from format.schema import Order
+from format.types import converted_value, is_stored_as, storage_type, to_logical
+
+_MEMORY_BYTES: Final = 512 << 20
+_MIN_SLICE_BYTES: Final = 16 << 10
+_BATCH_ROWS: Final = 262_144
+_PLAN: Final = StagePlan(
+    1 << 62,  # a reader spills, but is not refused
+    0,
+    (
+        Stage(
+            CHUNKS,
+            "decoded rows, a row group for each fragment",
+            Buffer.STREAMING,
+            _MEMORY_BYTES,
+            spill_priority=0,
+        ),
+    ),
+)
+
+
+class StoredObject:
+    """One object of a store, for `FragmentReader`."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    def read_range(self, start: int, length: int) -> bytes:
+        with overtaken_explained(self._store, self._key):
+            return self._store.read_range(self._key, start, length)
+
+
+def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
+    """Random access to one fragment. Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`."""
+    return FragmentReader(StoredObject(store, key), size_bytes, f"{store.url}/{key}")
+
+
+@dataclass(slots=True)
+class ScanReport:
+    """What a scan read, and what it did not have to; whole once the scan has ended."""
+
+    fragments: int = 0
+    fragments_skipped: int = 0
+    """By the log alone, never opened."""
+    row_groups: int = 0
+    """Of the fragments opened."""
+    row_groups_skipped: int = 0
+    """By statistics: not one byte of their columns was read."""
+    rows_read: int = 0
+    rows: int = 0
+    """That came out."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows:,} of {self.rows_read:,} rows read; skipped {self.fragments_skipped:,} of "
+            f"{self.fragments:,} fragments and {self.row_groups_skipped:,} of {self.row_groups:,} row groups "
+            "in the others"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Of a scan."""
+
+    schema: pa.Schema
+    where: Predicate | None
+    """Of each row as it is stored, so that it may rule out what is not read then."""
+    where_merged: Predicate | None
+    """Of what rows of one key have become: what an older one says rules out nothing."""
+    rule: RowRule | None
+    report: ScanReport
+    skips: Mapping[str, SkipIndexes] = field(default_factory=dict)
+    """Of fragments, by key."""
+
+    @property
+    def columns(self) -> list[str]:
+        """That are read of each row: those of the result, and those of the condition on merged rows."""
+        asked = [] if self.where_merged is None else columns_of(self.where_merged)
+        return list(dict.fromkeys([*self.schema.names, *asked]))
+
+
+def wanted_rows(
+    table: TableMetadata, schema: pa.Schema, where: Predicate | None, report: ScanReport
+) -> Wanted:
+    rule = rule_of_readers(table)
+    if rule is None or where is None:
+        return Wanted(schema, where, None, rule, report)
+    key = {column.column for column in rule.key}
+    of_key = [part for part in conjuncts(where) if key.issuperset(columns_of(part))]
+    return Wanted(schema, And(tuple(of_key)) if of_key else None, where, rule, report)
+
+
+def rule_of_readers(table: TableMetadata) -> RowRule | None:
+    """What a reader sees of rows of one key; None: all of them."""
+    if not table.rows.merges:
+        return None
+    return RowRule(table.rows, None, table.schema, table.sort, is_bottom=True, shows=True)
+
+
+def scan(
+    store: Store,
+    snapshot: Snapshot,
+    columns: Sequence[str] | None = None,
+    where: Predicate | None = None,
+    report: ScanReport | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a snapshot in sort order: all or some columns, all or those of which `where` holds.
+
+    columns: as they are shown. where: of columns as they are stored (`compactor.predicate.condition_on`).
+
+    report: counts what is read and skipped.
+    Raises `UsageError` for a column the table does not have, `FormatError` for damaged fragments.
+    """
+    table = snapshot.table
+    schema = scan_schema(table, columns)
+    wanted = wanted_rows(table, _stored(table, schema), where, report or ScanReport())
+    where = wanted.where
+    wanted.report.fragments += len(snapshot.fragments)
+    for by_age in overlapping_groups(snapshot):
+        fragments = len(by_age)
+        skips: dict[str, SkipIndexes] = {}
+        if where is not None:
+            by_age = [entry for entry in by_age if may_match(where, bounds_by_keys(entry, table))]
+            skips = {entry.key: skip_index_of(store, entry, table, where) for entry in by_age}
+            by_age = [
+                entry
+                for entry in by_age
+                if may_match(
+                    where, bounds_by_skip_index(skips[entry.key], bounds_by_keys(entry, table))
+                )
+            ]
+        wanted.report.fragments_skipped += fragments - len(by_age)
+        if by_age:
+            for batch in _merge_group(store, table, by_age, replace(wanted, skips=skips)):
+                yield batch.rename_columns(schema.names) if table.names else batch
+
+
+def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
+    """What the log knows of a fragment: the ends of its first sort column."""
+    first = table.sort[0]
+    low, high = entry.first_key[:1], entry.last_key[:1]
+    if first.order is Order.DESC:
+        low, high = high, low
+    is_known = bool(low and high) and low[0] is not None and high[0] is not None
+    known = Bounds(low[0], high[0], may_be_null=False) if is_known else UNKNOWN
+    return lambda column: known if column == first.column else UNKNOWN
+
+
+SkipIndexes = Mapping[str, list[Summary | None]]
+"""What is known of a fragment's row groups, by column."""
+
+
+def skip_index_of(
+    store: Store, entry: FragmentEntry, table: TableMetadata, where: Predicate
+) -> SkipIndexes:
+    """Of the columns that a condition looks at, as far as the fragment has one."""
+    found: dict[str, list[Summary | None]] = {}
+    indexed = {name for name, _ in table.skips.columns}
+    for column in columns_of(where) if entry.skip_index is not None else ():
+        if column not in indexed:
+            continue
+        try:
+            summaries = read_index(store, entry, column, table.schema.field(column).type)
+        except (DataError, ObjectNotFoundError):
+            continue  # without it more is read, and nothing else: `verify` says that it is damaged
+        if summaries is not None:
+            found[column] = summaries
+    return found
+
+
+def bounds_by_skip_index(skips: SkipIndexes, known: BoundsOf) -> BoundsOf:
+    """What is known of a whole fragment, without opening it. known: by its keys."""
+
+    def bounds(column: str) -> Bounds:
+        parts = skips.get(column, [None])
+        summaries = [part for part in parts if part is not None]
+        if len(summaries) < len(parts):
+            return known(column)
+        return replace(known(column), summary=AnyOf(summaries))
+
+    return bounds
+
+
+def bounds_by_statistics(
+    reader: FragmentReader, group: int, table: pa.Schema, skips: SkipIndexes | None = None
+) -> BoundsOf:
+    """What a fragment's footer and skip index know of a row group, as of values of the table's types."""
+    footer, stored = reader.footer, reader.schema
+    rows = footer.row_groups[group].rows
+
+    def summary(column: str) -> Summary | None:
+        return skips[column][group] if skips and column in skips else None
+
+    def bounds(column: str) -> Bounds:
+        chunks = footer.columns.get(column)
+        if chunks is None:
+            return ALL_NULL
+        chunk = chunks[group]
+        types = stored.field(column).type, table.field(column).type
+        low, high = (converted_value(value, *types) for value in (chunk.min, chunk.max))
+        return Bounds(low, high, chunk.null_count > 0, chunk.null_count < rows, summary(column))
+
+    return bounds
+
+
+def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schema:
+    """Schema of a scan, as people know it. Raises `UsageError` for an unknown column."""
+    schema = table.shown_schema
+    if columns is None:
+        return schema
+    for name in columns:
+        if name not in schema.names:
+            raise UsageError(f"no column {name!r}; columns are: {', '.join(schema.names[:50])}")
+    return pa.schema([schema.field(name) for name in columns])
+
+
+def _stored(table: TableMetadata, shown: pa.Schema) -> pa.Schema:
+    """By the names under which columns are stored."""
+    if not table.names:
+        return shown
+    return pa.schema([field.with_name(table.stored_name(field.name)) for field in shown])
+
+
+def overlapping_groups(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
+    """Fragments that share keys with one another, in key order; in each group the oldest first."""
+    for group in components(all_items(snapshot)):
+        yield sorted((item.entry for item in group), key=lambda entry: entry.age)
+
+
+def _merge_group(
+    store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: Wanted
+) -> Iterator[pa.RecordBatch]:
+    for sources, window in merged_windows(store, table, group, wanted):
+        batch = _batch(sources, window, wanted)
+        if batch.num_rows:
+            wanted.report.rows += batch.num_rows
+            yield batch
+
+
+def merged_windows(
+    store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: Wanted
+) -> Iterator[tuple[Sequence[_ScanInput], MergeWindow]]:
+    """Merged rows of a group, and what becomes of them; their columns are to be taken from the sources."""
+    with closing(LocalDisk()) as disk:
+        budget = MemoryBudget(_PLAN, soft_bytes=_MEMORY_BYTES)
+        slice_bytes = max(_MIN_SLICE_BYTES, _MEMORY_BYTES // 16 // len(group))
+        sources = [
+            _ScanInput(store, table, entry, wanted, lambda: DecodedRows(budget, disk, slice_bytes))
+            for entry in group
+        ]
+        budget.spill_by(CHUNKS, lambda _: sum(source.spill() for source in sources))
+        for window in merge_keys(
+            sources, table.comparator(), table.sort, _BATCH_ROWS, _MEMORY_BYTES // 8, wanted.rule
+        ):
+            rows = window.as_window() if isinstance(window, WholeGroup) else window
+            yield sources, decided(rows, wanted.rule)[0]
+
+
+def _batch(sources: Sequence[_ScanInput], window: MergeWindow, wanted: Wanted) -> pa.RecordBatch:
+    arrays, rows = columns_of_window(sources, window, wanted)
+    if wanted.where_merged is not None:
+        holds = pc.fill_null(matching(wanted.where_merged, arrays, rows), False)
+        rows = holds.true_count
+        arrays = {name: array.filter(holds) for name, array in arrays.items()}
+    columns = [to_logical(arrays[f.name], f.type) for f in wanted.schema]
+    return batch_of(columns, wanted.schema, rows)
+
+
+def columns_of_window(
+    sources: Sequence[_ScanInput], window: MergeWindow, wanted: Wanted
+) -> tuple[dict[str, pa.Array], int]:
+    """The wanted columns of a window's rows, in order and merged; and how many rows these are."""
+    counts = np.bincount(window.inputs, minlength=len(sources))
+    positions = positions_by_input(window.inputs)
+    taken = [
+        piece
+        for source, n in zip(sources, counts, strict=True)
+        if n
+        for piece in source.take(int(n))
+    ]
+    flags = window.flags
+    arrays = {}
+    for index, name in enumerate(wanted.columns):
+        array = concat_storage([piece[index] for piece in taken]).take(pa.array(positions))
+        arrays[name] = array if flags is None else merged_rows(array, flags, name, wanted.rule)
+    for source in sources:
+        source.settle()
+    return arrays, window.rows if flags is None else int(np.count_nonzero(flags & KEPT))
+
+
+class _ScanInput:
+    """A `KeySource` that also hands out the other columns of the rows merged."""
+
+    def __init__(
+        self,
+        store: Store,
+        table: TableMetadata,
+        entry: FragmentEntry,
+        wanted: Wanted,
+        new_rows: Callable[[], DecodedRows],
+    ) -> None:
+        self._reader = open_fragment(store, entry.key, entry.size_bytes)
+        self._sort_names = [column.column for column in table.sort]
+        self._table_schema = table.schema
+        self._columns = wanted.columns
+        self._where = wanted.where
+        self._report = wanted.report
+        self._report.row_groups += self._reader.row_groups
+        self._deleted = read_deletion(store, entry)
+        self._skips = wanted.skips.get(entry.key)
+        self._next_group = self._next_row = 0
+        self.keys = new_rows()
+        self._rows = new_rows()
+
+    @property
+    def name(self) -> str:
+        return self._reader.name
+
+    def load_keys(self) -> LoadedGroup | None:
+        """Loads the next row group that has rows to be read."""
+        while self._next_group < self._reader.row_groups:
+            group, start = self._next_group, self._next_row
+            self._next_group += 1
+            self._next_row += self._reader.footer.row_groups[group].rows
+            if self._where is not None and not may_match(
+                self._where,
+                bounds_by_statistics(self._reader, group, self._table_schema, self._skips),
+            ):
+                self._report.row_groups_skipped += 1
+                continue
+            arrays = self._read(group, start)
+            if len(arrays[0]):
+                keys = arrays[: len(self._sort_names)]
+                if self._columns:
+                    self._rows.push(arrays[len(keys) :])
+                loaded = loaded_group(keys)
+                self.keys.push(keys)
+                return loaded
+        return None
+
+    def _read(self, group: int, start: int) -> list[pa.Array]:
+        """Rows of the row group that are wanted: the sort columns, and the columns of the scan.
+
+        start: position of its first row in the fragment.
+        """
+        asked = [] if self._where is None else columns_of(self._where)
+        names = dict.fromkeys([*self._sort_names, *asked, *self._columns])
+        arrays = read_columns(self._reader, group, names, self._table_schema)
+        rows = self._reader.footer.row_groups[group].rows
+        self._report.rows_read += rows
+        out = [arrays[name] for name in (*self._sort_names, *self._columns)]
+        if self._where is None and self._deleted is None:
+            return out
+        keep = pa.repeat(True, rows) if self._where is None else matching(self._where, arrays, rows)
+        if self._deleted is not None:
+            keep = pc.and_not_kleene(keep, self._deleted.slice(start, rows))
+        return out if pc.all(keep, skip_nulls=False).as_py() else [a.filter(keep) for a in out]
+
+    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - a scan writes no row groups
+        return 0
+
+    def take(self, rows: int) -> list[list[pa.Array]]:
+        """The next `rows` rows in pieces, each of all columns."""
+        return self._rows.take(rows) if self._columns else []
+
+    def settle(self) -> None:
+        self._rows.settle()
+
+    def spill(self) -> int:
+        return self.keys.spill() + self._rows.spill()
+
+
+def read_columns(
+    reader: FragmentReader, group: int, names: Iterable[str], schema: pa.Schema
+) -> dict[str, pa.Array]:
+    """Columns of one row group as storage arrays of the table's types; null where the fragment has no values.
+
+    schema: the table's.
+    """
+    rows = reader.footer.row_groups[group].rows
+    present = [name for name in names if name in reader.schema.names]
+    for name in present:
+        found, wanted = reader.schema.field(name).type, schema.field(name).type
+        if not is_stored_as(found, wanted):
+            raise DataError(
+                f"{reader.name}: column {name!r} is of type {found}, the table's is {wanted}"
+            )
+    stored = dict(zip(present, reader.read_storage(present, [group])[0], strict=True))
+    try:
+        return {name: _typed(stored.get(name), rows, schema.field(name).type) for name in names}
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"{reader.name}: a value has no place in the type that the table has now: {error}"
+        ) from error
+
+
+def _typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
+    """`array` in the table's type, or nulls where the fragment has no values of the column."""
+    if array is None or pa.types.is_null(array.type):
+        return pa.nulls(rows, storage_type(dtype))
+    return widened(array, storage_type(dtype))

@@ -1,0 +1,37 @@
+"""A table in pieces that tasks read side by side: fragments that share no keys with those of other pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from compactor.read.scan import overlapping_groups
+from compactor.table.entry import FragmentEntry
+from compactor.table.entry_table import EntryTable
+from compactor.table.fragments import FragmentMap
+from compactor.table.snapshot import Snapshot
+
+_PIECE_BYTES: Final = 128 << 20
+"""Decoded: what a task gets to read, if the fragments can be divided so far."""
+
+
+def pieces_of(snapshot: Snapshot) -> Iterator[Snapshot]:
+    """Snapshots of nothing but the fragments of a piece, of about as much data each, in key order."""
+    entries: list[FragmentEntry] = []
+    size = 0
+    for group in overlapping_groups(snapshot):
+        entries += group
+        size += sum(entry.raw_bytes for entry in group)
+        if size >= _PIECE_BYTES:
+            yield of_fragments(snapshot, entries)
+            entries, size = [], 0
+    if entries:
+        yield of_fragments(snapshot, entries)
+
+
+def of_fragments(snapshot: Snapshot, entries: Sequence[FragmentEntry]) -> Snapshot:
+    """The snapshot with nothing but these fragments."""
+    return replace(
+        snapshot, fragments=FragmentMap(EntryTable.of(list(entries))), claims={}, quarantine={}
+    )

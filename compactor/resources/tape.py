@@ -1,0 +1,159 @@
+"""Sequences that grow with the data and spill: records read again and again, arrays changed in place."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk, Region
+
+_SEGMENT_BYTES: Final = 256 << 10
+
+
+class Tape:
+    """Records of bytes: appended, and read from the first to the last as often as wanted.
+
+    Once spilled, no more than a segment of `_SEGMENT_BYTES`, or one record, is in memory.
+    """
+
+    def __init__(self, budget: MemoryBudget, stage: str, disk: LocalDisk) -> None:
+        self._budget = budget
+        self._stage = stage
+        self._disk = disk
+        self._segments: list[tuple[Region, array[int]]] = []
+        self._records: list[bytes] = []
+        self._held = 0
+        self._count = 0
+        self._spilled = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all records, wherever they are."""
+        return self._held + sum(region.size for region, _ in self._segments)
+
+    def append(self, record: bytes) -> None:
+        self._budget.charge(self._stage, len(record))
+        self._records.append(record)
+        self._held += len(record)
+        self._count += 1
+        if self._spilled and self._held >= _SEGMENT_BYTES:
+            self.spill()
+
+    def __iter__(self) -> Iterator[bytes]:
+        for region, lengths in self._segments:
+            with self._budget.holding(self._stage, region.size):
+                data = self._disk.read(region)
+                start = 0
+                for length in lengths:
+                    yield data[start : start + length]
+                    start += length
+        yield from self._records
+
+    def spill(self) -> int:
+        """Moves what is in memory to disk; how many bytes that frees."""
+        self._spilled = True
+        batch: list[bytes] = []
+        size = 0
+        for record in self._records:
+            batch.append(record)
+            size += len(record)
+            if size >= _SEGMENT_BYTES:
+                self._write(batch, size)
+                batch, size = [], 0
+        if batch:
+            self._write(batch, size)
+        freed, self._held = self._held, 0
+        self._records = []
+        self._budget.discharge(self._stage, freed)
+        return freed
+
+    def close(self) -> None:
+        self._budget.discharge(self._stage, self._held)
+        for region, _ in self._segments:
+            self._disk.release(region)
+        self._records, self._segments, self._held = [], [], 0
+
+    def _write(self, records: list[bytes], size: int) -> None:
+        region = self._disk.allocate(size)
+        self._disk.write(region, b"".join(records))
+        self._segments.append((region, array("I", map(len, records))))
+
+
+class PagedNumbers:
+    """Pages of u64 numbers, each read and overwritten in place, by its index."""
+
+    def __init__(self, budget: MemoryBudget, stage: str, disk: LocalDisk) -> None:
+        self._budget = budget
+        self._stage = stage
+        self._disk = disk
+        self._pages: list[npt.NDArray[np.uint64] | Region] = []
+        self._held = 0
+        self._spilled = False
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def append(self, numbers: npt.NDArray[np.uint64]) -> None:
+        if self._spilled:
+            region = self._disk.allocate(numbers.nbytes)
+            self._disk.write(region, _bytes(numbers))
+            self._pages.append(region)
+            return
+        self._budget.charge(self._stage, numbers.nbytes)
+        if self._spilled:  # by the charge
+            self._budget.discharge(self._stage, numbers.nbytes)
+            self.append(numbers)
+            return
+        self._held += numbers.nbytes
+        self._pages.append(numbers)
+
+    def get(self, index: int) -> npt.NDArray[np.uint64]:
+        """The page; to change it for good, `put` it."""
+        page = self._pages[index]
+        if isinstance(page, Region):
+            return np.frombuffer(bytearray(self._disk.read(page)), dtype=np.uint64)
+        return page
+
+    def put(self, index: int, numbers: npt.NDArray[np.uint64]) -> None:
+        page = self._pages[index]
+        if isinstance(page, Region):
+            self._disk.write(page, _bytes(numbers))
+        else:
+            self._pages[index] = numbers
+
+    def add(self, index: int, numbers: npt.NDArray[np.uint64]) -> None:
+        """To those of the page."""
+        sums = self.get(index)
+        sums += numbers
+        self.put(index, sums)
+
+    def spill(self) -> int:
+        """Moves all pages to disk; how many bytes that frees."""
+        self._spilled = True
+        for index, page in enumerate(self._pages):
+            if not isinstance(page, Region):
+                region = self._disk.allocate(page.nbytes)
+                self._disk.write(region, _bytes(page))
+                self._pages[index] = region
+        freed, self._held = self._held, 0
+        self._budget.discharge(self._stage, freed)
+        return freed
+
+    def close(self) -> None:
+        self._budget.discharge(self._stage, self._held)
+        for page in self._pages:
+            if isinstance(page, Region):
+                self._disk.release(page)
+        self._pages, self._held = [], 0
+
+
+def _bytes(numbers: npt.NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(numbers).data.cast("B")

@@ -1,0 +1,199 @@
+"""Settings that people write as YAML or JSON: read, with the line of everything in them, so that a mistake is
+named with its place."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from compactor.errors import ConfigError
+from compactor.settings.messages import cause
+
+_MOST_LEVELS: Final = 50
+_MOST_VALUES: Final = 100_000
+"""Of a document, with everything that is named again (`*name`) counted each time."""
+_Model = TypeVar("_Model", bound=BaseModel)
+Place = tuple[str | int, ...]
+"""Keys and indexes that lead to a part of a document."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as people write it: `on`, `no` and dates are texts, as in YAML 1.2."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [
+        (tag, pattern) for tag, pattern in resolvers if not tag.endswith((":bool", ":timestamp"))
+    ]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+
+class Document:
+    """A mapping of settings, and the line of each."""
+
+    def __init__(
+        self, name: str, root: dict[str, Any], lines: dict[Place, int], what: str = ""
+    ) -> None:
+        """what: begins every error, after the line."""
+        self.name = name
+        self._what = what
+        self.root = root
+        self._lines = lines
+
+    @classmethod
+    def read(cls, path: str) -> Self:
+        """Raises `ConfigError` naming the file, and the line where there is one."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            cause = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ConfigError(f"{path}: {cause}") from None
+        return cls.parse(text, path)
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> Self:
+        """JSON where the name ends in .json, or else YAML. Raises `ConfigError`."""
+        is_json = name.lower().endswith(".json")
+        # JSON's tabs are space, YAML's are a mistake.
+        tree, value = _parsed(text.replace("\t", " ") if is_json else text, name)
+        if is_json:
+            value = _json(text, name)
+        document = cls(name, {}, {} if tree is None else dict(_lines(tree, set())))
+        if not isinstance(value, dict):
+            raise document.fail((), "settings are a mapping of names to values")
+        if (twice := _first_twice(tree)) is not None:
+            raise ConfigError(f"{name}, line {twice[1]}: {twice[0]!r} comes twice: leave one out")
+        odd = next((key for key in value if not isinstance(key, str)), None)
+        if odd is not None:
+            raise document.fail((), f"{odd!r} stands where a name should: put it in quotes")
+        document.root = value
+        return document
+
+    def section(self, place: Place, what: str) -> Self:
+        """A mapping within, as a document of its own with the lines of this one. what: begins its errors."""
+        value: Any = self.root
+        for part in place:
+            value = value[part]
+        depth = len(place)
+        lines = {at[depth:]: line for at, line in self._lines.items() if at[:depth] == place}
+        return type(self)(self.name, dict(value), lines, what)
+
+    def fail(self, place: Place, message: str) -> ConfigError:
+        """The error of a part of the document."""
+        return ConfigError(f"{self.place_of(place)}: {self._what}{message}")
+
+    def place_of(self, place: Place) -> str:
+        """File and line."""
+        while place and place not in self._lines:
+            place = place[:-1]
+        return f"{self.name}, line {self._lines.get(place, 1)}"
+
+    def as_model(self, model: type[_Model]) -> _Model:
+        """The settings, checked. Raises `ConfigError` naming line and field."""
+        try:
+            return model(**self.root)
+        except ValidationError as error:
+            first = error.errors()[0]
+        place: Place = tuple(first["loc"])
+        field = _shown(place)
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(model.model_fields)
+            raise self.fail(place, f"there is no setting {field!r}; there are: {known}")
+        if first["type"] == "missing":
+            raise self.fail(place, f"`{field}` is missing")
+        raise self.fail(place, f"{field}: {cause(first)}")
+
+
+def _shown(place: Place) -> str:
+    """As in `equality[2]`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return text.removeprefix(".")
+
+
+def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:
+    try:
+        tree = yaml.compose(text, Loader=_Loader)
+        _check_size(tree, name)
+        return tree, yaml.load(text, Loader=_Loader)
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        cause = str(error).splitlines()[0]
+        raise ConfigError(f"{name}: not YAML that can be read: {cause}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise ConfigError(f"{name}{line}: not YAML: {problem}") from None
+
+
+def _check_size(tree: yaml.Node | None, name: str) -> None:
+    """Raises `ConfigError` where aliases make a short document one that nobody could go through."""
+    sizes: dict[int, int] = {}
+
+    def size_of(node: yaml.Node) -> int:
+        if (known := sizes.get(id(node))) is not None:
+            return known
+        sizes[id(node)] = _MOST_VALUES + 1  # what contains itself has no end
+        inside: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            inside = [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            inside = node.value
+        sizes[id(node)] = size = 1 + sum(map(size_of, inside))
+        if size > _MOST_VALUES:
+            line = node.start_mark.line + 1
+            raise ConfigError(
+                f"{name}, line {line}: more than {_MOST_VALUES:,} values, or something that contains itself: "
+                "name less of it again"
+            )
+        return size
+
+    if tree is not None:
+        size_of(tree)
+
+
+def _json(text: str, name: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        line = getattr(error, "lineno", 1)
+        raise ConfigError(f"{name}, line {line}: not JSON: {error}") from None
+
+
+def _lines(node: yaml.Node, seen: set[int], place: Place = ()) -> Iterator[tuple[Place, int]]:
+    """The line of everything in the file, by its place; of what is named again, once."""
+    yield place, node.start_mark.line + 1
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                here = (*place, key.value)
+                yield from _lines(value, seen, here)
+                yield here, key.start_mark.line + 1
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _lines(value, seen, (*place, index))
+
+
+def _first_twice(node: yaml.Node | None, depth: int = 0) -> tuple[str, int] | None:
+    if isinstance(node, yaml.MappingNode) and depth < _MOST_LEVELS:
+        seen: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    return key.value, key.start_mark.line + 1
+                seen.add(key.value)
+            if (found := _first_twice(value, depth + 1)) is not None:
+                return found
+    return None

@@ -1,0 +1,179 @@
+"""Rows on their way through Spark: packets of Arrow batches, each one binary value of a DataFrame's row, and
+to which task each goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.pipelines.combining import part_by_keys
+from compactor.pipelines.task import Packet
+from compactor.spark.shuffle.exchange import (
+    PartOf,
+    divided,
+    from_bytes,
+    packet_bytes,
+    part_by_range,
+    to_bytes,
+)
+from format.schema import SortSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKETS: Final = "kind int, feed int, place bigint, batch binary"
+SENT: Final = "feed int, place bigint, part int, batch binary"
+PACKET_SCHEMA: Final = pa.schema(
+    [("kind", pa.int32()), ("feed", pa.int32()), ("place", pa.int64()), ("batch", pa.binary())]
+)
+_SENT_SCHEMA: Final = pa.schema(
+    [("feed", pa.int32()), ("place", pa.int64()), ("part", pa.int32()), ("batch", pa.binary())]
+)
+SMALL_BATCHES: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "16"}
+"""Packets that Spark hands to Python at a time, 16 MiB or so: Spark counts rows."""
+_PENDING_SHARE: Final = 16
+"""Of the memory limit: rows that wait to be sent to their tasks, so that what is sent is not too small."""
+
+Batches = Iterator[pa.RecordBatch]
+
+
+class Dividing(Protocol):
+    """Picklable: which task each row goes to."""
+
+    def part_of(self) -> PartOf: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Divider:
+    """Which task each row goes to: by bounds of ranges, or by the hash of its keys."""
+
+    parts: int
+    bounds: pa.RecordBatch | None = None
+    sort: SortSchema | None = None
+    keys: tuple[str, ...] = ()
+
+    def part_of(self) -> PartOf:
+        if self.bounds is not None and self.sort is not None:
+            return part_by_range(self.bounds, self.sort)
+        return lambda batch: part_by_keys(batch, self.keys, self.parts)
+
+
+def send(
+    batches: Batches,
+    rank_of: Mapping[int, int],
+    dividers: Sequence[Dividing | None],
+    limit_bytes: int,
+) -> Batches:
+    """Packets divided by the tasks that they go to, and what goes to one of them put together."""
+    part_of = {n: None if (d := dividers[r]) is None else d.part_of() for n, r in rank_of.items()}
+    waiting = _Waiting(packet_bytes(limit_bytes))
+    for feed, place, data in _packets(batches):
+        divide, rank = part_of[feed], rank_of[feed]
+        if divide is None:
+            yield _sent_row(rank, place, 0, data)
+            continue
+        if rank != waiting.rank:
+            yield from waiting.leave()
+        waiting.rank = rank
+        batch = from_bytes(data)
+        waiting.put(place, divided(batch, divide(batch)))
+        if waiting.bytes >= limit_bytes // _PENDING_SHARE:
+            yield from waiting.leave()
+    yield from waiting.leave()
+
+
+class _Waiting:
+    """Rows of one feed, by the task that they go to."""
+
+    def __init__(self, packet_bytes: int) -> None:
+        self._packet_bytes = packet_bytes
+        self._parts: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
+        self.rank = -1
+        """Of the feed."""
+        self.bytes = 0
+
+    def put(self, place: int, rows: Iterator[tuple[int, pa.RecordBatch]]) -> None:
+        for part, some in rows:
+            self._parts.setdefault(part, []).append((place, some))
+            self.bytes += some.nbytes
+
+    def leave(self) -> Batches:
+        """In packets that have the places of their first rows: so none have the same, and order is kept."""
+        for part, waiting in self._parts.items():
+            together: list[pa.RecordBatch] = []
+            size = first = 0
+            for place, some in waiting:
+                if together and size + some.nbytes > self._packet_bytes:
+                    yield _sent_row(self.rank, first, part, to_bytes(together))
+                    together, size = [], 0
+                if not together:
+                    first = place
+                together.append(some)
+                size += some.nbytes
+            yield _sent_row(self.rank, first, part, to_bytes(together))
+        self._parts, self.bytes = {}, 0
+
+
+def _packets(batches: Batches) -> Iterator[tuple[int, int, pa.Buffer]]:
+    """Feed, place and data."""
+    for feed, place, data in values_of(batches, ["feed", "place", "batch"]):
+        yield feed.as_py(), place.as_py(), data.as_buffer()
+
+
+def received(batches: Batches) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """Part, rank of the feed, and rows."""
+    for part, feed, data in values_of(batches, ["part", "feed", "batch"]):
+        yield part.as_py(), feed.as_py(), from_bytes(data.as_buffer())
+
+
+def values_of(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Scalars of these columns, packet by packet."""
+    for batch in batches:
+        yield from zip(*(batch.column(name) for name in names), strict=True)
+
+
+def _sent_row(rank: int, place: int, part: int, data: pa.Buffer) -> pa.RecordBatch:
+    values = [[rank], [place], [part]]
+    arrays = [pa.array(v, f.type) for v, f in zip(values, _SENT_SCHEMA, strict=False)]
+    return pa.RecordBatch.from_arrays([*arrays, _binary(data)], schema=_SENT_SCHEMA)
+
+
+def as_rows(packets: Iterator[Packet]) -> Batches:
+    for packet in packets:
+        values = [[packet.kind], [packet.feed], [packet.place]]
+        arrays = [pa.array(v, f.type) for v, f in zip(values, PACKET_SCHEMA, strict=False)]
+        yield pa.RecordBatch.from_arrays([*arrays, _binary(packet.data)], schema=PACKET_SCHEMA)
+
+
+def _binary(data: pa.Buffer) -> pa.Array:
+    """One value, not copied."""
+    offsets = pa.py_buffer(np.array([0, data.size], dtype=np.int32))
+    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, data])
+
+
+def chained(
+    first: tuple[int, pa.RecordBatch], rest: Iterator[tuple[int, pa.RecordBatch]]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    yield first
+    yield from rest
+
+
+@contextmanager
+def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session, until this ends."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)

@@ -1,0 +1,182 @@
+"""Whether rows that are written come from an older version of the very table, and would undo what others did
+to it since: what a reader could not notice, a writer must not lose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.errors import (
+    CommitConflictError,
+    CompactorError,
+    ObjectNotFoundError,
+    UsageError,
+    VersionNotFoundError,
+)
+from compactor.spark.source.origin import Loaded, Origin
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Operation
+
+_SEEN_BY_NO_READER: Final = frozenset(
+    (
+        Operation.COMPACT,
+        Operation.MOVE,
+        Operation.CLAIM,
+        Operation.QUARANTINE,
+        Operation.VACUUM,
+    )
+)
+_HAPPENED: Final = {
+    Operation.INGEST: "rows were added or deleted",
+    Operation.DELETE: "rows were added or deleted",
+    Operation.EXPIRE: "rows past their retention were dropped",
+    Operation.ALTER: "columns were renamed, dropped or redacted",
+}
+_LOAD_AGAIN: Final = (
+    "load the table again, or, if that is to be undone, name the newest version by option "
+    "base_version"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The newest version whose rows a job knows of: nothing later may be undone by it."""
+
+    version: int
+    meaning: str
+    """Ends "since version 3, "."""
+    remedy: str
+    commit_id: str | None = None
+    """Of the version, if it is known from more than its number."""
+
+
+def base_now(latest: Snapshot) -> Base:
+    """Of rows that are not known to come from the table."""
+    meaning = "at which the overwrite began"
+    return Base(latest.version, meaning, "run the job again", latest.commit_id)
+
+
+class Staleness:
+    """Of rows for one table, by what they were loaded from."""
+
+    def __init__(self, log: CommitLog, latest: Snapshot, origins: Sequence[Origin]) -> None:
+        """latest: of the log."""
+        self._log = log
+        self._latest = latest
+        self._origins = origins
+        self._known: dict[Loaded, bool] = {}
+
+    def base(self, named: int | None) -> Base:
+        """For an overwrite. named: the version that the user names, if any.
+
+        Raises `UsageError` for a version to come, `StoreError`, `DataError`.
+        """
+        latest, url = self._latest, self._log.store.url
+        if named is not None:
+            if named > latest.version:
+                raise UsageError(
+                    f"{url}: base_version: {named} is not there yet: the table is at version "
+                    f"{latest.version}"
+                )
+            remedy = "load the table again, and name the version of that"
+            return Base(named, "the base_version", remedy)
+        ours = [origin for origin in self._origins if self._is_here(origin.loaded)]
+        if not ours:
+            return base_now(latest)
+        oldest = min(ours, key=lambda origin: origin.loaded.version)
+        meaning = f"from which column {oldest.column!r} was loaded"
+        return Base(oldest.loaded.version, meaning, _LOAD_AGAIN, oldest.loaded.commit_id)
+
+    def check_columns(self) -> None:
+        """Raises `CommitConflictError` for a column whose values the table has given up since it was loaded:
+        written again, they would be there anew; also `StoreError`, `DataError`."""
+        retired = () if self._latest.metadata is None else self._latest.metadata.retired
+        for origin in self._origins:
+            if origin.stored in retired and self._is_here(origin.loaded):
+                raise CommitConflictError(
+                    f"{self._log.store.url}: column {origin.column!r} was loaded from version "
+                    f"{origin.loaded.version}, and its values were dropped or redacted since; nothing was "
+                    "written: load the table again, or leave the column out"
+                )
+
+    def _is_here(self, loaded: Loaded) -> bool:
+        if loaded not in self._known:
+            self._known[loaded] = self._look(loaded)
+        return self._known[loaded]
+
+    def _look(self, loaded: Loaded) -> bool:
+        """Whether it was loaded from this table. True, too, where nobody can tell any more."""
+        if loaded.table == self._log.store.url:
+            return True
+        commit_id = _commit_id(self._log, loaded.version)
+        if commit_id == loaded.commit_id:
+            return True
+        is_vacuumed = commit_id is None and loaded.version <= self._latest.version
+        try:
+            there = CommitLog(open_store(loaded.table)).refresh()
+        except CompactorError:
+            return is_vacuumed
+        if there.version == 0:
+            return is_vacuumed
+        return _commit_id(self._log, there.version) == there.commit_id
+
+
+def check_unchanged(log: CommitLog, base: Base, latest: Snapshot) -> None:
+    """Raises `CommitConflictError` unless readers see at both versions the same: what is overwritten may be
+    what was read."""
+    happened = _happened(log, base, latest)
+    if happened is not None:
+        raise CommitConflictError(
+            f"{log.store.url}: {happened} since version {base.version}, {base.meaning}; nothing was "
+            f"overwritten: {base.remedy}"
+        )
+
+
+def _happened(log: CommitLog, base: Base, latest: Snapshot) -> str | None:
+    """What readers see of it; None: nothing."""
+    unknown = "it is not known what was changed"
+    if base.version > latest.version or not _is_still_there(log, base, latest):
+        return unknown
+    try:
+        numbers = range(base.version + 1, latest.version + 1)
+        changes = [v.changes for v in map(log.history.read, numbers)]
+    except ObjectNotFoundError:
+        return unknown
+    operations = {change.operation for change in changes} - _SEEN_BY_NO_READER
+    for operation in Operation:
+        if operation in operations and operation is not Operation.ALTER:
+            return _HAPPENED.get(operation, "the table was changed")
+    if Operation.ALTER not in operations:
+        return None
+    try:
+        before = log.history.at(base.version, latest).table
+    except VersionNotFoundError:
+        return unknown
+    is_same = _columns(before) == _columns(latest.table)
+    return None if is_same else _HAPPENED[Operation.ALTER]
+
+
+def _columns(table: TableMetadata) -> dict[str, str]:
+    """What is stored of each, by the names shown."""
+    return dict(zip(table.shown_schema.names, table.schema.names, strict=True))
+
+
+def _is_still_there(log: CommitLog, base: Base, latest: Snapshot) -> bool:
+    """Whether the version is the one that is meant, not one of another table in its place."""
+    if base.commit_id is None or base.version == 0:
+        return True
+    if base.version == latest.version:
+        return base.commit_id == latest.commit_id
+    return _commit_id(log, base.version) == base.commit_id
+
+
+def _commit_id(log: CommitLog, number: int) -> str | None:
+    """None if the log has not the version, or no longer."""
+    try:
+        return log.history.read(number).commit_id
+    except ObjectNotFoundError:
+        return None

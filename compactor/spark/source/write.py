@@ -1,0 +1,316 @@
+"""Writing for the Spark data source: tasks write fragments, the driver commits those of all tasks at once.
+
+Until then nothing is visible, so failed, repeated and doubled tasks leave garbage at worst, which a vacuum
+removes. A task of a few rows writes none: it sends them to the commit, which makes one fragment of those of
+neighbouring tasks. Nothing is removed when Spark aborts: of a commit whose answer was lost it would be the
+table's rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from compactor.common.clock import random_id
+from compactor.errors import (
+    CompactorError,
+    InputError,
+    TableNotFoundError,
+    UsageError,
+)
+from compactor.files.source import FileBatches
+from compactor.spark.source.options import Call, named_as_options
+from compactor.spark.source.origin import origins_of
+from compactor.spark.source.stale import Base, Staleness, base_now, check_unchanged
+from compactor.spark.source.types import check_written, from_spark, in_types_of
+from compactor.stores.open import open_store
+from compactor.table.batches import Batch, is_taken, with_batch
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes
+from compactor.write.ingest import IngestPlan, commit_fragments, plan_ingest, write_fragments
+from format.canonical import canonical
+from format.validity import check_whole
+
+_BATCH_BYTES: Final = 8 << 20
+_SENT_BYTES: Final = 16 << 10
+"""Rows of a task that take no more are sent to the commit: 160 MB of 10,000 tasks."""
+_QUERY_ID: Final = "sql.streaming.queryId"
+"""Local property of a stream's tasks: an id that is kept with the checkpoint, and so outlives restarts."""
+_CORRECTED_BY_USERS: Final = (InputError, UsageError)
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """Picklable: what tasks and the commit have to know."""
+
+    url: str
+    schema: pa.Schema
+    """In which rows are written."""
+    ingest: IngestPlan
+    overwrites: bool
+    base: Base
+    """Of an overwrite: it undoes nothing that came later."""
+    batch: Batch | None
+    """That a batch job is, so that it may run twice."""
+    app_id: str | None
+    """Of a stream; None: its query's."""
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task has to say."""
+
+    entries: tuple[FragmentEntry, ...] = ()
+    """In the order of their rows."""
+    rows: bytes | None = None
+    """In place of fragments, if they are few: as Spark has sent them, as an Arrow stream."""
+    error: CompactorError | None = None
+    """A mistake of the user's: Spark would take it for a failure, and try again."""
+    plan: WritePlan | None = None
+    """By which the fragments were written; from one task at least."""
+    query_id: str | None = None
+
+
+class _AlreadyTakenError(Exception):
+    """The batch is in the table."""
+
+
+def plan_write(
+    call: Call, schema: StructType, overwrites: bool, *, is_stream: bool = False
+) -> WritePlan:
+    """Raises `CommitConflictError` for an overwrite by rows that are known to be older than the table's, and
+    for columns whose values it gave up; and as `compactor.write.ingest.plan_ingest`."""
+    options = call.write()
+    if options.base_version is not None and (is_stream or not overwrites):
+        raise UsageError("fragments: base_version: goes with mode overwrite of a batch job only")
+    store = open_store(call.path)
+    log = CommitLog(store)
+    snapshot = log.refresh()
+    if snapshot.metadata is None and options.sort_by is None:
+        raise TableNotFoundError(
+            f"{store.url}: no table here yet: name its sort schema to create it, as in "
+            '.option("sort_by", "service,timestamp:desc")'
+        )
+    known = None if snapshot.metadata is None else snapshot.metadata.shown_schema
+    _check_case(known, schema, store.url)
+    check_written(schema, _rows_for(store.url))
+    arrow = in_types_of(known, schema, _arrow_schema(schema))
+    with named_as_options():
+        plan = plan_ingest(
+            store, snapshot, arrow, _rows_for(store.url), options.sort, options.ingest
+        )
+    batch = None
+    if options.app_id is not None and options.batch_id is not None:
+        batch = Batch(options.app_id, options.batch_id)
+    staleness = Staleness(log, snapshot, origins_of(schema))
+    base = base_now(snapshot)
+    if overwrites and not is_stream:
+        base = staleness.base(options.base_version)
+    if batch is None or not is_taken(batch, snapshot.metadata, store.url):
+        if overwrites:
+            check_unchanged(log, base, snapshot)
+        staleness.check_columns()
+    return WritePlan(store.url, arrow, plan, overwrites, base, batch, options.app_id)
+
+
+def _check_case(known: pa.Schema | None, schema: StructType, url: str) -> None:
+    """Raises `InputError` for a column that Spark could not tell from one that the table has."""
+    names = {} if known is None else {name.casefold(): name for name in known.names}
+    for name in schema.fieldNames():
+        other = names.get(name.casefold(), name)
+        if other != name and known is not None and name not in known.names:
+            raise InputError(
+                f"{_rows_for(url)}: column {name!r} is not the table's {other!r}, but Spark takes them "
+                "for one: rename it"
+            )
+
+
+def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> Written:
+    """One attempt of a task: its fragments, under names of their own."""
+    context = TaskContext.get()
+    query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
+    is_first = context is None or context.partitionId() == 0
+    said = Written(plan=plan if is_first else None, query_id=query_id)
+    try:
+        few, rows = _few(rows)
+        if few is not None:
+            return replace(said, rows=few)
+        return replace(said, entries=_write(plan, rows))
+    except _CORRECTED_BY_USERS as error:
+        return replace(said, error=error)
+
+
+def _write(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> tuple[FragmentEntry, ...]:
+    batches = _TaskRows(rows, plan.schema, plan.url)
+    return tuple(write_fragments(open_store(plan.url), plan.ingest, batches, random_id()).entries)
+
+
+def _few(rows: Iterator[pa.RecordBatch]) -> tuple[bytes | None, Iterator[pa.RecordBatch]]:
+    """Returns the rows as an Arrow stream if they are few, else None; and all of them."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in rows:
+        held.append(batch)
+        size += batch.nbytes
+        if size > _SENT_BYTES:
+            return None, itertools.chain(held, rows)
+    if not any(batch.num_rows for batch in held):
+        return None, iter(())
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, held[0].schema) as stream:
+        for batch in held:
+            stream.write_batch(batch)
+    return sink.getvalue().to_pybytes(), iter(held)
+
+
+def _entries(plan: WritePlan, written: Sequence[Written]) -> Iterator[FragmentEntry]:
+    """The fragments of all tasks in the order of their rows; what tasks have sent is written."""
+    told = [message for message in written if message.entries or message.rows is not None]
+    for is_sent, messages in itertools.groupby(told, lambda message: message.rows is not None):
+        if is_sent:
+            streams = (pa.ipc.open_stream(message.rows) for message in messages)
+            yield from _write(plan, itertools.chain.from_iterable(streams))
+        else:
+            yield from (entry for message in messages for entry in message.entries)
+
+
+def commit_rows(
+    plan: WritePlan, messages: Sequence[WriterCommitMessage | None], batch: Batch | None
+) -> Snapshot | None:
+    """All fragments in one version of the table; None if the batch is in it already.
+
+    Raises the first mistake that a task met, `CommitConflictError` for an overwrite if others changed rows
+    meanwhile, and as `compactor.write.ingest.commit_fragments`.
+    """
+    written = [message for message in messages if isinstance(message, Written)]
+    for error in (message.error for message in written if message.error is not None):
+        raise error
+    log = CommitLog(open_store(plan.url))
+    latest = log.refresh()
+    if batch is not None and is_taken(batch, latest.metadata, plan.url):
+        return None
+    entries = list(_entries(plan, written))
+    planned_on = Snapshot.empty() if plan.ingest.base_version == 0 else latest
+
+    def amend(latest: Snapshot, changes: Changes) -> Changes:
+        if batch is not None and is_taken(batch, latest.metadata, plan.url):
+            raise _AlreadyTakenError
+        if plan.overwrites:
+            check_unchanged(log, plan.base, latest)
+            changes = replace(changes, removes=tuple(e.key for e in latest.fragments.all()))
+        if batch is not None:
+            metadata = with_batch(changes.metadata or latest.table, batch, plan.url)
+            changes = replace(changes, metadata=metadata)
+        return changes
+
+    try:
+        with named_as_options():
+            return commit_fragments(log, planned_on, plan.ingest, entries, amend=amend)
+    except _AlreadyTakenError:
+        return None
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Picklable: Spark sends it to tasks, and to the process that commits."""
+
+    def __init__(self, call: Call, schema: StructType, overwrites: bool) -> None:
+        self._plan = plan_write(call, schema, overwrites)
+        if self._plan.app_id is not None and self._plan.batch is None:
+            raise UsageError("fragments: app_id: number the batch by option batch_id")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Raises `StoreError`, `FormatError`."""
+        return write_rows(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Raises as `commit_rows`."""
+        commit_rows(self._plan, messages, self._plan.batch)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Made anew for each batch, and again to commit it."""
+
+    def __init__(self, call: Call, schema: StructType, overwrites: bool) -> None:
+        self._plan = plan_write(call, schema, overwrites, is_stream=True)
+        if self._plan.batch is not None:
+            raise UsageError("fragments: batch_id: a stream numbers its batches itself")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Raises `StoreError`, `FormatError`."""
+        return write_rows(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """A batch that Spark offers again, having lost its note of the commit, is passed over.
+
+        Raises as `commit_rows`.
+        """
+        said = [message for message in messages if isinstance(message, Written)]
+        if not said:
+            return
+        # The plan of the tasks: the table may have changed since.
+        plan = next((message.plan for message in said if message.plan is not None), self._plan)
+        app_id = plan.app_id or said[0].query_id
+        if app_id is None:
+            raise UsageError(
+                "fragments: Spark does not tell which query this is: name it by option app_id, for good"
+            )
+        commit_rows(plan, messages, Batch(app_id, batchId))
+
+
+class _TaskRows(FileBatches):
+    """Rows of a task, in place of those of a file."""
+
+    def __init__(self, rows: Iterator[pa.RecordBatch], schema: pa.Schema, url: str) -> None:
+        self.path = _rows_for(url)
+        self.schema = schema
+        self.bytes_total = 0
+        self._batch_bytes = _BATCH_BYTES
+        self._rows = rows
+
+    @property
+    def bytes_consumed(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        return
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for sent in self._rows:
+            batch = canonical(sent, check_whole)
+            pairs = zip(batch.columns, self.schema, strict=True)
+            columns = [self._column(column, field) for column, field in pairs]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _column(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        try:
+            return from_spark(column, field.type)
+        except pa.ArrowInvalid as error:
+            raise InputError(
+                f"{self.path}: column {field.name!r} of type {column.type} cannot become {field.type}, as "
+                f"the table has it: {str(error).splitlines()[0]}"
+            ) from error
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """Without what Spark notes of its own about columns."""
+    fields = to_arrow_schema(schema, timezone="UTC")
+    return pa.schema([pa.field(field.name, field.type) for field in fields])
+
+
+def _rows_for(url: str) -> str:
+    """Stands for a path in errors."""
+    return f"rows for {url}"

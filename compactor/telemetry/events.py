@@ -1,0 +1,127 @@
+"""What happens to tables, as events: the one source of `watch`'s lines and of log lines."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from compactor.common.clock import Clock, SystemClock
+from compactor.common.lines import one_line
+from compactor.common.logs import utc_time
+from compactor.common.redact import redacted_value
+from compactor.compaction.attempt import Compaction
+from compactor.compaction.driver import Driver, Settled
+from compactor.compaction.worker import Silent
+from compactor.planner.debt import debt_of
+
+_LOGGED_AS: Final = {"compaction": "compaction_id"}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    name: str
+    values: dict[str, Any]
+    """What people read, and programs that read `watch --json`."""
+    figures: dict[str, Any] = field(default_factory=dict)
+    """More, for logs."""
+    level: int = logging.INFO
+
+
+Sink = Callable[[Event], None]
+
+
+class Events(Silent):
+    """A listener that makes events of what it is told, for all sinks."""
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self._sinks = sinks
+        self.done = self.void = self.failures = 0
+
+    def say(self, name: str, **values: Any) -> None:
+        self.tell(Event(name, values))
+
+    def tell(self, event: Event) -> None:
+        for sink in self._sinks:
+            sink(event)
+
+    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:
+        debt = debt_of(driver.log.latest, driver.policy)
+        for compaction in compactions:
+            spec = compaction.spec
+            self.say(
+                "compacting",
+                table=driver.url,
+                compaction=compaction.compaction_id,
+                reason=spec.reason,
+                inputs=len(spec.inputs),
+                bytes=spec.size_bytes,
+                debt=round(debt.score, 3),
+                pressure=str(debt.pressure),
+            )
+
+    def settled(self, driver: Driver, settled: Settled) -> None:
+        outcome = settled.outcome
+        values: dict[str, Any] = {
+            "table": driver.url,
+            "compaction": settled.compaction.compaction_id,
+        }
+        if settled.is_void:
+            self.void += 1
+            self.tell(Event("overtaken", values, _figures(settled)))
+        elif outcome.failure is not None:
+            self.failures += 1
+            values |= {
+                "attempt": settled.attempt,
+                "reason": outcome.failure,
+                "quarantined": len(settled.quarantined),
+            }
+            if settled.retry_seconds is not None:
+                values["retry_seconds"] = round(settled.retry_seconds, 1)
+            self.tell(Event("failed", values, _figures(settled), logging.WARNING))
+        else:
+            self.done += 1
+            values |= {
+                "version": driver.log.latest.version,
+                "outputs": len(outcome.outputs),
+                "seconds": outcome.report.seconds if outcome.report else None,
+                "predicted_seconds": round(settled.predicted.task_seconds, 3),
+            }
+            self.tell(Event("committed", values, _figures(settled)))
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
+        values = {
+            "table": driver.url,
+            "reason": str(error),
+            "retry_seconds": round(retry_seconds, 1),
+        }
+        self.tell(Event("error", values, level=logging.WARNING))
+
+
+def _figures(settled: Settled) -> dict[str, Any]:
+    figures: dict[str, Any] = {"attempt": settled.attempt}
+    if settled.outcome.record is not None:
+        record = settled.outcome.record
+        figures |= {"attempt_id": record.attempt_id, "host": record.host}
+    if settled.outcome.report is not None:
+        figures |= asdict(settled.outcome.report)
+    return figures
+
+
+def to_log(event: Event) -> None:
+    """A sink: a line of the log."""
+    fields = {**event.figures, **event.values}
+    log.log(event.level, event.name, extra={_LOGGED_AS.get(k, k): v for k, v in fields.items()})
+
+
+def as_line(event: Event, *, as_json: bool, clock: Clock | None = None) -> str:
+    """The line of `watch` on stdout, without secrets."""
+    values = redacted_value(event.values)
+    now = utc_time((clock or SystemClock()).now_unix_ms() / 1000)
+    if as_json:
+        return json.dumps({"time": now, "event": event.name, **values}, ensure_ascii=False)
+    return one_line(f"{now} {event.name} " + " ".join(f"{k}={v}" for k, v in values.items()))

@@ -1,0 +1,67 @@
+"""Whether a worker lives, and whether it is of use: what probes ask."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from compactor.compaction.driver import Driver
+from compactor.compaction.worker import Silent
+
+
+class Health(Silent):
+    """A `Listener`, asked from other threads. Answers are whether, and why in a line."""
+
+    def __init__(
+        self,
+        table_urls: Iterable[str],
+        *,
+        stall_seconds: float,
+        is_draining: Callable[[], bool],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """stall_seconds: without a turn of the loop for so long, it hangs."""
+        self._stall_seconds = stall_seconds
+        self._is_draining = is_draining
+        self._monotonic = monotonic
+        self._has_started = False
+        self._turned_at = monotonic()
+        self._missing = set(table_urls)
+        """Tables that are not reached, or not looked at yet."""
+        self._tables = len(self._missing)
+
+    def started(self) -> None:
+        """The engine runs."""
+        self._has_started = True
+        self.turned()
+
+    def looked(self, driver: Driver) -> None:
+        self._missing.discard(driver.url)
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:  # noqa: ARG002
+        self._missing.add(driver.url)
+
+    def turned(self) -> None:
+        self._turned_at = self._monotonic()
+
+    def live(self) -> tuple[bool, str]:
+        idle = self._monotonic() - self._turned_at
+        if idle > self._stall_seconds:
+            return (
+                False,
+                f"no turn of the loop for {idle:.0f} s (limit {self._stall_seconds:.0f} s)",
+            )
+        return True, "ok"
+
+    def ready(self) -> tuple[bool, str]:
+        if self._is_draining():
+            return False, "draining: nothing new is begun"
+        if not self._has_started:
+            return False, "starting: the engine does not run yet"
+        if missing := len(self._missing):
+            # Whoever asks here need not know their addresses.
+            return (
+                False,
+                f"{missing} of {self._tables} tables are not reached: the log says which and why",
+            )
+        return True, "ok"

@@ -1,0 +1,182 @@
+"""Metrics of a command that ends: to a file for node exporter, or to a Pushgateway."""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from prometheus_client import CollectorRegistry, pushadd_to_gateway, write_to_textfile
+from prometheus_client.exposition import basic_auth_handler, default_handler
+from prometheus_client.parser import text_string_to_metric_families
+
+from compactor.common.redact import redacted
+from compactor.errors import UsageError
+from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
+
+JOB: Final = "compactor"
+_PUSH_SECONDS: Final = 15.0
+PASSWORD_VARIABLE: Final = "COMPACTOR_METRICS_PUSH_PASSWORD"
+_MOST_PASSWORD_BYTES: Final = 4096
+
+
+class PushError(Exception):
+    """Metrics were not pushed; the message has no password in it."""
+
+
+def check_textfile(path: str) -> None:
+    """Raises `UsageError` for what node exporter would not read, or can't be written."""
+    file = Path(path)
+    if file.suffix != ".prom":
+        raise UsageError(f"--metrics-textfile {path}: node exporter reads files that end in .prom")
+    if not file.parent.is_dir():
+        raise UsageError(f"--metrics-textfile {path}: there is no folder {file.parent}")
+    if file.is_dir():
+        raise UsageError(f"--metrics-textfile {path}: it is a folder")
+
+
+def check_push(url: str) -> None:
+    """Raises `UsageError` for what is no address of a Pushgateway, or has a password in it.
+
+    It does not repeat the address: what of a wrong one is the password, nobody can say.
+    """
+    why = _fault(url)
+    if why is not None:
+        raise UsageError(
+            f"--metrics-push: {why} (it is not shown: there may be a password in it); write "
+            "http://host:9091 or https://user@host/path, and percent-encode what is no letter or digit in "
+            "user"
+        )
+    if urlsplit(url).password is not None:
+        raise UsageError(
+            "--metrics-push: there is a password in the address, and whoever lists the processes of this "
+            f"machine reads it: leave it out, and give it by {PASSWORD_VARIABLE} or "
+            "--metrics-push-password-file"
+        )
+
+
+def push_password(
+    url: str, file: str | None, environment: Mapping[str, str] = os.environ
+) -> str | None:
+    """Returns the password for the user of an address that `check_push` has let pass.
+
+    It is what the file has but for the end of its line, or else the environment. Raises `UsageError`.
+    """
+    source, password = PASSWORD_VARIABLE, environment.get(PASSWORD_VARIABLE)
+    if file is not None:
+        source, password = f"--metrics-push-password-file {file}", _read_password(file)
+    if password is not None and urlsplit(url).username is None:
+        raise UsageError(
+            f"{source}: the address of --metrics-push has no user that it is the password of: "
+            "write http://user@host:9091"
+        )
+    return password
+
+
+def _read_password(file: str) -> str:
+    try:
+        with Path(file).open("rb") as opened:
+            data = opened.read(_MOST_PASSWORD_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"--metrics-push-password-file {file}: it can't be read ({error.strerror or error})"
+        ) from error
+    try:
+        password = data.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        password = ""
+    if not password or len(data) > _MOST_PASSWORD_BYTES or not password.isprintable():
+        raise UsageError(
+            f"--metrics-push-password-file {file}: it is not one line of text of up to "
+            f"{_MOST_PASSWORD_BYTES:,} bytes: put the password there, and nothing else"
+        )
+    return password
+
+
+def _fault(url: str) -> str | None:
+    if not url.isprintable() or " " in url:
+        return "the address has blanks or control characters in it"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "the address has no host, or a port that is no number up to 65535"
+    if parts.scheme not in ("http", "https"):
+        return "the address does not begin with http:// or https://"
+    if not parts.hostname or port == 0:
+        return "the address has no host, or port 0"
+    if parts.query or parts.fragment or "@" in parts.path:
+        return "the address has a '?', '#' or '@' after its host"
+    return None
+
+
+def last_successes(path: str) -> list[Change]:
+    """When runs before ended well, by the file that they left: a run that fails keeps it. [] if unread."""
+    try:
+        families = list(text_string_to_metric_families(Path(path).read_text()))
+    except (OSError, ValueError):
+        return []
+    return [
+        Change(LAST_SUCCESS, sample.value, (sample.labels["table"],))
+        for family in families
+        if family.name == LAST_SUCCESS.name
+        for sample in family.samples
+        if set(sample.labels) == set(LAST_SUCCESS.labels)
+    ]
+
+
+def write_textfile(path: str, registry: CollectorRegistry) -> None:
+    """Atomically: whoever reads finds the old file or the new one. Raises OSError."""
+    write_to_textfile(path, registry)
+
+
+def push(
+    url: str,
+    registry: CollectorRegistry,
+    grouping: Mapping[str, str],
+    password: str | None = None,
+    deadline_seconds: float = _PUSH_SECONDS,
+) -> None:
+    """Adds to the group `job="compactor"` and `grouping`: of what is not pushed, the old value stays there.
+
+    A user may be in the address, which `check_push` has let pass. Raises `PushError`, also when there is no
+    whole answer in time.
+    """
+    parts = urlsplit(url)
+    user, password = unquote(parts.username or ""), password or ""
+    handler: Callable[..., Callable[[], None]] = default_handler
+    if parts.username is not None:
+
+        def handler(**request: Any) -> Callable[[], None]:
+            return basic_auth_handler(**request, username=user, password=password)
+
+        parts = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+    errors: list[Exception] = []
+
+    def send() -> None:
+        try:
+            pushadd_to_gateway(
+                urlunsplit(parts),
+                JOB,
+                registry,
+                dict(grouping),
+                timeout=deadline_seconds,
+                handler=handler,
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, the work is done
+            errors.append(error)
+
+    # The client's timeout is that of one read. A thread that still waits then ends with the process.
+    sender = threading.Thread(target=send, name="metrics-push", daemon=True)
+    sender.start()
+    sender.join(deadline_seconds)
+    if sender.is_alive():
+        raise PushError(f"no answer in {deadline_seconds:g} s")
+    if errors:
+        # A server may repeat in its answer what it was sent.
+        sent = base64.b64encode(f"{user}:{password}".encode()).decode()
+        raise PushError(redacted(str(errors[0]), also=(sent, password)))

@@ -1,0 +1,120 @@
+"""Keeps metrics of tables while a command works: listens to the worker and the commit log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from compactor.common.clock import Clock, SystemClock
+from compactor.common.redact import redacted
+from compactor.compaction.attempt import Compaction
+from compactor.compaction.driver import Driver, Settled
+from compactor.compaction.worker import Silent
+from compactor.planner.debt import debt_of
+from compactor.stores.base import Store
+from compactor.stores.metered import COUNTERS, MeteredStore, StoreMetrics
+from compactor.table.observed_log import CommitReport
+from compactor.telemetry.metrics import catalog as c
+from compactor.telemetry.metrics import mapping
+from compactor.telemetry.metrics.catalog import Change
+from compactor.telemetry.metrics.mapping import DRIVER
+
+Apply = Callable[[Iterable[Change]], None]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was told of a table so far."""
+
+    version: int = -1
+    levels: set[int] = field(default_factory=set)
+    store: MeteredStore | None = None
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+
+
+class Recorder(Silent):
+    """A `Listener`. Figures of tasks come with their outcomes, those of this process from its stores."""
+
+    def __init__(
+        self, apply: Apply, *, is_of_run: bool = False, clock: Clock | None = None
+    ) -> None:
+        """is_of_run: a compaction that is committed is no success yet, only the run as a whole is."""
+        self.apply = apply
+        self._is_of_run = is_of_run
+        self._clock = clock or SystemClock()
+        self._tables: dict[str, _Known] = {}
+
+    def metered(self, store: Store) -> MeteredStore:
+        """The store, whose requests count as this process's."""
+        known = self._of(store.url)
+        known.store = MeteredStore(store, StoreMetrics())
+        self.apply(mapping.of_log_start(label(store.url)))
+        return known.store
+
+    def begin_compactions(self, table_url: str, memory_limit_bytes: int) -> None:
+        """Before the first look at a table."""
+        table = label(table_url)
+        self.apply(mapping.of_start(table))
+        self.apply(
+            [
+                Change(c.MEMORY_LIMIT_BYTES, memory_limit_bytes, (table,)),
+                Change(c.INFLIGHT, 0, (table,)),
+            ]
+        )
+
+    def committed(self, commit: CommitReport) -> None:
+        """Told by an `ObservedCommitLog`."""
+        self.apply(mapping.of_commit(label(commit.table_url), commit))
+        self.count_requests()
+
+    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
+        self._count_running(driver)
+
+    def settled(self, driver: Driver, settled: Settled) -> None:
+        self.apply(mapping.of_settled(label(driver.url), settled))
+        is_done = settled.outcome.failure is None and not settled.is_void
+        if is_done and not self._is_of_run:
+            now = self._clock.now_unix_ms() / 1000
+            self.apply([Change(c.LAST_SUCCESS, now, (label(driver.url),))])
+        self._count_running(driver)
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:  # noqa: ARG002
+        self.apply([Change(c.STEP_FAILURES, 1, (label(driver.url),))])
+        self.count_requests()
+
+    def looked(self, driver: Driver) -> None:
+        snapshot, known = driver.log.latest, self._of(driver.url)
+        self.count_requests()
+        if snapshot.version == known.version:
+            return
+        known.version = snapshot.version
+        if snapshot.version:  # there is a table
+            debt = debt_of(snapshot, driver.policy)
+            changes = mapping.of_snapshot(label(driver.url), snapshot, debt, known.levels)
+            self.apply(changes)
+            known.levels |= {
+                int(each.labels[1]) for each in changes if each.metric is c.LEVEL_FRAGMENTS
+            }
+
+    def turned(self) -> None:
+        self.apply([Change(c.LAST_TURN, self._clock.now_unix_ms() / 1000, ())])
+
+    def count_requests(self) -> None:
+        """Brings what was asked of stores up to date."""
+        for url, known in self._tables.items():
+            if known.store is not None:
+                counts = known.store.counts()
+                since = {name: counts[name] - known.counts[name] for name in counts}
+                known.counts = counts
+                self.apply(mapping.of_requests(label(url), DRIVER, since))
+
+    def _count_running(self, driver: Driver) -> None:
+        self.apply([Change(c.INFLIGHT, driver.running, (label(driver.url),))])
+
+    def _of(self, url: str) -> _Known:
+        return self._tables.setdefault(url, _Known())
+
+
+def label(table_url: str) -> str:
+    """A table's address, as the value of a label."""
+    return redacted(table_url)

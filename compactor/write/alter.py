@@ -1,0 +1,142 @@
+"""Columns renamed, dropped, emptied, or put in another order: one commit that rewrites no fragment.
+
+Fragments keep the names under which columns were stored. Old ones stay readable for ever, and an earlier
+version of the table shows the columns of its time. Compactions leave out what was dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from compactor.errors import UsageError
+from compactor.files.column_names import flaw_of
+from compactor.predicate.skipping.spec import Kind as SkipKind
+from compactor.predicate.skipping.spec import SkipSpec
+from compactor.rows.policy import Kind
+from compactor.table.commit_log import CommitLog
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation
+from format.types import table_type
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What is to change, in names as they are shown before it. Done in this order."""
+
+    renames: Mapping[str, str] = field(default_factory=dict)
+    drops: Sequence[str] = ()
+    redacts: Sequence[str] = ()
+    """Columns that lose all values they have: dropped, and added anew under their name."""
+    order: Sequence[str] = ()
+    """Columns, by their new names, that are to come first."""
+    skips: Mapping[str, SkipKind | None] = field(default_factory=dict)
+    """Columns, by their new names, that get a skip index, another one, or none any more."""
+    skip_bytes: int | None = None
+    """Of a column and row group at most, from now on."""
+
+
+def alter_table(log: CommitLog, alteration: Alteration) -> Snapshot:
+    """The table after it. Raises `UsageError` naming the column that does not allow it."""
+
+    def prepare(latest: Snapshot) -> Changes:
+        return Changes(Operation.ALTER, metadata=altered(latest.table, alteration))
+
+    log.current()
+    return log.commit(prepare)
+
+
+def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
+    """The metadata after it. Pure. Raises `UsageError`."""
+    stored = {
+        name: _stored(table, name) for name in [*change.renames, *change.drops, *change.redacts]
+    }
+    if not (stored or change.order or change.skips or change.skip_bytes):
+        raise UsageError("nothing to change: name a column to rename, drop, redact or put first")
+    gone = [stored[name] for name in [*change.drops, *change.redacts]]
+    if len(set(gone)) < len(gone):
+        raise UsageError("a column is named twice among those to drop or redact")
+    for name in [*change.drops, *change.redacts]:
+        _check_droppable(table, stored[name], name)
+    names = dict(table.names)
+    for old, new in change.renames.items():
+        if not new:
+            raise UsageError(f"column {old!r}: its new name is empty")
+        if (flaw := flaw_of(new)) is not None:
+            raise UsageError(f"column {old!r}: its new name {new!r} {flaw}")
+        names[stored[old]] = new
+    fields = []
+    retired = list(table.retired)
+    fresh: dict[str, str | None] = {}
+    """Of those that are gone, under which name they are stored anew, if they are."""
+    for column in table.schema:
+        if column.name not in gone:
+            fields.append(column)
+            continue
+        retired.append(column.name)
+        fresh[column.name] = None
+        shown = names.pop(column.name, column.name)
+        if column.name in [stored[name] for name in change.redacts]:
+            taken = [name for name in fresh.values() if name is not None]
+            stored_name = fresh[column.name] = table.new_stored_name(shown, taken)
+            fields.append(pa.field(stored_name, table_type(column.type)))
+            names[stored_name] = shown
+    kept = [(fresh.get(s, s), kind) for s, kind in table.skips.columns]
+    skips = tuple((stored, kind) for stored, kind in kept if stored is not None)
+    names = {s: shown for s, shown in names.items() if s != shown}
+    result = replace(
+        table,
+        schema=pa.schema(fields, metadata=table.schema.metadata),
+        names=tuple(names.items()),
+        retired=tuple(retired),
+        skips=replace(table.skips, columns=skips),
+    )
+    result = _with_skips(result, change)
+    for name, count in Counter(result.shown_schema.names).items():
+        if count > 1:
+            raise UsageError(f"two columns would be called {name!r}")
+    return _ordered(result, change.order)
+
+
+def _with_skips(table: TableMetadata, change: Alteration) -> TableMetadata:
+    kinds = dict(table.skips.columns)
+    for shown, kind in change.skips.items():
+        kinds.pop(_stored(table, shown), None)
+        if kind is not None:
+            kinds[_stored(table, shown)] = kind
+    size = change.skip_bytes or table.skips.bytes_per_row_group
+    return table.with_skips(SkipSpec(tuple(kinds.items()), size))
+
+
+def _ordered(table: TableMetadata, order: Sequence[str]) -> TableMetadata:
+    first = [_stored(table, name) for name in order]
+    if len(set(first)) < len(first):
+        raise UsageError("--order names a column twice")
+    rest = [name for name in table.schema.names if name not in first]
+    schema = pa.schema(
+        [table.schema.field(name) for name in [*first, *rest]], table.schema.metadata
+    )
+    return replace(table, schema=schema)
+
+
+def _stored(table: TableMetadata, shown: str) -> str:
+    name = table.stored_name(shown)
+    if name is None:
+        raise UsageError(
+            f"no column {shown!r}; columns are: {', '.join(table.shown_schema.names[:50])}"
+        )
+    return name
+
+
+def _check_droppable(table: TableMetadata, stored: str, shown: str) -> None:
+    if stored in {column.column for column in table.sort}:
+        raise UsageError(
+            f"column {shown!r} is part of the sort schema, or decides on rows; it cannot be dropped: make "
+            "another table without it"
+        )
+    if table.rows.kind is Kind.AGGREGATE and stored in dict(table.rows.aggregates):
+        raise UsageError(f"column {shown!r} is aggregated; it cannot be dropped")

@@ -1,0 +1,74 @@
+"""What writers do about compaction debt: go on, slow down, or wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+from compactor.common.clock import Clock, SystemClock
+from compactor.errors import BackPressureError
+from compactor.planner.debt import SLOW_SCORE, Debt, Pressure, debt_of
+from compactor.settings.compaction import Policy
+from compactor.table.commit_log import CommitLog
+
+_SLOW_SECONDS: Final = 5.0
+"""Pause before a commit when writers should all but stop; less when debt is less."""
+_POLL_SECONDS: Final = 2.0
+
+
+class Reaction(StrEnum):
+    WARN = "warn"
+    """Go on, and say so."""
+    WAIT = "wait"
+    """Pause when writers should slow down, wait while they should stop."""
+    OFF = "off"
+
+
+class BackPressure:
+    """Asked before each file."""
+
+    def __init__(
+        self,
+        reaction: Reaction,
+        *,
+        policy: Policy | None = None,
+        max_wait_seconds: float = 600.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._reaction = reaction
+        self._policy = policy or Policy()
+        self._max_wait_seconds = max_wait_seconds
+        self._clock = clock or SystemClock()
+
+    def admit(self, log: CommitLog, say: Callable[[Debt], None] = lambda _: None) -> None:
+        """Returns when the next file may be written. `say` is told of debt that is not healthy.
+
+        Raises `BackPressureError` if compaction did not catch up in time.
+        """
+        if self._reaction is Reaction.OFF:
+            return
+        debt = self._look(log)
+        if debt.pressure is not Pressure.HEALTHY:
+            say(debt)
+        if self._reaction is Reaction.WAIT:
+            self._wait(log, debt)
+
+    def _wait(self, log: CommitLog, debt: Debt) -> None:
+        waited = 0.0
+        while debt.pressure is Pressure.STOP:
+            if waited >= self._max_wait_seconds:
+                raise BackPressureError(
+                    f"{log.store.url}: waited {waited:.0f} s for compaction to catch up: "
+                    f"{debt.level0_runs} sorted runs at level 0, {debt.pending_bytes:,} bytes to compact. "
+                    "Run `compactor watch` or `compactor compact` beside, or ingest with "
+                    "--back-pressure warn"
+                )
+            self._clock.sleep(_POLL_SECONDS)
+            waited += _POLL_SECONDS
+            debt = self._look(log)
+        if debt.pressure is Pressure.SLOW:
+            self._clock.sleep(_SLOW_SECONDS * (debt.score - SLOW_SCORE) / (1 - SLOW_SCORE))
+
+    def _look(self, log: CommitLog) -> Debt:
+        return debt_of(log.refresh(), self._policy)

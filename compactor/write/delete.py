@@ -1,0 +1,202 @@
+"""Deleting rows by a condition: they are gone for readers with the commit, and from storage once their
+fragments are compacted and the old ones vacuumed.
+
+Which rows those are is found out here, fragment by fragment, reading only what the condition looks at; the
+commit then says of each fragment which they are. What was committed meanwhile is looked at before the
+next try, so that the deletion holds of all rows of the version before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.common.clock import Ids, random_id
+from compactor.errors import CommitConflictError
+from compactor.predicate.prune import may_match
+from compactor.predicate.tree import Predicate, columns_of, matching
+from compactor.read.scan import (
+    bounds_by_keys,
+    bounds_by_skip_index,
+    bounds_by_statistics,
+    open_fragment,
+    read_columns,
+    skip_index_of,
+)
+from compactor.stores.base import Store
+from compactor.table.commit_log import CommitLog
+from compactor.table.deletions import Deleted, read_deletion, write_deletions
+from compactor.table.entry import Deletion, FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.object_names import deletions_key
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation
+from compactor.write.delete_merged import rows_behind
+
+_MAX_TRIES: Final = 50
+Progress = Callable[[int], None]
+"""Called with how many fragments were looked at."""
+
+
+@dataclass(slots=True)
+class DeleteReport:
+    """What a deletion did, or would do."""
+
+    version: int
+    """That it made; or that it looked at, if there was nothing to delete."""
+    rows: int = 0
+    fragments: int = 0
+    """With such rows."""
+    fragments_read: int = 0
+    """That had to be opened."""
+
+
+class _StaleError(Exception):
+    """Fragments came or changed since they were looked at."""
+
+
+def delete_rows(
+    store: Store,
+    log: CommitLog,
+    where: Predicate,
+    *,
+    dry_run: bool = False,
+    ids: Ids = random_id,
+    on_progress: Progress = lambda _done: None,
+) -> DeleteReport:
+    """Deletes all rows of which the condition holds, in one commit.
+
+    Where it is unknown, as of a comparison with null, a row stays. Compactions that run on such a fragment
+    are void: their rows would come back.
+    Raises `FormatError`, `DataError` for damaged fragments: nothing is deleted then; `CommitConflictError`.
+    """
+    search = _Search(store, where, on_progress)
+    for _ in range(_MAX_TRIES):
+        snapshot = log.current()
+        try:
+            found = search.look(snapshot)
+        except (KeyError, pa.ArrowNotImplementedError) as error:
+            raise CommitConflictError(
+                f"{store.url}: a column of the condition was dropped, or got another type, meanwhile; "
+                "nothing was deleted: look at the columns there are, and try again"
+            ) from error
+        report = DeleteReport(snapshot.version, fragments_read=search.opened)
+        report.rows = sum(item.new_rows for item in found)
+        report.fragments = len(found)
+        if dry_run or not found:
+            return report
+        key = deletions_key(snapshot.version, ids())
+        entries = write_deletions(store, key, [(item.entry, item.deleted) for item in found])
+        try:
+            report.version = log.commit(partial(_changes, search=search, entries=entries)).version
+        except _StaleError:
+            continue
+        return report
+    raise CommitConflictError(
+        f"{store.url}: fragments came or changed {_MAX_TRIES} times while their rows were looked at; nothing "
+        "was deleted: try again, with fewer writers at a time"
+    )
+
+
+def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) -> Changes:
+    keys = {entry.key for entry in entries}
+    if not search.knows(latest) or not all(key in latest.fragments for key in keys):
+        raise _StaleError
+    return Changes(
+        Operation.DELETE,
+        # Some may have another level by now.
+        adds=tuple(replace(latest.fragments[e.key], deletion=e.deletion) for e in entries),
+        removes=tuple(entry.key for entry in entries),
+        # They would write the rows again that are deleted here.
+        releases=tuple(
+            c.compaction_id for c in latest.claims.values() if keys.intersection(c.inputs)
+        ),
+    )
+
+
+class _Search:
+    """Which rows fulfil the condition; remembered of every fragment as it was."""
+
+    def __init__(self, store: Store, where: Predicate, on_progress: Progress) -> None:
+        self._store = store
+        self._where = where
+        self._on_progress = on_progress
+        self._found: dict[_Identity, _Found | None] = {}
+        self.opened = 0
+
+    def knows(self, snapshot: Snapshot) -> bool:
+        """Whether all its fragments were looked at, as they are."""
+        return all(_identity(entry) in self._found for entry in snapshot.fragments.all())
+
+    def look(self, snapshot: Snapshot) -> list[_Found]:
+        """Fragments with rows to delete, in the order of their keys."""
+        entries = sorted(snapshot.fragments.all(), key=lambda entry: entry.key)
+        if snapshot.table.rows.merges:
+            self._look_at_merged(snapshot)
+        for done, entry in enumerate(entries):
+            identity = _identity(entry)
+            if identity not in self._found:
+                self._found[identity] = self._look_at(entry, snapshot.table)
+            self._on_progress(done + 1)
+        found = (self._found[_identity(entry)] for entry in entries)
+        return [f._replace(entry=e) for e, f in zip(entries, found, strict=True) if f is not None]
+
+    def _look_at_merged(self, snapshot: Snapshot) -> None:
+        """What one fragment says does not decide: all that were there are looked at anew."""
+        if self.knows(snapshot):
+            return
+        self._found = {_identity(entry): None for entry in snapshot.fragments.all()}
+        self.opened = 0
+        for entry, bits in rows_behind(self._store, snapshot, self._where):
+            self.opened += 1
+            if bits.true_count:
+                before = read_deletion(self._store, entry)
+                deleted = bits if before is None else pc.or_(bits, before)
+                self._found[_identity(entry)] = _Found(entry, bits.true_count, deleted)
+            self._on_progress(self.opened)
+
+    def _look_at(self, entry: FragmentEntry, table: TableMetadata) -> _Found | None:
+        known = bounds_by_keys(entry, table)
+        if not may_match(self._where, known):
+            return None
+        skips = skip_index_of(self._store, entry, table, self._where)
+        if not may_match(self._where, bounds_by_skip_index(skips, known)):
+            return None
+        self.opened += 1
+        reader = open_fragment(self._store, entry.key, entry.size_bytes)
+        asked = columns_of(self._where)
+        pieces = []
+        for group, stats in enumerate(reader.footer.row_groups):
+            if may_match(self._where, bounds_by_statistics(reader, group, table.schema, skips)):
+                arrays = read_columns(reader, group, asked, table.schema)
+                pieces.append(pc.fill_null(matching(self._where, arrays, stats.rows), False))
+            else:
+                pieces.append(pa.repeat(False, stats.rows))
+        matched: Deleted = pa.concat_arrays([pa.array([], pa.bool_()), *pieces])
+        before = read_deletion(self._store, entry)
+        new = matched if before is None else pc.and_not(matched, before)
+        rows = new.true_count
+        if not rows:
+            return None
+        return _Found(entry, rows, matched if before is None else pc.or_(matched, before))
+
+
+class _Found(NamedTuple):
+    entry: FragmentEntry
+    new_rows: int
+    """That fulfil the condition and were not deleted before."""
+    deleted: Deleted
+    """Those, and all that were."""
+
+
+_Identity = tuple[str, Deletion | None]
+
+
+def _identity(entry: FragmentEntry) -> _Identity:
+    """By which a fragment has the same rows, whatever its level."""
+    return entry.key, entry.deletion

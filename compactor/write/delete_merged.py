@@ -1,0 +1,78 @@
+"""Which rows of fragments make up the merged rows that a condition holds of.
+
+Where rows of one key are merged, a condition holds of what they have become. To delete that, all of them
+have to go: an older one alone would come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.predicate.prune import may_match
+from compactor.predicate.tree import Predicate, matching
+from compactor.read.scan import (
+    ScanReport,
+    bounds_by_keys,
+    columns_of_window,
+    merged_windows,
+    overlapping_groups,
+    wanted_rows,
+)
+from compactor.rows.flags import KEPT
+from compactor.stores.base import Store
+from compactor.table.deletions import Deleted, read_deletion
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+
+_Bits = npt.NDArray[np.bool_]
+
+
+def rows_behind(
+    store: Store, snapshot: Snapshot, where: Predicate
+) -> Iterator[tuple[FragmentEntry, Deleted]]:
+    """Of each fragment that was read, its rows of keys whose merged row fulfils the condition. Rows deleted
+    before are none of them.
+
+    Raises as `compactor.read.scan.scan`.
+    """
+    table = snapshot.table
+    wanted = wanted_rows(table, pa.schema([]), where, ScanReport())
+    of_key = wanted.where
+    # All rows are to come, so that it is known where in its fragment each lies.
+    wanted = replace(wanted, where=None)
+    for group in overlapping_groups(snapshot):
+        if of_key is not None and not any(
+            may_match(of_key, bounds_by_keys(entry, table)) for entry in group
+        ):
+            continue
+        found: list[list[_Bits]] = [[] for _ in group]
+        for sources, window in merged_windows(store, table, group, wanted):
+            arrays, rows = columns_of_window(sources, window, wanted)
+            holds = pc.fill_null(matching(where, arrays, rows), False)
+            of_key_that_matches = _spread(
+                holds.to_numpy(zero_copy_only=False), window.starts_key, window.flags
+            )
+            for index, parts in enumerate(found):
+                parts.append(of_key_that_matches[window.inputs == index])
+        for entry, parts in zip(group, found, strict=True):
+            deleted = read_deletion(store, entry)
+            bits = np.zeros(entry.rows, dtype=np.bool_)
+            live = slice(None) if deleted is None else ~deleted.to_numpy(zero_copy_only=False)
+            bits[live] = np.concatenate([np.zeros(0, dtype=np.bool_), *parts])
+            yield entry, pa.array(bits)
+
+
+def _spread(holds: _Bits, starts: _Bits, flags: npt.NDArray[np.uint8] | None) -> _Bits:
+    """What holds of merged rows as of all rows of their keys. Shapes (rows kept,), (rows,), (rows,)."""
+    run = np.cumsum(starts) - int(starts[0])
+    kept = run if flags is None else run[(flags & KEPT).astype(np.bool_)]
+    matched = np.zeros(int(run[-1]) + 1, dtype=np.bool_)
+    matched[kept[holds]] = True
+    of_rows: _Bits = matched[run]
+    return of_rows

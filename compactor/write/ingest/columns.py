@@ -1,0 +1,87 @@
+"""Columns of rows to come, by the names and types under which a table stores them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from compactor.errors import InputError
+from compactor.rows.policy import Function, Kind, RowPolicy, with_result_types
+from compactor.table.metadata import TableMetadata
+from compactor.write.schema_union import OnConflict, conflicting, split_name
+
+
+class StoredNames:
+    """The columns of a file by the names under which the table stores them."""
+
+    def __init__(
+        self,
+        table: TableMetadata | None,
+        file: pa.Schema,
+        path: str,
+        on_conflict: OnConflict,
+    ) -> None:
+        self.new: tuple[tuple[str, str], ...] = ()
+        """Stored and shown name of columns that the table has not yet, where they differ."""
+        splits = {}
+        if table is not None and on_conflict is OnConflict.SPLIT:
+            in_table = with_result_types(file, table.rows)
+            conflicts = conflicting(table.shown_schema, in_table, fixed_shown(table))
+            splits = {name: split_name(name, dtype) for name, dtype in conflicts}
+        self._is_same = table is None or not (table.names or table.retired or splits)
+        self.stored = self.shown = file
+        if table is None or self._is_same:
+            return
+        file = self._renamed(file, {name: splits.get(name, name) for name in file.names})
+        self.shown = file
+        if len(set(file.names)) < len(file.names):
+            raise InputError(f"{path}: a column name comes twice: rename one")
+        stored = {name: table.stored_name(name) for name in file.names}
+        added: dict[str, str] = {}
+        for name, known in stored.items():
+            if known is None:
+                taken = [*added.values(), *(n for n in stored.values() if n is not None)]
+                added[name] = table.new_stored_name(name, taken)
+        self.new = tuple((new, shown) for shown, new in added.items() if new != shown)
+        self.stored = self._renamed(file, {**stored, **added})
+
+    @staticmethod
+    def _renamed(schema: pa.Schema, names: Mapping[str, str | None]) -> pa.Schema:
+        return pa.schema([f.with_name(names[f.name]) for f in schema], schema.metadata)
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if self._is_same else batch.rename_columns(self.stored.names)
+
+
+def fixed_columns(table: TableMetadata) -> set[str]:
+    """Columns whose stored values are in bounds of keys, or are added up and the like."""
+    chosen = (Function.LAST, Function.FIRST)
+    computed = {name for name, function in table.rows.aggregates if function not in chosen}
+    return computed.union(column.column for column in table.sort)
+
+
+def fixed_shown(table: TableMetadata) -> set[str]:
+    return {table.shown_name(name) for name in fixed_columns(table)}
+
+
+def schema_to_read(table: TableMetadata) -> pa.Schema:
+    """The types that a file's columns are to be read as: a column that is counted may be of any."""
+    return pa.schema(
+        [
+            field.with_name(table.shown_name(field.name))
+            for field in table.schema
+            if table.rows.kind is not Kind.AGGREGATE
+            or table.rows.function(field.name) is not Function.COUNT
+        ]
+    )
+
+
+def with_counts(batch: pa.RecordBatch, rows: RowPolicy) -> pa.RecordBatch:
+    """Columns that are counted as ones, and zeros for null."""
+    for name, function in rows.aggregates:
+        place = batch.schema.get_field_index(name)
+        if function is Function.COUNT and place >= 0:
+            ones = batch.column(place).is_valid().cast(pa.int64())
+            batch = batch.set_column(place, pa.field(name, pa.int64()), ones)
+    return batch

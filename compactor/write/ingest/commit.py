@@ -1,0 +1,115 @@
+"""Fragments that were written, in one version of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from compactor.errors import InputError, TableExistsError
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation
+from compactor.write.ingest.columns import fixed_columns
+from compactor.write.ingest.fitting import FittingCheck
+from compactor.write.ingest.plan import IngestPlan
+from compactor.write.not_null import not_null_paths
+from compactor.write.schema_union import OnConflict, merged_schema
+from format.types import is_stored_as
+
+Amend = Callable[[Snapshot, Changes], Changes]
+"""Called with the newest snapshot and what is to be committed on it, at each try: what is committed instead.
+May raise, and nothing is."""
+
+
+def as_they_are(_latest: Snapshot, changes: Changes) -> Changes:
+    return changes
+
+
+def commit_fragments(
+    log: CommitLog,
+    snapshot: Snapshot,
+    plan: IngestPlan,
+    entries: list[FragmentEntry],
+    *,
+    amend: Amend = as_they_are,
+) -> Snapshot:
+    """All of them in one commit, equal keys in the order of the entries. snapshot: as for `plan_ingest`.
+
+    Raises `InputError` where a column's type is no longer what the file was read for, or becomes one that has
+    no place for a value of the table.
+    """
+    on_conflict = plan.options.on_conflict
+    fitting = FittingCheck(log.store, plan.path)
+
+    def prepare(latest: Snapshot) -> Changes:
+        changes = _changes(latest, snapshot, plan.metadata, entries, plan.path, on_conflict)
+        changes = amend(latest, changes)
+        table = changes.metadata or latest.table
+        if latest.metadata is not None and latest.metadata.schema != table.schema:
+            gone = set(changes.removes)
+            stay = (entry for entry in latest.fragments.all() if entry.key not in gone)
+            fitting.check_live(stay, latest.metadata, table)
+        fitting.check_own(entries, plan.metadata, table)
+        return changes
+
+    return log.commit(prepare)
+
+
+def _changes(
+    latest: Snapshot,
+    planned_on: Snapshot,
+    metadata: TableMetadata,
+    entries: list[FragmentEntry],
+    path: str,
+    on_conflict: OnConflict,
+) -> Changes:
+    if latest.metadata is None or planned_on.metadata is None:
+        if latest.version != planned_on.version:
+            is_same = replace(latest.table, schema=metadata.schema, properties=()) == metadata
+            if not is_same or not_null_paths(latest.table.schema) != not_null_paths(
+                metadata.schema
+            ):
+                raise TableExistsError(
+                    f"{path}: the table was created meanwhile with another sort schema, row policy, other "
+                    "time windows or columns that are not null; nothing was added"
+                )
+            metadata = _united(latest.table, metadata, path, on_conflict)
+    else:
+        metadata = _united(latest.table, metadata, path, on_conflict)
+    number = latest.version + 1
+    aged = tuple(replace(e, sequence=(number, index)) for index, e in enumerate(entries))
+    changed = latest.metadata is None or latest.metadata != metadata
+    return Changes(Operation.INGEST, aged, metadata=metadata if changed else None)
+
+
+def _united(
+    latest: TableMetadata, ours: TableMetadata, path: str, on_conflict: OnConflict
+) -> TableMetadata:
+    """The latest metadata with our new columns and wider types, if another writer has not typed them
+    otherwise. What we wrote is read by the types there are now.
+    """
+    # What was dropped meanwhile stays so: what was written of it is as if it had come before.
+    written = pa.schema([field for field in ours.schema if field.name not in latest.retired])
+    names = dict(latest.names)
+    names.update(
+        (s, n) for s, n in ours.names if s in written.names and s not in latest.schema.names
+    )
+    schema = merged_schema(latest.schema, written, path, fixed_columns(latest), on_conflict, names)
+    shown = [names.get(name, name) for name in schema.names]
+    if len(set(shown)) < len(shown):
+        raise InputError(
+            f"{path}: columns were renamed meanwhile to names that it has too; nothing was added: ingest the "
+            "file again"
+        )
+    for column in written:
+        if not is_stored_as(column.type, schema.field(column.name).type):
+            raise InputError(
+                f"{path}: column {names.get(column.name, column.name)!r} was added meanwhile as "
+                f"{schema.field(column.name).type}, here it is {column.type}; nothing was added: ingest "
+                "the file again"
+            )
+    return replace(latest, schema=schema, names=tuple(names.items()))

@@ -1,0 +1,134 @@
+"""Files to level-0 fragments: read, conform, sort, write, commit. One commit a file."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from compactor.common.clock import Ids, random_id
+from compactor.errors import InputError
+from compactor.files.promote import PromotedBatches
+from compactor.files.read import open_table_file
+from compactor.files.source import FileBatches
+from compactor.rows.policy import APPEND, RowPolicy
+from compactor.stores.base import Store
+from compactor.table.commit_log import CommitLog
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
+from compactor.write.ingest.columns import fixed_shown, schema_to_read
+from compactor.write.ingest.commit import Amend, as_they_are, commit_fragments
+from compactor.write.ingest.fragments import Progress, write_fragments
+from compactor.write.ingest.options import IngestOptions
+from compactor.write.ingest.plan import plan_ingest
+from compactor.write.schema_union import OnConflict, conflicting, same_kind
+from format.schema import SortSchema
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What became of one file."""
+
+    path: str
+    version: int
+    rows: int
+    """That were read."""
+    superseded_rows: int
+    """Of those, by others of their key in the same fragment: the table's row policy left them out."""
+    fragments: int
+    bytes_written: int
+    sort_of_file: SortSchema | None = None
+    """Of a new table, if it was taken from what the file says of its order."""
+
+
+def ingest_file(
+    store: Store,
+    log: CommitLog,
+    path: str,
+    sort: SortSchema | None,
+    options: IngestOptions,
+    *,
+    ids: Ids = random_id,
+    on_progress: Progress = lambda _done, _total: None,
+) -> IngestReport:
+    """Adds a file's rows to the table, creating the table if there is none and `sort` is given.
+
+    A new table may also be sorted as a Parquet, Arrow or fragment file says of itself that it is. Nothing is
+    visible before the file's one commit. Raises `InputError` for what is wrong with the file,
+    `TableNotFoundError` without sort schema and table, `UsageError` for a sort other than the table's.
+    """
+    snapshot = log.refresh()
+    known = None if snapshot.metadata is None else schema_to_read(snapshot.metadata)
+    with _open_promoted(path, known, snapshot.metadata, options) as file:
+        return ingest_batches(
+            store, log, snapshot, file, sort, options, ids=ids, on_progress=on_progress
+        )
+
+
+def _open_promoted(
+    path: str, known: pa.Schema | None, table: TableMetadata | None, options: IngestOptions
+) -> FileBatches:
+    def open_file() -> FileBatches:
+        return _open(path, known, table, options.on_conflict)
+
+    return PromotedBatches(open_file, options.promotes) if options.promotes else open_file()
+
+
+def _open(
+    path: str, known: pa.Schema | None, table: TableMetadata | None, on_conflict: OnConflict
+) -> FileBatches:
+    """A file with the table's types, where its values have a place in them."""
+    if known is None or table is None or on_conflict is OnConflict.ERROR:
+        return open_table_file(path, known)
+    try:
+        return open_table_file(path, known)
+    except InputError:
+        with open_table_file(path) as file:
+            conflicts = conflicting(known, file.schema, fixed_shown(table))
+        if not conflicts:
+            raise
+    # Those of another kind cannot be read as the table's; of those of the same, the file decides.
+    other_kind = {n for n, t in conflicts if not same_kind(t, known.field(n).type)}
+    try:
+        return open_table_file(path, pa.schema([f for f in known if f.name not in other_kind]))
+    except InputError:
+        left = pa.schema([f for f in known if f.name not in dict(conflicts)])
+        return open_table_file(path, left)
+
+
+def ingest_batches(
+    store: Store,
+    log: CommitLog,
+    snapshot: Snapshot,
+    file: FileBatches,
+    sort: SortSchema | None,
+    options: IngestOptions,
+    *,
+    ids: Ids = random_id,
+    on_progress: Progress = lambda _done, _total: None,
+    amend: Amend = as_they_are,
+) -> IngestReport:
+    """As `ingest_file`, of batches that were opened with the snapshot's schema known."""
+    sort_of_file = None
+    if sort is None and snapshot.metadata is None:
+        sort_of_file = _sort_of(file, options.rows or APPEND)
+    plan = plan_ingest(store, snapshot, file.schema, file.path, sort or sort_of_file, options)
+    written = write_fragments(store, plan, file, ids(), on_progress=on_progress)
+    after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
+    kept = sum(entry.rows for entry in written.entries)
+    return IngestReport(
+        file.path,
+        after.version,
+        written.rows,
+        written.rows - kept,
+        len(written.entries),
+        sum(entry.size_bytes for entry in written.entries),
+        sort_of_file,
+    )
+
+
+def _sort_of(file: FileBatches, rows: RowPolicy) -> SortSchema | None:
+    """What a new table is sorted by, as the file says: up to the sequence column, which the policy adds."""
+    said = itertools.takewhile(lambda column: column.column != rows.sequence, file.sort or ())
+    return tuple(said) or None

@@ -1,0 +1,92 @@
+"""Whether fragments can be read in the types that their table gets: finer units of time hold fewer years."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from compactor.errors import InputError
+from compactor.read.scan import open_fragment
+from compactor.stores.base import Store
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from format.cast import exact_range
+from format.footer import ChunkStats
+from format.types import storage_type
+
+
+class FittingCheck:
+    """Checks fragments for one commit, which may be tried several times: those that fit once are not read
+    again."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        """path: of the file that is ingested, for errors."""
+        self._store = store
+        self._path = path
+        self._fitting: set[tuple[str, str, pa.DataType]] = set()
+        """Key, column and type."""
+
+    def check_live(
+        self, entries: Iterable[FragmentEntry], before: TableMetadata, after: TableMetadata
+    ) -> None:
+        """Raises `InputError` naming the first value of the table's fragments that has no place in a type
+        which the ingest gives its column."""
+        for column, value, stored, fragment in self._misfits(entries, before.schema, after):
+            wanted = after.shown_schema.field(column).type
+            raise InputError(
+                f"{self._path}: column {column!r} would become {wanted}, which has no place "
+                f"for {value} of type {stored} in {fragment}; nothing was added: cast the file's column to "
+                f"{stored}, or delete such rows, run `compactor compact --full`, and ingest the file again"
+            )
+
+    def check_own(
+        self, entries: Iterable[FragmentEntry], planned: TableMetadata, after: TableMetadata
+    ) -> None:
+        """Raises `InputError` naming the first value of what was written that has no place in a type that the
+        table got meanwhile."""
+        for column, value, stored, _ in self._misfits(entries, planned.schema, after):
+            wanted = after.shown_schema.field(column).type
+            raise InputError(
+                f"{self._path}: column {column!r} has become {wanted} meanwhile, which has no "
+                f"place for {value} of type {stored}; nothing was added: leave the row out, or ingest the "
+                "file into another table"
+            )
+
+    def _misfits(
+        self, entries: Iterable[FragmentEntry], written: pa.Schema, table: TableMetadata
+    ) -> Iterator[tuple[str, int, pa.DataType, str]]:
+        """Yields shown column, value, its type and fragment. Footers are read only where the table's type is
+        another than the one written, and may be too narrow for its values."""
+        columns = [
+            field
+            for field in table.schema
+            if field.name in written.names
+            and _range(written.field(field.name).type, field.type) is not None
+        ]
+        for entry in entries if columns else ():
+            unknown = {
+                (entry.key, field.name, field.type)
+                for field in columns
+                if field.name in entry.columns
+            } - self._fitting
+            if not unknown:
+                continue
+            reader = open_fragment(self._store, entry.key, entry.size_bytes)
+            for _, name, wanted in sorted(unknown, key=str):
+                stored = reader.schema.field(name).type
+                for value in _outside(_range(stored, wanted), reader.footer.columns[name]):
+                    yield table.shown_name(name), value, stored, reader.name
+            self._fitting |= unknown
+
+
+def _range(source: pa.DataType, target: pa.DataType) -> tuple[int, int] | None:
+    return exact_range(storage_type(source), storage_type(target))
+
+
+def _outside(bounds: tuple[int, int] | None, chunks: Iterable[ChunkStats]) -> Iterator[int]:
+    if bounds is not None:
+        for chunk in chunks:
+            for value in (chunk.min, chunk.max):
+                if isinstance(value, int) and not bounds[0] <= value <= bounds[1]:
+                    yield value

@@ -1,0 +1,185 @@
+"""Rows to level-0 fragments, which nobody sees before they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.errors import InputError
+from compactor.files.source import FileBatches
+from compactor.predicate.skipping.summary import build as build_summary
+from compactor.rows.flags import Census, RowRule
+from compactor.stores.base import Store, create_own
+from compactor.table.entry import FragmentEntry, SkipIndex
+from compactor.table.numbers import MAX_KEY_BYTES
+from compactor.table.object_names import fragment_key, skip_index_key
+from compactor.table.skip_blocks import pack
+from compactor.table.windows import split_by_window
+from compactor.write.ingest.columns import with_counts
+from compactor.write.ingest.plan import IngestPlan
+from compactor.write.ingest.sorting import sorted_batches
+from compactor.write.schema_union import conform_batch
+from format.schema import ordering
+from format.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
+from format.types import to_storage
+from format.writer import FragmentWriter
+
+_LEAST_ROW_BYTES: Final = 16
+"""A row counts for no less: its place in the order takes as much, however narrow it is."""
+Progress = Callable[[int, int], None]
+"""Called with bytes of the file consumed, and in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFragments:
+    """Fragments in the order of their rows, not committed yet."""
+
+    entries: list[FragmentEntry]
+    rows: int
+    """That were read."""
+
+
+def write_fragments(
+    store: Store,
+    plan: IngestPlan,
+    file: FileBatches,
+    attempt_id: str,
+    *,
+    on_progress: Progress = lambda _done, _total: None,
+) -> WrittenFragments:
+    """Nothing of it is visible before `commit_fragments`. attempt_id: of nobody else."""
+    writer = _FragmentsOfFile(store, plan, attempt_id)
+    entries = list(writer.write(file, on_progress))
+    writer.write_skips()
+    return WrittenFragments(entries, writer.rows)
+
+
+class _FragmentsOfFile:
+    def __init__(self, store: Store, plan: IngestPlan, attempt_id: str) -> None:
+        self._names = plan.names
+        self._store = store
+        self._metadata = plan.metadata
+        self._schema = plan.schema
+        self._options = plan.options
+        self._base_version = plan.base_version
+        self._attempt_id = attempt_id
+        self._written = 0
+        self._summaries: dict[str, list[bytes | None]] = {}
+        """Of the fragment that is being written."""
+        self._skips: list[bytes] = []
+        self._skips_bytes = 0
+        self.rows = 0
+        """Read so far."""
+        table = plan.metadata
+        self._rule = RowRule(table.rows, table.ttl, plan.schema, table.sort, is_bottom=False)
+
+    def write(self, file: FileBatches, on_progress: Progress) -> Iterator[FragmentEntry]:
+        pending: list[pa.RecordBatch] = []
+        rows, size, held = 0, 0, HeldBytes()
+        shown = dict(self._metadata.names)
+        for raw in file:
+            batch = with_counts(self._names.of(raw), self._metadata.rows)
+            batch = conform_batch(batch, self._schema, file.path, shown)
+            self._check_keys(batch, file.path)
+            self.rows += batch.num_rows
+            while batch.num_rows:
+                head = batch.slice(0, self._options.rows_per_fragment - rows)
+                batch = batch.slice(head.num_rows)
+                pending.append(head)
+                rows += head.num_rows
+                size += max(held.add(head), head.num_rows * _LEAST_ROW_BYTES)
+                if rows >= self._options.rows_per_fragment or size >= self._options.buffer_bytes:
+                    yield from self._write_windows(pending)
+                    pending, rows, size, held = [], 0, 0, HeldBytes()
+            on_progress(file.bytes_consumed, file.bytes_total)
+        if pending:
+            yield from self._write_windows(pending)
+
+    def _check_keys(self, batch: pa.RecordBatch, path: str) -> None:
+        names = [column.column for column in ordering(self._metadata.sort)]
+        keys = [to_storage(batch.column(name)) for name in names]
+        if sum(map(heaviest_value_bytes, keys)) <= MAX_KEY_BYTES:
+            return
+        sizes = np.sum([np.diff(cumulative_bytes(key)) for key in keys], axis=0)
+        row = int(np.argmax(sizes)) if len(sizes) else 0
+        if len(sizes) and sizes[row] > MAX_KEY_BYTES:
+            shown = map(self._metadata.shown_name, names)
+            raise InputError(
+                f"{path}, row {self.rows + row + 1:,}: its sort columns ({', '.join(shown)}) take "
+                f"{sizes[row]:,} bytes, more than {MAX_KEY_BYTES:,}: shorten their values, or sort the table "
+                "by other columns"
+            )
+
+    def _write_windows(self, batches: list[pa.RecordBatch]) -> Iterator[FragmentEntry]:
+        """One fragment, or one for each time window of the rows."""
+        windows = self._metadata.windows
+        if windows is None:
+            yield self._write_fragment(batches, None)
+            return
+        for window, part in split_by_window(batches, windows).items():
+            yield self._write_fragment(part, window)
+
+    def _write_fragment(self, batches: list[pa.RecordBatch], window: int | None) -> FragmentEntry:
+        schema, sort = self._schema, self._metadata.sort
+        key = fragment_key(self._base_version, self._attempt_id, self._written)
+        with (
+            self._store.start_upload(key) as upload,
+            FragmentWriter(
+                upload,
+                schema,
+                sort,
+                self._options.writer,
+                spool_memory_bytes=self._options.spool_memory_bytes,
+                on_row_group=self._summarise,
+            ) as writer,
+        ):
+            census = Census()
+            for batch in sorted_batches(batches, schema, sort, self._rule):
+                keys = [to_storage(batch.column(column.column)) for column in sort]
+                census += self._rule.census(keys)
+                writer.write(batch)
+            written = writer.finish()
+            upload.complete()
+        self._written += 1
+        return FragmentEntry.from_summary(
+            key,
+            written.summary,
+            size_bytes=written.bytes_written,
+            level=0,
+            run=key,
+            window=window,
+            census=census,
+            skip_index=self._take_skips(),
+        )
+
+    def _summarise(self, columns: dict[str, pa.Array]) -> None:
+        spec = self._metadata.skips
+        for name, kind in spec.columns:
+            if name in columns:
+                summary = build_summary(kind, columns[name], spec.bytes_per_row_group)
+                self._summaries.setdefault(name, []).append(summary)
+
+    def _take_skips(self) -> SkipIndex | None:
+        """Of the fragment just written; they go to storage when all are."""
+        places = dict.fromkeys((name for name, _ in self._metadata.skips.columns), (0, 0))
+        for name, summaries in self._summaries.items():
+            if any(summary is not None for summary in summaries):
+                block = pack(summaries)
+                places[name] = self._skips_bytes, len(block)
+                self._skips.append(block)
+                self._skips_bytes += len(block)
+        self._summaries = {}
+        return SkipIndex(self._skips_key, places) if places else None
+
+    def write_skips(self) -> None:
+        """Before the fragments are committed, what their entries point to."""
+        if self._skips:
+            create_own(self._store, self._skips_key, b"".join(self._skips))
+
+    @property
+    def _skips_key(self) -> str:
+        return skip_index_key(self._base_version, self._attempt_id)

@@ -1,0 +1,139 @@
+"""What rows of one schema become in a table: its metadata and fragments' schema, before any row is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from compactor.errors import InputError, TableNotFoundError, UsageError
+from compactor.files.column_names import check_names
+from compactor.rows.policy import APPEND, check_policy, sort_with_policy, with_result_types
+from compactor.stores.base import Store
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
+from compactor.table.windows import check_windows
+from compactor.write.ingest.columns import StoredNames, fixed_columns
+from compactor.write.ingest.options import IngestOptions
+from compactor.write.not_null import not_null_paths, with_not_null
+from compactor.write.schema_union import merged_schema, require_columns
+from format.errors import SchemaError
+from format.schema import SortSchema, check_sort_schema, ordering
+
+
+@dataclass(frozen=True, slots=True)
+class IngestPlan:
+    """What rows of one schema become in a table. Picklable: others may write the fragments, who need no
+    snapshot for it."""
+
+    path: str
+    """Of the file, for errors."""
+    metadata: TableMetadata
+    schema: pa.Schema
+    """Of the fragments."""
+    names: StoredNames
+    base_version: int
+    options: IngestOptions
+
+
+def plan_ingest(
+    store: Store,
+    snapshot: Snapshot,
+    schema: pa.Schema,
+    path: str,
+    sort: SortSchema | None,
+    options: IngestOptions,
+) -> IngestPlan:
+    """Raises as `ingest_file` does. schema: of the file."""
+    names = StoredNames(snapshot.metadata, schema, path, options.on_conflict)
+    metadata = _metadata(snapshot, names, sort, options, store, path)
+    known = () if snapshot.metadata is None else snapshot.metadata.schema.names
+    shown = zip(metadata.schema.names, metadata.shown_schema, strict=True)
+    check_names(pa.schema([field for stored, field in shown if stored not in known]), path)
+    # Columns that the file has not cost its fragments nothing, not even a place in the header.
+    present = {*names.stored.names, *(column.column for column in metadata.sort)}
+    stored = pa.schema([field for field in metadata.schema if field.name in present])
+    for field in metadata.schema:
+        if not (field.nullable or field.name in names.stored.names):
+            raise InputError(
+                f"{path}: column {metadata.shown_name(field.name)!r} is not null in the table, and is not "
+                "here: add it"
+            )
+    return IngestPlan(path, metadata, stored, names, snapshot.version, options)
+
+
+def _metadata(
+    snapshot: Snapshot,
+    names: StoredNames,
+    sort: SortSchema | None,
+    options: IngestOptions,
+    store: Store,
+    path: str,
+) -> TableMetadata:
+    windows, file = options.windows, names.stored
+    if snapshot.metadata is None:
+        if sort is None:
+            raise TableNotFoundError(
+                f"{store.url}: no table here yet: name its sort schema to create it by "
+                "--sort-by, such as service,host,timestamp:desc"
+            )
+        rows = options.rows or APPEND
+        schema = with_result_types(merged_schema(None, file, path), rows)
+        if rows.delete_marker is not None and rows.delete_marker not in schema.names:
+            schema = schema.append(pa.field(rows.delete_marker, pa.bool_()))
+        require_columns(schema, [column.column for column in sort], path)
+        schema = with_not_null(schema, options.not_null)
+        full = sort_with_policy(sort, rows, options.ttl)
+        check_policy(rows, options.ttl, schema, full)
+        try:
+            check_sort_schema(schema, full)
+        except SchemaError as error:
+            raise UsageError(f"--sort-by: {error}") from error
+        if windows is not None:
+            check_windows(windows, schema, rows.key_columns(full))
+        metadata = TableMetadata(schema, full, windows, rows, options.ttl)
+        return metadata.with_skips(options.skips)
+    _check_options(snapshot.metadata, options)
+    if sort is not None:
+        sort = tuple(
+            replace(c, column=snapshot.metadata.stored_name(c.column) or c.column) for c in sort
+        )
+        sort = sort_with_policy(sort, snapshot.metadata.rows, snapshot.metadata.ttl)
+    if sort is not None and sort != snapshot.metadata.sort:
+        raise UsageError(
+            f"--sort-by: the table is sorted by {', '.join(map(str, snapshot.metadata.sort))}; "
+            "leave the option out, or create another table"
+        )
+    known = snapshot.metadata
+    if windows is not None and windows != known.windows:
+        raise UsageError(
+            f"--time-column: the table has {known.windows or 'no time windows'}; leave the option out, or "
+            "create another table"
+        )
+    required = [known.shown_name(column.column) for column in ordering(known.sort)]
+    require_columns(names.shown, required, path)
+    file = with_result_types(file, known.rows)
+    shown = known.names + names.new
+    schema = merged_schema(
+        known.schema, file, path, fixed_columns(known), options.on_conflict, dict(shown)
+    )
+    return replace(known, schema=schema, names=shown)
+
+
+def _check_options(known: TableMetadata, options: IngestOptions) -> None:
+    """Raises `UsageError` if they ask for another table than there is."""
+    if options.rows is not None and options.rows != known.shown_rows:
+        raise UsageError(
+            f"--row-policy: the table has {known.shown_rows}; leave the options out, or create another table"
+        )
+    has = not_null_paths(known.shown_schema)
+    if options.not_null and set(options.not_null) != set(has):
+        raise UsageError(
+            f"--not-null: the table has {', '.join(has) or 'none'}; leave the option out, or create another "
+            "table"
+        )
+    ttl = known.ttl and replace(known.ttl, column=known.shown_name(known.ttl.column))
+    if options.ttl is not None and options.ttl != ttl:
+        raise UsageError(
+            f"--ttl: the table has {ttl or 'none'}; leave the options out, or create another table"
+        )

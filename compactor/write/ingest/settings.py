@@ -1,0 +1,184 @@
+"""What is asked of an ingest, as people write it: names, units, bounds, defaults and help, of the command
+line and of the Spark data source alike. Where a message names another setting, it does so as the command line
+does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from compactor.errors import UsageError
+from compactor.predicate.skipping.spec import NONE as NO_SKIPS
+from compactor.predicate.skipping.spec import Kind as SkipKind
+from compactor.predicate.skipping.spec import SkipSpec
+from compactor.rows.policy import Function, Kind, RowPolicy, Ttl
+from compactor.settings import units
+from compactor.settings.column_kinds import column_kinds
+from compactor.table.metadata import TimeWindows
+from compactor.write.ingest.options import IngestOptions
+from compactor.write.schema_union import OnConflict
+from format.errors import SchemaError
+from format.schema import SortSchema, parse_sort_schema
+from format.writer import WriterOptions
+
+
+def written(text: str) -> Any:
+    """A default as people write it: the model parses it."""
+    return text
+
+
+def names(text: Any) -> Any:
+    """Apart by commas."""
+    if not isinstance(text, str):
+        return text
+    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
+
+
+def _pairs(kinds: type[StrEnum], word: str) -> BeforeValidator:
+    """`COLUMN:KIND`, several apart by commas in one text, or each a text, where a column may have a comma."""
+    by_name = {str(kind): kind for kind in kinds}
+    return BeforeValidator(lambda given: tuple(column_kinds(names(given), by_name, word).items()))
+
+
+def _parsed(parse: Callable[[str], float]) -> BeforeValidator:
+    return BeforeValidator(lambda given: parse(given) if isinstance(given, str) else given)
+
+
+def _paths(given: Any) -> tuple[str, ...]:
+    """Several apart by commas in one text, or each a text."""
+    return tuple(names(given))
+
+
+Seconds = Annotated[float, _parsed(partial(units.duration_seconds, least_seconds=1)), Field(ge=1)]
+"""Written as `90s`, `15m`, `6h`, `7d` or `2w`."""
+Bytes = Annotated[int, _parsed(units.size_bytes)]
+"""Written as `512MiB`, `2GiB` or a number of bytes."""
+
+
+class IngestSettings(BaseModel):
+    """Texts or values. Of these, `on_conflict` and the sizes of fragments and row groups are of the ingest,
+    the others of a table that it creates."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    sort_by: str | None = Field(None, description="Sort schema of a new table.")
+    rows_per_fragment: int = Field(
+        1_000_000,
+        ge=1,
+        lt=2**31,
+        description="Rows of a level-0 fragment at most.",
+    )
+    max_rows_per_row_group: int = Field(
+        65_536, ge=1, lt=2**31, description="Rows of a row group at most."
+    )
+    time_column: str | None = Field(
+        None, description="Sort column that divides a new table into time windows."
+    )
+    time_window: Seconds = Field(
+        written("1d"), description="Length of a time window, with --time-column."
+    )
+    retention: Seconds | None = Field(
+        None, description="Windows that ended longer ago are dropped.  [default: kept]"
+    )
+    row_policy: Kind | None = Field(
+        None,
+        description="What rows of equal --sort-by are in a new table.  [default: append]",
+    )
+    sequence: str | None = Field(
+        None, description="Column whose greater values are newer, for last and first."
+    )
+    delete_marker: str | None = Field(
+        None, description="Boolean column: rows where it is true are tombstones."
+    )
+    keep_tombstones: bool | None = Field(
+        None,
+        description="Whether compactions drop tombstones.  [default: keep with --sequence]",
+    )
+    aggregate: Annotated[tuple[tuple[str, Function], ...], _pairs(Function, "function")] = Field(
+        (), description="What becomes of a column's values, for row policy aggregate."
+    )
+    ttl: Seconds | None = Field(
+        None, description="Rows of a new table that are older are dropped by compactions."
+    )
+    ttl_column: str | None = Field(None, description="Time column that --ttl goes by.")
+    on_conflict: OnConflict = Field(
+        OnConflict.ERROR,
+        description="If a column's values have no place in the table's type: refuse the rows, make the "
+        "table's column text, or add the values as another column.",
+    )
+    skip_index: Annotated[tuple[tuple[str, SkipKind], ...], _pairs(SkipKind, "kind")] = Field(
+        (), description="A new table keeps what queries skip row groups by: bloom or values."
+    )
+    skip_index_bytes: Bytes = Field(
+        written("64KiB"), ge=32, description="Of a column and row group at most."
+    )
+    not_null: Annotated[tuple[str, ...], BeforeValidator(_paths)] = Field(
+        (),
+        description="Rows with a null there are refused by a new table: COLUMN, or a path into it such as "
+        "tags.element, attributes.value or request.id.",
+    )
+
+    @model_validator(mode="after")
+    def _together(self) -> IngestSettings:
+        of_policy = (
+            self.sequence,
+            self.delete_marker,
+            self.keep_tombstones,
+            self.aggregate or None,
+        )
+        if self.row_policy is None and any(value is not None for value in of_policy):
+            raise ValueError(
+                "--sequence, --delete-marker, --keep-tombstones and --aggregate go with --row-policy: name "
+                "it too"
+            )
+        if self.retention is not None and self.time_column is None:
+            raise ValueError("--retention: name the --time-column it goes by")
+        if (self.ttl is None) != (self.ttl_column is None):
+            raise ValueError("--ttl and --ttl-column: give both, or neither")
+        return self
+
+    @property
+    def sort(self) -> SortSchema | None:
+        """Raises `UsageError`."""
+        try:
+            return None if self.sort_by is None else parse_sort_schema(self.sort_by)
+        except SchemaError as error:
+            raise UsageError(f"--sort-by: {error}") from error
+
+    @property
+    def options(self) -> IngestOptions:
+        return IngestOptions(
+            rows_per_fragment=self.rows_per_fragment,
+            writer=WriterOptions(self.max_rows_per_row_group),
+            windows=self._windows,
+            rows=self._rows,
+            ttl=self._ttl,
+            skips=SkipSpec(self.skip_index, self.skip_index_bytes) if self.skip_index else NO_SKIPS,
+            not_null=self.not_null,
+            on_conflict=self.on_conflict,
+        )
+
+    @property
+    def _windows(self) -> TimeWindows | None:
+        if self.time_column is None:
+            return None
+        retention = None if self.retention is None else int(self.retention)
+        return TimeWindows(self.time_column, int(self.time_window), retention)
+
+    @property
+    def _rows(self) -> RowPolicy | None:
+        if self.row_policy is None:
+            return None
+        return RowPolicy(
+            self.row_policy, self.sequence, self.delete_marker, self.keep_tombstones, self.aggregate
+        )
+
+    @property
+    def _ttl(self) -> Ttl | None:
+        if self.ttl is None or self.ttl_column is None:
+            return None
+        return Ttl(self.ttl_column, int(self.ttl))

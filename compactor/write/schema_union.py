@@ -1,0 +1,262 @@
+"""Fitting a file's rows to a table: schema of the two together, and the batches cast to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.errors import InputError
+from compactor.write.not_null import null_place
+from format.cast import as_type
+from format.errors import SchemaError
+from format.types import (
+    check_nesting,
+    converts_to,
+    is_list_like,
+    may_be_text,
+    storage_type,
+    table_type,
+    type_to_json,
+    widens_to,
+)
+
+
+class OnConflict(StrEnum):
+    """What is done with a column of a file whose values have no place in the table's type."""
+
+    ERROR = "error"
+    STRING = "string"
+    """The table's column becomes text, with all values it has."""
+    SPLIT = "split"
+    """The file's column becomes another one, named by its type."""
+
+
+_AS_STORED: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def merged_schema(
+    table: pa.Schema | None,
+    file: pa.Schema,
+    path: str,
+    fixed: Collection[str] = (),
+    on_conflict: OnConflict = OnConflict.ERROR,
+    shown: Mapping[str, str] = _AS_STORED,
+) -> pa.Schema:
+    """The table's schema after taking in the file's: new columns come last; its types stay where they hold
+    the file's values, and become wider ones where such are known that hold both (`widens_to`).
+
+    A column that had no values in any file so far takes the file's type. Fragments written before stay as
+    they are, and are read as the wider type. fixed: columns that may only become such as order their stored
+    values alike. shown: what people call columns whose stored names are others, for errors.
+
+    Raises `InputError` naming file, column and both types where the file's values cannot become the
+    table's without loss, or where the format has no form for a type.
+    """
+    fields = {} if table is None else {field.name: field for field in table}
+    if len(set(file.names)) != len(file.names):
+        raise InputError(f"{path}: a column name comes twice: rename one")
+    for field in file:
+        try:
+            type_to_json(field.type)
+            check_nesting(pa.schema([field]))
+        except SchemaError as error:
+            name = shown.get(field.name, field.name)
+            raise InputError(f"{path}: column {name!r}: {error}") from error
+        known = fields.get(field.name)
+        if known is None or pt.is_null(known.type):
+            fields[field.name] = pa.field(field.name, table_type(field.type))
+        elif not can_widen(field.type, known.type):
+            wider = _wider_type(known.type, field.type, may_convert=field.name not in fixed)
+            if wider is not None:
+                fields[field.name] = known.with_type(wider)
+                continue
+            if on_conflict is OnConflict.STRING and _both_text(known, field, fixed):
+                fields[field.name] = known.with_type(pa.string())
+                continue
+            name = shown.get(field.name, field.name)
+            raise InputError(
+                f"{path}: column {name!r} is {field.type}, the table's is {known.type}: convert the "
+                "file, ingest it into another table, or say --on-conflict split or string"
+            )
+    return pa.schema(list(fields.values()))
+
+
+def conflicting(
+    table: pa.Schema, file: pa.Schema, fixed: Collection[str] = ()
+) -> list[tuple[str, pa.DataType]]:
+    """Columns of the file whose values have no place in the table's type, nor in a wider one."""
+    found = []
+    for field in file:
+        index = table.get_field_index(field.name)
+        known = None if index < 0 else table.field(index).type
+        if known is None or pt.is_null(known) or can_widen(field.type, known):
+            continue
+        if _wider_type(known, field.type, may_convert=field.name not in fixed) is None:
+            found.append((field.name, field.type))
+    return found
+
+
+def same_kind(a: pa.DataType, b: pa.DataType) -> bool:
+    """Whether a text file writes values of both alike: numbers, or texts, or ..."""
+    return _wire_kind(a) == _wire_kind(b)
+
+
+def _wire_kind(dtype: pa.DataType) -> str:
+    dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
+    if pt.is_integer(dtype) or pt.is_floating(dtype):
+        return "number"
+    if pt.is_boolean(dtype) or pt.is_nested(dtype):
+        return str(dtype).split("<")[0]
+    return "text"
+
+
+def split_name(column: str, dtype: pa.DataType) -> str:
+    """What a column of a conflicting type is called."""
+    dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
+    for name, is_so in _KINDS.items():
+        if is_so(dtype):
+            return f"{column}_{name}"
+    return f"{column}_{str(dtype).split('[')[0].split('(')[0]}"
+
+
+def _both_text(known: pa.Field, field: pa.Field, fixed: Collection[str]) -> bool:
+    return field.name not in fixed and all(
+        may_be_text(storage_type(dtype)) or _is_text(storage_type(dtype))
+        for dtype in (known.type, field.type)
+    )
+
+
+_KINDS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
+    "text": lambda dtype: _is_text(dtype),
+    "int": pt.is_integer,
+    "float": pt.is_floating,
+    "bool": pt.is_boolean,
+    "list": is_list_like,
+    "bytes": lambda dtype: _is_bytes(dtype),
+}
+
+
+_WIDER: Final = (
+    pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64(),
+    pa.float16(), pa.float32(), pa.float64(), pa.large_string(), pa.large_binary(),
+)  # fmt: skip
+
+
+_DECIMALS: Final = {
+    32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256,
+}  # fmt: skip
+
+
+def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> pa.DataType | None:
+    """The narrowest type that holds the values of both; without changing those that are stored, unless they
+    may be converted."""
+    if pt.is_decimal(table) and pt.is_decimal(file) and table.scale == file.scale:
+        bits = max(table.bit_width, file.bit_width)
+        return _DECIMALS[bits](max(table.precision, file.precision), table.scale)
+    for wider in _WIDER:
+        if widens_to(table, wider) and can_widen(file, wider):
+            return wider
+    if not may_convert:
+        return None
+    if pt.is_timestamp(file) and converts_to(table, file):
+        return pa.timestamp(file.unit, table.tz)
+    for wider in (pa.float32(), pa.float64()):
+        if converts_to(table, wider) and can_widen(file, wider):
+            return wider
+    return None
+
+
+def can_widen(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether every value of `source` is a value of `target`."""
+    if pt.is_null(source) or storage_type(source) == storage_type(target):
+        return True
+    if pt.is_dictionary(source):
+        return can_widen(source.value_type, target)
+    if pt.is_dictionary(target):
+        return can_widen(source, target.value_type)
+    if widens_to(source, target):
+        return True
+    if pt.is_integer(source) and pt.is_floating(target):
+        return converts_to(source, target)
+    for kind in (_is_text, _is_bytes):
+        if kind(source) and kind(target):
+            return True
+    if pt.is_timestamp(source) and pt.is_timestamp(target):
+        units = ("s", "ms", "us", "ns")
+        same_zone = (source.tz is None) == (target.tz is None)
+        return same_zone and units.index(source.unit) <= units.index(target.unit)
+    return _can_widen_nested(source, target)
+
+
+def _can_widen_nested(source: pa.DataType, target: pa.DataType) -> bool:
+    if pt.is_map(source) and pt.is_map(target):
+        keys = can_widen(source.key_type, target.key_type)
+        return keys and can_widen(source.item_type, target.item_type)
+    is_fixed = pt.is_fixed_size_list(source) and pt.is_fixed_size_list(target)
+    if is_fixed and source.list_size != target.list_size:
+        return False
+    if is_fixed or (is_list_like(source) and is_list_like(target)):
+        return can_widen(source.value_type, target.value_type)
+    if pt.is_struct(source) and pt.is_struct(target):
+        known = {field.name: field.type for field in target.fields}
+        if len(known) < target.num_fields or len({f.name for f in source}) < source.num_fields:
+            return False  # a name comes twice: only the same fields are told apart
+        return all(f.name in known and can_widen(f.type, known[f.name]) for f in source.fields)
+    return False
+
+
+def conform_batch(
+    batch: pa.RecordBatch, schema: pa.Schema, path: str, shown: Mapping[str, str] = _AS_STORED
+) -> pa.RecordBatch:
+    """`batch` in the table's schema: columns cast and put in order, missing ones null.
+
+    shown: as for `merged_schema`.
+    Raises `InputError` where a value cannot be cast, or is null where the table has none.
+    """
+    columns = []
+    for field in schema:
+        index = batch.schema.get_field_index(field.name)
+        if index < 0:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        column = batch.column(index)
+        name = shown.get(field.name, field.name)
+        try:
+            columns.append(as_type(column, field.type))
+        except (pa.ArrowException, SchemaError) as error:
+            cause = str(error).splitlines()[0]
+            raise InputError(
+                f"{path}: column {name!r} of type {column.type} cannot become {field.type}: {cause}"
+            ) from error
+        if (place := null_place(columns[-1], field.with_name(name))) is not None:
+            raise InputError(
+                f"{path}: {place!r} is not null in the table, and has a null: correct the value or leave the "
+                "row out"
+            )
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _is_text(dtype: pa.DataType) -> bool:
+    return bool(pt.is_string(dtype) or pt.is_large_string(dtype) or pt.is_string_view(dtype))
+
+
+def _is_bytes(dtype: pa.DataType) -> bool:
+    fixed = pt.is_fixed_size_binary(dtype)
+    return bool(
+        fixed or pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_binary_view(dtype)
+    )
+
+
+def require_columns(schema: pa.Schema, names: Sequence[str], path: str) -> None:
+    """Raises `InputError` unless the file has all these columns."""
+    missing = [name for name in names if name not in schema.names]
+    if missing:
+        raise InputError(
+            f"{path}: sort column {missing[0]!r} is not in the file; its columns are: "
+            + ", ".join(schema.names[:50])
+        )
