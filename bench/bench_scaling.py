@@ -37,7 +37,8 @@ from bench.bench_memory import logs, wide
 from bench.results import RESULTS, write_results
 from bench.scaling_plot import plot
 from bench.tables import LOG_SORT, compaction_of_all, write_table
-from compactor.compaction.attempt import AttemptReport, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import AttemptReport
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
 

@@ -28,7 +28,7 @@ from bench.results import RESULTS, write_results
 from bench.tables import LOG_SORT, compaction_of_all, write_table
 from bench.workload import make_overlapping_inputs
 from compactor.compaction.attempt import run_compaction
-from compactor.read.scan import open_fragment
+from compactor.read.fragment_columns import open_fragment
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore

@@ -31,7 +31,8 @@ from bench.workload import make_batch, make_overlapping_inputs
 from compactor.cli.options import IN_PROCESS
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import Engine, InProcessEngine
-from compactor.compaction.worker import CompactReport, compact
+from compactor.compaction.report import CompactReport
+from compactor.compaction.worker import compact
 from compactor.settings.compaction import Policy, Strategy
 from compactor.spark.engine import SparkEngine
 from compactor.spark.session import open_session, task_slots

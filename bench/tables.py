@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.common.clock import random_id
-from compactor.compaction.attempt import Compaction
+from compactor.compaction.compaction import Compaction
 from compactor.planner.spec import CompactionSpec
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compactor import errors as errors
     from compactor.api import Scan as Scan
     from compactor.api import Table as Table
-    from compactor.compaction.worker import CompactReport as CompactReport
+    from compactor.compaction.report import CompactReport as CompactReport
     from compactor.errors import CompactorError as CompactorError
     from compactor.predicate.skipping.spec import Kind as SkipKind
     from compactor.predicate.skipping.spec import SkipSpec as SkipSpec

@@ -30,17 +30,11 @@ from compactor.compaction.driver import (
     DriverSettings,
 )
 from compactor.compaction.engine import Engine, InProcessEngine
-from compactor.compaction.worker import (
-    CompactReport,
-    check_quarantine,
-    compact,
-    explain_lost,
-    refuse,
-)
+from compactor.compaction.report import CompactReport, explain_lost, refuse
+from compactor.compaction.worker import check_quarantine, compact
 from compactor.errors import JobError, TableExistsError, UsageError
 from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
-from compactor.predicate import condition_on
 from compactor.predicate.tree import Predicate
 from compactor.read.export import ExportReport, export_file
 from compactor.read.scan import ScanReport, scan, scan_schema
@@ -54,6 +48,7 @@ from compactor.spark.session import task_slots
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.table.describe import fragments_table, history_table
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum

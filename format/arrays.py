@@ -12,7 +12,7 @@ from pyarrow import types as pt
 from format import kernels
 from format.dictionaries import unified
 from format.nodes import IntArray, dictionary_codes, valid_mask
-from format.types import plain
+from format.storage import plain
 
 I32 = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]

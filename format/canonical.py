@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.nested import build_struct, no_values, null_mask, with_values
-from format.types import to_logical, to_storage
+from format.storage import to_logical, to_storage
 
 _Change = Callable[[pa.Array], pa.Array]
 

@@ -18,7 +18,8 @@ from format.nested import (
     list_parts,
     null_mask,
 )
-from format.types import decoded, is_large_offsets, storage_type, to_logical, to_storage
+from format.storage import decoded, to_logical, to_storage
+from format.types import is_large_offsets, storage_type
 
 CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
 """Casts an array that is not nested. Raises `pa.ArrowException` for a value that has no place there."""

@@ -32,7 +32,8 @@ from format.nodes import (
     valid_mask,
 )
 from format.sizes import cumulative_bytes, nulls_bytes
-from format.types import decoded, is_binary_like, is_large_offsets, is_list_like, may_stay_coded
+from format.storage import decoded
+from format.types import is_binary_like, is_large_offsets, is_list_like, may_stay_coded
 
 _SMALL_BYTES: Final = 16 << 10
 """Up to which nobody is asked for memory."""

@@ -40,7 +40,8 @@ from format.nodes import (
     valid_mask,
 )
 from format.sizes import nulls_bytes
-from format.types import decoded, is_binary_like, is_list_like, may_stay_coded
+from format.storage import decoded
+from format.types import is_binary_like, is_list_like, may_stay_coded
 
 _MOST_VALUE_BYTES: Final = 24
 """That a reader charges for a value beside its bytes: an integer, and 16 bytes of a decimal made of it."""

@@ -20,7 +20,7 @@ from format.layout import MAX_META_BYTES, Codec
 from format.limits import MAX_RATIO, max_written_bytes, most_written_bytes
 from format.nodes import MAX_UNBACKED_VALUES, NODE_BYTES
 from format.sizes import cumulative_bytes
-from format.types import plain
+from format.storage import plain
 
 _STORED: Final = 0
 """The level of no compression."""

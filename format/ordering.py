@@ -19,7 +19,8 @@ from pyarrow import types as pt
 
 from format.nodes import dictionary_codes, fixed_width_view, int_dtype, valid_mask
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
-from format.types import decoded, is_binary_like
+from format.storage import decoded
+from format.types import is_binary_like
 
 U64 = npt.NDArray[np.uint64]
 

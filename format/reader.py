@@ -21,7 +21,8 @@ from format.keys import Bound, KeyComparator, key_at
 from format.layout import Kind
 from format.schema import FragmentHeader
 from format.sizes import rows_within
-from format.types import storage_type, to_logical
+from format.storage import to_logical
+from format.types import storage_type
 
 _TAIL_BYTES: Final = 64 << 10
 _HEAD_BYTES: Final = 16 << 10

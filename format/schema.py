@@ -12,7 +12,8 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.errors import SchemaError
-from format.types import JsonObject, check_nesting, schema_from_json, schema_to_json, storage_type
+from format.type_json import JsonObject, schema_from_json, schema_to_json
+from format.types import check_nesting, storage_type
 
 
 class Order(StrEnum):

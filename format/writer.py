@@ -28,7 +28,8 @@ from format.layout import Kind
 from format.ordering import first_disorder, order_words
 from format.schema import FragmentHeader, SortSchema, column_order
 from format.sizes import cumulative_bytes, rows_within
-from format.types import JsonObject, to_storage
+from format.storage import to_storage
+from format.type_json import JsonObject
 from format.validity import ValueCheck
 
 SPOOL_MEMORY_BYTES: Final = 16 << 20

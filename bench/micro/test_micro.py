@@ -22,7 +22,7 @@ from format.hashing import column_contributions
 from format.layout import Kind, unpack_block_header
 from format.ordering import order_words, stable_order
 from format.schema import parse_sort_schema
-from format.types import to_storage
+from format.storage import to_storage
 
 ROWS = 65_536
 RUNS = 16

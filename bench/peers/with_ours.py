@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from bench.peers.contract import Task
 from compactor.common.clock import random_id
-from compactor.compaction.attempt import Compaction, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import Compaction
 from compactor.planner.spec import CompactionSpec
-from compactor.read.scan import open_fragment
+from compactor.read.fragment_columns import open_fragment
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog

@@ -32,18 +32,12 @@ from compactor.cli.telemetry import (
     traces_of_environment,
 )
 from compactor.common.logs import is_json
-from compactor.compaction.attempt import Compaction
+from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, DriverSettings, Settled
+from compactor.compaction.listener import Silent
 from compactor.compaction.owner import shown_owner
-from compactor.compaction.worker import (
-    CompactReport,
-    Silent,
-    Worker,
-    check_quarantine,
-    compact,
-    explain_lost,
-    refuse,
-)
+from compactor.compaction.report import CompactReport, explain_lost, refuse
+from compactor.compaction.worker import Worker, check_quarantine, compact
 from compactor.errors import JobError, UsageError
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate, estimate, total

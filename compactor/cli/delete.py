@@ -9,9 +9,9 @@ import click
 from compactor.cli.output import echo_json, progress
 from compactor.cli.telemetry import log_options
 from compactor.errors import UsageError
-from compactor.predicate import condition_on
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.write.delete import DeleteReport, delete_rows
 
 _EPILOG = """\b

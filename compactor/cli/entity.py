@@ -161,7 +161,7 @@ def _run_on_spark(
 ) -> EntityMergeReport:
     # Imported late: who merges in this process needs none of it.
     from compactor.entities.on_spark import SparkEntityMerge
-    from compactor.pipelines.on_spark import SparkOptions
+    from compactor.spark.session import SparkOptions
 
     # What the user has to correct is said before Spark takes its seconds to start.
     merge = SparkEntityMerge(spec, store, **settings)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, get_args
 import click
 from pydantic.fields import FieldInfo
 
-from compactor.settings.validated import validated
+from compactor.settings.messages import validated
 from compactor.write.ingest.settings import IngestSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -18,7 +18,7 @@ from compactor.compaction.owner import shown_owner
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
 from compactor.planner.debt import debt_of
 from compactor.planner.tree import forest, overlapping_pairs
-from compactor.read.scan import open_fragment
+from compactor.read.fragment_columns import open_fragment
 from compactor.read.verify import verify
 from compactor.settings.compaction import Policy
 from compactor.stores.base import Store

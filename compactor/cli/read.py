@@ -12,10 +12,10 @@ from compactor.cli.output import echo_json, human_bytes, progress
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
 from compactor.files.write import check_sink_path
-from compactor.predicate import condition_on
 from compactor.predicate.tree import Predicate
 from compactor.read.export import export_file
 from compactor.read.scan import ScanReport, scan, scan_schema
+from compactor.table.conditions import condition_on
 from compactor.table.metadata import TableMetadata
 
 _where_option = click.option(

@@ -70,7 +70,8 @@ def run_command(
     with telemetry("run", pipeline, targets) as told:
         # Imported late: what only explains needs none of it.
         if on_spark:
-            from compactor.pipelines.on_spark import SparkOptions, SparkRun
+            from compactor.pipelines.on_spark import SparkRun
+            from compactor.spark.session import SparkOptions
 
             # What the user has to correct is said before Spark takes its seconds to start.
             run = SparkRun(loaded)

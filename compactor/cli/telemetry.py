@@ -15,7 +15,7 @@ from compactor.cli.output import warn
 from compactor.common import logs
 from compactor.common.logs import LEVELS, LogFormat, LogSettings
 from compactor.compaction.driver import Driver
-from compactor.compaction.worker import Listener, Listeners
+from compactor.compaction.listener import Listener, Listeners
 from compactor.errors import UsageError
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from compactor.common.clock import Ids, random_id
-from compactor.compaction.attempt import Compaction, Outcome
+from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.owner import is_gone, this_owner
 from compactor.compaction.record import run_record
 from compactor.errors import UnknownOutcomeError

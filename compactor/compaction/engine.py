@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from compactor.compaction.attempt import Compaction, Outcome, failed, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import Compaction, Outcome, failed
 
 
 class Engine(Protocol):

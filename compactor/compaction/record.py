@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from compactor.common.lines import shortened
-from compactor.compaction.attempt import AttemptReport, Compaction, Outcome
+from compactor.compaction.compaction import AttemptReport, Compaction, Outcome
 from compactor.planner.estimate import Estimate
 from compactor.table.run_record import MAX_TEXT, RunRecord
 

@@ -6,18 +6,18 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final
 
 from compactor.common.clock import Clock, SystemClock
-from compactor.compaction.attempt import Compaction, Outcome, total_report
+from compactor.compaction.compaction import Outcome
 from compactor.compaction.driver import Driver, Settled, backoff_seconds
 from compactor.compaction.engine import Engine
-from compactor.errors import CompactorError, ConfigError, JobError, TableNotFoundError
+from compactor.compaction.listener import Listener, Silent
+from compactor.compaction.report import CompactReport
+from compactor.errors import CompactorError, JobError, TableNotFoundError
 from compactor.planner.debt import debt_of
-from compactor.planner.estimate import Estimate, total
-from compactor.planner.spec import CompactionPlan
 from compactor.settings.compaction import Policy
 from compactor.table.snapshot import Snapshot
 from format.errors import FormatError
@@ -27,133 +27,6 @@ _ALL: Final = 1 << 30
 _DRAIN_POLL_SECONDS: Final = 0.5
 _SETTLE_SECONDS: Final = 5.0
 """How long one wait for outcomes may last: claims are renewed in between."""
-
-
-class Listener(Protocol):
-    """Told what happens, for people and logs."""
-
-    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None: ...
-
-    def settled(self, driver: Driver, settled: Settled) -> None: ...
-
-    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
-        """A step of a table failed as a whole, such as when its store is unreachable."""
-        ...
-
-    def looked(self, driver: Driver) -> None:
-        """The log was read or written: `driver.log.latest` is the newest known; version 0: no table yet."""
-        ...
-
-    def turned(self) -> None:
-        """The loop has gone round once more: it is alive."""
-        ...
-
-
-class Silent:
-    """A listener that does nothing."""
-
-    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None: ...
-
-    def settled(self, driver: Driver, settled: Settled) -> None: ...
-
-    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None: ...
-
-    def looked(self, driver: Driver) -> None: ...
-
-    def turned(self) -> None: ...
-
-
-class Listeners:
-    """Several as one, told in that order."""
-
-    def __init__(self, listeners: Iterable[Listener]) -> None:
-        self._all = tuple(listeners)
-
-    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:
-        for each in self._all:
-            each.decided(driver, compactions)
-
-    def settled(self, driver: Driver, settled: Settled) -> None:
-        for each in self._all:
-            each.settled(driver, settled)
-
-    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
-        for each in self._all:
-            each.failed(driver, error, retry_seconds)
-
-    def looked(self, driver: Driver) -> None:
-        for each in self._all:
-            each.looked(driver)
-
-    def turned(self) -> None:
-        for each in self._all:
-            each.turned()
-
-
-@dataclass(slots=True)
-class CompactReport:
-    """What became of the compactions of one table; `to_json` is the CLI's `--json` object."""
-
-    version: int
-    settled: list[Settled] = field(default_factory=list, repr=False)
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        return (
-            f"version {self.version}: {len(self.done):,} compactions done, {len(self.void):,} void, "
-            f"{len(self.failed):,} attempts failed"
-        )
-
-    @property
-    def done(self) -> list[Settled]:
-        return [s for s in self.settled if s.outcome.failure is None and not s.is_void]
-
-    @property
-    def void(self) -> list[Settled]:
-        return [s for s in self.settled if s.is_void]
-
-    @property
-    def failed(self) -> list[Settled]:
-        """Attempts that failed, of which a later one may have succeeded."""
-        return [s for s in self.settled if s.outcome.failure is not None and not s.is_void]
-
-    @property
-    def lost(self) -> list[Settled]:
-        """The last failed attempt of each compaction that never succeeded."""
-        done = {key for s in self.done for key in _inputs(s)}
-        last = {_inputs(s): s for s in self.failed if not done.issuperset(_inputs(s))}
-        return list(last.values())
-
-    @property
-    def predicted(self) -> Estimate:
-        return total(s.predicted for s in self.done)
-
-    def to_json(self) -> dict[str, Any]:
-        reports = [s.outcome.report for s in self.done if s.outcome.report is not None]
-        return {
-            "version": self.version,
-            "tasks": len(self.done),
-            "input_fragments": sum(len(s.compaction.spec.inputs) for s in self.done),
-            "output_fragments": sum(len(s.outcome.outputs) for s in self.done),
-            **total_report(reports),
-            "seconds": round(self.seconds, 3),
-            "predicted": self.predicted.to_json(),
-            "void": len(self.void),
-            "failures": [_failure_json(s) for s in self.failed],
-        }
-
-
-def _inputs(settled: Settled) -> tuple[str, ...]:
-    return tuple(entry.key for entry in settled.compaction.spec.inputs)
-
-
-def _failure_json(settled: Settled) -> dict[str, Any]:
-    return {
-        "compaction_id": settled.compaction.compaction_id,
-        "inputs": list(_inputs(settled)),
-        "reason": settled.outcome.failure,
-        "quarantined": list(settled.quarantined),
-    }
 
 
 @dataclass(slots=True)
@@ -365,15 +238,6 @@ def compact(
     return report
 
 
-def refuse(plan: CompactionPlan) -> None:
-    """Raises `ConfigError` for what the memory limit does not allow."""
-    if plan.refused:
-        others = f" ({len(plan.refused) - 1} more like it)" if len(plan.refused) > 1 else ""
-        raise ConfigError(
-            f"{plan.refused[0]}{others}; nothing of it was begun, its inputs stay live"
-        )
-
-
 def check_quarantine(snapshot: Snapshot) -> None:
     """Raises `JobError` if fragments are in quarantine: nobody is to take the table for compacted."""
     if snapshot.quarantine:
@@ -383,23 +247,6 @@ def check_quarantine(snapshot: Snapshot) -> None:
             "compaction takes them: `compactor inspect` shows why; mend that (restore the objects, or give "
             f"workers more memory), then `compactor release TABLE --all`. {first.key}: {first.reason}"
         )
-
-
-def explain_lost(report: CompactReport) -> str:
-    """What became of compactions that failed for good, for the error that says so."""
-    first = report.lost[0]
-    quarantined = sum(len(s.quarantined) for s in report.failed)
-    state = (
-        f"{quarantined} fragments are in quarantine now"
-        if quarantined
-        else "its inputs stay live, for the next run to try again"
-    )
-    attempts = "1 attempt" if first.attempt == 1 else f"{first.attempt} attempts"
-    return (
-        f"{len(report.lost)} of {len(report.done) + len(report.lost)} compactions failed for good after "
-        f"{attempts}, {state}, the other {len(report.done)} are committed. "
-        f"{first.outcome.failure}"
-    )
 
 
 def _backoff_seconds(failures: int) -> float:

@@ -39,10 +39,9 @@ from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State
 from compactor.entities.target import ROW_POLICY, SORT, Target
 from compactor.entities.tasks import Context, Home, Made, Piece
-from compactor.pipelines.on_spark import SparkOptions
-from compactor.pipelines.task import ROWS, Packet
+from compactor.pipelines.task import ROWS
 from compactor.read.scan_pieces import pieces_of
-from compactor.spark.session import as_job_error, check_shuffles, staging_place
+from compactor.spark.session import SparkOptions, as_job_error, check_shuffles, staging_place
 from compactor.spark.shuffle.exchange import (
     from_bytes,
     splitters,
@@ -51,6 +50,7 @@ from compactor.spark.shuffle.exchange import (
 from compactor.spark.shuffle.packets import (
     Batches,
     Divider,
+    Packet,
     configured,
     values_of,
 )

@@ -22,10 +22,9 @@ from compactor.entities.target import SORT
 from compactor.entities.tasks import Made, Rows, Said, Sample
 from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError
 from compactor.files.source import sliced
-from compactor.pipelines.on_spark import SparkOptions
-from compactor.pipelines.task import REPORT, ROWS, SAMPLE, Packet
+from compactor.pipelines.task import REPORT, ROWS, SAMPLE
 from compactor.resources.errors import MemoryLimitError
-from compactor.spark.session import as_job_error, task_slots
+from compactor.spark.session import SparkOptions, as_job_error, task_slots
 from compactor.spark.shuffle.exchange import KeySample, PartOf, from_bytes, packet_bytes, to_bytes
 from compactor.spark.shuffle.packets import (
     PACKETS,
@@ -33,6 +32,7 @@ from compactor.spark.shuffle.packets import (
     Batches,
     Divider,
     Dividing,
+    Packet,
     as_rows,
     received,
     send,
@@ -64,8 +64,6 @@ _CORRECTED_BY_USERS: Final = {
         FormatError,
     )
 }
-
-
 Task = Callable[[int, tasks.Given], Made]
 """Called with the number of a part and its rows."""
 

@@ -21,7 +21,7 @@ from pyarrow import types as pt
 from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
 from format.nested import build_list, list_parts
 from format.nodes import binary_parts
-from format.types import to_storage
+from format.storage import to_storage
 
 _MUST_ESCAPE: Final = r'[\\"\x00-\x1f]'
 _CONTROL: Final = r"[\x00-\x1f]"

@@ -17,12 +17,8 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from format.errors import SchemaError
-from format.types import (
-    is_binary_like,
-    storage_type,
-    type_from_json,
-    type_to_json,
-)
+from format.type_json import type_from_json, type_to_json
+from format.types import is_binary_like, storage_type
 
 METADATA_KEY: Final = b"lsm-compactor.types"
 """Of the types of columns that a file stores as plain values, and of those of seconds in Parquet, as JSON, in

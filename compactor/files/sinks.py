@@ -24,7 +24,7 @@ from format.nested import (
     null_mask,
 )
 from format.schema import SortSchema
-from format.types import decoded, to_logical, to_storage
+from format.storage import decoded, to_logical, to_storage
 from format.writer import FragmentWriter
 
 ROW_GROUP_BYTES: Final = 64 << 20

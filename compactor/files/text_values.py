@@ -28,7 +28,8 @@ from compactor.files.json_numbers import check_floats
 from compactor.files.number_text import narrowed, read_floats, read_integers
 from format.nested import build_list, list_parts, null_mask
 from format.nodes import binary_parts
-from format.types import storage_type, to_logical
+from format.storage import to_logical
+from format.types import storage_type
 
 _ZONED = r"[0-9][T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 

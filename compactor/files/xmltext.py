@@ -17,7 +17,7 @@ from pyarrow import types as pt
 from compactor.files.jsontext import text_bytes
 from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
 from format.nested import build_list, list_parts
-from format.types import to_storage
+from format.storage import to_storage
 
 HEADER: Final = b'<?xml version="1.0" encoding="UTF-8"?>\n<rows>\n'
 FOOTER: Final = b"</rows>\n"

@@ -17,7 +17,8 @@ from pyarrow import types as pt
 
 from format.hashing import U64, contributions_by_code, value_hashes
 from format.nodes import dictionary_codes, fixed_width_view, valid_mask
-from format.types import decoded, is_binary_like
+from format.storage import decoded
+from format.types import is_binary_like
 
 CODES: Final = pa.int32()
 _MAX_VALUES: Final = 1 << 16

@@ -28,7 +28,8 @@ from format.hashing import combine
 from format.layout import VERSION, BlockHeader
 from format.schema import FragmentHeader, SortSchema
 from format.stream_reader import FragmentStream
-from format.types import converts_to, is_stored_as, storage_type
+from format.types import storage_type
+from format.widening import converts_to, is_stored_as
 
 _LEAST_SHARE: Final = 4
 """A row group of less than this part of the usual size is not passed on: it grows with others."""

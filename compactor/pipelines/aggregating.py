@@ -18,7 +18,7 @@ from compactor.pipelines.dividing import Divider, gathered_bytes
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from format.hashing import column_contributions
-from format.types import to_storage
+from format.storage import to_storage
 
 _PARTS: Final = 32
 _BITS: Final = 5

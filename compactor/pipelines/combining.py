@@ -13,10 +13,9 @@ from pyarrow import types as pt
 from compactor.errors import ConfigError
 from compactor.pipelines.pairing import Pairing
 from compactor.pipelines.sorted_rows import I64, Room
-from format.hashing import column_contributions
-from format.types import plain, storage_type, to_storage
-
-U64 = npt.NDArray[np.uint64]
+from compactor.spark.shuffle.exchange import _hashes
+from format.storage import plain, to_storage
+from format.types import storage_type
 
 
 def joined_schema(
@@ -132,12 +131,6 @@ def _with_alone(left: I64, right: I64, alone: I64) -> tuple[I64, I64]:
     return every[order], np.concatenate([right, np.full(len(alone), -1)])[order]
 
 
-def part_by_keys(batch: pa.RecordBatch, keys: Sequence[str], parts: int) -> npt.NDArray[np.uint64]:
-    """A number below `parts` for each row: the same for equal keys. Shape (rows,)."""
-    hashes = _hashes([to_storage(batch.column(name)) for name in keys])
-    return (hashes >> np.uint64(40)) % np.uint64(parts)
-
-
 def _column(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name).combine_chunks()
     return to_storage(column.chunk(0) if isinstance(column, pa.ChunkedArray) else column)
@@ -148,12 +141,3 @@ def _all_valid(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
     for column in columns:
         valid &= np.asarray(column.is_valid())
     return valid
-
-
-def _hashes(columns: Sequence[pa.Array]) -> U64:
-    sums: U64 = np.zeros(len(columns[0]), dtype=np.uint64)
-    for number, column in enumerate(columns):
-        if pt.is_floating(column.type):
-            column = pc.add(column, pa.scalar(0.0, column.type))
-        sums += column_contributions(str(number), column)
-    return sums

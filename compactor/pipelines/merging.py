@@ -20,7 +20,7 @@ from format.arrays import concat_storage
 from format.errors import OrderError
 from format.keys import KeyComparator
 from format.schema import SortSchema
-from format.types import to_logical, to_storage
+from format.storage import to_logical, to_storage
 
 Batches = Iterator[pa.RecordBatch]
 _CHUNK_ROWS: Final = 65_536

@@ -46,7 +46,13 @@ from compactor.pipelines.task import (
     task_and_row,
 )
 from compactor.resources.errors import MemoryLimitError
-from compactor.spark.session import as_job_error, check_shuffles, staging_place, task_slots
+from compactor.spark.session import (
+    SparkOptions,
+    as_job_error,
+    check_shuffles,
+    staging_place,
+    task_slots,
+)
 from compactor.spark.shuffle.exchange import from_bytes, splitters
 from compactor.spark.shuffle.packets import (
     PACKET_SCHEMA,
@@ -82,14 +88,6 @@ _ERRORS: Final = {
     error.__name__: error
     for error in (UsageError, ConfigError, InputError, DataError, MemoryLimitError)
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SparkOptions:
-    staging: str | None = None
-    """Address of a store that tasks and driver share; None: a temporary folder, for local masters."""
-    shuffle_partitions: int | None = None
-    """Tasks after a shuffle; None: by the size of what is shuffled."""
 
 
 @dataclass(slots=True)
@@ -138,9 +136,10 @@ class SparkRun:
         """Of nodes that number rows: how many come before those of each task."""
         self.report = RunReport()
 
-    def run(self, spark: SparkSession, options: SparkOptions = SparkOptions()) -> RunReport:
+    def run(self, spark: SparkSession, options: SparkOptions | None = None) -> RunReport:
         """Raises `CompactorError`; then no output has anything of this run."""
         check_shuffles(spark, "pipelines")
+        options = options or SparkOptions()
         started = time.perf_counter()
         with ExitStack() as stack:
             staging = self._staging(spark, options, stack)

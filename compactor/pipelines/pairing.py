@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.pipelines.sorted_rows import I64
-from format.types import plain, to_logical, to_storage
+from format.storage import plain, to_logical, to_storage
 
 
 @dataclass(frozen=True, slots=True)

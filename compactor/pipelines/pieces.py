@@ -15,11 +15,11 @@ from compactor.pipelines.nodes.source import (
     open_one_file,
     open_source,
 )
-from compactor.predicate import condition_on
 from compactor.read.scan import scan
 from compactor.read.scan_pieces import pieces_of
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from format.cast import as_schema
 

@@ -19,7 +19,7 @@ from compactor.resources.budget import MemoryBudget
 from format.arrays import concat_storage
 from format.ordering import order_words, same_as_previous, stable_order
 from format.schema import SortSchema
-from format.types import plain, to_storage
+from format.storage import plain, to_storage
 
 I64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -13,7 +13,7 @@ from compactor.resources.disk import LocalDisk
 from format.arrays import concat_storage
 from format.ordering import order_words, stable_order
 from format.schema import SortSchema
-from format.types import to_logical, to_storage
+from format.storage import to_logical, to_storage
 
 _WORK_COPIES = 3
 """Of a run, while it is sorted: the rows, their columns end to end, and in order."""

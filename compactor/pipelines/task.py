@@ -55,6 +55,7 @@ from compactor.resources.errors import MemoryLimitError
 from compactor.resources.stage import Buffer, StagePlan
 from compactor.resources.stage import Stage as MemoryStage
 from compactor.spark.shuffle.exchange import KeySample, packet_bytes, to_bytes
+from compactor.spark.shuffle.packets import Packet
 from compactor.stores.open import open_store
 from compactor.stores.parts import BatchSink, writing_part
 from compactor.write.ingest import IngestPlan, write_fragments
@@ -71,15 +72,6 @@ _CORRECTED_BY_USERS: Final = (UsageError, InputError, DataError, MemoryLimitErro
 
 Given = Iterator[tuple[int, pa.RecordBatch]]
 """Batches that other stages gave, each with its place in the `takes` of the stage, in that order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Packet:
-    kind: int
-    feed: int
-    place: int
-    """Ascending in the order of the rows of a feed, over all tasks."""
-    data: pa.Buffer
 
 
 @dataclass(frozen=True, slots=True)

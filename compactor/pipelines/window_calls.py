@@ -17,7 +17,7 @@ from compactor.pipelines.exact_sums import as_floats, carried, digits_of, from_d
 from compactor.pipelines.segments import Frames
 from format.ordering import order_words, same_as_previous, stable_order
 from format.schema import SortColumn
-from format.types import to_storage
+from format.storage import to_storage
 
 I64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

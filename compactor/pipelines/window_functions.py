@@ -36,7 +36,7 @@ from compactor.resources.budget import MemoryBudget
 from format.errors import SchemaError
 from format.ordering import order_words, same_as_previous
 from format.schema import SortColumn, SortSchema, check_sort_schema
-from format.types import to_storage
+from format.storage import to_storage
 
 _HELD_COPIES: Final = 3
 """Of the rows looked at: as they came, end to end, and with their results."""

@@ -19,7 +19,7 @@ from compactor.pipelines.config import Split
 from compactor.pipelines.provenance import Boundary
 from format.ordering import order_words, same_as_previous
 from format.schema import parse_sort_schema
-from format.types import to_storage
+from format.storage import to_storage
 
 MOST_FILES: Final = 10_000
 """Of one output."""

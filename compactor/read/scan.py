@@ -7,7 +7,7 @@ rules out by the log or by a fragment's footer is not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import DataError, ObjectNotFoundError, UsageError
+from compactor.errors import UsageError
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.key_merge import (
@@ -28,10 +28,17 @@ from compactor.merge.key_merge import (
     merge_keys,
 )
 from compactor.merge.row_order import positions_by_input
-from compactor.planner.tree import all_items, components
-from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, Summary, may_match
-from compactor.predicate.skipping.summary import AnyOf
+from compactor.predicate.prune import may_match
 from compactor.predicate.tree import And, Predicate, columns_of, conjuncts, matching
+from compactor.read.fragment_columns import open_fragment, read_columns
+from compactor.read.pruning import (
+    SkipIndexes,
+    bounds_by_keys,
+    bounds_by_skip_index,
+    bounds_by_statistics,
+    overlapping_groups,
+    skip_index_of,
+)
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.stage import Buffer, Stage, StagePlan
@@ -41,14 +48,9 @@ from compactor.stores.base import Store
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
-from compactor.table.overtaken import overtaken_explained
-from compactor.table.skip_blocks import read_index
 from compactor.table.snapshot import Snapshot
 from format.arrays import batch_of, concat_storage
-from format.cast import widened
-from format.reader import FragmentReader
-from format.schema import Order
-from format.types import converted_value, is_stored_as, storage_type, to_logical
+from format.storage import to_logical
 
 _MEMORY_BYTES: Final = 512 << 20
 _MIN_SLICE_BYTES: Final = 16 << 10
@@ -66,23 +68,6 @@ _PLAN: Final = StagePlan(
         ),
     ),
 )
-
-
-class StoredObject:
-    """One object of a store, for `FragmentReader`."""
-
-    def __init__(self, store: Store, key: str) -> None:
-        self._store = store
-        self._key = key
-
-    def read_range(self, start: int, length: int) -> bytes:
-        with overtaken_explained(self._store, self._key):
-            return self._store.read_range(self._key, start, length)
-
-
-def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
-    """Random access to one fragment. Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`."""
-    return FragmentReader(StoredObject(store, key), size_bytes, f"{store.url}/{key}")
 
 
 @dataclass(slots=True)
@@ -156,7 +141,7 @@ def scan(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a snapshot in sort order: all or some columns, all or those of which `where` holds.
 
-    columns: as they are shown. where: of columns as they are stored (`compactor.predicate.condition_on`).
+    columns: as they are shown. where: of columns as they are stored (`condition_on`).
 
     report: counts what is read and skipped.
     Raises `UsageError` for a column the table does not have, `FormatError` for damaged fragments.
@@ -185,74 +170,6 @@ def scan(
                 yield batch.rename_columns(schema.names) if table.names else batch
 
 
-def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
-    """What the log knows of a fragment: the ends of its first sort column."""
-    first = table.sort[0]
-    low, high = entry.first_key[:1], entry.last_key[:1]
-    if first.order is Order.DESC:
-        low, high = high, low
-    is_known = bool(low and high) and low[0] is not None and high[0] is not None
-    known = Bounds(low[0], high[0], may_be_null=False) if is_known else UNKNOWN
-    return lambda column: known if column == first.column else UNKNOWN
-
-
-SkipIndexes = Mapping[str, list[Summary | None]]
-"""What is known of a fragment's row groups, by column."""
-
-
-def skip_index_of(
-    store: Store, entry: FragmentEntry, table: TableMetadata, where: Predicate
-) -> SkipIndexes:
-    """Of the columns that a condition looks at, as far as the fragment has one."""
-    found: dict[str, list[Summary | None]] = {}
-    indexed = {name for name, _ in table.skips.columns}
-    for column in columns_of(where) if entry.skip_index is not None else ():
-        if column not in indexed:
-            continue
-        try:
-            summaries = read_index(store, entry, column, table.schema.field(column).type)
-        except (DataError, ObjectNotFoundError):
-            continue  # without it more is read, and nothing else: `verify` says that it is damaged
-        if summaries is not None:
-            found[column] = summaries
-    return found
-
-
-def bounds_by_skip_index(skips: SkipIndexes, known: BoundsOf) -> BoundsOf:
-    """What is known of a whole fragment, without opening it. known: by its keys."""
-
-    def bounds(column: str) -> Bounds:
-        parts = skips.get(column, [None])
-        summaries = [part for part in parts if part is not None]
-        if len(summaries) < len(parts):
-            return known(column)
-        return replace(known(column), summary=AnyOf(summaries))
-
-    return bounds
-
-
-def bounds_by_statistics(
-    reader: FragmentReader, group: int, table: pa.Schema, skips: SkipIndexes | None = None
-) -> BoundsOf:
-    """What a fragment's footer and skip index know of a row group, as of values of the table's types."""
-    footer, stored = reader.footer, reader.schema
-    rows = footer.row_groups[group].rows
-
-    def summary(column: str) -> Summary | None:
-        return skips[column][group] if skips and column in skips else None
-
-    def bounds(column: str) -> Bounds:
-        chunks = footer.columns.get(column)
-        if chunks is None:
-            return ALL_NULL
-        chunk = chunks[group]
-        types = stored.field(column).type, table.field(column).type
-        low, high = (converted_value(value, *types) for value in (chunk.min, chunk.max))
-        return Bounds(low, high, chunk.null_count > 0, chunk.null_count < rows, summary(column))
-
-    return bounds
-
-
 def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schema:
     """Schema of a scan, as people know it. Raises `UsageError` for an unknown column."""
     schema = table.shown_schema
@@ -269,12 +186,6 @@ def _stored(table: TableMetadata, shown: pa.Schema) -> pa.Schema:
     if not table.names:
         return shown
     return pa.schema([field.with_name(table.stored_name(field.name)) for field in shown])
-
-
-def overlapping_groups(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
-    """Fragments that share keys with one another, in key order; in each group the oldest first."""
-    for group in components(all_items(snapshot)):
-        yield sorted((item.entry for item in group), key=lambda entry: entry.age)
 
 
 def _merge_group(
@@ -418,34 +329,3 @@ class _ScanInput:
 
     def spill(self) -> int:
         return self.keys.spill() + self._rows.spill()
-
-
-def read_columns(
-    reader: FragmentReader, group: int, names: Iterable[str], schema: pa.Schema
-) -> dict[str, pa.Array]:
-    """Columns of one row group as storage arrays of the table's types; null where the fragment has no values.
-
-    schema: the table's.
-    """
-    rows = reader.footer.row_groups[group].rows
-    present = [name for name in names if name in reader.schema.names]
-    for name in present:
-        found, wanted = reader.schema.field(name).type, schema.field(name).type
-        if not is_stored_as(found, wanted):
-            raise DataError(
-                f"{reader.name}: column {name!r} is of type {found}, the table's is {wanted}"
-            )
-    stored = dict(zip(present, reader.read_storage(present, [group])[0], strict=True))
-    try:
-        return {name: _typed(stored.get(name), rows, schema.field(name).type) for name in names}
-    except pa.ArrowInvalid as error:
-        raise DataError(
-            f"{reader.name}: a value has no place in the type that the table has now: {error}"
-        ) from error
-
-
-def _typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
-    """`array` in the table's type, or nulls where the fragment has no values of the column."""
-    if array is None or pa.types.is_null(array.type):
-        return pa.nulls(rows, storage_type(dtype))
-    return widened(array, storage_type(dtype))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from compactor.read.scan import overlapping_groups
+from compactor.read.pruning import overlapping_groups
 from compactor.table.entry import FragmentEntry
 from compactor.table.entry_table import EntryTable
 from compactor.table.fragments import FragmentMap

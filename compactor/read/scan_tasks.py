@@ -13,20 +13,15 @@ import pyarrow.compute as pc
 
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
-from compactor.read.scan import (
-    ScanReport,
+from compactor.read.fragment_columns import open_fragment, read_columns
+from compactor.read.pruning import (
     bounds_by_keys,
     bounds_by_skip_index,
     bounds_by_statistics,
-    open_fragment,
     overlapping_groups,
-    read_columns,
-    rule_of_readers,
-    scan,
-    scan_schema,
     skip_index_of,
-    wanted_rows,
 )
+from compactor.read.scan import ScanReport, rule_of_readers, scan, scan_schema, wanted_rows
 from compactor.read.scan_pieces import of_fragments
 from compactor.stores.base import Store
 from compactor.table.deletions import read_deletion
@@ -35,7 +30,7 @@ from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.arrays import batch_of
-from format.types import to_logical
+from format.storage import to_logical
 
 _WORTH_A_TASK_BYTES: Final = 8 << 20
 """Decoded: smaller fragments share a task."""

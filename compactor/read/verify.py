@@ -31,7 +31,8 @@ from format.keys import Bound, KeyComparator, key_at
 from format.ordering import first_disorder, order_words
 from format.schema import ordering
 from format.stream_reader import FragmentStream
-from format.types import is_stored_as, storage_type
+from format.types import storage_type
+from format.widening import is_stored_as
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from compactor.common.redact import redacted
 from compactor.errors import CompactorError
-from compactor.read.scan import open_fragment
+from compactor.read.fragment_columns import open_fragment
 from compactor.report.data import ColumnRow, Columns
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry

@@ -17,7 +17,7 @@ from pyarrow import types as pt
 
 from compactor.rows.policy import Kind, RowPolicy, Ttl
 from format.schema import SortSchema
-from format.types import plain
+from format.storage import plain
 
 Flags = npt.NDArray[np.uint8]
 KEPT: Final = 1

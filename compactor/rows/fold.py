@@ -21,7 +21,7 @@ from compactor.rows.policy import Function
 from format.nested import build_list, list_parts
 from format.ordering import order_words
 from format.schema import SortColumn
-from format.types import plain
+from format.storage import plain
 
 I64 = npt.NDArray[np.int64]
 _EXACT = decimal.Context(prec=80)

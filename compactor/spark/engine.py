@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from compactor.common import logs
-from compactor.compaction.attempt import Compaction, Outcome, failed, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import Compaction, Outcome, failed
 from compactor.errors import EngineLostError, JobError
 from compactor.spark.session import as_job_error, is_lost
 from compactor.stores.open import open_store

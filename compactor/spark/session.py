@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 _MASTER: Final = re.compile(
     r"local(\[([1-9]\d*|\*)(\s*,\s*[1-9]\d*)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
 )
-
-
 _CONNECT_SLOTS: Final = 16
 
 
@@ -219,3 +218,11 @@ def first_cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     caused = [line for line in lines if "Error:" in line or "Exception:" in line]
     return (caused or lines or [type(error).__name__])[-1][:400]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    staging: str | None = None
+    """Address of a store that tasks and driver share; None: a temporary folder, for local masters."""
+    shuffle_partitions: int | None = None
+    """Tasks after a shuffle; None: by the size of what is shuffled."""

@@ -24,7 +24,7 @@ from compactor.table.numbers import (
 from format.errors import SchemaError
 from format.keys import KeyComparator
 from format.schema import SortColumn, SortSchema, check_sort_schema
-from format.types import schema_from_json, schema_to_json
+from format.type_json import schema_from_json, schema_to_json
 
 
 @convertible

@@ -13,7 +13,7 @@ from compactor.errors import UsageError
 from compactor.rows.flags import DAY_SECONDS, UNITS_PER_SECOND
 from compactor.table.metadata import TimeWindows
 from format.schema import SortSchema
-from format.types import plain, to_logical, to_storage
+from format.storage import plain, to_logical, to_storage
 
 
 def check_windows(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> None:

@@ -12,9 +12,9 @@ from compactor.common.clock import Clock, SystemClock
 from compactor.common.lines import one_line
 from compactor.common.logs import utc_time
 from compactor.common.redact import redacted_value
-from compactor.compaction.attempt import Compaction
+from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, Settled
-from compactor.compaction.worker import Silent
+from compactor.compaction.listener import Silent
 from compactor.planner.debt import debt_of
 
 _LOGGED_AS: Final = {"compaction": "compaction_id"}

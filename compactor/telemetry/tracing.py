@@ -12,9 +12,9 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 from compactor.common.redact import redacted
-from compactor.compaction.attempt import AttemptReport, Compaction
+from compactor.compaction.compaction import AttemptReport, Compaction
 from compactor.compaction.driver import Driver, Settled
-from compactor.compaction.worker import Silent
+from compactor.compaction.listener import Silent
 from compactor.table.observed_log import CommitEnd, CommitReport
 
 if TYPE_CHECKING:

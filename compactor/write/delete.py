@@ -20,12 +20,11 @@ from compactor.common.clock import Ids, random_id
 from compactor.errors import CommitConflictError
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of, matching
-from compactor.read.scan import (
+from compactor.read.fragment_columns import open_fragment, read_columns
+from compactor.read.pruning import (
     bounds_by_keys,
     bounds_by_skip_index,
     bounds_by_statistics,
-    open_fragment,
-    read_columns,
     skip_index_of,
 )
 from compactor.stores.base import Store

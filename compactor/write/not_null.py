@@ -13,7 +13,8 @@ from pyarrow import types as pt
 
 from compactor.errors import UsageError
 from format.nested import list_parts
-from format.types import is_list_like, plain, to_storage
+from format.storage import plain, to_storage
+from format.types import is_list_like
 
 _ELEMENT = "element"
 _VALUE = "value"

@@ -14,16 +14,9 @@ from compactor.errors import InputError
 from compactor.write.not_null import null_place
 from format.cast import as_type
 from format.errors import SchemaError
-from format.types import (
-    check_nesting,
-    converts_to,
-    is_list_like,
-    may_be_text,
-    storage_type,
-    table_type,
-    type_to_json,
-    widens_to,
-)
+from format.type_json import type_to_json
+from format.types import check_nesting, is_list_like, storage_type, table_type
+from format.widening import converts_to, may_be_text, widens_to
 
 
 class OnConflict(StrEnum):
@@ -139,14 +132,10 @@ _KINDS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
     "list": is_list_like,
     "bytes": lambda dtype: _is_bytes(dtype),
 }
-
-
 _WIDER: Final = (
     pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64(),
     pa.float16(), pa.float32(), pa.float64(), pa.large_string(), pa.large_binary(),
 )  # fmt: skip
-
-
 _DECIMALS: Final = {
     32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256,
 }  # fmt: skip

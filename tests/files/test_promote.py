@@ -14,12 +14,12 @@ import pytest
 from compactor.errors import UsageError
 from compactor.files.promote import PromotedBatches
 from compactor.files.read import open_table_file
-from compactor.predicate import condition_on
 from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.write.ingest import IngestOptions, ingest_file
 from format.schema import parse_sort_schema
 from tests.support.tables import compact_table, table_rows

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from format.sizes import HeldBytes, cumulative_bytes, total_bytes
-from format.types import decoded, to_storage
+from format.storage import decoded, to_storage
 from tests.support.samples import SAMPLES, sample_array
 
 

@@ -19,7 +19,7 @@ from format.layout import Codec, Kind
 from format.limits import MAX_JSON_BYTES
 from format.reader import FragmentReader
 from format.schema import FragmentHeader
-from format.types import to_storage
+from format.storage import to_storage
 from format.writer import WriterOptions
 from tests.support.fragments import (
     BytesSource,

@@ -14,7 +14,7 @@ from format.keys import KeyComparator, key_at, lower_bound, upper_bound
 from format.ordering import first_disorder, order_words, same_as_previous, stable_order
 from format.reader import FragmentReader, KeyRange
 from format.schema import parse_sort_schema
-from format.types import to_storage
+from format.storage import to_storage
 from format.writer import WriterOptions
 from tests.support.fragments import BytesSource, rows_of, write_fragment
 from tests.support.oracle import compare_keys, stable_sorted

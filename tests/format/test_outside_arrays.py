@@ -14,7 +14,8 @@ import pytest
 from format.arrays import concat_storage
 from format.canonical import canonical
 from format.dictionaries import coded
-from format.types import plain, table_type, to_logical, to_storage
+from format.storage import plain, to_logical, to_storage
+from format.types import table_type
 from format.validity import ValueCheck, check_whole
 from tests.support.bits import bits_of
 from tests.support.outside import any_array, any_type

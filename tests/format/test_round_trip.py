@@ -7,7 +7,7 @@ import pytest
 
 from format.errors import SchemaError
 from format.schema import check_sort_schema, parse_sort_schema
-from format.types import type_from_json, type_to_json
+from format.type_json import type_from_json, type_to_json
 from format.writer import WriterOptions
 from tests.support.fragments import read_random, read_stream, rows_of, write_fragment
 from tests.support.samples import SAMPLES, sample_array

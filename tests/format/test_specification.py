@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from format.reader import FragmentReader
-from format.types import decoded, storage_type, to_storage
+from format.storage import decoded, to_storage
+from format.types import storage_type
 from format.writer import WriterOptions
 from tests.support.fragments import BytesSource, read_random, rows_of, write_fragment
 from tests.support.samples import SAMPLES, sample_array

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from format import validity
-from format.types import storage_type, to_logical
+from format.storage import to_logical
+from format.types import storage_type
 from format.validity import ValueCheck
 
 NO_TEXT = pa.Array.from_buffers(

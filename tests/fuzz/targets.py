@@ -25,17 +25,18 @@ from click.testing import CliRunner
 
 from compactor.cli.look import inspect_command
 from compactor.errors import CompactorError
-from compactor.predicate import condition_on
 from compactor.read.scan import ScanReport, scan
 from compactor.read.scan_tasks import tasks_of
 from compactor.read.verify import verify
 from compactor.report.gather import ReportOptions, gather
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.table.describe import fragments_table, history_table
 from format.errors import FormatError
 from format.hashing import column_contributions, fold_rows
 from format.reader import FragmentReader
-from format.types import plain, storage_type, to_storage
+from format.storage import plain, to_storage
+from format.types import storage_type
 from tests.fuzz import anatomy, mutations
 from tests.fuzz.seeds import Seed, fragments, tables
 from tests.merge.test_oracle import Merged

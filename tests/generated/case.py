@@ -23,7 +23,7 @@ from compactor.compaction.engine import InProcessEngine
 from compactor.compaction.worker import compact
 from compactor.errors import CompactorError
 from compactor.files.stream import StreamBatches
-from compactor.predicate import condition_on, parse
+from compactor.predicate import parse
 from compactor.predicate.skipping.spec import Kind as SkipKind
 from compactor.predicate.skipping.spec import can_index
 from compactor.read.export import export_file
@@ -31,6 +31,7 @@ from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.write.alter import Alteration, alter_table

@@ -16,27 +16,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.errors import UsageError
-from compactor.predicate import condition_on
 from compactor.predicate.prune import BoundsOf, may_match
 from compactor.predicate.skipping.spec import Kind as SkipKind
 from compactor.predicate.skipping.spec import SkipSpec, can_index
 from compactor.predicate.tree import And, IsNull, Predicate, matching
-from compactor.read.scan import (
-    ScanReport,
+from compactor.read.fragment_columns import open_fragment, read_columns
+from compactor.read.pruning import (
     bounds_by_keys,
     bounds_by_skip_index,
     bounds_by_statistics,
-    open_fragment,
-    read_columns,
-    scan,
-    scan_schema,
     skip_index_of,
 )
+from compactor.read.scan import ScanReport, scan, scan_schema
 from compactor.read.scan_tasks import read_parts, tasks_of
 from compactor.rows.policy import Kind as RowKind
 from compactor.rows.policy import RowPolicy
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.table.deletions import read_deletion
 from compactor.table.snapshot import Snapshot
 from compactor.write.alter import Alteration, alter_table
@@ -44,7 +41,9 @@ from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
 from compactor.write.schema_union import OnConflict
 from format.schema import Nulls, Order, SortColumn, SortSchema, sort_text
-from format.types import plain, storage_type, to_storage, widens_to
+from format.storage import plain, to_storage
+from format.types import storage_type
+from format.widening import widens_to
 from tests.generated import pool
 from tests.generated.condition_columns import Column, array_of, for_duckdb, some_columns, values_in
 from tests.generated.condition_columns import pool as values_of

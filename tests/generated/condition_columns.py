@@ -27,7 +27,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.types import is_binary_like, plain, storage_type
+from format.storage import plain
+from format.types import is_binary_like, storage_type
 
 EXACT: Final = decimal.Context(prec=1000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _DIGITS: Final = 100

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compactor.predicate import condition_on
 from compactor.predicate.skipping.spec import Kind, SkipSpec
 from compactor.read.scan import scan
 from compactor.rows.policy import Function, RowPolicy, Ttl
@@ -23,6 +22,7 @@ from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.object_names import checkpoint_key, fragment_key

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from compactor.predicate import condition_on
 from compactor.read.scan import ScanReport, scan
 from compactor.read.verify import verify
 from compactor.settings.compaction import Strategy
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.table.object_names import parse_checkpoint
 from compactor.table.version import Changes, Operation
 from format.nodes import Encoding
 from format.reader import FragmentReader
-from format.types import schema_to_json
+from format.type_json import schema_to_json
 from tests.fuzz.anatomy import NODE, Anatomy
 from tests.golden.build import FOLDERS, golden_tables
 from tests.golden.build_tables import FOLDER as TABLES_FOLDER

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from format.keys import KeyComparator, key_at
-from format.types import to_storage
+from format.storage import to_storage
 from format.writer import WriterOptions
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import rows_of, sort_schema, write_fragment

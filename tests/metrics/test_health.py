@@ -18,7 +18,8 @@ import pytest
 from compactor.cli import compact
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.worker import Listeners, Silent, Worker
+from compactor.compaction.listener import Listeners, Silent
+from compactor.compaction.worker import Worker
 from compactor.errors import StoreUnreachableError, UsageError
 from compactor.table.commit_log import CommitLog
 from compactor.telemetry.metrics import server

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.worker import CompactReport, compact
+from compactor.compaction.report import CompactReport
+from compactor.compaction.worker import compact
 from compactor.errors import CommitConflictError, StoreUnreachableError
 from compactor.planner.debt import debt_of
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy

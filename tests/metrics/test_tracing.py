@@ -14,10 +14,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from compactor.cli.main import run
-from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.worker import CompactReport, compact
+from compactor.compaction.report import CompactReport
+from compactor.compaction.worker import compact
 from compactor.settings.compaction import Policy, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.observed_log import ObservedCommitLog

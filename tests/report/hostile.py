@@ -7,7 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.engine import InProcessEngine
 from tests.report.support import EAGER
 from tests.support.memory_store import MemoryStore

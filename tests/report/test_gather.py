@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.engine import InProcessEngine
 from compactor.errors import UsageError, VersionNotFoundError
 from compactor.planner.tree import forest, overlapping_pairs

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.compaction.attempt import Outcome, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import Outcome
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.files.stream import StreamBatches
 from compactor.predicate import parse_where

@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.compaction.attempt import Compaction, Outcome, failed
+from compactor.compaction.compaction import Compaction, Outcome, failed
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.worker import Worker
 from compactor.errors import (

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import DataError, UsageError
-from compactor.predicate import condition_on
 from compactor.predicate.skipping.spec import Kind, SkipSpec
 from compactor.read.scan import ScanReport, scan
 from compactor.read.verify import verify
@@ -23,6 +22,7 @@ from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.table.skip_blocks import read_summaries
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows

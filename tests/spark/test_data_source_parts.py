@@ -20,7 +20,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from compactor import Table
 from compactor.errors import DataError, UsageError
-from compactor.predicate import condition_on
 from compactor.read.scan import ScanReport, scan, scan_schema
 from compactor.read.scan_tasks import RowGroups, read_parts, tasks_of
 from compactor.rows.policy import Function, Kind, RowPolicy
@@ -29,6 +28,7 @@ from compactor.spark.source.read import FragmentsReader, SingleUseReader
 from compactor.spark.source.source import FragmentsDataSource
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
 from tests.support.memory_store import MemoryStore

@@ -26,9 +26,9 @@ from compactor.errors import (
     JobError,
     UsageError,
 )
-from compactor.pipelines.on_spark import SparkOptions
 from compactor.read.scan import scan
 from compactor.resources.errors import MemoryLimitError
+from compactor.spark.session import SparkOptions
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog

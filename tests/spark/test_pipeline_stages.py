@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from compactor import Table
 from compactor.errors import CompactorError, ConfigError, DataError, InputError, UsageError
 from compactor.pipelines.config import Pipeline, parse_pipeline
-from compactor.pipelines.on_spark import SparkOptions, SparkRun
+from compactor.pipelines.on_spark import SparkRun
 from compactor.pipelines.report import RunReport
 from compactor.pipelines.run import Run
 from compactor.read.verify import verify
 from compactor.resources.errors import MemoryLimitError
+from compactor.spark.session import SparkOptions
 from compactor.spark.shuffle import packets
 from compactor.spark.shuffle.exchange import from_bytes, to_bytes
 from compactor.stores.local import LocalStore

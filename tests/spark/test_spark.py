@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from compactor.compaction.attempt import Compaction
+from compactor.compaction.compaction import Compaction
 from compactor.read.verify import verify
 from compactor.spark.engine import SparkEngine
 from compactor.stores.local import LocalStore

@@ -11,8 +11,9 @@ from format.decode import nulls
 from format.errors import CorruptFragmentError
 from format.reader import FragmentReader
 from format.schema import SortSchema, parse_sort_schema
+from format.storage import to_logical
 from format.stream_reader import FragmentStream
-from format.types import storage_type, to_logical
+from format.types import storage_type
 from format.writer import FragmentWriter, WriterOptions
 
 

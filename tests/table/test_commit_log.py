@@ -26,7 +26,6 @@ from compactor.errors import (
     TableNotFoundError,
     UnknownOutcomeError,
 )
-from compactor.predicate import condition_on
 from compactor.predicate.skipping.spec import Kind as SkipKind
 from compactor.predicate.skipping.spec import SkipSpec
 from compactor.stores import base
@@ -35,6 +34,7 @@ from compactor.stores.local import LocalStore
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog, Prepare
+from compactor.table.conditions import condition_on
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import PROBE_KEY, parse_version, version_key

@@ -11,19 +11,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.worker import CompactReport
+from compactor.compaction.report import CompactReport
 from compactor.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from compactor.planner.spec import CompactionSpec
 from compactor.planner.tree import forest, overlapping_pairs
-from compactor.predicate import condition_on
 from compactor.read.verify import verify
 from compactor.resources.errors import LocalDiskError
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Operation
 from compactor.write.delete import delete_rows

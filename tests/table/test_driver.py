@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction import owner as owner_module
-from compactor.compaction.attempt import Compaction, Outcome
+from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.driver import MAX_RETRY_SECONDS, RETRY_SECONDS, Driver, DriverSettings
 from compactor.compaction.owner import is_gone, this_owner
 from compactor.errors import StoreUnreachableError, UnknownOutcomeError

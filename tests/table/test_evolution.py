@@ -14,7 +14,6 @@ from compactor import Table
 from compactor.errors import CommitConflictError, InputError, UsageError
 from compactor.files.stream import StreamBatches
 from compactor.merge.converted import ConvertedRows
-from compactor.predicate import condition_on
 from compactor.predicate.skipping.spec import Kind as SkipKind
 from compactor.predicate.skipping.spec import SkipSpec
 from compactor.read.scan import scan
@@ -24,6 +23,7 @@ from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows

@@ -11,7 +11,8 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.engine import InProcessEngine
 from compactor.settings.compaction import CompactionSettings
 from compactor.table.commit_log import CommitLog

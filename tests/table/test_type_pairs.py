@@ -21,7 +21,8 @@ from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import IngestOptions
 from format.nested import list_parts, null_mask
-from format.types import plain, table_type, to_storage
+from format.storage import plain, to_storage
+from format.types import table_type
 from format.writer import WriterOptions
 from tests.support.tables import compact_table
 

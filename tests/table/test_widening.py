@@ -24,7 +24,7 @@ from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest,
 from compactor.write.schema_union import OnConflict
 from format.cast import widened
 from format.hashing import column_contributions
-from format.types import widens_to
+from format.widening import widens_to
 from format.writer import WriterOptions
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.tables import compact_table

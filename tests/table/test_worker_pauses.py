@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from compactor.compaction.attempt import Compaction, Outcome, run_compaction
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.driver import Driver, DriverSettings, Settled
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.worker import Silent, Worker
+from compactor.compaction.listener import Silent
+from compactor.compaction.worker import Worker
 from compactor.errors import StoreUnreachableError
 from compactor.settings.compaction import Policy, Strategy
 from compactor.table.commit_log import CommitLog

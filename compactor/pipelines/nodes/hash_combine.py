@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.pipelines.buffer import BatchBuffer
-from compactor.pipelines.combining import BuildTable, joined_schema, part_by_keys
+from compactor.pipelines.combining import BuildTable, joined_schema
 from compactor.pipelines.config import Combine, keys_of
 from compactor.pipelines.dividing import Divider, gathered_bytes
 from compactor.pipelines.provenance import Batches
 from compactor.pipelines.sorted_rows import Room
 from compactor.pipelines.work import Work
+from compactor.spark.shuffle.exchange import part_by_keys
 from format.schema import SortColumn
 
 _PARTS: Final = 32

@@ -12,7 +12,7 @@ from compactor.pipelines.config import Route
 from compactor.pipelines.provenance import boundary_of
 from compactor.pipelines.work import Work
 from compactor.predicate.tree import columns_of, matching
-from format.types import to_storage
+from format.storage import to_storage
 
 
 def bound(node: Route, given: pa.Schema, what: str) -> pa.Schema:

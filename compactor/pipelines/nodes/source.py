@@ -30,12 +30,13 @@ from compactor.pipelines.provenance import (
 )
 from compactor.pipelines.types import TYPES
 from compactor.pipelines.work import Work
-from compactor.predicate import condition_on
 from compactor.read.scan import scan, scan_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from format.cast import as_schema
-from format.types import plain, storage_type, table_schema, to_logical, to_storage
+from format.storage import plain, to_logical, to_storage
+from format.types import storage_type, table_schema
 
 
 class SourceReader:

@@ -17,7 +17,7 @@ from compactor.pipelines.provenance import (
 )
 from compactor.pipelines.work import Work
 from compactor.predicate.tree import columns_of, matching
-from format.types import to_storage
+from format.storage import to_storage
 
 
 def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, str]:

@@ -12,11 +12,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
 
 from format.arrays import concat_storage
+from format.hashing import column_contributions
 from format.ordering import order_words, stable_order
 from format.schema import SortSchema, ordering
-from format.types import to_storage
+from format.storage import to_storage
 
 PartOf = Callable[[pa.RecordBatch], npt.NDArray[np.integer]]
 """The number of the task that each row goes to. Shape (rows,)."""
@@ -135,3 +138,21 @@ def _columns(batches: Sequence[pa.RecordBatch], sort: SortSchema) -> list[pa.Arr
         concat_storage([to_storage(batch.column(column.column)) for batch in batches])
         for column in ordering(sort)
     ]
+
+
+U64 = npt.NDArray[np.uint64]
+
+
+def part_by_keys(batch: pa.RecordBatch, keys: Sequence[str], parts: int) -> npt.NDArray[np.uint64]:
+    """A number below `parts` for each row: the same for equal keys. Shape (rows,)."""
+    hashes = _hashes([to_storage(batch.column(name)) for name in keys])
+    return (hashes >> np.uint64(40)) % np.uint64(parts)
+
+
+def _hashes(columns: Sequence[pa.Array]) -> U64:
+    sums: U64 = np.zeros(len(columns[0]), dtype=np.uint64)
+    for number, column in enumerate(columns):
+        if pt.is_floating(column.type):
+            column = pc.add(column, pa.scalar(0.0, column.type))
+        sums += column_contributions(str(number), column)
+    return sums

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from compactor.pipelines.combining import part_by_keys
-from compactor.pipelines.task import Packet
 from compactor.spark.shuffle.exchange import (
     PartOf,
     divided,
     from_bytes,
     packet_bytes,
+    part_by_keys,
     part_by_range,
     to_bytes,
 )
@@ -177,3 +176,12 @@ def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    kind: int
+    feed: int
+    place: int
+    """Ascending in the order of the rows of a feed, over all tasks."""
+    data: pa.Buffer

@@ -12,8 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from compactor.common.clock import SystemClock
 from compactor.errors import UsageError
 from compactor.settings import units
+from compactor.settings.messages import validated
 from compactor.settings.names import as_option, settings_named
-from compactor.settings.validated import validated
 from compactor.table.object_names import LAST_VERSION
 from compactor.write.ingest import IngestOptions
 from compactor.write.ingest.settings import Bytes, IngestSettings, names, written
@@ -29,8 +29,6 @@ _ROW_GROUP_SHARE: Final = 64
 """As of a compaction: a row group's heaviest column, which is held a few times while it is encoded."""
 _SPOOL_SHARE: Final = 8
 _MIN_MEMORY_BYTES: Final = 64 << 20
-
-
 _Options = TypeVar("_Options", bound=BaseModel)
 
 

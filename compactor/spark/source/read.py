@@ -13,7 +13,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from compactor.files.source import sliced
-from compactor.predicate import condition_on
 from compactor.predicate.tree import Predicate, columns_of
 from compactor.read.scan import ScanReport, scan_schema
 from compactor.read.scan_tasks import Part, read_parts, tasks_of
@@ -22,6 +21,7 @@ from compactor.spark.source.options import Call, ReadOptions
 from compactor.spark.source.types import as_spark, check_asked, check_names, spark_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from format.types import storage_type
 

@@ -16,7 +16,8 @@ from pyspark.sql import types as st
 
 from compactor.errors import DataError, InputError, UsageError
 from format.cast import cast_exactly, cast_storage
-from format.types import is_list_like, plain, storage_type, to_logical, to_storage
+from format.storage import plain, to_logical, to_storage
+from format.types import is_list_like, storage_type
 
 _MOST_DIGITS: Final = 38
 _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[], st.DataType]], ...]] = (

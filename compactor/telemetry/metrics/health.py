@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from compactor.compaction.driver import Driver
-from compactor.compaction.worker import Silent
+from compactor.compaction.listener import Silent
 
 
 class Health(Silent):

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.compaction.attempt import AttemptReport
+from compactor.compaction.compaction import AttemptReport
 from compactor.compaction.driver import Settled
 from compactor.entities.report import EntityMergeReport
 from compactor.pipelines.report import RunReport

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.redact import redacted
-from compactor.compaction.attempt import Compaction
+from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, Settled
-from compactor.compaction.worker import Silent
+from compactor.compaction.listener import Silent
 from compactor.planner.debt import debt_of
 from compactor.stores.base import Store
 from compactor.stores.metered import COUNTERS, MeteredStore, StoreMetrics

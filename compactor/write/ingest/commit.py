@@ -18,7 +18,7 @@ from compactor.write.ingest.fitting import FittingCheck
 from compactor.write.ingest.plan import IngestPlan
 from compactor.write.not_null import not_null_paths
 from compactor.write.schema_union import OnConflict, merged_schema
-from format.types import is_stored_as
+from format.widening import is_stored_as
 
 Amend = Callable[[Snapshot, Changes], Changes]
 """Called with the newest snapshot and what is to be committed on it, at each try: what is committed instead.

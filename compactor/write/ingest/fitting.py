@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from compactor.errors import InputError
-from compactor.read.scan import open_fragment
+from compactor.read.fragment_columns import open_fragment
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata

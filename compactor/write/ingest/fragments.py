@@ -25,7 +25,7 @@ from compactor.write.ingest.sorting import sorted_batches
 from compactor.write.schema_union import conform_batch
 from format.schema import ordering
 from format.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
-from format.types import to_storage
+from format.storage import to_storage
 from format.writer import FragmentWriter
 
 _LEAST_ROW_BYTES: Final = 16

@@ -12,7 +12,7 @@ from compactor.rows.fold import merged_rows
 from format.arrays import concat_storage
 from format.ordering import first_disorder, order_words, same_as_previous, stable_order
 from format.schema import SortSchema
-from format.types import to_logical, to_storage
+from format.storage import to_logical, to_storage
 
 _SORTED_BATCH_ROWS = 16_384
 

@@ -1,0 +1,175 @@
+"""Compactions as values: what was decided, what an attempt reports, and its outcome."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final, Self
+
+from compactor.common.redact import redacted
+from compactor.errors import DamagedInputError
+from compactor.planner.spec import CompactionSpec
+from compactor.settings.compaction import CompactionSettings
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from format.errors import CorruptFragmentError, NotAFragmentError, OrderError
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A decided compaction with all that a task needs to run it."""
+
+    compaction_id: str
+    """Also the id of the sorted run that the outputs are."""
+    base_version: int
+    """The table's when it was decided."""
+    table_url: str
+    metadata: TableMetadata
+    spec: CompactionSpec
+    settings: CompactionSettings
+    now_unix_ms: int = 0
+    """When it was decided: by that time rows are expired, whenever and however often it is attempted."""
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "compaction_id": self.compaction_id,
+                "base_version": self.base_version,
+                "table_url": self.table_url,
+                "metadata": self.metadata.to_json(),
+                "inputs": [entry.to_json() for entry in self.spec.inputs],
+                "output_level": self.spec.output_level,
+                "cut_keys": [list(key) for key in self.spec.cut_keys],
+                "is_bottom": self.spec.is_bottom,
+                "now_unix_ms": self.now_unix_ms,
+                "settings": self.settings.model_dump(),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        document = json.loads(text)
+        inputs = tuple(FragmentEntry.from_json(entry) for entry in document["inputs"])
+        return cls(
+            document["compaction_id"],
+            document["base_version"],
+            document["table_url"],
+            TableMetadata.from_json(document["metadata"]),
+            CompactionSpec(
+                inputs,
+                document["output_level"],
+                cut_keys=tuple(tuple(key) for key in document["cut_keys"]),
+                is_bottom=document["is_bottom"],
+            ),
+            CompactionSettings(**document["settings"]),
+            document["now_unix_ms"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptReport:
+    """Figures of a finished attempt, restarts included."""
+
+    rows_in: int
+    rows_out: int
+    bytes_in: int
+    bytes_out: int
+    gets: int
+    resumed_gets: int
+    restarts: int
+    """Second passes, because row groups had to be divided."""
+    replayed_inputs: int
+    """Inputs that a second pass read from local disk instead of by a second GET."""
+    peak_rss_bytes: int
+    """Of the whole process, since it began."""
+    peak_charged_bytes: int
+    """Of the memory limit."""
+    spilled_bytes: int
+    """Put on local disk, inputs kept for a second pass included."""
+    fetch_wait_seconds: float
+    cpu_busy_ratio: float
+    """Of the merging thread, its encoding one included, once it has begun to merge."""
+    passed_rows: int
+    """Rows of row groups that went out as they came in, compressed and unread."""
+    dropped: dict[str, int]
+    """Rows that were not written again, by reason: rows in are rows out and these."""
+    stage_seconds: dict[str, float]
+    """Of the merging thread, by stage; see `compactor.resources.stopwatch`."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """What every attempt that ends tells of itself, a failed one too."""
+
+    attempt_id: str
+    host: str
+    """Where it ran."""
+    started_unix_ms: int
+    """By that host's clock."""
+    seconds: float
+    requests: dict[str, int]
+    """Of its store, by name: see `compactor.stores.metered.COUNTERS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a compaction: outputs and a report, or the reason of its failure."""
+
+    compaction_id: str
+    outputs: tuple[FragmentEntry, ...] = ()
+    report: AttemptReport | None = None
+    failure: str | None = None
+    culprit: str | None = None
+    """Key of the input that the failure is about, if it names one."""
+    is_damage: bool = False
+    """Whether that input's own bytes are at fault, as they were read. Whatever else fails, such as a store, a
+    disk or an engine, says nothing about the inputs."""
+    record: AttemptRecord | None = None
+    """None if the attempt did not live to tell, as when its executor was lost."""
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "compaction_id": self.compaction_id,
+                "outputs": [entry.to_json() for entry in self.outputs],
+                "report": None if self.report is None else asdict(self.report),
+                "failure": self.failure,
+                "culprit": self.culprit,
+                "is_damage": self.is_damage,
+                "record": None if self.record is None else asdict(self.record),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        document = json.loads(text)
+        report, record = document["report"], document["record"]
+        return cls(
+            document["compaction_id"],
+            tuple(FragmentEntry.from_json(entry) for entry in document["outputs"]),
+            None if report is None else AttemptReport(**report),
+            document["failure"],
+            document["culprit"],
+            document["is_damage"],
+            None if record is None else AttemptRecord(**record),
+        )
+
+
+def failed(compaction: Compaction, error: Exception) -> Outcome:
+    """The outcome of an attempt that ended in `error`."""
+    # It goes into the log, where it stays.
+    message = redacted(f"{type(error).__name__}: {error}")
+    keys = [entry.key for entry in compaction.spec.inputs]
+    damaged = error.name if isinstance(error, _DAMAGE) else ""
+    culprit = next((key for key in keys if damaged.endswith(f"/{key}")), None)
+    if culprit is not None:
+        return Outcome(compaction.compaction_id, failure=message, culprit=culprit, is_damage=True)
+    named = [key for key in keys if key in message]
+    return Outcome(
+        compaction.compaction_id, failure=message, culprit=named[0] if len(named) == 1 else None
+    )
+
+
+_DAMAGE: Final = (DamagedInputError, CorruptFragmentError, NotAFragmentError, OrderError)
+"""What proves that the object that they name is damaged."""

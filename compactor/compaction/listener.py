@@ -1,0 +1,70 @@
+"""Listeners: who is told of each step of the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from compactor.compaction.compaction import Compaction
+from compactor.compaction.driver import Driver, Settled
+
+
+class Listener(Protocol):
+    """Told what happens, for people and logs."""
+
+    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None: ...
+
+    def settled(self, driver: Driver, settled: Settled) -> None: ...
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
+        """A step of a table failed as a whole, such as when its store is unreachable."""
+        ...
+
+    def looked(self, driver: Driver) -> None:
+        """The log was read or written: `driver.log.latest` is the newest known; version 0: no table yet."""
+        ...
+
+    def turned(self) -> None:
+        """The loop has gone round once more: it is alive."""
+        ...
+
+
+class Silent:
+    """A listener that does nothing."""
+
+    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None: ...
+
+    def settled(self, driver: Driver, settled: Settled) -> None: ...
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None: ...
+
+    def looked(self, driver: Driver) -> None: ...
+
+    def turned(self) -> None: ...
+
+
+class Listeners:
+    """Several as one, told in that order."""
+
+    def __init__(self, listeners: Iterable[Listener]) -> None:
+        self._all = tuple(listeners)
+
+    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:
+        for each in self._all:
+            each.decided(driver, compactions)
+
+    def settled(self, driver: Driver, settled: Settled) -> None:
+        for each in self._all:
+            each.settled(driver, settled)
+
+    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
+        for each in self._all:
+            each.failed(driver, error, retry_seconds)
+
+    def looked(self, driver: Driver) -> None:
+        for each in self._all:
+            each.looked(driver)
+
+    def turned(self) -> None:
+        for each in self._all:
+            each.turned()

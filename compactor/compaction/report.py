@@ -1,0 +1,128 @@
+"""What a run of compactions reports to people and machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compactor.compaction.compaction import AttemptReport
+from compactor.compaction.driver import Settled
+from compactor.errors import ConfigError
+from compactor.planner.estimate import Estimate, total
+from compactor.planner.spec import CompactionPlan
+from compactor.resources.stopwatch import STAGES
+from compactor.rows.flags import REASONS
+
+
+def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
+    """Sums over attempts; the peak is that of the largest."""
+    fields = (
+        "rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "resumed_gets", "restarts",
+        "replayed_inputs", "spilled_bytes", "passed_rows",
+    )  # fmt: skip
+    totals: dict[str, Any] = {name: sum(getattr(r, name) for r in reports) for name in fields}
+    totals["dropped_rows"] = sum(sum(report.dropped.values()) for report in reports)
+    totals["dropped_by_reason"] = {
+        reason: sum(report.dropped.get(reason, 0) for report in reports) for reason in REASONS
+    }
+    totals["stage_seconds"] = {
+        stage: round(sum(report.stage_seconds.get(stage, 0.0) for report in reports), 4)
+        for stage in STAGES
+    }
+    totals["task_seconds"] = round(sum(report.seconds for report in reports), 3)
+    for name in ("peak_rss_bytes", "peak_charged_bytes"):
+        totals[name] = max((getattr(report, name) for report in reports), default=0)
+    return totals
+
+
+@dataclass(slots=True)
+class CompactReport:
+    """What became of the compactions of one table; `to_json` is the CLI's `--json` object."""
+
+    version: int
+    settled: list[Settled] = field(default_factory=list, repr=False)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"version {self.version}: {len(self.done):,} compactions done, {len(self.void):,} void, "
+            f"{len(self.failed):,} attempts failed"
+        )
+
+    @property
+    def done(self) -> list[Settled]:
+        return [s for s in self.settled if s.outcome.failure is None and not s.is_void]
+
+    @property
+    def void(self) -> list[Settled]:
+        return [s for s in self.settled if s.is_void]
+
+    @property
+    def failed(self) -> list[Settled]:
+        """Attempts that failed, of which a later one may have succeeded."""
+        return [s for s in self.settled if s.outcome.failure is not None and not s.is_void]
+
+    @property
+    def lost(self) -> list[Settled]:
+        """The last failed attempt of each compaction that never succeeded."""
+        done = {key for s in self.done for key in _inputs(s)}
+        last = {_inputs(s): s for s in self.failed if not done.issuperset(_inputs(s))}
+        return list(last.values())
+
+    @property
+    def predicted(self) -> Estimate:
+        return total(s.predicted for s in self.done)
+
+    def to_json(self) -> dict[str, Any]:
+        reports = [s.outcome.report for s in self.done if s.outcome.report is not None]
+        return {
+            "version": self.version,
+            "tasks": len(self.done),
+            "input_fragments": sum(len(s.compaction.spec.inputs) for s in self.done),
+            "output_fragments": sum(len(s.outcome.outputs) for s in self.done),
+            **total_report(reports),
+            "seconds": round(self.seconds, 3),
+            "predicted": self.predicted.to_json(),
+            "void": len(self.void),
+            "failures": [_failure_json(s) for s in self.failed],
+        }
+
+
+def _inputs(settled: Settled) -> tuple[str, ...]:
+    return tuple(entry.key for entry in settled.compaction.spec.inputs)
+
+
+def _failure_json(settled: Settled) -> dict[str, Any]:
+    return {
+        "compaction_id": settled.compaction.compaction_id,
+        "inputs": list(_inputs(settled)),
+        "reason": settled.outcome.failure,
+        "quarantined": list(settled.quarantined),
+    }
+
+
+def refuse(plan: CompactionPlan) -> None:
+    """Raises `ConfigError` for what the memory limit does not allow."""
+    if plan.refused:
+        others = f" ({len(plan.refused) - 1} more like it)" if len(plan.refused) > 1 else ""
+        raise ConfigError(
+            f"{plan.refused[0]}{others}; nothing of it was begun, its inputs stay live"
+        )
+
+
+def explain_lost(report: CompactReport) -> str:
+    """What became of compactions that failed for good, for the error that says so."""
+    first = report.lost[0]
+    quarantined = sum(len(s.quarantined) for s in report.failed)
+    state = (
+        f"{quarantined} fragments are in quarantine now"
+        if quarantined
+        else "its inputs stay live, for the next run to try again"
+    )
+    attempts = "1 attempt" if first.attempt == 1 else f"{first.attempt} attempts"
+    return (
+        f"{len(report.lost)} of {len(report.done) + len(report.lost)} compactions failed for good after "
+        f"{attempts}, {state}, the other {len(report.done)} are committed. "
+        f"{first.outcome.failure}"
+    )

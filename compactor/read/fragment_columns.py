@@ -1,0 +1,63 @@
+"""Reads whole columns of some row groups of one stored fragment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from compactor.errors import DataError
+from compactor.stores.base import Store
+from compactor.table.overtaken import overtaken_explained
+from format.cast import widened
+from format.reader import FragmentReader
+from format.types import storage_type
+from format.widening import is_stored_as
+
+
+class StoredObject:
+    """One object of a store, for `FragmentReader`."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    def read_range(self, start: int, length: int) -> bytes:
+        with overtaken_explained(self._store, self._key):
+            return self._store.read_range(self._key, start, length)
+
+
+def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
+    """Random access to one fragment. Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`."""
+    return FragmentReader(StoredObject(store, key), size_bytes, f"{store.url}/{key}")
+
+
+def read_columns(
+    reader: FragmentReader, group: int, names: Iterable[str], schema: pa.Schema
+) -> dict[str, pa.Array]:
+    """Columns of one row group as storage arrays of the table's types; null where the fragment has no values.
+
+    schema: the table's.
+    """
+    rows = reader.footer.row_groups[group].rows
+    present = [name for name in names if name in reader.schema.names]
+    for name in present:
+        found, wanted = reader.schema.field(name).type, schema.field(name).type
+        if not is_stored_as(found, wanted):
+            raise DataError(
+                f"{reader.name}: column {name!r} is of type {found}, the table's is {wanted}"
+            )
+    stored = dict(zip(present, reader.read_storage(present, [group])[0], strict=True))
+    try:
+        return {name: _typed(stored.get(name), rows, schema.field(name).type) for name in names}
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"{reader.name}: a value has no place in the type that the table has now: {error}"
+        ) from error
+
+
+def _typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
+    """`array` in the table's type, or nulls where the fragment has no values of the column."""
+    if array is None or pa.types.is_null(array.type):
+        return pa.nulls(rows, storage_type(dtype))
+    return widened(array, storage_type(dtype))

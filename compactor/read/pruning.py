@@ -1,0 +1,96 @@
+"""Pruning: which row groups a condition cannot rule out, by keys, statistics and skip indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from compactor.errors import DataError, ObjectNotFoundError
+from compactor.planner.tree import all_items, components
+from compactor.predicate.prune import ALL_NULL, UNKNOWN, Bounds, BoundsOf, Summary
+from compactor.predicate.skipping.summary import AnyOf
+from compactor.predicate.tree import Predicate, columns_of
+from compactor.stores.base import Store
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.skip_blocks import read_index
+from compactor.table.snapshot import Snapshot
+from format.reader import FragmentReader
+from format.schema import Order
+from format.widening import converted_value
+
+
+def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
+    """What the log knows of a fragment: the ends of its first sort column."""
+    first = table.sort[0]
+    low, high = entry.first_key[:1], entry.last_key[:1]
+    if first.order is Order.DESC:
+        low, high = high, low
+    is_known = bool(low and high) and low[0] is not None and high[0] is not None
+    known = Bounds(low[0], high[0], may_be_null=False) if is_known else UNKNOWN
+    return lambda column: known if column == first.column else UNKNOWN
+
+
+SkipIndexes = Mapping[str, list[Summary | None]]
+"""What is known of a fragment's row groups, by column."""
+
+
+def skip_index_of(
+    store: Store, entry: FragmentEntry, table: TableMetadata, where: Predicate
+) -> SkipIndexes:
+    """Of the columns that a condition looks at, as far as the fragment has one."""
+    found: dict[str, list[Summary | None]] = {}
+    indexed = {name for name, _ in table.skips.columns}
+    for column in columns_of(where) if entry.skip_index is not None else ():
+        if column not in indexed:
+            continue
+        try:
+            summaries = read_index(store, entry, column, table.schema.field(column).type)
+        except (DataError, ObjectNotFoundError):
+            continue  # without it more is read, and nothing else: `verify` says that it is damaged
+        if summaries is not None:
+            found[column] = summaries
+    return found
+
+
+def bounds_by_skip_index(skips: SkipIndexes, known: BoundsOf) -> BoundsOf:
+    """What is known of a whole fragment, without opening it. known: by its keys."""
+
+    def bounds(column: str) -> Bounds:
+        parts = skips.get(column, [None])
+        summaries = [part for part in parts if part is not None]
+        if len(summaries) < len(parts):
+            return known(column)
+        return replace(known(column), summary=AnyOf(summaries))
+
+    return bounds
+
+
+def bounds_by_statistics(
+    reader: FragmentReader, group: int, table: pa.Schema, skips: SkipIndexes | None = None
+) -> BoundsOf:
+    """What a fragment's footer and skip index know of a row group, as of values of the table's types."""
+    footer, stored = reader.footer, reader.schema
+    rows = footer.row_groups[group].rows
+
+    def summary(column: str) -> Summary | None:
+        return skips[column][group] if skips and column in skips else None
+
+    def bounds(column: str) -> Bounds:
+        chunks = footer.columns.get(column)
+        if chunks is None:
+            return ALL_NULL
+        chunk = chunks[group]
+        types = stored.field(column).type, table.field(column).type
+        low, high = (converted_value(value, *types) for value in (chunk.min, chunk.max))
+        return Bounds(low, high, chunk.null_count > 0, chunk.null_count < rows, summary(column))
+
+    return bounds
+
+
+def overlapping_groups(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
+    """Fragments that share keys with one another, in key order; in each group the oldest first."""
+    for group in components(all_items(snapshot)):
+        yield sorted((item.entry for item in group), key=lambda entry: entry.age)

@@ -1,0 +1,129 @@
+"""Storage types: how logical arrays are stored as plain ones, and made from them again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as pt
+
+from format.dictionaries import coded, without_null_values
+from format.errors import SchemaError
+from format.nested import (
+    build_fixed_lists,
+    build_list,
+    build_struct,
+    fixed_items,
+    list_parts,
+    null_mask,
+)
+from format.types import is_binary_like, may_be_coded, storage_type
+
+_MOST_RESERVED_BYTES: Final = 256 << 20
+
+
+def to_storage(array: pa.Array) -> pa.Array:
+    """`array` in its storage form. Top-level dictionaries stay dictionary-coded over storage values, none of
+    them null, where the format has dictionaries of their type."""
+    dtype = array.type
+    if pt.is_dictionary(dtype) and may_be_coded(storage_type(dtype)):
+        indices = array.indices.cast(pa.int32())
+        values = _decoded_storage(array.dictionary)
+        return without_null_values(pa.DictionaryArray.from_arrays(indices, values))
+    return _decoded_storage(array)
+
+
+def _decoded_storage(array: pa.Array) -> pa.Array:
+    dtype = array.type
+    if dtype == storage_type(dtype):
+        return array
+    if isinstance(dtype, pa.BaseExtensionType):
+        return _decoded_storage(array.storage)
+    if pt.is_dictionary(dtype):
+        values = _decoded_storage(array.dictionary)  # of views Arrow takes none
+        return decoded(pa.DictionaryArray.from_arrays(array.indices, values, safe=False))
+    if pt.is_string_view(dtype) or pt.is_binary_view(dtype):
+        return array.cast(storage_type(dtype))
+    if pt.is_struct(dtype):
+        children = [_decoded_storage(child) for child in array.flatten()]
+        return build_struct(storage_type(dtype), len(array), children, null_mask(array))
+    if pt.is_fixed_size_list(dtype):
+        items = _decoded_storage(fixed_items(array))
+        return build_fixed_lists(storage_type(dtype), len(array), items, null_mask(array))
+    counts, items = list_parts(array, _decoded_storage)
+    return build_list(storage_type(dtype), counts, items, null_mask(array))
+
+
+def to_logical(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Inverse of `to_storage`: `array` presented as `dtype`.
+
+    Raises `SchemaError` if a dictionary has more values than its index type can count.
+    """
+    if array.type == dtype:
+        return array
+    if pt.is_dictionary(array.type) and not pt.is_dictionary(dtype):
+        return to_logical(decoded(array), dtype)
+    if isinstance(dtype, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(dtype, to_logical(array, dtype.storage_type))
+    if pt.is_dictionary(dtype):
+        return _to_dictionary(array, dtype)
+    if pt.is_string_view(dtype) or pt.is_binary_view(dtype):
+        return array.cast(dtype)
+    if pt.is_struct(dtype):
+        children = [
+            to_logical(child, field.type)
+            for child, field in zip(array.flatten(), dtype.fields, strict=True)
+        ]
+        return build_struct(dtype, len(array), children, null_mask(array))
+    if pt.is_fixed_size_list(dtype):
+        items = to_logical(fixed_items(array), dtype.value_type)
+        return build_fixed_lists(dtype, len(array), items, null_mask(array))
+    counts, items = list_parts(array)
+    if pt.is_map(dtype):
+        items = to_logical(items, pa.struct([dtype.key_field, dtype.item_field]))
+    else:
+        items = to_logical(items, dtype.value_type)
+    return build_list(dtype, counts, items, null_mask(array))
+
+
+def _to_dictionary(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    encoded = array if pt.is_dictionary(array.type) else coded(array)
+    if len(encoded.dictionary) > len(array):
+        encoded = coded(decoded(encoded))  # a slice, which may get along with fewer
+    values = to_logical(encoded.dictionary, dtype.value_type)
+    try:
+        indices = encoded.indices.cast(dtype.index_type)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f"{len(values)} distinct values do not fit dictionary indices of type "
+            f"{dtype.index_type}: use a wider index type"
+        ) from error
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=dtype.ordered)
+
+
+def decoded(array: pa.Array) -> pa.Array:
+    """The values of a dictionary-coded array, as many as it has rows."""
+    values, indices = array.dictionary, array.indices
+    if not len(values):
+        return pa.nulls(len(indices), values.type)
+    if not is_binary_like(values.type):
+        return pc.take(values, indices, boundscheck=False)
+    # Arrow reserves the average of all values for every row, also where a long one is rarely used.
+    if values.nbytes // len(values) * len(indices) <= _MOST_RESERVED_BYTES or len(indices) == 1:
+        return pc.take(values, indices, boundscheck=False)
+    middle = len(indices) // 2
+    return pa.concat_arrays(
+        [decoded(_in_use(part, values)) for part in (indices[:middle], indices[middle:])]
+    )
+
+
+def _in_use(indices: pa.Array, values: pa.Array) -> pa.Array:
+    used = pc.unique(indices.drop_null())
+    codes = pc.index_in(indices, used, skip_nulls=True)
+    return pa.DictionaryArray.from_arrays(codes, values.take(used), safe=False)
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The values of an array, dictionary-coded or not."""
+    return decoded(array) if pt.is_dictionary(array.type) else array
