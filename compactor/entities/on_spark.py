@@ -39,7 +39,6 @@ from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State
 from compactor.entities.target import ROW_POLICY, SORT, Target
 from compactor.entities.tasks import Context, Home, Made, Piece
-from compactor.pipelines.task import ROWS
 from compactor.read.scan_pieces import pieces_of
 from compactor.spark.session import SparkOptions, as_job_error, check_shuffles, staging_place
 from compactor.spark.shuffle.exchange import (
@@ -48,6 +47,7 @@ from compactor.spark.shuffle.exchange import (
     to_bytes,
 )
 from compactor.spark.shuffle.packets import (
+    ROWS,
     Batches,
     Divider,
     Packet,

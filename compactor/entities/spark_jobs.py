@@ -22,12 +22,14 @@ from compactor.entities.target import SORT
 from compactor.entities.tasks import Made, Rows, Said, Sample
 from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError
 from compactor.files.source import sliced
-from compactor.pipelines.task import REPORT, ROWS, SAMPLE
 from compactor.resources.errors import MemoryLimitError
 from compactor.spark.session import SparkOptions, as_job_error, task_slots
 from compactor.spark.shuffle.exchange import KeySample, PartOf, from_bytes, packet_bytes, to_bytes
 from compactor.spark.shuffle.packets import (
     PACKETS,
+    REPORT,
+    ROWS,
+    SAMPLE,
     SENT,
     Batches,
     Divider,

@@ -35,9 +35,6 @@ from compactor.pipelines.report import OutputReport, RunReport
 from compactor.pipelines.run import Run
 from compactor.pipelines.stages import Feed, Kind, Stage, plan_stages
 from compactor.pipelines.task import (
-    REPORT,
-    ROWS,
-    SAMPLE,
     StageSpec,
     TaskReport,
     distinct_rows,
@@ -57,6 +54,9 @@ from compactor.spark.shuffle.exchange import from_bytes, splitters
 from compactor.spark.shuffle.packets import (
     PACKET_SCHEMA,
     PACKETS,
+    REPORT,
+    ROWS,
+    SAMPLE,
     SENT,
     SMALL_BATCHES,
     Batches,

@@ -55,7 +55,7 @@ from compactor.resources.errors import MemoryLimitError
 from compactor.resources.stage import Buffer, StagePlan
 from compactor.resources.stage import Stage as MemoryStage
 from compactor.spark.shuffle.exchange import KeySample, packet_bytes, to_bytes
-from compactor.spark.shuffle.packets import Packet
+from compactor.spark.shuffle.packets import REPORT, ROWS, SAMPLE, Packet
 from compactor.stores.open import open_store
 from compactor.stores.parts import BatchSink, writing_part
 from compactor.write.ingest import IngestPlan, write_fragments
@@ -63,8 +63,6 @@ from format.errors import FormatError
 from format.schema import SortSchema
 
 _Numbers = TypeVar("_Numbers", int, npt.NDArray[np.int64])
-ROWS, SAMPLE, REPORT = range(3)
-"""Kinds of packets."""
 _ORIGIN: Final = full_schema(pa.schema([]), has_groups=False)
 _ROW_BITS: Final = 40
 """Of a row's number, those that count within its task; above them is the task's."""

@@ -17,12 +17,12 @@ from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from compactor.table.not_null import null_place
 from compactor.table.overtaken import overtaken_explained
 from compactor.table.repair import log_faults
 from compactor.table.skip_blocks import read_index
 from compactor.table.snapshot import Snapshot
 from compactor.table.windows import window_numbers
-from compactor.write.not_null import null_place
 from format.cast import exact_range, widened
 from format.errors import FormatError
 from format.footer import Footer

@@ -10,23 +10,22 @@ from typing import Final
 
 from compactor.errors import ObjectExistsError, StoreError
 from compactor.stores.base import Store
-from compactor.table.object_names import PROBE_KEY
 
 _TEXT: Final = b"Writers create this object once more, and go on only if the store refuses.\n"
 
 
-def prove_conditional_writes(store: Store) -> None:
+def prove_conditional_writes(store: Store, key: str) -> None:
     """Raises `StoreError` if the store puts an object where one is that was to be created only if absent.
 
     It costs one request, and two where nobody has asked before. Raises as `Store.create`, too.
     """
     for _ in range(2):
         try:
-            store.create(PROBE_KEY, _TEXT)
+            store.create(key, _TEXT)
         except ObjectExistsError:
             return
     raise StoreError(
-        f"{store.url}: the store has no conditional writes: it replaced {PROBE_KEY}, which was to be created "
+        f"{store.url}: the store has no conditional writes: it replaced {key}, which was to be created "
         "only if absent (If-None-Match: *). Writers would replace each other's commits there without a word, "
         "so nothing was changed: use a store, or a release of this one, that has them"
     )

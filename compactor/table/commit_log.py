@@ -57,6 +57,7 @@ from compactor.table.object_names import (
     CHECKPOINT_PREFIX,
     DATA_PREFIX,
     LOG_PREFIX,
+    PROBE_KEY,
     base_version,
     checkpoint_key,
     version_key,
@@ -316,7 +317,7 @@ class CommitLog:
         try:
             self._patiently(
                 lambda error: isinstance(error, UnknownOutcomeError | StoreUnreachableError)
-            )(prove_conditional_writes, self._store)
+            )(prove_conditional_writes, self._store, PROBE_KEY)
         except UnknownOutcomeError as error:
             raise StoreUnreachableError(
                 f"{self._store.url}: writes get no answer, nothing was committed: try again ({error})"

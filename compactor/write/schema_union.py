@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import InputError
-from compactor.write.not_null import null_place
+from compactor.table.not_null import null_place
 from format.cast import as_type
 from format.errors import SchemaError
 from format.type_json import type_to_json

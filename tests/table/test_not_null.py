@@ -17,9 +17,9 @@ from compactor.rows.policy import Kind, RowPolicy
 from compactor.settings.compaction import Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
+from compactor.table.not_null import not_null_paths, null_place, with_not_null
 from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest, write_fragments
 from compactor.write.ingest.settings import IngestSettings
-from compactor.write.not_null import not_null_paths, null_place, with_not_null
 from format.schema import parse_sort_schema
 from tests.support.tables import compact_table
 

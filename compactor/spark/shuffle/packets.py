@@ -39,6 +39,17 @@ _PENDING_SHARE: Final = 16
 """Of the memory limit: rows that wait to be sent to their tasks, so that what is sent is not too small."""
 
 Batches = Iterator[pa.RecordBatch]
+ROWS, SAMPLE, REPORT = range(3)
+"""Kinds of packets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    kind: int
+    feed: int
+    place: int
+    """Ascending in the order of the rows of a feed, over all tasks."""
+    data: pa.Buffer
 
 
 class Dividing(Protocol):
@@ -176,12 +187,3 @@ def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[Non
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
-
-
-@dataclass(frozen=True, slots=True)
-class Packet:
-    kind: int
-    feed: int
-    place: int
-    """Ascending in the order of the rows of a feed, over all tasks."""
-    data: pa.Buffer

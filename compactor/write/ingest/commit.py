@@ -11,12 +11,12 @@ from compactor.errors import InputError, TableExistsError
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from compactor.table.not_null import not_null_paths
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.ingest.columns import fixed_columns
 from compactor.write.ingest.fitting import FittingCheck
 from compactor.write.ingest.plan import IngestPlan
-from compactor.write.not_null import not_null_paths
 from compactor.write.schema_union import OnConflict, merged_schema
 from format.widening import is_stored_as
 

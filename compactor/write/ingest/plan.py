@@ -11,11 +11,11 @@ from compactor.files.column_names import check_names
 from compactor.rows.policy import APPEND, check_policy, sort_with_policy, with_result_types
 from compactor.stores.base import Store
 from compactor.table.metadata import TableMetadata
+from compactor.table.not_null import not_null_paths, with_not_null
 from compactor.table.snapshot import Snapshot
 from compactor.table.windows import check_windows
 from compactor.write.ingest.columns import StoredNames, fixed_columns
 from compactor.write.ingest.options import IngestOptions
-from compactor.write.not_null import not_null_paths, with_not_null
 from compactor.write.schema_union import merged_schema, require_columns
 from format.errors import SchemaError
 from format.schema import SortSchema, check_sort_schema, ordering
