@@ -33,7 +33,8 @@ demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 10000
 test: setup promtool chromium kubectl  ## all tests (TESTS="-k name" for some)
 	$(BIN)/python -m pytest $(TESTS)
 
-test-long: environment  ## 50,000 generated tables, 500,000 conditions, a million fuzzed inputs, crashes, 100,000 simulations
+test-long: setup promtool chromium kubectl  ## properties by new examples, 50,000 generated tables, 500,000 conditions, a million fuzzed inputs, crashes, 100,000 simulations
+	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests
 	$(BIN)/python -m tests.generated.tables --count 50000 --processes 2
 	$(BIN)/python -m tests.generated.conditions --count 500000 --seed 1 --processes 2
 	$(BIN)/python -m tests.fuzz --inputs 1000000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,9 +13,11 @@ from tests.support.s3_server import S3Server
 
 _buckets = itertools.count()
 
-# How long an example takes is a matter of the machine.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
+# How long an example takes is a matter of the machine. Examples are the same ones every day, so that what is
+# red is what somebody changed; `make test-long` looks for new ones.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 @pytest.fixture(scope="session")

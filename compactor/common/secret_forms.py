@@ -23,7 +23,7 @@ _FORMS: Final = re.compile(
     rb"|\\+u([0-9A-Fa-f]{4})"
     rb"|\\+x([0-9A-Fa-f]{2})"
     rb"|\\+([b\"'/])"
-    rb"|\\{2,}"
+    rb"|\\+"  # Of which escape each is a part can't be told: so they are gone from both.
     rb"|&(?:amp;)*(amp|lt|gt|quot|apos|#0*3[49]|#[xX]0*2[27]);"
 )
 _ENTITIES: Final = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
@@ -132,7 +132,7 @@ def _meaning(match: re.Match[bytes]) -> bytes:
         return _ENTITIES.get(entity) or (b'"' if is_double else b"'")
     if escaped:
         return b"\b" if escaped == b"b" else bytes(escaped)
-    return b"\\" if match[0].startswith(b"\\\\") and match[0][-1:] == b"\\" else b""
+    return b""
 
 
 def _occurrences(text: bytes, needle: bytes) -> Iterator[int]:
@@ -150,7 +150,8 @@ def _place(read: _Read, first: int, end: int, *, is_base64: bool) -> tuple[int, 
         if (
             end < len(read.text)
             and read.text[end] in _BASE64
-            and read.begins[end] == read.ends[end - 1]
+            # On a line of its own it is a word like others, unless the padding shows that it is not.
+            and (read.begins[end] == read.ends[end - 1] or read.text[end + 1 : end + 2] == b"=")
         ):
             end += 1
     return read.begins[first], read.ends[end - 1]

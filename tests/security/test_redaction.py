@@ -62,6 +62,13 @@ def encoded(draw: st.DrawFn, secret: str) -> tuple[str, bool]:
     return secret, names[0] in AMONG_OTHERS
 
 
+def test_of_base64_that_is_broken_before_its_last_character_nothing_is_left() -> None:
+    form = base64.b64encode(b"0" * 28).decode()
+    assert form.endswith("MA==")
+    broken = f"{form[:37]}\n{form[37:]}"
+    assert "A" not in redacted(f"<{broken}>", {"STORE_PWD": "0" * 28})
+
+
 @given(data=st.data(), secret=SECRETS)
 @example(data=None, secret="wJalrXUtnFEMI/K7MDENG+bPxRfiCYcanary")
 def test_a_secret_in_any_form_whole_or_split_over_a_line_end_does_not_come_through(
