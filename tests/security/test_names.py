@@ -26,7 +26,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.object_names import is_deletions_key, is_fragment_key, is_skip_index_key
-from tests.pipeline.support import run_of, sources
+from tests.pipelines.support import run_of, sources
 from tests.support.s3_server import Request, S3Server
 from tests.support.tables import append_table, log_rows
 

@@ -12,7 +12,7 @@ import pytest
 from compactor.cli.main import run as command
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
-from tests.entity.support import rows, write
+from tests.entities.support import rows, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

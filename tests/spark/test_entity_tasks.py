@@ -32,7 +32,7 @@ from compactor.spark.session import SparkOptions
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
-from tests.entity.support import rows, spec, write
+from tests.entities.support import rows, spec, write
 from tests.spark.stand_in import FakeFrame, FakeSpark, as_session
 
 ON_K = [["eq", "a.k", "b.k"]]

@@ -11,7 +11,7 @@ import pytest
 
 from compactor import Table
 from compactor.cli.main import run
-from tests.pipeline.support import lines_of
+from tests.pipelines.support import lines_of
 
 if TYPE_CHECKING:
     pass

@@ -21,10 +21,10 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TimeWindows
 from compactor.table.object_names import version_key
 from compactor.table.version import Changes, Claim, Operation, Version
+from tests.compaction.test_driver import World as Drivers
 from tests.support.memory_store import MemoryStore
 from tests.support.s3_server import S3Server
 from tests.table.test_commit_log import METADATA, add, log_on, names
-from tests.table.test_driver import World as Drivers
 from tests.table.test_history import DAY_MS, MovingClock, World
 
 SKEW_MS = MAX_SKEW_SECONDS * 1000

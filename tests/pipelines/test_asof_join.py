@@ -15,7 +15,7 @@ from compactor.pipelines.asof_join import AsofJoin
 from compactor.pipelines.combining import joined_schema
 from compactor.pipelines.pairing import Joined
 from format.schema import parse_sort_schema
-from tests.pipeline.join_support import (
+from tests.pipelines.join_support import (
     FLOATS,
     MIB,
     TEXTS,

@@ -8,7 +8,7 @@ from compactor.errors import BackPressureError
 from compactor.planner.debt import Debt
 from compactor.settings.compaction import Policy
 from compactor.write.back_pressure import BackPressure, Reaction
-from tests.table.test_driver import World, outcome
+from tests.compaction.test_driver import World, outcome
 
 POLICY = Policy(slow_runs=2, stop_runs=4)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compactor.pipelines.merging import by_key
 from format.schema import parse_sort_schema
-from tests.pipeline.join_support import MIB, Held
+from tests.pipelines.join_support import MIB, Held
 
 
 def test_rows_that_are_on_their_way_out_give_up_memory_when_others_need_it() -> None:

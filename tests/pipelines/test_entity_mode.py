@@ -13,7 +13,7 @@ import pytest
 from compactor.cli.main import run as command
 from compactor.errors import CompactorError, ConfigError
 from compactor.resources.errors import MemoryLimitError
-from tests.pipeline.support import lines_of, run_of, sources
+from tests.pipelines.support import lines_of, run_of, sources
 
 EXAMPLE = {
     "A": pa.table({"_id": ["a1", "a2"], "f1": [1, 2]}),

@@ -12,7 +12,7 @@ from compactor.cli.main import run as command
 from compactor.entities.datasets import locate
 from compactor.errors import InputError, UsageError
 from compactor.stores.open import open_store
-from tests.entity.support import spec, write
+from tests.entities.support import spec, write
 from tests.support.tables import append_table
 
 A = [{"_id": "a"}]

@@ -13,7 +13,7 @@ from compactor.errors import ConfigError, DataError
 from compactor.pipelines.nodes.output import HANDOFF_RECORDS
 from compactor.pipelines.report import Counted
 from compactor.pipelines.work import CHANNEL_RECORDS
-from tests.pipeline.support import (
+from tests.pipelines.support import (
     Gated,
     in_background,
     lines_of,

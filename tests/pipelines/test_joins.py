@@ -12,7 +12,7 @@ import pytest
 
 from compactor.pipelines.nodes import sorted_combine
 from compactor.resources.errors import MemoryLimitError
-from tests.pipeline.support import lines_of, run_of, sources
+from tests.pipelines.support import lines_of, run_of, sources
 
 MERGE = {
     "probe": "a", "build": "b", "on": {"host": "server", "code": "status"}, "method": "sort_merge",

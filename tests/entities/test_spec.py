@@ -11,7 +11,7 @@ from compactor.entities.expressions import Call, Operand
 from compactor.entities.expressions import Path as PathOf
 from compactor.entities.spec import Dataset, Identity, Rule, Strategy, load_spec, parse_spec
 from compactor.errors import ConfigError
-from tests.entity.support import spec
+from tests.entities.support import spec
 
 GOOD = """\
 version: 2

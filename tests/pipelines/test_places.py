@@ -18,8 +18,8 @@ from compactor import Table
 from compactor.errors import CompactorError, ConfigError, DataError, TableNotFoundError
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.phases import run_pipeline
-from tests.pipeline.support import MIB, lines_of, numbered, run_of, sources
-from tests.pipeline.test_documents import run_files, write_lines
+from tests.pipelines.support import MIB, lines_of, numbered, run_of, sources
+from tests.pipelines.test_documents import run_files, write_lines
 
 
 def split_by(tmp_path: Path, name: str, node: str = "a", **split: Any) -> dict[str, Any]:

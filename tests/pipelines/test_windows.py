@@ -16,7 +16,7 @@ import pytest
 
 from compactor.errors import ConfigError, DataError
 from compactor.pipelines.config import parse_pipeline
-from tests.pipeline.support import Gated, lines_of, run_of, sources
+from tests.pipelines.support import Gated, lines_of, run_of, sources
 
 Row = dict[str, Any]
 START = datetime(2026, 1, 1, tzinfo=UTC)

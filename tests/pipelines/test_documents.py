@@ -20,7 +20,7 @@ from compactor.pipelines.letters import Letters
 from compactor.pipelines.provenance import boundary_of
 from compactor.pipelines.run import Run
 from compactor.pipelines.writers import _quoted
-from tests.pipeline.support import lines_of, numbered, run_of, sources
+from tests.pipelines.support import lines_of, numbered, run_of, sources
 
 
 def run_files(nodes: Mapping[str, Any], **settings: Any) -> Run:

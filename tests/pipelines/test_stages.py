@@ -27,7 +27,7 @@ from compactor.spark.shuffle.exchange import (
     to_bytes,
 )
 from format.schema import parse_sort_schema
-from tests.pipeline.support import sources
+from tests.pipelines.support import sources
 from tests.support.oracle import stable_sorted
 
 Nodes = dict[str, Any]

@@ -26,9 +26,9 @@ from compactor.table.version import Changes, Operation
 from compactor.telemetry.metrics import mapping
 from compactor.telemetry.metrics.catalog import LEVEL_BYTES
 from compactor.telemetry.metrics.recorder import Recorder
-from tests.metrics.conftest import StillClock, Value
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, ingest_tables, log_rows
+from tests.telemetry.conftest import StillClock, Value
 
 POLICY = Policy(strategy=Strategy.OVERLAPPING)
 SETTINGS = CompactionSettings(memory_limit_bytes=64 << 20)

@@ -9,7 +9,7 @@ import pytest
 from compactor.errors import ConfigError, UsageError
 from compactor.pipelines.config import load_pipeline, parse_pipeline
 from compactor.pipelines.run import Run
-from tests.pipeline.support import numbered, run_of, sources
+from tests.pipelines.support import numbered, run_of, sources
 
 
 def within(side: str, on: list[str] | None = None, **settings: str) -> dict[str, object]:

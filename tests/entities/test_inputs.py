@@ -26,7 +26,7 @@ from compactor.errors import InputError, UsageError
 from compactor.files.jsontext import json_lines
 from compactor.files.plain_text import UnwritableError
 from compactor.stores.open import open_store
-from tests.entity.support import by_id, entities_in, rows, run, spec, write
+from tests.entities.support import by_id, entities_in, rows, run, spec, write
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.cli.main import run as command
-from tests.entity.support import by_id, rows, run, spec, write
+from tests.entities.support import by_id, rows, run, spec, write
 from tests.support.memory_store import MemoryStore
 
 A = [{"_id": "a1", "f1": 1}, {"_id": "a2", "f1": 2}]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from compactor.entities.run import merged_batches
 from compactor.settings.compaction import Strategy as Compaction
-from tests.entity.model import Model, after_run
-from tests.entity.support import by_id, entities_in, rows, run, spec, write
+from tests.entities.model import Model, after_run
+from tests.entities.support import by_id, entities_in, rows, run, spec, write
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
 

@@ -25,7 +25,7 @@ from compactor.pipelines.nodes.transform import Transformer
 from compactor.pipelines.run import Run
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
-from tests.pipeline.support import MIB, Gated, lines_of, numbered, run_of, sources
+from tests.pipelines.support import MIB, Gated, lines_of, numbered, run_of, sources
 
 
 def events(rows: int, seed: int = 1) -> pa.Table:

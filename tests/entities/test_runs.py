@@ -22,7 +22,7 @@ from compactor.errors import (
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.write.alter import Alteration, alter_table
-from tests.entity.support import by_id, rows, run, spec, write
+from tests.entities.support import by_id, rows, run, spec, write
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
 

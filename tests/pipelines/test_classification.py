@@ -10,7 +10,7 @@ import pytest
 from compactor.pipelines.classify import classify, is_live, order_of, order_of_work
 from compactor.pipelines.config import Pipeline, parse_pipeline
 from compactor.pipelines.explain import as_dot, as_json, explained
-from tests.pipeline.support import sources
+from tests.pipelines.support import sources
 
 OUT = {"out": {"output": {"input": "x", "path": "o.ndjson"}}}
 SECOND = {"two": {"output": {"input": "x", "path": "p.ndjson"}}}

@@ -21,8 +21,8 @@ from compactor.pipelines.binding import UnserializableMapValue
 from compactor.pipelines.letters import Letters
 from compactor.pipelines.provenance import numbered as with_origin
 from compactor.pipelines.report import RunReport
-from tests.pipeline.support import lines_of, numbered, run_of, sources
-from tests.pipeline.test_documents import run_files
+from tests.pipelines.support import lines_of, numbered, run_of, sources
+from tests.pipelines.test_documents import run_files
 
 
 def source_of(path: Path, **more: Any) -> dict[str, Any]:

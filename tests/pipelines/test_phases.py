@@ -11,8 +11,8 @@ import pytest
 from compactor.errors import CompactorError, ConfigError, DataError
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.phases import phases_of, run_pipeline
-from tests.pipeline.support import lines_of
-from tests.pipeline.test_documents import write_lines
+from tests.pipelines.support import lines_of
+from tests.pipelines.test_documents import write_lines
 
 
 def pipeline_of(tmp_path: Path, **more: Any) -> Any:

@@ -16,7 +16,7 @@ from compactor.pipelines.combining import joined_schema
 from compactor.pipelines.pairing import Joined
 from compactor.pipelines.range_join import Closed, Intervals, RangeJoin, interval_order
 from format.schema import parse_sort_schema
-from tests.pipeline.join_support import (
+from tests.pipelines.join_support import (
     FLOATS,
     MIB,
     TEXTS,

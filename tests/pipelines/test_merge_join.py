@@ -16,7 +16,7 @@ from compactor.pipelines.pairing import Joined
 from compactor.pipelines.sorted_rows import SortedRows
 from compactor.resources.errors import MemoryLimitError
 from format.schema import parse_sort_schema
-from tests.pipeline.join_support import (
+from tests.pipelines.join_support import (
     FLOATS,
     INTS,
     MIB,
