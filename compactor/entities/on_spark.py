@@ -1,4 +1,4 @@
-"""An entity merge on Spark: the tasks of `entity/tasks.py`, and between them rows on their way as packets.
+"""An entity merge on Spark: the tasks of `entities/tasks.py`, and between them rows on their way as packets.
 
     read      a file or some fragments a task                        by the hash of _id ->
     settle    entities numbered and kept at home; values             by the hash of rule and value ->

@@ -1,5 +1,5 @@
 """Tasks of an entity merge whose entities are in many places. Each is a function of a part of the rows;
-somebody else sends rows to the parts that they belong to: `spark/entity.py`.
+somebody else sends rows to the parts that they belong to: `entities/on_spark.py`.
 
 An entity has a number for the whole run: its **home**, the part that has all entities with its `_id`, above
 its place there, by dataset and `_id`. So the number follows from what was read, and an attempt that is made
