@@ -3,7 +3,7 @@ ordering of keys grows, about as its logarithm.
 
     python -m bench.bench_scaling                                   all cases at 2 million rows, some minutes
     python -m bench.bench_scaling --cases fan-in --rows 8000000
-    python -m bench.bench_scaling --plot docs/scaling.png
+    python -m bench.bench_scaling --plot docs/img/scaling.png
 
 rows     logs, 16 inputs, 1x to 64x rows: 1/16 of --rows to 4 times --rows
 fan-in   logs, --rows rows from 4 to 512 inputs

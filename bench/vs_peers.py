@@ -3,7 +3,7 @@
 Makes the workloads, puts them into each engine's own form, and has every engine compact them, in rounds
 in which the engines alternate. Each run is a process of its own, pinned to its cores; the clock covers
 the compaction only, to an output that is synced and checked. What is measured and every setting:
-docs/benchmarks.md.
+docs/explanation/benchmarks.md.
 
     python -m bench.vs_peers                                       4 million rows, three rounds: an hour
     python -m bench.vs_peers --rows 1000000 --rounds 1 --cores 1   a look

@@ -54,7 +54,7 @@ def main() -> None:
         print(f"{len(report.done)} task(s), {len(table.fragments())} fragment(s) after")
 
         # The table as a data source. What `columns` and `where` leave out is not read; Spark's own
-        # conditions are applied after reading (docs/spark.md says why).
+        # conditions are applied after reading (docs/how-to/spark.md says why).
         register(spark)
         frame = (
             spark.read.format("fragments")

@@ -25,7 +25,7 @@ To have none of them left in storage (the order matters, and so does that nobody
   compactor compact ./logs --full                     writes their fragments anew without them
   compactor vacuum ./logs --retain 0 --grace 0        removes the old fragments, and the way back
   compactor delete ./logs --where "user_id = 4711" --json   0 rows, 0 fragments waiting
-First and last keys of fragments that are gone stay in the log until a later vacuum: docs/operations.md.
+First and last keys of removed fragments stay in the log until a later vacuum: docs/how-to/operations.md.
 
 Conditions are those of `compactor query`. Where one is unknown, as of a comparison with null, the row
 stays."""

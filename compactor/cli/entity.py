@@ -41,8 +41,8 @@ customers.yaml:
   datasets: [crm c, shop s]
   equality:
     - [eq, c.email, [lower, s.mail]]
-docs/entity-merge.md has all settings. A dataset is a file or table of its name in the folder --datasets, or
-what `sources` in the spec says."""
+docs/reference/entity-merge.md has all settings. A dataset is a file or table of its name in the folder
+--datasets, or what `sources` in the spec says."""
 
 
 @click.command("entity-merge", epilog=_EPILOG)

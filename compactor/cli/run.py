@@ -27,7 +27,7 @@ Examples:
 
 \b
 A pipeline is a YAML file of nodes by name: source, transform, merge, route, sort, aggregate, combine,
-output. docs/pipelines.md has all settings. Exit code 2 if bad records were put aside."""
+output. docs/reference/pipelines.md has all settings. Exit code 2 if bad records were put aside."""
 
 
 @click.command("run", epilog=_EPILOG)

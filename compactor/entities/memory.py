@@ -9,7 +9,7 @@ from compactor.resources.errors import MemoryLimitError
 
 COPIES: Final = 7
 """Of the entities' columns: themselves, those being sorted or taken, values of rules, rows being written.
-Measured; docs/entity-merge.md."""
+Measured; docs/reference/entity-merge.md."""
 
 Charge = Callable[[int], None]
 """Called with bytes of columns that will be held to the end. May raise `MemoryLimitError`."""

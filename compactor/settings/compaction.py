@@ -89,7 +89,7 @@ class Strategy(StrEnum):
 
 
 class Policy(_Settings):
-    """When to compact what. The defaults come out of `compactor simulate` (docs/simulations.md)."""
+    """When to compact what. `compactor simulate` has shown the defaults (docs/explanation/simulations.md)."""
 
     strategy: Strategy = Strategy.LEVELED
     level0_trigger_runs: int = Field(default=4, ge=2)

@@ -147,7 +147,7 @@ class _Vacuum:
             f"{url}: no table here, but {objects:,} objects under {DATA_PREFIX} and {uploads:,} unfinished "
             "uploads of a first write that runs or died; nothing was removed: write the table, whose vacuum "
             "removes them, or, if there is to be none and nobody writes, remove them by hand: see "
-            "docs/operations.md"
+            "docs/how-to/operations.md"
         )
 
     # --- what may go ---

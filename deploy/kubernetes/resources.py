@@ -27,9 +27,9 @@ MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
 WORKER_OVERHEAD_BYTES: Final = 150 * MIB
-"""The bare process of a Python worker: docs/memory.md."""
+"""The bare process of a Python worker: docs/explanation/memory.md."""
 DRIVER_PYTHON_BYTES: Final = 448 * MIB
-"""The process that plans: 436 MB at its most with a thousand compactions waiting (docs/benchmarks.md)."""
+"""The planning process peaks at 436 MB for 1,000 waiting compactions (docs/explanation/benchmarks.md)."""
 JVM_OVERHEAD_BYTES: Final = 384 * MIB
 """Spark's own minimum for what a JVM takes beside its heap (spark.executor.minMemoryOverhead)."""
 HEAP_BYTES: Final = 512 * MIB
@@ -41,9 +41,9 @@ TMP_BYTES: Final = 1 * GIB
 _ROUND_BYTES: Final = 64 * MIB
 
 TASK_BYTES_PER_SECOND: Final = 35e6
-"""Stored bytes that a task compacts on a core: docs/benchmarks.md."""
+"""Stored bytes that a task compacts on a core: docs/explanation/benchmarks.md."""
 WRITE_AMPLIFICATION: Final = 10.5
-"""Of `leveled`, in the second half of a day at 1 TB a day: `compactor simulate`, docs/operations.md."""
+"""Of `leveled`, the second half of a day at 1 TB: `compactor simulate`, docs/how-to/operations.md."""
 HEADROOM: Final = 1.5
 """Tasks for peaks, over those that are busy on average."""
 _DAY_SECONDS: Final = 86_400
@@ -56,7 +56,7 @@ class Shape:
     tasks: int = 2
     memory_limit_bytes: int = 512 * MIB
     spool_limit_bytes: int = 25 * GIB
-    """Holds the largest compaction of 1 TB a day, 26 GB: docs/operations.md."""
+    """Holds the largest compaction of 1 TB a day, 26 GB: docs/how-to/operations.md."""
     drain_seconds: float = 120.0
 
     @property

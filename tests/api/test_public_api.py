@@ -25,7 +25,7 @@ SNAPSHOT: Final = Path(__file__).with_name("public_api.txt")
 def test_the_public_interface_is_what_was_agreed() -> None:
     assert public_api() == SNAPSHOT.read_text(), (
         "the public interface changed: if that is meant, run `python -m tests.api`, and add a line to "
-        "CHANGELOG.md (docs/versioning.md says which version it takes)"
+        "CHANGELOG.md (docs/reference/versioning.md says which version it takes)"
     )
 
 
@@ -65,7 +65,7 @@ def test_the_command_says_all_three_versions(capsys: pytest.CaptureFixture[str])
     assert said == (
         f"compactor {format.__version__} (fragment format {VERSION}, table protocol {PROTOCOL})"
     )
-    assert said in (ROOT / "docs/versioning.md").read_text()
+    assert said in (ROOT / "docs/reference/versioning.md").read_text()
 
 
 def test_the_changelog_agrees_with_the_version() -> None:

@@ -16,7 +16,7 @@ _SECRET = re.compile(r"secret|password|token|credential|access_key|private", re.
 
 
 OLDEST, NEWEST = "1.29", "1.37"
-"""Versions of Kubernetes that docs/kubernetes.md promises."""
+"""Versions of Kubernetes that docs/how-to/kubernetes.md promises."""
 
 
 def schema_faults(document: Json, versions: Sequence[str] = (OLDEST, NEWEST)) -> list[str]:

@@ -89,7 +89,7 @@ def test_a_misspelt_field_does_not_fit() -> None:
 def test_an_older_kubernetes_than_promised_does_not_know_all_fields() -> None:
     budget = named(render("watch"), "PodDisruptionBudget", "compactor-watch")
     assert schema_faults(budget, ["1.25"]) != []
-    text = (ROOT / "docs/kubernetes.md").read_text()
+    text = (ROOT / "docs/how-to/kubernetes.md").read_text()
     assert f"Kubernetes {OLDEST} or newer" in text
     assert f"{OLDEST} and {NEWEST}" in text
 
@@ -277,7 +277,7 @@ def test_driver_and_executors_of_spark_know_each_other_by_a_secret_that_no_pod_s
     settings = spark_settings_of(documents)
     assert settings["spark.authenticate"] == settings["spark.network.crypto.enabled"] == "true"
     folder, _, name = settings["spark.authenticate.secret.file"].rpartition("/")
-    assert f"--from-literal={name}=" in (ROOT / "docs/kubernetes.md").read_text()
+    assert f"--from-literal={name}=" in (ROOT / "docs/how-to/kubernetes.md").read_text()
     pods = [pod for pod in pod_templates(documents) if pod.place != "compactor-vacuum"]
     assert len(pods) == 2
     for pod in pods:
@@ -417,7 +417,7 @@ CONSOLE = re.compile(
 
 @pytest.mark.parametrize("document", ["kubernetes.md", "operations.md"])
 def test_the_documents_show_what_the_numbers_command_says(document: str) -> None:
-    shown = CONSOLE.findall((ROOT / "docs" / document).read_text())
+    shown = CONSOLE.findall((ROOT / "docs/how-to" / document).read_text())
     assert shown
     for arguments, output in shown:
         done = CliRunner().invoke(resources.main, arguments.split())

@@ -1,4 +1,4 @@
-"""The overlay of one's own in docs/kubernetes.md is enough to change what it says it changes, everywhere."""
+"""The reader's own overlay in docs/how-to/kubernetes.md changes all that it says it changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.deploy.manifests import (
     spark_application,
 )
 
-DOCUMENT = (ROOT / "docs/kubernetes.md").read_text()
+DOCUMENT = (ROOT / "docs/how-to/kubernetes.md").read_text()
 BLOCKS = dict(re.findall(r"^```yaml\n# (\w+\.yaml)\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL))
 
 

@@ -1,4 +1,4 @@
-"""docs/operations.md has every error there is, with its exit code."""
+"""docs/how-to/operations.md has every error there is, with its exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.deploy.manifests import ROOT, render
 
 Error = TypeVar("Error", CompactorError, FormatError)
 
-RUNBOOK = (ROOT / "docs" / "operations.md").read_text()
+RUNBOOK = (ROOT / "docs/how-to/operations.md").read_text()
 ROW = re.compile(r"^\| `(\w+)` \| (\d+) \| (.*) \|$", re.MULTILINE)
 # Raised and caught within a module's own package: nobody meets them.
 INTERNAL = {"PreconditionError", "LostAnswerError", "UploadGoneError"}

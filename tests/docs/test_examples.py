@@ -10,7 +10,7 @@ import pytest
 from tests.docs.markdown import python_blocks, run_page
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = [ROOT / "docs/python.md"]
+PAGES: Final = [ROOT / "docs/how-to/python.md"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

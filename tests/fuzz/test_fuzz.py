@@ -1,4 +1,4 @@
-"""A short search with fixed seeds; the long one is `python -m tests.fuzz`, see docs/fuzzing.md."""
+"""Searches briefly with fixed seeds; `python -m tests.fuzz` searches long (docs/explanation/fuzzing.md)."""
 
 from __future__ import annotations
 

@@ -492,7 +492,7 @@ class Case:
                 )
 
     def _fits_parquet(self, schema: pa.Schema) -> bool:
-        """Whether docs/files.md promises that Parquet holds the table."""
+        """Whether docs/reference/files.md promises that Parquet holds the table."""
         if any(not can_be_parquet(dtype) for dtype in schema.types):
             return False
         is_edge = lambda t: (  # noqa: E731

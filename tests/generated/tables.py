@@ -1,7 +1,7 @@
 """Random tables through the whole product: `python -m tests.generated.tables --count 50000 --processes 2`.
 
 One again, step by step: `--seed 4711`; made as small as it fails still: `--seed 4711 --shrink`. See
-docs/generated-tests.md.
+docs/explanation/generated-tests.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What docs/files.md says of texts, in plain Python: the type and the values of a column."""
+"""What docs/reference/files.md says of texts, in plain Python: the type and the values of a column."""
 
 from __future__ import annotations
 

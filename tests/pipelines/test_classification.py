@@ -1,4 +1,4 @@
-"""The truth tables of docs/pipelines.md: how nodes hold rows, and which outputs are written live."""
+"""Checks the truth tables of docs/reference/pipelines.md: how nodes hold rows, which outputs are live."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_every_metric_is_named_once_and_of_one_help() -> None:
 
 
 def test_the_docs_have_every_metric_with_its_labels_and_meaning() -> None:
-    text = (ROOT / "docs" / "metrics.md").read_text()
+    text = (ROOT / "docs/reference/metrics.md").read_text()
     rows = re.findall(r"^\| `(compactor_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", text, re.MULTILINE)
     assert rows == [
         (m.name, str(m.kind), ", ".join(f"`{label}`" for label in m.labels), m.help)
@@ -80,7 +80,7 @@ def test_the_docs_have_every_metric_with_its_labels_and_meaning() -> None:
 
 
 def test_the_docs_name_no_metric_that_is_not_there() -> None:
-    for page in (ROOT / "docs").glob("*.md"):
+    for page in (ROOT / "docs").rglob("*.md"):
         for name in re.findall(
             r"\bcompactor_[a-z0-9_]+_(?:total|bytes|seconds|ratio)\b", page.read_text()
         ):

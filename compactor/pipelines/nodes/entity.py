@@ -1,4 +1,4 @@
-"""Rows of several inputs that are the same thing by rules, merged into one (docs/entity-merge.md)."""
+"""Merges rows of several inputs that are the same thing by rules (docs/reference/entity-merge.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Every metric there is: name, kind, labels, meaning. Pure; docs/metrics.md, the dashboard and the alerts are
-held against it by tests.
+"""Names every metric with its kind, labels and meaning. Tests compare docs/reference/metrics.md, the
+dashboard and the alerts with it.
 
 Names go by Prometheus's rules: base units, `_total` for counters. Labels have few values: `table` is one of
 those that a process was told to look after.
