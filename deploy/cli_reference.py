@@ -1,0 +1,142 @@
+"""Writes the reference of the command line from the commands themselves.
+
+python -m deploy.cli_reference docs/reference/cli.md
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from compactor import errors
+from compactor.cli.main import cli
+
+EXIT_CODES: Final = {
+    0: "Done.",
+    1: "`verify` found faults, a compaction failed for good (the others are committed), fragments are in "
+    "quarantine, or Spark has ended.",
+    2: "The call is wrong, or `run` put bad records aside.",
+    3: "A file can't be read or does not fit the table, or stored data is damaged.",
+    4: "The store can't be reached, refuses, or has no such bucket.",
+    5: "There is no such table or version, others changed it meanwhile, writers should wait, or this "
+    "machine's clock is wrong.",
+    130: "Interrupted by Ctrl-C or SIGTERM. `watch` ends with 0 then.",
+}
+_LIMITS: Final = re.compile(
+    r"(?:^|\s+)\[((?:default|required|(?:[-\d.]+<=?)?x[<>])(?:[^\[\]]|\[[^\]]*\])*)\]"
+)
+"""What help texts say in brackets of defaults and bounds."""
+_BOTH_BOUNDS: Final = re.compile(r"(-?\d+)<=x(<=?)(\d+)")
+_LARGEST: Final = 2**31 - 1
+"""A bound from here on is one of the machine's integers, of which nobody needs to read."""
+_HEAD: Final = """# Command line
+
+This page is made from the commands themselves by `make docs`; a test compares the two.
+
+`TABLE` is a folder or `s3://bucket/prefix`. Credentials, region and `AWS_ENDPOINT_URL` are those of every AWS tool.
+Results go to stdout, everything else to stderr. An error is one line: `compactor: error: ` and what is wrong. With
+`COMPACTOR_DEBUG=1` a traceback follows an internal error. `compactor --version` prints the versions of the package, the fragment format and the table protocol.
+"""
+
+
+def reference() -> str:
+    """Returns the page."""
+    parts = [_HEAD, _list_of_commands(), _exit_codes()]
+    parts += [_section(name, command) for name, command in cli.commands.items()]
+    return "\n".join(parts)
+
+
+def _list_of_commands() -> str:
+    rows = [
+        f"| [`{name}`](#{name}) | {_cell(command.get_short_help_str(limit=200))} |"
+        for name, command in cli.commands.items()
+    ]
+    return "\n".join(["| command | what it does |", "|---|---|", *rows, ""])
+
+
+def _exit_codes() -> str:
+    classes = defaultdict(list)
+    for name, error in inspect.getmembers(errors, inspect.isclass):
+        if issubclass(error, errors.CompactorError):
+            classes[error.exit_code].append(f"`{name}`")
+    rows = [
+        f"| {code} | {meaning} | {', '.join(classes.pop(code, []))} |"
+        for code, meaning in EXIT_CODES.items()
+    ]
+    assert not classes, f"exit codes that EXIT_CODES does not explain: {classes}"
+    link = "[The runbook](../how-to/operations.md#runbook) says what to do about each error."
+    lines = [
+        "## Exit codes",
+        "",
+        "| code | meaning | errors |",
+        "|---|---|---|",
+        *rows,
+        "",
+        link,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _section(name: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=f"compactor {name}")
+    usage = " ".join(["compactor", name, *command.collect_usage_pieces(context)])
+    options = [
+        _option(parameter, context)
+        for parameter in command.get_params(context)
+        if isinstance(parameter, click.Option) and "--help" not in parameter.opts
+    ]
+    table = ["| option | what it says | default and bounds |", "|---|---|---|", *options, ""]
+    text = inspect.cleandoc(command.help or "")
+    notes = [note for part in _paragraphs(command.epilog or "") for note in (part, "")]
+    head = [f"## {name}", "", "```text", usage, "```", ""]
+    return "\n".join([*head, text, "", *table, *notes]).rstrip() + "\n"
+
+
+def _option(option: click.Option, context: click.Context) -> str:
+    record = option.get_help_record(context)
+    assert record is not None, f"{option.name} is hidden"
+    names, text = record
+    limits = "; ".join(
+        _BOTH_BOUNDS.sub(_bounds, found.removeprefix("default").removeprefix(": ").strip())
+        for found in _LIMITS.findall(text)
+    )
+    return f"| `{_cell(names)}` | {_cell(_LIMITS.sub('', text))} | {_cell(limits)} |"
+
+
+def _bounds(found: re.Match[str]) -> str:
+    least, sign, most = found.groups()
+    if sign == "<":
+        return f"at least {least}, below {most}"
+    if int(most) < _LARGEST:
+        return f"{least} to {most}"
+    return "" if int(least) < 0 else f"at least {least}"
+
+
+def _cell(text: str) -> str:
+    """Returns a text as a cell of a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _paragraphs(epilog: str) -> Iterator[str]:
+    """Yields the paragraphs of an epilog: those that click leaves as they are become blocks of code."""
+    for paragraph in inspect.cleandoc(epilog).split("\n\n"):
+        kept = paragraph.removeprefix("\b\n")
+        if kept == paragraph:
+            yield paragraph
+        elif kept.startswith("Examples:\n"):
+            yield f"```sh\n{inspect.cleandoc(kept.removeprefix('Examples:'))}\n```"
+        else:
+            yield f"```text\n{kept}\n```"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(reference())
+    print(sys.argv[1])
