@@ -46,8 +46,10 @@ lint: environment  ## ruff check, ruff format, mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: environment  ## the reference of the Python interface, in build/docs
+docs: environment  ## the reference of the Python interface in build/docs, that of the command line, and what pages show
 	$(BIN)/python -m deploy.docs build/docs
+	$(BIN)/python -m deploy.cli_reference docs/reference/cli.md
+	$(BIN)/python -m deploy.console_pages README.md docs/tutorial/ten-minutes.md
 
 wheel: environment  ## sdist and wheel, in dist
 	$(BIN)/python -m build --no-isolation
