@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = ("CONTRIBUTING.md", "docs/explanation/architecture.md")
+PAGES: Final = ("CONTRIBUTING.md", "docs/explanation/architecture.md", "docs/how-to/security.md")
 _PLACE: Final = re.compile(r"`((?:bench|compactor|deploy|docs|examples|format|tests)/[\w./-]*)`")
 
 
