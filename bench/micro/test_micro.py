@@ -19,7 +19,7 @@ from compactor.merge.codebook import Codebook
 from format.arrays import concat_storage
 from format.blocks import Block, make_chunk
 from format.hashing import column_contributions
-from format.layout import Kind, unpack_block_header
+from format.layout import BlockKind, unpack_block_header
 from format.ordering import order_words, stable_order
 from format.schema import parse_sort_schema
 from format.storage import to_storage
@@ -53,7 +53,7 @@ def merged(column: str) -> pa.Array:
 
 def block_of(array: pa.Array) -> Block:
     chunk = make_chunk(array, level=1)
-    head, meta, stored = chunk.parts(Kind.DATA)
+    head, meta, stored = chunk.parts(BlockKind.DATA)
     return Block(unpack_block_header(head, name="", offset=0), meta, stored, 0, "")
 
 

@@ -31,7 +31,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.run_record import RunRecord
 from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import Suspect
-from compactor.table.version import Changes, Claim, Operation, Quarantine, Work
+from compactor.table.version import Changes, Claim, CompactionCost, Operation, Quarantine
 
 CLAIM_SECONDS: Final = 120.0
 IN_PROCESS_CLAIM_SECONDS: Final = 3600.0
@@ -367,7 +367,7 @@ class Driver:
                 adds=tuple(entry for o in standing for entry in o.outputs),
                 removes=tuple(entry.key for entry in inputs),
                 releases=tuple(o.compaction_id for o in standing),
-                work=Work(sum(entry.raw_bytes for entry in inputs), seconds),
+                work=CompactionCost(sum(entry.raw_bytes for entry in inputs), seconds),
                 runs=tuple(map(self._record, standing)),
             )
 

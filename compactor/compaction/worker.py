@@ -30,7 +30,7 @@ _SETTLE_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
-class _Table:
+class _WatchedTable:
     """A driver and how its table fares."""
 
     driver: Driver
@@ -74,7 +74,7 @@ class Worker:
         clock: Clock | None = None,
         listener: Listener | None = None,
     ) -> None:
-        self._tables = [_Table(driver) for driver in drivers]
+        self._tables = [_WatchedTable(driver) for driver in drivers]
         self._engine = engine
         self._policy = policy
         self._clock = clock or SystemClock()
@@ -128,18 +128,18 @@ class Worker:
         """Compactions that have not ended: what has, and waits for the log, is not waited for."""
         return sum(table.in_engine for table in self._tables)
 
-    def _ready(self) -> list[_Table]:
+    def _ready(self) -> list[_WatchedTable]:
         ready = [table for table in self._tables if self._is_ready(table)]
         if len(ready) == 1:
             return ready
         return sorted(ready, key=lambda table: -table.debt_score(self._policy))
 
-    def _is_ready(self, table: _Table) -> bool:
+    def _is_ready(self, table: _WatchedTable) -> bool:
         # No pause is longer than the longest: a clock went back then.
         left_ms = table.not_before_ms - self._clock.now_unix_ms()
         return not 0 < left_ms <= _MAX_BACKOFF_SECONDS * 1000
 
-    def _step(self, ready: Sequence[_Table]) -> bool:
+    def _step(self, ready: Sequence[_WatchedTable]) -> bool:
         """Whether anything happened. What fails in one table does not stop the others."""
         started = sum(self._guarded(table, self._decide_some) for table in ready)
         # Without anything to wait for, it is asked all the same whether it still can run something.
@@ -150,7 +150,7 @@ class Worker:
                 self._guarded(table, lambda table: len(self._settle(table)))
         return bool(started or outcomes)
 
-    def _guarded(self, table: _Table, act: Callable[[_Table], int]) -> int:
+    def _guarded(self, table: _WatchedTable, act: Callable[[_WatchedTable], int]) -> int:
         try:
             return act(table)
         except TableNotFoundError:
@@ -164,10 +164,10 @@ class Worker:
             self._listener.failed(table.driver, error, seconds)
             return 0
 
-    def _decide_some(self, table: _Table) -> int:
+    def _decide_some(self, table: _WatchedTable) -> int:
         return self._decide(table, self._engine.slots - self._running)
 
-    def _decide(self, table: _Table, most: int) -> int:
+    def _decide(self, table: _WatchedTable, most: int) -> int:
         others = [each for each in self._tables if each is not table]
         beside = sum(each.in_engine for each in others)
         if self._quiet_for() not in (None, table):
@@ -183,14 +183,14 @@ class Worker:
         self._listener.looked(table.driver)
         return len(compactions)
 
-    def _quiet_for(self) -> _Table | None:
+    def _quiet_for(self) -> _WatchedTable | None:
         """Returns the table for which the others begin nothing: one that runs what may end the worker, or the
         first that waits for that."""
         running = (t for t in self._tables if t.in_engine and t.driver.needs_quiet)
         waiting = (t for t in self._tables if t.driver.waits_for_quiet and self._is_ready(t))
         return next(running, None) or next(waiting, None)
 
-    def _settle(self, table: _Table) -> list[Settled]:
+    def _settle(self, table: _WatchedTable) -> list[Settled]:
         # One commit for all results, one for each failure: what is committed is told, though the next fails.
         done = [o for o in table.unsettled if o.failure is None]
         failures = ([o] for o in table.unsettled if o.failure is not None)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from compactor.merge.codebook import Codebook
 from compactor.merge.merge_input import MergeInput
 from compactor.merge.row_order import GroupOrder
-from compactor.merge.splits import Pieces, Splits, coded_bytes, row_bits
+from compactor.merge.splits import ColumnPieces, Splits, coded_bytes, row_bits
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.rows.flags import Flags as RowFlags
@@ -82,10 +82,10 @@ class Gatherer:
             return None
         return array, codes
 
-    def _take(self, book: Codebook, order: GroupOrder, has_rows: Flags) -> Pieces:
+    def _take(self, book: Codebook, order: GroupOrder, has_rows: Flags) -> ColumnPieces:
         """The rows of those inputs that have the column, end to end."""
         most = self._most_bytes if is_divisible(order.flags, order.rows) else sys.maxsize
-        pieces = Pieces(book, most, only_weighs=bool(self.splits))
+        pieces = ColumnPieces(book, most, only_weighs=bool(self.splits))
         for index, count in zip(order.inputs[has_rows], order.counts[has_rows], strict=True):
             source, left = self._inputs[index], int(count)
             while left:

@@ -24,7 +24,7 @@ from compactor.merge.errors import MergeCheckError
 from compactor.merge.gather import Gatherer
 from compactor.merge.key_merge import MergeWindow, WholeGroup, decided, merge_keys
 from compactor.merge.merge_input import InputFragment, MergeInput, PassingRule
-from compactor.merge.outputs import OpenOutput, Output, Page, TimedSink
+from compactor.merge.outputs import OpenOutput, OutputFragment, Page, TimedSink
 from compactor.merge.passed import Passed
 from compactor.merge.row_groups import (
     SIZE_UNITS,
@@ -109,7 +109,7 @@ class MergePass:
             settings.options.compression_level,
             in_thread=settings.encode_thread,
         )
-        self._outputs: list[Output] = []
+        self._outputs: list[OutputFragment] = []
         self._schemas: list[pa.Schema] = []
         self._passed: dict[int, Passed] = {}
         self._origins_of_passed: dict[int, dict[int, tuple[int, int]]] = {}
@@ -350,7 +350,7 @@ class MergePass:
                 for group in self._splits.divide(number, whole):
                     self._write_key_group(self._output_of(group), group)
 
-    def _output_of(self, group: OutputGroup | PassedGroup) -> Output:
+    def _output_of(self, group: OutputGroup | PassedGroup) -> OutputFragment:
         if group.starts_fragment:
             self._outputs.append(self._start_output())
         return self._outputs[-1]
@@ -408,7 +408,7 @@ class MergePass:
         most_bytes = OVERSHOOT_FACTOR * self._settings.options.target_row_group_bytes
         return max(1, min(max_written_bytes(), most_bytes) * _MANY_ROWS // max(1, widest))
 
-    def _start_output(self) -> Output:
+    def _start_output(self) -> OutputFragment:
         sink = self._open_output(self._uploads)
         present = {name for schema in self._schemas for name in schema.names}
         schema = pa.schema(
@@ -434,12 +434,12 @@ class MergePass:
             emitter = FragmentEmitter(TimedSink(sink, self._watch), header, shelf)
             skips = OutputSkips(self._settings.skips, self._budget, self._disk)
             folded_numbers = RowNumbers(self._budget, self._disk, ())
-            return Output(emitter, sink, numbers, shelf, skips, folded_numbers)
+            return OutputFragment(emitter, sink, numbers, shelf, skips, folded_numbers)
         except BaseException:
             sink.abort()
             raise
 
-    def _write_key_group(self, output: Output, group: OutputGroup) -> None:
+    def _write_key_group(self, output: OutputFragment, group: OutputGroup) -> None:
         names = [column.column for column in self._settings.sort]
         keys = group.keys
         if group.flags is not None:
@@ -468,7 +468,7 @@ class MergePass:
                 output.folded.append(names, keys)
         self._order.append(group.origins, group.flags)
 
-    def _pass_key_group(self, output: Output, whole: WholeGroup) -> None:
+    def _pass_key_group(self, output: OutputFragment, whole: WholeGroup) -> None:
         group = whole.group
         assert group.stored is not None
         output.emitter.pass_key_group(group.stored.take(), group.first_key, group.last_key)
@@ -534,7 +534,7 @@ class MergePass:
         dtype: pa.DataType,
         order: GroupOrder,
         present: npt.NDArray[np.bool_],
-        output: Output,
+        output: OutputFragment,
     ) -> None:
         index = int(order.inputs[0])
         block = self._inputs[index].next_block() if present[index] else None
@@ -563,7 +563,7 @@ class MergePass:
         book: Codebook,
         order: GroupOrder,
         present: npt.NDArray[np.bool_],
-        output: Output,
+        output: OutputFragment,
         page: Page,
         number: int,
     ) -> None:
@@ -611,7 +611,7 @@ class MergePass:
         return rule is not None and rule.policy.folds
 
     def _written(
-        self, name: str, array: pa.Array, flags: Flags, output: Output, page: Page
+        self, name: str, array: pa.Array, flags: Flags, output: OutputFragment, page: Page
     ) -> tuple[pa.Array, bool]:
         """What is written of the rows taken; and whether its values are some of theirs."""
         if page.folded is None:
@@ -651,12 +651,12 @@ class MergePass:
                 "inputs are untouched"
             )
 
-    def _row_hashes(self, output: Output, orders: Iterator[GroupOrder]) -> list[int]:
+    def _row_hashes(self, output: OutputFragment, orders: Iterator[GroupOrder]) -> list[int]:
         """Of the row groups written."""
         hashes = (self._row_hash(output, page, next(orders)) for page in output.pages)
         return [value for value in hashes if value is not None]
 
-    def _row_hash(self, output: Output, page: Page | None, order: GroupOrder) -> int | None:
+    def _row_hash(self, output: OutputFragment, page: Page | None, order: GroupOrder) -> int | None:
         """Of a row group as it is written; None if no row of it is."""
         if page is None:
             assert order.passed is not None
@@ -667,14 +667,14 @@ class MergePass:
             return None
         return output.row_numbers.hash_of(page.number, order.flags)
 
-    def _hash_taken(self, output: Output, page: Page | None, order: GroupOrder) -> int:
+    def _hash_taken(self, output: OutputFragment, page: Page | None, order: GroupOrder) -> int:
         """Of a row group as it was taken, by the rules that the inputs' hashes were made by."""
         if page is None:
             assert order.passed is not None
             return self._passed[int(order.inputs[0])].row_hash(order.passed)
         return output.row_numbers.comparable_hash(page.number, order.origins())
 
-    def _with_values(self, output: Output) -> Callable[[bytes], bytes]:
+    def _with_values(self, output: OutputFragment) -> Callable[[bytes], bytes]:
         """Puts into a column's statistics what only the inputs' footers know of passed chunks."""
         if None not in output.pages:
             return lambda column: column
@@ -711,7 +711,7 @@ class MergePass:
         return places
 
     def _complete(
-        self, output: Output, row_hashes: Sequence[int], skips: dict[str, tuple[int, int]]
+        self, output: OutputFragment, row_hashes: Sequence[int], skips: dict[str, tuple[int, int]]
     ) -> MergedFragment:
         with (
             self._watch.on("encode"),

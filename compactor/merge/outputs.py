@@ -55,7 +55,7 @@ class Page(NamedTuple):
 
 
 @dataclass(slots=True)
-class Output:
+class OutputFragment:
     """One open output."""
 
     emitter: FragmentEmitter

@@ -63,7 +63,7 @@ class Splits:
             start = stop
 
 
-class Pieces:
+class ColumnPieces:
     """Rows of one column on their way into a row group: held, or only weighed where they are too heavy."""
 
     def __init__(self, book: Codebook, most_bytes: int, *, only_weighs: bool) -> None:

@@ -31,7 +31,7 @@ _SLICE_BYTES: Final = 256 << 10
 _BATCH_BYTES: Final = 32 << 20
 
 
-class _Rows:
+class _InputRows:
     """Rows of one input, taken from the front."""
 
     def __init__(self, batches: Batches) -> None:
@@ -66,7 +66,7 @@ class InterleavedRows:
     """
 
     def __init__(self, inputs: Sequence[Batches], budget: MemoryBudget, stage: str) -> None:
-        self._rows = [_Rows(batches) for batches in inputs]
+        self._rows = [_InputRows(batches) for batches in inputs]
         self._budget = budget
         self._stage = stage
         self._charged = 0

@@ -45,11 +45,11 @@ from compactor.pipelines.nodes.rows import rows_of
 from compactor.pipelines.nodes.source import OpenSource, SourceReader, open_source
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, one_document
 from compactor.pipelines.report import RunReport
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from compactor.resources.errors import MemoryLimitError
 
 
-class Run:
+class PipelineRun:
     """One execution of a pipeline."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Run:
         self._letters_sink = letters_sink
         self._told = told
         try:
-            self._work = Work(pipeline, self._stream)
+            self._work = RunContext(pipeline, self._stream)
         except RecursionError:
             raise ConfigError(
                 "the nodes are chained too deeply: several hundred in a row are too many"

@@ -41,7 +41,7 @@ from compactor.read.pruning import (
 )
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from compactor.rows.flags import KEPT, RowRule
 from compactor.rows.fold import merged_rows
 from compactor.stores.base import Store
@@ -59,7 +59,7 @@ _PLAN: Final = StagePlan(
     1 << 62,  # a reader spills, but is not refused
     0,
     (
-        Stage(
+        MemoryStage(
             CHUNKS,
             "decoded rows, a row group for each fragment",
             Buffer.STREAMING,

@@ -48,13 +48,13 @@ class RowGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class OverlappingFragments:
     """Fragments that share keys with one another and with no others."""
 
     entries: tuple[FragmentEntry, ...]
 
 
-Part = RowGroups | Merged
+Part = RowGroups | OverlappingFragments
 
 
 def tasks_of(
@@ -86,7 +86,10 @@ def _weighed(
         if cut_bytes is not None:
             yield from _apart(entries, cut_bytes)
         elif entries:
-            yield Merged(tuple(map(_bare, entries))), sum(entry.raw_bytes for entry in entries)
+            yield (
+                OverlappingFragments(tuple(map(_bare, entries))),
+                sum(entry.raw_bytes for entry in entries),
+            )
 
 
 def _packed(parts: Iterator[tuple[Part, int]], task_bytes: int) -> Iterator[tuple[Part, ...]]:
@@ -141,7 +144,7 @@ def read_parts(
     Holds a row group at a time, or what a scan holds. Raises as `compactor.read.scan.scan`.
     """
     for part in parts:
-        if isinstance(part, Merged):
+        if isinstance(part, OverlappingFragments):
             empty = Snapshot(1, table, FragmentMap())
             yield from scan(store, of_fragments(empty, part.entries), columns, where, report)
         else:

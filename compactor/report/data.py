@@ -140,7 +140,7 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class TableHistory:
     first_version: int
     last_version: int
     points: tuple[HistoryPoint, ...]
@@ -268,7 +268,7 @@ class Report:
     """Its address."""
     headline: Headline
     key_space: KeySpace
-    history: History
+    history: TableHistory
     columns: Columns
     pending: Pending
     notes: tuple[str, ...]

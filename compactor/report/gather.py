@@ -20,7 +20,6 @@ from compactor.report.columns import Advance, columns_of
 from compactor.report.data import (
     Headline,
     HeldRow,
-    History,
     KeySpace,
     Panel,
     Pending,
@@ -28,6 +27,7 @@ from compactor.report.data import (
     QuarantineRow,
     Report,
     RunningRow,
+    TableHistory,
     WaitingFragment,
 )
 from compactor.report.held import HeldStep, held_up
@@ -180,8 +180,8 @@ class _Gathering:
             worst_point_runs=cost.worst_point_runs,
         )
 
-    def _history(self, start: Snapshot, versions: Sequence[Version]) -> History:
-        return History(
+    def _history(self, start: Snapshot, versions: Sequence[Version]) -> TableHistory:
+        return TableHistory(
             start.version or 1,
             self._snapshot.version,
             points_of(start, versions, self._snapshot.table),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 
 OVERSHOOT_FACTOR: Final = 4
 """A row group with a column heavier than this many targets is divided, which takes a second pass."""
@@ -189,8 +189,8 @@ def plan_merge(
         spills: int | None = None,
         *,
         waits: bool = False,
-    ) -> Stage:
-        return Stage(name, holds, buffer, min(memory, limit), disk, spills, waits)
+    ) -> MemoryStage:
+        return MemoryStage(name, holds, buffer, min(memory, limit), disk, spills, waits)
 
     streaming, materialized = Buffer.STREAMING, Buffer.MATERIALIZED
     stages = (

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from compactor.rows.policy import Kind, RowPolicy, Ttl
+from compactor.rows.policy import RowKind, RowPolicy, Ttl
 from format.schema import SortSchema
 from format.storage import plain
 
@@ -87,7 +87,7 @@ class RowRule:
     @property
     def rows_per_key(self) -> int:
         """Of one fragment, at most."""
-        may_wait = self._marker is not None and self.policy.kind is not Kind.LAST
+        may_wait = self._marker is not None and self.policy.kind is not RowKind.LAST
         return 2 if may_wait else 1
 
     def folds(self, column: str) -> bool:
@@ -133,13 +133,13 @@ class RowRule:
         barrier = np.full(int(run[-1]) + 1, -1)
         barrier[run[tomb]] = at[tomb]
         counts = at > barrier[run]
-        if self.policy.kind is Kind.FIRST:
+        if self.policy.kind is RowKind.FIRST:
             kept = counts & (at == np.maximum(np.flatnonzero(starts), barrier + 1)[run])
         else:
             kept = counts & ends
         gone = kept & expired
         tombstones = tomb & (at == barrier[run])
-        if self.policy.kind is Kind.LAST:
+        if self.policy.kind is RowKind.LAST:
             tombstones &= ends
         dropped = {EXPIRED: int(gone.sum())}
         if gone.any():

@@ -100,7 +100,7 @@ class Quarantine:
 
 @convertible
 @dataclass(frozen=True, slots=True)
-class Work:
+class CompactionCost:
     """What the compactions of a commit cost; the next predictions go by it."""
 
     raw_bytes: Natural
@@ -131,7 +131,7 @@ class Changes:
     """Fragments of attempts based on a version before this one may not be added any more."""
     oldest: int | None = None
     """Earlier versions can't be read any more."""
-    work: Work | None = None
+    work: CompactionCost | None = None
     runs: tuple[RunRecord, ...] = ()
     """What became of the compactions that this commit settles: for people, nothing goes by it."""
 
@@ -168,7 +168,7 @@ class Changes:
             pardons=_texts(value.get("pardons", ())),
             fence=value.get("fence"),
             oldest=value.get("oldest"),
-            work=None if work is None else msgspec.convert(work, Work),
+            work=None if work is None else msgspec.convert(work, CompactionCost),
             runs=runs_from_json(value.get("runs")),
         )
         # Nothing is fenced off, or gone, that is yet to come.

@@ -41,12 +41,12 @@ _RACE = """
 import sys, threading
 sys.setswitchinterval(1e-6)
 import msgspec
-from compactor.table.version import Claim, Quarantine, Work
+from compactor.table.version import Claim, Quarantine, CompactionCost
 
 values = [
     (Claim, dict(compaction_id="a", owner="o", inputs=["x"], output_level=1, expires_unix_ms=1)),
     (Quarantine, dict(key="k", reason="r", since_unix_ms=1)),
-    (Work, dict(raw_bytes=1, task_seconds=1.0)),
+    (CompactionCost, dict(raw_bytes=1, task_seconds=1.0)),
 ]
 barrier = threading.Barrier(16)
 

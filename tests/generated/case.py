@@ -24,8 +24,7 @@ from compactor.compaction.worker import compact
 from compactor.errors import CompactorError
 from compactor.files.stream import StreamBatches
 from compactor.predicate import parse
-from compactor.predicate.skipping.spec import Kind as SkipKind
-from compactor.predicate.skipping.spec import can_index
+from compactor.predicate.skipping.spec import SkipKind, can_index
 from compactor.read.export import export_file
 from compactor.read.scan import scan
 from compactor.read.verify import verify

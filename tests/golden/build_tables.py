@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compactor.predicate.skipping.spec import Kind, SkipSpec
+from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.read.scan import scan
-from compactor.rows.policy import Function, RowPolicy, Ttl
-from compactor.rows.policy import Kind as RowKind
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes
@@ -87,14 +86,14 @@ def deleted(store: MemoryStore) -> None:
 
 def skipping(store: MemoryStore) -> None:
     """Protocol 3: skip indexes of both kinds, one added later; columns renamed, dropped and redacted."""
-    skips = SkipSpec((("trace", Kind.BLOOM), ("service", Kind.VALUES)))
+    skips = SkipSpec((("trace", SkipKind.BLOOM), ("service", SkipKind.VALUES)))
     for start in (0, 40):
         options = IngestOptions(skips=skips)
         append_table(store, some_rows(start), "größe", options, max_rows=16)
     log = CommitLog(store)
     alter_table(log, Alteration(renames={"time": "zeit"}, drops=["tags"], redacts=["service"]))
     append_table(store, some_rows(80).drop_columns(["tags", "time"]), None, max_rows=16)
-    alter_table(log, Alteration(skips={"zeit": Kind.BLOOM}, order=["trace"]))
+    alter_table(log, Alteration(skips={"zeit": SkipKind.BLOOM}, order=["trace"]))
     append_table(store, some_rows(120).select(["größe", "trace"]), None, max_rows=16)
     _checkpoint(store)
 
@@ -116,7 +115,7 @@ def aggregates(store: MemoryStore) -> None:
     """Row policy `aggregate`, and time windows."""
     policy = RowPolicy(
         RowKind.AGGREGATE,
-        aggregates=(("größe", Function.SUM), ("trace", Function.MAX)),
+        aggregates=(("größe", RowFunction.SUM), ("trace", RowFunction.MAX)),
     )
     options = IngestOptions(rows=policy, windows=TimeWindows("time", 60))
     for start in (0, 30, 60):

@@ -15,7 +15,7 @@ from compactor.merge.errors import MergeCheckError
 from format.blocks import BlockReader
 from format.errors import CorruptFragmentError, OrderError
 from format.keys import min_max
-from format.layout import Kind
+from format.layout import BlockKind
 from format.reader import FragmentReader
 from format.types import storage_type
 from format.writer import WriterOptions
@@ -48,8 +48,8 @@ def data_blocks(data: bytes) -> list[bytes]:
     reader = BlockReader(io.BytesIO(data), "x")
     reader.read_prologue()
     payloads = []
-    while (block := reader.read_block()).header.kind is not Kind.FOOTER:
-        if block.header.kind in (Kind.KEY, Kind.DATA):
+    while (block := reader.read_block()).header.kind is not BlockKind.FOOTER:
+        if block.header.kind in (BlockKind.KEY, BlockKind.DATA):
             payloads.append(b"".join(block.parts()))
     return payloads
 

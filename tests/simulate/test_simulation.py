@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from compactor.errors import ConfigError
 from compactor.planner.debt import Pressure
 from compactor.planner.spec import CompactionSpec, Move
-from compactor.planner.tree import Range, Tree
+from compactor.planner.tree import KeyRange, Tree
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.simulate.fragments import fragment, merged
 from compactor.simulate.result import Result
@@ -139,8 +139,8 @@ def least_overlap_first(tree: Tree, level: int) -> list[str]:
     below = [item for item in tree.items() if item.entry.level == level + 1]
 
     def rank(item):
-        keys = Range(item.lower, item.upper)
-        overlapped = [o for o in below if keys.overlaps(Range(o.lower, o.upper))]
+        keys = KeyRange(item.lower, item.upper)
+        overlapped = [o for o in below if keys.overlaps(KeyRange(o.lower, o.upper))]
         return sum(o.entry.size_bytes for o in overlapped) / item.entry.size_bytes, item.lower
 
     here = [item for item in tree.items() if item.entry.level == level]

@@ -14,13 +14,13 @@ from compactor.errors import ObjectExistsError, UnknownOutcomeError
 from compactor.planner import tree as trees
 from compactor.planner.leveled import _Leveled
 from compactor.planner.limits import Limits
-from compactor.planner.tree import Run, Tree
+from compactor.planner.tree import SortedRun, Tree
 from compactor.table import clocks
 from compactor.table import snapshot as snapshots
 from compactor.table.commit_log import CommitLog, _LostRaceError
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
-from compactor.table.history import History, Loaded
+from compactor.table.history import History, LoadedSnapshot
 from compactor.table.object_names import base_version, parse_version, version_key
 from compactor.table.proof import Proof
 from compactor.table.suspects import Suspect
@@ -198,14 +198,14 @@ def _a_checkpoint_misses_a_fragment(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_reader_stops_at_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    def loaded(self: History, version: int, files: Any, damaged: Any) -> Loaded:
-        return Loaded(self.checkpoint(version), version)
+    def loaded(self: History, version: int, files: Any, damaged: Any) -> LoadedSnapshot:
+        return LoadedSnapshot(self.checkpoint(version), version)
 
     patch.setattr(History, "_from_checkpoint", loaded)
 
 
 def _runs_that_are_no_neighbours_are_merged(patch: pytest.MonkeyPatch) -> None:
-    def chunks(self: Limits, runs: Any, max_runs: int) -> Iterator[list[Run]]:
+    def chunks(self: Limits, runs: Any, max_runs: int) -> Iterator[list[SortedRun]]:
         runs = list(runs)
         yield runs[::2]
         yield runs[1::2]
@@ -257,7 +257,7 @@ def _attempts_share_names(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_follows_a_gap_is_believed(patch: pytest.MonkeyPatch) -> None:
-    def follow(self: History, known: Any) -> Loaded:
+    def follow(self: History, known: Any) -> LoadedSnapshot:
         return self._followed(known, self._files_from(known.version + 1), [])
 
     patch.setattr(History, "_follow", follow)

@@ -22,7 +22,7 @@ from compactor import Table
 from compactor.errors import DataError, UsageError
 from compactor.read.scan import ScanReport, scan, scan_schema
 from compactor.read.scan_tasks import RowGroups, read_parts, tasks_of
-from compactor.rows.policy import Function, Kind, RowPolicy
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.spark.source.filters import condition_of, with_filters
 from compactor.spark.source.read import FragmentsReader, SingleUseReader
 from compactor.spark.source.source import FragmentsDataSource
@@ -72,11 +72,11 @@ def arrow_condition(where: str | None, pushed: list[ds.Filter]) -> pc.Expression
 
 POLICIES = {
     "append": None,
-    "last": RowPolicy(Kind.LAST),
-    "first": RowPolicy(Kind.FIRST),
-    "partial-update": RowPolicy(Kind.PARTIAL_UPDATE),
+    "last": RowPolicy(RowKind.LAST),
+    "first": RowPolicy(RowKind.FIRST),
+    "partial-update": RowPolicy(RowKind.PARTIAL_UPDATE),
     "aggregate": RowPolicy(
-        Kind.AGGREGATE, aggregates=(("value", Function.SUM), ("id", Function.MAX))
+        RowKind.AGGREGATE, aggregates=(("value", RowFunction.SUM), ("id", RowFunction.MAX))
     ),
 }
 PUSHED: list[ds.Filter] = [

@@ -26,8 +26,7 @@ from compactor.errors import (
     TableNotFoundError,
     UnknownOutcomeError,
 )
-from compactor.predicate.skipping.spec import Kind as SkipKind
-from compactor.predicate.skipping.spec import SkipSpec
+from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.stores import base
 from compactor.stores.base import ObjectInfo
 from compactor.stores.local import LocalStore
@@ -39,7 +38,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import PROBE_KEY, parse_version, version_key
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes, Claim, Operation, Quarantine, Version, Work
+from compactor.table.version import Changes, Claim, CompactionCost, Operation, Quarantine, Version
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
@@ -456,7 +455,7 @@ def test_a_version_survives_its_own_bytes() -> None:
         pardons=("data/p.frag",),
         fence=2,
         oldest=1,
-        work=Work(100, 0.5),
+        work=CompactionCost(100, 0.5),
     )
     version = Version(3, "id", 5, changes)
     assert Version.from_bytes(version.to_bytes(), name="x") == version

@@ -15,7 +15,7 @@ from compactor.pipelines.provenance import (
     boundary_of,
     with_columns,
 )
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from compactor.predicate.tree import columns_of, matching
 from format.storage import to_storage
 
@@ -62,7 +62,7 @@ def bound(node: Transform, given: pa.Schema, what: str) -> pa.Schema:
     return Transformer(node, given, what).schema
 
 
-def rows(work: Work, name: str, node: Transform) -> Batches:
+def rows(work: RunContext, name: str, node: Transform) -> Batches:
     transformer = Transformer(node, work.schemas[node.input], f"node {name!r}")
     full = work.full(transformer.schema)
     for batch in work.stream(node.input):

@@ -10,7 +10,7 @@ from compactor.pipelines.config import Transform, Window
 from compactor.pipelines.nodes.transform import Filter, chosen_columns
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, with_columns
 from compactor.pipelines.window_functions import WindowedColumns, window_order
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from format.errors import SchemaError
 from format.schema import check_sort_schema, parse_sort_schema
 
@@ -49,7 +49,7 @@ def bound(node: Transform, window: Window, given: pa.Schema, what: str) -> pa.Sc
     return WindowedTransformer(node, window, given, what).schema
 
 
-def rows(work: Work, name: str, node: Transform, window: Window) -> Batches:
+def rows(work: RunContext, name: str, node: Transform, window: Window) -> Batches:
     """By partition, then in order; rows that are equal in both as they came."""
     made = WindowedTransformer(node, window, work.schemas[node.input], f"node {name!r}")
     count = node.batch_size or work.batch_rows

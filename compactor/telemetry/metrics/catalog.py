@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -21,7 +21,7 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Metric:
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ("table",)
     buckets: tuple[float, ...] = ()
@@ -29,11 +29,11 @@ class Metric:
 
 
 def _counter(name: str, help: str, *labels: str) -> Metric:
-    return Metric(name, Kind.COUNTER, help, ("table", *labels))
+    return Metric(name, MetricKind.COUNTER, help, ("table", *labels))
 
 
 def _gauge(name: str, help: str, *labels: str) -> Metric:
-    return Metric(name, Kind.GAUGE, help, ("table", *labels))
+    return Metric(name, MetricKind.GAUGE, help, ("table", *labels))
 
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
@@ -104,7 +104,7 @@ STAGE_SECONDS = _counter(
 TASK_SECONDS = _counter("compactor_task_seconds_total", "Seconds of attempts, of failed ones too.")
 COMPACTION_SECONDS = Metric(
     "compactor_compaction_seconds",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "How long attempts that were done took.",
     buckets=_SECONDS,
 )
@@ -134,7 +134,7 @@ COMMIT_FAILURES = _counter(
 )
 COMMIT_SECONDS = Metric(
     "compactor_commit_seconds",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "How long commits took, their further tries included.",
     buckets=_COMMIT_SECONDS,
 )
@@ -170,9 +170,9 @@ WRITE_AMPLIFICATION = _gauge(
 
 # --- the process ---
 LAST_TURN = Metric(
-    "compactor_last_turn_timestamp_seconds", Kind.GAUGE, "When the loop last went round.", ()
+    "compactor_last_turn_timestamp_seconds", MetricKind.GAUGE, "When the loop last went round.", ()
 )
-BUILD_INFO = Metric("compactor_build_info", Kind.GAUGE, "1, by version.", ("version",))
+BUILD_INFO = Metric("compactor_build_info", MetricKind.GAUGE, "1, by version.", ("version",))
 
 # --- batch commands ---
 RUN_SUCCESS = _gauge("compactor_run_success", "1 if the last run ended well, else 0.", "command")
@@ -188,10 +188,13 @@ VACUUMED_OBJECTS = _counter(
 )
 VACUUMED_BYTES = _counter("compactor_vacuumed_bytes_total", "Bytes of fragments removed.")
 READ_RECORDS = Metric(
-    "compactor_read_records_total", Kind.COUNTER, "Records a pipeline read.", ("table", "node")
+    "compactor_read_records_total",
+    MetricKind.COUNTER,
+    "Records a pipeline read.",
+    ("table", "node"),
 )
 WRITTEN_RECORDS = Metric(
-    "compactor_written_records_total", Kind.COUNTER, "Records it wrote.", ("table", "node")
+    "compactor_written_records_total", MetricKind.COUNTER, "Records it wrote.", ("table", "node")
 )
 BAD_RECORDS = _counter("compactor_bad_records_total", "Bad records it put aside.")
 PIPELINE_SPILLS = _counter("compactor_pipeline_spills_total", "Times it put rows on local disk.")

@@ -30,7 +30,7 @@ from format.writer import FragmentWriter
 
 _LEAST_ROW_BYTES: Final = 16
 """A row counts for no less: its place in the order takes as much, however narrow it is."""
-Progress = Callable[[int, int], None]
+ByteProgress = Callable[[int, int], None]
 """Called with bytes of the file consumed, and in all."""
 
 
@@ -49,7 +49,7 @@ def write_fragments(
     file: FileBatches,
     attempt_id: str,
     *,
-    on_progress: Progress = lambda _done, _total: None,
+    on_progress: ByteProgress = lambda _done, _total: None,
 ) -> WrittenFragments:
     """Nothing of it is visible before `commit_fragments`. attempt_id: of nobody else."""
     writer = _FragmentsOfFile(store, plan, attempt_id)
@@ -77,7 +77,7 @@ class _FragmentsOfFile:
         table = plan.metadata
         self._rule = RowRule(table.rows, table.ttl, plan.schema, table.sort, is_bottom=False)
 
-    def write(self, file: FileBatches, on_progress: Progress) -> Iterator[FragmentEntry]:
+    def write(self, file: FileBatches, on_progress: ByteProgress) -> Iterator[FragmentEntry]:
         pending: list[pa.RecordBatch] = []
         rows, size, held = 0, 0, HeldBytes()
         shown = dict(self._metadata.names)
