@@ -24,8 +24,8 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import (
-    CLAIM_SECONDS,
-    IN_PROCESS_CLAIM_SECONDS,
+    LEASE_SECONDS,
+    IN_PROCESS_LEASE_SECONDS,
     Driver,
     DriverSettings,
 )
@@ -289,14 +289,14 @@ class Table:
             engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
         else:
             engine = SparkEngine(spark, max_tasks or task_slots(spark))
-        claim_seconds = IN_PROCESS_CLAIM_SECONDS if spark is None else CLAIM_SECONDS
+        lease_seconds = IN_PROCESS_LEASE_SECONDS if spark is None else LEASE_SECONDS
         driver = Driver(
             self._log,
             DriverSettings(
                 policy,
                 settings or CompactionSettings(),
                 gives_up=True,
-                claim_seconds=claim_seconds,
+                lease_seconds=lease_seconds,
             ),
         )
         report = compact(driver, engine)

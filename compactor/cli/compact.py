@@ -15,7 +15,7 @@ from compactor.cli.options import (
     IN_PROCESS,
     check_engine,
     chosen,
-    claim_seconds,
+    lease_seconds,
     compaction_options,
     duration_seconds,
     engine_options,
@@ -127,7 +127,7 @@ def compact_command(
         policy,
         settings,
         gives_up=True,
-        claim_seconds=claim_seconds(master),
+        lease_seconds=lease_seconds(master),
         takes_over=take_over,
     )
     with telemetry("compact", open_store(table).url, targets) as told:
@@ -200,10 +200,10 @@ def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:
     )
     for line in (*plan.blocked, *plan.refused):
         click.echo(f"  held up: {line}")
-    for claim in snapshot.claims.values():
-        left = (claim.expires_unix_ms - driver.log.lease_unix_ms()) / 1000
+    for lease in snapshot.leases.values():
+        left = (lease.expires_unix_ms - driver.log.lease_unix_ms()) / 1000
         click.echo(
-            f"  {len(claim.inputs)} fragments are being compacted by {shown_owner(claim.owner)} "
+            f"  {len(lease.inputs)} fragments are being compacted by {shown_owner(lease.owner)} "
             f"(free in {max(0, left):.0f} s if it has died; --take-over does not wait)"
         )
 
@@ -458,7 +458,7 @@ def watch_command(
         _served(metrics_address, metrics_port, health) as (recorder, port),
     ):
         told = Telemetry(recorder, traces)
-        drives = DriverSettings(policy, settings, claim_seconds=claim_seconds(master))
+        drives = DriverSettings(policy, settings, lease_seconds=lease_seconds(master))
         drivers = [Driver(told.log_of(told.open_store(table)), drives) for table in tables]
         for driver in drivers:
             told.begin_compactions(driver, settings)

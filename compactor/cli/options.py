@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from compactor.common.clock import SystemClock
-from compactor.compaction.driver import CLAIM_SECONDS, IN_PROCESS_CLAIM_SECONDS
+from compactor.compaction.driver import LEASE_SECONDS, IN_PROCESS_LEASE_SECONDS
 from compactor.compaction.engine import Engine, InProcessEngine
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import SkipKind
@@ -219,8 +219,8 @@ def open_engine(master: str | None, max_tasks: int | None) -> Engine:
     return SparkEngine(session, max_tasks or task_slots(session))
 
 
-def claim_seconds(master: str | None) -> float:
-    return IN_PROCESS_CLAIM_SECONDS if master == IN_PROCESS else CLAIM_SECONDS
+def lease_seconds(master: str | None) -> float:
+    return IN_PROCESS_LEASE_SECONDS if master == IN_PROCESS else LEASE_SECONDS
 
 
 def skip_kinds(texts: Sequence[str]) -> dict[str, SkipKind | None]:

@@ -26,7 +26,7 @@ _MAX_BACKOFF_SECONDS: Final = 60.0
 _ALL: Final = 1 << 30
 _DRAIN_POLL_SECONDS: Final = 0.5
 _SETTLE_SECONDS: Final = 5.0
-"""How long one wait for outcomes may last: claims are renewed in between."""
+"""How long one wait for outcomes may last: leases are renewed in between."""
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Worker:
     def run_until_idle(self) -> list[Settled]:
         """Until nothing is due, and nothing that has failed is to be tried again.
 
-        Raises the errors of a table's log; what was claimed is freed then.
+        Raises the errors of a table's log; what was leased is freed then.
         """
         settled: list[Settled] = []
         try:
@@ -216,7 +216,7 @@ class Worker:
     def _free(self) -> None:
         self._engine.cancel()
         for table in self._tables:
-            # The claims expire by themselves, if the log can't be reached now.
+            # The leases expire by themselves, if the log can't be reached now.
             with contextlib.suppress(CompactorError):
                 table.driver.give_up()
 

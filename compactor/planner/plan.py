@@ -19,7 +19,7 @@ def plan_compactions(
 ) -> CompactionPlan:
     """What is due on this snapshot; falsy if nothing.
 
-    Claims of the snapshot count as compactions in flight, expired or not. No fragment is taken twice,
+    Leases of the snapshot count as compactions in flight, expired or not. No fragment is taken twice,
     none in quarantine, none of a time window past retention: those are dropped. Time windows are
     planned each for itself, so nothing is merged across.
     """

@@ -14,7 +14,7 @@ _ROW_GROUPS_PER_FRAGMENT: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class CompactionSpec:
-    """Fragments to merge into disjoint ones. A wish: a compaction once it is claimed under an id."""
+    """Fragments to merge into disjoint ones. A wish: a compaction once it is leased under an id."""
 
     inputs: tuple[FragmentEntry, ...]
     """Oldest first: the order among equal keys."""

@@ -172,7 +172,7 @@ class DisjointRanges:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A compaction that stands claimed: its inputs are taken, and its outputs will fill a range."""
+    """A compaction that stands leased: its inputs are taken, and its outputs will fill a range."""
 
     keys: KeyRange
     output_level: int
@@ -344,19 +344,19 @@ def forest(snapshot: Snapshot) -> dict[int | None, Tree]:
         entry = snapshot.fragments[key]
         if entry.rows:
             trees[entry.window].quarantined.add(key)
-    _mark_claims(snapshot, trees)
+    _mark_leases(snapshot, trees)
     return trees
 
 
-def _mark_claims(snapshot: Snapshot, trees: Mapping[int | None, Tree]) -> None:
-    for claim in snapshot.claims.values():
-        entries = [snapshot.fragments[key] for key in claim.inputs]
+def _mark_leases(snapshot: Snapshot, trees: Mapping[int | None, Tree]) -> None:
+    for lease in snapshot.leases.values():
+        entries = [snapshot.fragments[key] for key in lease.inputs]
         entries = [entry for entry in entries if entry.rows]
         if entries:
             tree = trees[entries[0].window]
             items = [tree.item(entry) for entry in entries]
-            tree.taken.update(claim.inputs)
-            tree.in_flight.append(InFlight(hull(items), claim.output_level))
+            tree.taken.update(lease.inputs)
+            tree.in_flight.append(InFlight(hull(items), lease.output_level))
 
 
 def all_items(snapshot: Snapshot) -> list[Item]:

@@ -188,7 +188,7 @@ class PlannedRow:
 
 @dataclass(frozen=True, slots=True)
 class RunningRow:
-    """A compaction that stands claimed."""
+    """A compaction that stands leased."""
 
     compaction_id: str
     owner: str

@@ -228,13 +228,13 @@ class _Gathering:
             tuple(map(self._held, held)),
             tuple(
                 RunningRow(
-                    claim.compaction_id,
-                    shown_owner(claim.owner),
-                    len(claim.inputs),
-                    claim.output_level,
-                    claim.expires_unix_ms,
+                    lease.compaction_id,
+                    shown_owner(lease.owner),
+                    len(lease.inputs),
+                    lease.output_level,
+                    lease.expires_unix_ms,
                 )
-                for claim in snapshot.claims.values()
+                for lease in snapshot.leases.values()
             ),
             self._quarantine(held),
         )

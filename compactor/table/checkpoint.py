@@ -26,7 +26,7 @@ from compactor.table.numbers import check_number, unix_ms
 from compactor.table.object_names import FRAGMENT_PATTERN
 from compactor.table.snapshot import Snapshot, Totals
 from compactor.table.suspects import Suspect
-from compactor.table.version import PROTOCOL, Claim, Quarantine, protocol_of
+from compactor.table.version import PROTOCOL, Lease, Quarantine, protocol_of
 from format.errors import SchemaError
 
 _DIGEST_BYTES: Final = 16
@@ -115,7 +115,7 @@ def _header(snapshot: Snapshot) -> dict[str, Any]:
         "commit_id": snapshot.commit_id,
         **({"table_id": snapshot.table_id} if snapshot.table_id else {}),
         "metadata": snapshot.table.to_json(),
-        "claims": [asdict(claim) for claim in snapshot.claims.values()],
+        "leases": [asdict(lease) for lease in snapshot.leases.values()],
         "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
         **(
             {"suspects": [asdict(suspect) for suspect in snapshot.suspects.values()]}
@@ -130,7 +130,7 @@ def _header(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
-    claims = [Claim.from_json(claim) for claim in header["claims"]]
+    leases = [Lease.from_json(lease) for lease in header["leases"]]
     quarantine = msgspec.convert(header["quarantine"], list[Quarantine])
     suspects = msgspec.convert(header.get("suspects", ()), list[Suspect])
     version = header["version"]
@@ -144,7 +144,7 @@ def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
         version=version,
         metadata=TableMetadata.from_json(header["metadata"]),
         fragments=FragmentMap(EntryTable(table)),
-        claims={claim.compaction_id: claim for claim in claims},
+        leases={lease.compaction_id: lease for lease in leases},
         quarantine={item.key: item for item in quarantine},
         suspects={suspect.key: suspect for suspect in suspects},
         totals=msgspec.convert(header["totals"], Totals),

@@ -199,7 +199,7 @@ class CommitLog:
         clocks.check_expiry(now, self._store.time(), snapshot.committed_unix_ms, self._store.url)
 
     def lease_unix_ms(self) -> int:
-        """The time by which claims are made and expire; costs no request."""
+        """The time by which leases are made and expire; costs no request."""
         return clocks.lease_time(self._clock.now_unix_ms(), self._store.time())
 
     def write_checkpoint(self, snapshot: Snapshot) -> bool:
@@ -329,8 +329,8 @@ class CommitLog:
         try:
             for entry in changes.adds:
                 check_entry(entry)
-            for claim in changes.claims:
-                check_number("output_level", claim.output_level, MAX_LEVEL)
+            for lease in changes.leases:
+                check_number("output_level", lease.output_level, MAX_LEVEL)
             if changes.metadata is not None:
                 TableMetadata.from_json(changes.metadata.to_json())
         except (TypeError, ValueError) as error:

@@ -1,6 +1,6 @@
 """What an Arrow IPC stream says that its buffers take once they are unpacked, read from its messages alone.
 
-Arrow allocates what a compressed buffer claims, and has no bound for it. The messages are flatbuffers: of the
+Arrow allocates what a compressed buffer leases, and has no bound for it. The messages are flatbuffers: of the
 few fields that count here, each is found by its place in the table's list of offsets.
 """
 

@@ -53,7 +53,7 @@ class Operation(StrEnum):
     COMPACT = "compact"
     MOVE = "move"
     """Fragments change their level only: no object is written."""
-    CLAIM = "claim"
+    LEASE = "lease"
     """Compactions are decided, prolonged or given up."""
     ALTER = "alter"
     """Columns are renamed, dropped or put in another order."""
@@ -69,8 +69,8 @@ class Operation(StrEnum):
 
 @convertible
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """A decided compaction. Its outputs can be committed only while the claim stands.
+class Lease:
+    """A decided compaction. Its outputs can be committed only while the lease stands.
 
     Until it expires, nobody else plans in its way; afterwards whoever does gives it up in the same
     commit. So two drivers never work on one fragment, and clocks decide about waste only.
@@ -118,7 +118,7 @@ class Changes:
     """Keys of fragments that are live no more, or come back in `adds` changed."""
     metadata: TableMetadata | None = None
     """Set by the first version and by those that change it."""
-    claims: tuple[Claim, ...] = ()
+    leases: tuple[Lease, ...] = ()
     """New ones, and those prolonged."""
     releases: tuple[str, ...] = ()
     """Ids of compactions that are over."""
@@ -141,7 +141,7 @@ class Changes:
             "metadata": None if self.metadata is None else self.metadata.to_json(),
             "removes": list(self.removes),
             "adds": [entry.to_json() for entry in self.adds],
-            "claims": [asdict(claim) for claim in self.claims],
+            "leases": [asdict(lease) for lease in self.leases],
             "releases": list(self.releases),
             **({"abandons": list(self.abandons)} if self.abandons else {}),
             "quarantines": [asdict(quarantine) for quarantine in self.quarantines],
@@ -161,7 +161,7 @@ class Changes:
             adds=tuple(FragmentEntry.from_json(entry) for entry in value["adds"]),
             removes=_texts(value["removes"]),
             metadata=None if metadata is None else TableMetadata.from_json(metadata),
-            claims=tuple(Claim.from_json(claim) for claim in value.get("claims", ())),
+            leases=tuple(Lease.from_json(lease) for lease in value.get("leases", ())),
             releases=_texts(value.get("releases", ())),
             abandons=_texts(value.get("abandons", ())),
             quarantines=msgspec.convert(value.get("quarantines", ()), tuple[Quarantine, ...]),

@@ -113,7 +113,7 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
         removes=tuple(entry.key for entry in entries),
         # They would write the rows again that are deleted here.
         releases=tuple(
-            c.compaction_id for c in latest.claims.values() if keys.intersection(c.inputs)
+            c.compaction_id for c in latest.leases.values() if keys.intersection(c.inputs)
         ),
     )
 

@@ -41,10 +41,10 @@ _RACE = """
 import sys, threading
 sys.setswitchinterval(1e-6)
 import msgspec
-from compactor.table.version import Claim, Quarantine, CompactionCost
+from compactor.table.version import Lease, Quarantine, CompactionCost
 
 values = [
-    (Claim, dict(compaction_id="a", owner="o", inputs=["x"], output_level=1, expires_unix_ms=1)),
+    (Lease, dict(compaction_id="a", owner="o", inputs=["x"], output_level=1, expires_unix_ms=1)),
     (Quarantine, dict(key="k", reason="r", since_unix_ms=1)),
     (CompactionCost, dict(raw_bytes=1, task_seconds=1.0)),
 ]

@@ -1,4 +1,4 @@
-"""Several drivers on one table: claims, races, zombies, moves and expiry, each as its commits tell."""
+"""Several drivers on one table: leases, races, zombies, moves and expiry, each as its commits tell."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def outcome(compaction: Compaction) -> Outcome:
     return Outcome(compaction.compaction_id, (entry,))
 
 
-def test_what_one_driver_claims_another_leaves_alone(world: World) -> None:
+def test_what_one_driver_leases_another_leaves_alone(world: World) -> None:
     for first in (0, 5, 100, 105):
         world.ingest(first, first + 9)
     one, other = world.driver("one"), world.driver("other")
@@ -97,14 +97,14 @@ def test_what_one_driver_claims_another_leaves_alone(world: World) -> None:
     assert not one.settle([outcome(a)])[0].is_void
     assert not other.settle([outcome(b)])[0].is_void
     snapshot = world.snapshot()
-    assert (len(snapshot.fragments), snapshot.claims) == (2, {})
+    assert (len(snapshot.fragments), snapshot.leases) == (2, {})
 
 
-def claiming_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
-    """A driver that does not know that its claim is in the log, and its store."""
+def leasing_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
+    """A driver that does not know that its lease is in the log, and its store."""
     for first in (0, 5):
         world.ingest(first, first + 9)
-    driver = world.driver("one", claim_seconds=3600)
+    driver = world.driver("one", lease_seconds=3600)
     store = driver.log.store
     assert isinstance(store, MemoryStore)
     lose_the_answers(store, landed=True)
@@ -113,19 +113,19 @@ def claiming_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
     return driver, store
 
 
-def test_a_claim_whose_answer_was_lost_blocks_nothing(world: World) -> None:
-    driver, store = claiming_without_an_answer(world)
-    assert len(world.snapshot().claims) == 1
+def test_a_lease_whose_answer_was_lost_blocks_nothing(world: World) -> None:
+    driver, store = leasing_without_an_answer(world)
+    assert len(world.snapshot().leases) == 1
     answer_again(store)
     (compaction,) = driver.decide(1)
-    assert set(world.snapshot().claims) == {compaction.compaction_id}
+    assert set(world.snapshot().leases) == {compaction.compaction_id}
 
 
-def test_a_claim_whose_answer_was_lost_is_given_up_at_the_end(world: World) -> None:
-    driver, store = claiming_without_an_answer(world)
+def test_a_lease_whose_answer_was_lost_is_given_up_at_the_end(world: World) -> None:
+    driver, store = leasing_without_an_answer(world)
     answer_again(store)
     driver.give_up()
-    assert world.snapshot().claims == {}
+    assert world.snapshot().leases == {}
 
 
 def test_a_compaction_whose_commit_got_no_answer_is_not_void_though_others_merged_its_outputs(
@@ -148,7 +148,7 @@ def test_a_compaction_whose_commit_got_no_answer_is_not_void_though_others_merge
     assert len(world.snapshot().fragments) == 0
 
 
-def test_a_driver_that_loses_the_race_for_a_claim_has_decided_nothing(world: World) -> None:
+def test_a_driver_that_loses_the_race_for_a_lease_has_decided_nothing(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
     one, other = world.driver("one"), world.driver("other")
@@ -164,30 +164,30 @@ def test_a_driver_that_loses_the_race_for_a_claim_has_decided_nothing(world: Wor
     assert other.decide(1) == []
     assert other.running == 0
     assert len(decided) == 1
-    assert list(world.snapshot().claims) == [decided[0].compaction_id]
+    assert list(world.snapshot().leases) == [decided[0].compaction_id]
 
 
-def test_an_expired_claim_is_taken_over_and_its_late_owner_is_void(world: World) -> None:
+def test_an_expired_lease_is_taken_over_and_its_late_owner_is_void(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
-    slow, quick = world.driver("slow", claim_seconds=60), world.driver("quick")
+    slow, quick = world.driver("slow", lease_seconds=60), world.driver("quick")
     (first,) = slow.decide(1)
     world.clock.sleep(59)
     assert quick.decide(1) == []
     world.clock.sleep(2)
     (second,) = quick.decide(1)
-    assert list(world.snapshot().claims) == [second.compaction_id]
-    # The inputs are all still live: it is the claim that counts.
+    assert list(world.snapshot().leases) == [second.compaction_id]
+    # The inputs are all still live: it is the lease that counts.
     (settled,) = slow.settle([outcome(first)])
     assert settled.is_void
     assert not quick.settle([outcome(second)])[0].is_void
     assert len(world.snapshot().fragments) == 1
 
 
-def test_a_claim_that_is_prolonged_does_not_expire(world: World) -> None:
+def test_a_lease_that_is_prolonged_does_not_expire(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
-    slow, quick = world.driver("slow", claim_seconds=60), world.driver("quick")
+    slow, quick = world.driver("slow", lease_seconds=60), world.driver("quick")
     (compaction,) = slow.decide(1)
     for _ in range(5):
         world.clock.sleep(40)
@@ -195,14 +195,14 @@ def test_a_claim_that_is_prolonged_does_not_expire(world: World) -> None:
         assert quick.decide(1) == []
     version = world.snapshot().version
     slow.prolong()
-    assert world.snapshot().version == version, "a fresh claim needs no commit"
+    assert world.snapshot().version == version, "a fresh lease needs no commit"
     assert not slow.settle([outcome(compaction)])[0].is_void
 
 
-def test_an_older_claim_is_prolonged_while_newer_ones_are_made(world: World) -> None:
+def test_an_older_lease_is_prolonged_while_newer_ones_are_made(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
-    busy, idle = world.driver("busy", claim_seconds=60), world.driver("idle")
+    busy, idle = world.driver("busy", lease_seconds=60), world.driver("idle")
     (oldest,) = busy.decide(1)
     for low in (100, 200, 300, 400):
         world.clock.sleep(25)
@@ -214,13 +214,13 @@ def test_an_older_claim_is_prolonged_while_newer_ones_are_made(world: World) -> 
     assert not busy.settle([outcome(oldest)])[0].is_void
 
 
-def test_what_a_dead_process_of_this_host_claimed_is_free_at_once(world: World) -> None:
+def test_what_a_dead_process_of_this_host_leased_is_free_at_once(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
     (lost,) = world.driver("dead").decide(1)
     (again,) = world.driver("alive").decide(1)
     assert again.spec.inputs == lost.spec.inputs
-    assert list(world.snapshot().claims) == [again.compaction_id]
+    assert list(world.snapshot().leases) == [again.compaction_id]
 
 
 def test_what_is_given_up_is_free_at_once(world: World) -> None:
@@ -229,14 +229,14 @@ def test_what_is_given_up_is_free_at_once(world: World) -> None:
     one = world.driver("one")
     assert len(one.decide(1)) == 1
     one.give_up()
-    assert world.snapshot().claims == {}
+    assert world.snapshot().leases == {}
     assert len(world.driver("other").decide(1)) == 1
 
 
 def test_a_compaction_that_a_vacuum_moved_past_is_void(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
-    driver = world.driver("one", claim_seconds=1e6)
+    driver = world.driver("one", lease_seconds=1e6)
     (compaction,) = driver.decide(1)
     done = outcome(compaction)
     world.store.objects[done.outputs[0].key] = b"written"
@@ -312,10 +312,10 @@ def test_who_cannot_see_its_own_processes_judges_nobody(
 
 
 def die_of(world: World, driver: Driver) -> list[str]:
-    """Keys of the inputs that the driver has claimed. Nothing more is heard of it."""
-    claimed = driver.decide(9)
+    """Keys of the inputs that the driver has leased. Nothing more is heard of it."""
+    leased = driver.decide(9)
     world.clock.now_ms += 1_000_000
-    return [entry.key for c in claimed for entry in c.spec.inputs]
+    return [entry.key for c in leased for entry in c.spec.inputs]
 
 
 def test_what_ends_workers_is_divided_and_then_put_in_quarantine_while_the_rest_gets_through(

@@ -72,7 +72,7 @@ def test_failed_attempts_are_kept_with_the_reason_and_those_after_count_on(tmp_p
 
     compact_table(store, engine=InProcessEngine(flaky))
     runs = runs_of(store)
-    assert [op for op, _ in runs] == [Operation.CLAIM, Operation.CLAIM, Operation.COMPACT]
+    assert [op for op, _ in runs] == [Operation.LEASE, Operation.LEASE, Operation.COMPACT]
     assert [run.attempt for _, run in runs] == [1, 2, 3]
     assert [run.failure[:6] for _, run in runs] == ["first ", "second", ""]
     assert len(runs[0][1].failure) == MAX_TEXT

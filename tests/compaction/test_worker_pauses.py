@@ -102,7 +102,7 @@ def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_wai
     def refuse(operation: str, key: str) -> None:
         nonlocal creates
         creates += operation == "create:before" and key.endswith(".json")
-        if creates > 2:  # the claims and the first result
+        if creates > 2:  # the leases and the first result
             raise StoreUnreachableError(f"{operation} {key}: no answer")
 
     store.fault = refuse

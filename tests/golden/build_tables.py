@@ -25,7 +25,7 @@ from compactor.table.conditions import condition_on
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.object_names import checkpoint_key, fragment_key
-from compactor.table.version import Changes, Claim, Operation, Quarantine
+from compactor.table.version import Changes, Lease, Operation, Quarantine
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
@@ -54,7 +54,7 @@ def some_rows(start: int, count: int = 40) -> pa.Table:
 
 
 def plain(store: MemoryStore) -> None:
-    """Log files of protocol 1: ingests, a compaction, a claim, a quarantine; a checkpoint amid them."""
+    """Log files of protocol 1: ingests, a compaction, a lease, a quarantine; a checkpoint amid them."""
     for start in (0, 40, 80):
         append_table(store, some_rows(start), "service:desc:nulls_first,größe", max_rows=16)
     compact_table(store)
@@ -62,9 +62,9 @@ def plain(store: MemoryStore) -> None:
     append_table(store, some_rows(120), None, max_rows=16)
     log = CommitLog(store)
     entry = min(log.current().fragments.values(), key=lambda entry: entry.level)
-    claim = Claim("compaction-1", "host:1", (entry.key,), 1, 1_700_000_000_000)
+    lease = Lease("compaction-1", "host:1", (entry.key,), 1, 1_700_000_000_000)
     quarantine = Quarantine(entry.key, "for this table", 1_700_000_000_000)
-    log.commit(lambda _: Changes(Operation.CLAIM, claims=(claim,)))
+    log.commit(lambda _: Changes(Operation.LEASE, leases=(lease,)))
     log.commit(
         lambda _: Changes(
             Operation.QUARANTINE, releases=("compaction-1",), quarantines=(quarantine,)

@@ -78,7 +78,7 @@ class World:
         """In a wide one most fragments overlap nothing, and compactions reach over the gaps."""
         self.widths = [3, 40]
         self.policies = POLICIES
-        self.claim_seconds = [5.0, 120.0]
+        self.lease_seconds = [5.0, 120.0]
         self.failing = self.random.choice([0.03, 0.03, 0.4])
         """Chance that an attempt at a compaction fails."""
         self.dawdle_seconds = 0.0
@@ -457,7 +457,7 @@ def make_driver(world: World, log: CommitLog, name: str) -> Driver:
         world.random.choice(world.policies),
         world.settings,
         max_attempts=world.random.choice([1, 3]),
-        claim_seconds=world.random.choice(world.claim_seconds),
+        lease_seconds=world.random.choice(world.lease_seconds),
         takes_over=world.random.random() < 0.1,
     )
     return Driver(log, settings, ids=world.name, owner=name, owner_is_gone=world.is_gone)

@@ -223,8 +223,8 @@ def _ranges_in_flight_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Tree, "may_output", lambda self, keys, level: True)
 
 
-def _claims_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(trees, "_mark_claims", lambda snapshot, found: None)
+def _leases_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(trees, "_mark_leases", lambda snapshot, found: None)
 
 
 def _depth_does_not_count_as_age(patch: pytest.MonkeyPatch) -> None:
@@ -307,8 +307,8 @@ MUTATIONS = [
     Mutation("an unknown outcome is no success", _unknown_counts_as(True)),
     Mutation("whose a version is, its commit id says", _what_exists_is_not_ours, hazards=(_TWICE,)),
     Mutation("changes are prepared afresh for every try", _changes_are_prepared_once, 0, spawn_many),
-    Mutation("a compaction stands only while its claim does", _a_void_compaction_is_committed, 0, spawn_many),
-    Mutation("two drivers never work on one fragment", _claims_are_not_looked_at),
+    Mutation("a compaction stands only while its lease does", _a_void_compaction_is_committed, 0, spawn_many),
+    Mutation("two drivers never work on one fragment", _leases_are_not_looked_at),
     Mutation("attempts before the fence can't commit", _the_fence_is_not_looked_at, 0, spawn_many),
     Mutation("the fence is moved before garbage goes", _garbage_is_removed_without_a_fence, 0, spawn_many),
     Mutation("retained versions keep their fragments", _retained_versions_lose_their_fragments),
@@ -330,6 +330,6 @@ MUTATIONS = [
     Mutation("clocks are held against the store's", _clocks_are_believed, hazards=("clocks wrong",)),
     Mutation("a vacuum reads what it keeps", _a_checkpoint_is_kept_unread, hazards=("checkpoints damaged",)),
     Mutation("only damage is put in quarantine", _all_failures_are_damage, hazards=("a full disk",)),
-    Mutation("abandoned claims are counted", _nobody_counts_the_dead, hazards=("too little memory",)),
+    Mutation("abandoned leases are counted", _nobody_counts_the_dead, hazards=("too little memory",)),
     Mutation("what is none of the table's is a stray", _strays_count_as_lost, hazards=(_FUTURE,)),
 ]  # fmt: skip

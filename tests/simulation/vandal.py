@@ -165,7 +165,7 @@ class Vandal:
 
     def _emptied(self, snapshot: Snapshot) -> bytes:
         return checkpoint_bytes(
-            replace(snapshot, fragments=FragmentMap(), claims={}, quarantine={})
+            replace(snapshot, fragments=FragmentMap(), leases={}, quarantine={})
         )
 
     def _forged_checkpoint(self, snapshot: Snapshot, number: int) -> bytes:

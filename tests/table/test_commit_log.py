@@ -38,7 +38,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import PROBE_KEY, parse_version, version_key
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes, Claim, CompactionCost, Operation, Quarantine, Version
+from compactor.table.version import Changes, Lease, CompactionCost, Operation, Quarantine, Version
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
@@ -449,7 +449,7 @@ def test_a_version_survives_its_own_bytes() -> None:
         (entry("a"),),
         ("b",),
         METADATA,
-        claims=(Claim("c", "owner", ("data/x.frag",), 1, 7),),
+        leases=(Lease("c", "owner", ("data/x.frag",), 1, 7),),
         releases=("d",),
         quarantines=(Quarantine("data/q.frag", "why", 9),),
         pardons=("data/p.frag",),
@@ -570,7 +570,7 @@ def test_a_commit_that_another_has_replaced_is_no_success() -> None:
 
     def overtake(operation: str, key: str) -> None:
         if operation == "create:after" and key == version_key(3) and next(overtaken, False):
-            store.objects[key] = Version(3, "theirs", 9, Changes(Operation.CLAIM)).to_bytes()
+            store.objects[key] = Version(3, "theirs", 9, Changes(Operation.LEASE)).to_bytes()
 
     store.fault = overtake
     with pytest.raises(

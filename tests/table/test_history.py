@@ -22,7 +22,7 @@ from compactor.table.entry import key_range
 from compactor.table.object_names import checkpoint_key, fragment_key, parse_checkpoint, version_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import LOG_GRACE_SECONDS, VacuumSettings, vacuum
-from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
+from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from format.footer import ColumnBytes
 from tests.support.memory_store import MemoryStore, TimedObjects
 from tests.table.test_commit_log import METADATA, entry
@@ -98,8 +98,8 @@ def full_snapshot() -> Snapshot:
         replace(entry("a"), columns=columns, window=-3, first_key=("é", None), last_key=("z", 1)),
         replace(entry("b"), level=2, row_hash=(1 << 64) - 1, first_key=(), last_key=()),
     ]
-    claim = Claim("c", "host:1:x", ("data/b.frag",), 1, 5)
-    changes = Changes(Operation.INGEST, tuple(entries), metadata=METADATA, claims=(claim,))
+    lease = Lease("c", "host:1:x", ("data/b.frag",), 1, 5)
+    changes = Changes(Operation.INGEST, tuple(entries), metadata=METADATA, leases=(lease,))
     version = Version(1, "id", 9, changes)
     snapshot = Snapshot.empty().apply(version)
     return replace(

@@ -35,7 +35,7 @@ from tests.table.test_commit_log import METADATA, entry
 HUGE = (10**25, 10**30, 2**63, -1)
 DELETES = f"data/{'0' * 20}-a.deletes"
 SKIPS = f"data/{'0' * 20}-a.skips"
-CLAIM = {"compaction_id": "c", "owner": "o", "inputs": [], "output_level": 1, "expires_unix_ms": 5}
+LEASE = {"compaction_id": "c", "owner": "o", "inputs": [], "output_level": 1, "expires_unix_ms": 5}
 WORK = {"raw_bytes": 1, "task_seconds": 1.0}
 WINDOWS = {"column": "ts", "window_seconds": 60, "retention_seconds": 5}
 
@@ -51,7 +51,7 @@ def _in(name: str, value: dict[str, Any], member: str) -> Callable[[dict[str, An
     def forge(document: dict[str, Any], number: Any) -> None:
         holder = document["metadata"] if name in ("windows", "ttl", "skip_index") else document
         forged = value | {member: number}
-        holder[name] = [forged] if name in ("claims", "quarantines") else forged
+        holder[name] = [forged] if name in ("leases", "quarantines") else forged
 
     return forge
 
@@ -79,8 +79,8 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any], Any], None]]] = {
     "fence": ("fence", lambda document, n: document.update(fence=n)),
     "oldest": ("oldest", lambda document, n: document.update(oldest=n)),
     "time": ("committed_unix_ms", lambda document, n: document.update(committed_unix_ms=n)),
-    "claim level": ("output_level", _in("claims", CLAIM, "output_level")),
-    "claim end": ("expires_unix_ms", _in("claims", CLAIM, "expires_unix_ms")),
+    "lease level": ("output_level", _in("leases", LEASE, "output_level")),
+    "lease end": ("expires_unix_ms", _in("leases", LEASE, "expires_unix_ms")),
     "quarantine": ("since_unix_ms", _in("quarantines", {"key": "k", "reason": "r"}, "since_unix_ms")),
     "work": ("raw_bytes", _in("work", WORK, "raw_bytes")),
     "work seconds": ("task_seconds", _in("work", WORK, "task_seconds")),

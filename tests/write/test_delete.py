@@ -193,7 +193,7 @@ def test_rows_deleted_while_they_are_compacted_do_not_come_back(store: MemorySto
     (settled,) = driver.settle([outcome])
     assert settled.is_void
     assert ids(store) == left
-    (again,) = driver.decide(1)  # its claim is gone: nobody has to wait for it
+    (again,) = driver.decide(1)  # its lease is gone: nobody has to wait for it
     assert driver.settle([run_compaction(again, store)])[0].outcome.failure is None
     assert ids(store) == left
 

@@ -25,7 +25,7 @@ _SEEN_BY_NO_READER: Final = frozenset(
     (
         Operation.COMPACT,
         Operation.MOVE,
-        Operation.CLAIM,
+        Operation.LEASE,
         Operation.QUARANTINE,
         Operation.VACUUM,
     )

@@ -143,7 +143,7 @@ def of_snapshot(
         Change(c.PENDING_BYTES, debt.pending_bytes, (table,)),
         Change(c.LEVEL0_RUNS, debt.level0_runs, (table,)),
         Change(c.QUARANTINED, len(snapshot.quarantine), (table,)),
-        Change(c.CLAIMS, len(snapshot.claims), (table,)),
+        Change(c.LEASES, len(snapshot.leases), (table,)),
         Change(c.INGESTED_BYTES, snapshot.totals.ingested_bytes, (table,)),
         Change(c.COMPACTED_BYTES, snapshot.totals.compactions_bytes, (table,)),
         Change(c.WRITE_AMPLIFICATION, snapshot.totals.write_amplification, (table,)),
