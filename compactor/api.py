@@ -24,8 +24,8 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import (
-    LEASE_SECONDS,
     IN_PROCESS_LEASE_SECONDS,
+    LEASE_SECONDS,
     Driver,
     DriverSettings,
 )

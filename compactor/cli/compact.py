@@ -15,10 +15,10 @@ from compactor.cli.options import (
     IN_PROCESS,
     check_engine,
     chosen,
-    lease_seconds,
     compaction_options,
     duration_seconds,
     engine_options,
+    lease_seconds,
     open_engine,
     policy_options,
 )

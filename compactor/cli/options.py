@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from compactor.common.clock import SystemClock
-from compactor.compaction.driver import LEASE_SECONDS, IN_PROCESS_LEASE_SECONDS
+from compactor.compaction.driver import IN_PROCESS_LEASE_SECONDS, LEASE_SECONDS
 from compactor.compaction.engine import Engine, InProcessEngine
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import SkipKind

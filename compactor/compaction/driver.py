@@ -31,7 +31,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.run_record import RunRecord
 from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import Suspect
-from compactor.table.version import Changes, Lease, CompactionCost, Operation, Quarantine
+from compactor.table.version import Changes, CompactionCost, Lease, Operation, Quarantine
 
 LEASE_SECONDS: Final = 120.0
 IN_PROCESS_LEASE_SECONDS: Final = 3600.0
@@ -385,7 +385,7 @@ class Driver:
         compaction, _ = self._running[outcome.compaction_id]
         return (
             outcome.compaction_id in snapshot.leases
-            and compaction.base_version >= snapshot.fence
+            and compaction.base_version >= snapshot.min_base_version
             and all(snapshot.fragments.get(e.key) == e for e in compaction.spec.inputs)
         )
 

@@ -123,7 +123,7 @@ def _header(snapshot: Snapshot) -> dict[str, Any]:
             else {}
         ),
         "totals": asdict(snapshot.totals),
-        "fence": snapshot.fence,
+        "min_base_version": snapshot.min_base_version,
         "oldest": snapshot.oldest,
         **({"ordered_from": snapshot.ordered_from} if snapshot.ordered_from else {}),
     }
@@ -137,7 +137,8 @@ def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
     check_number("version", version)
     ordered_from = header.get("ordered_from", 0)
     for name, number in (
-        ("fence", header["fence"]), ("oldest", header["oldest"]), ("ordered_from", ordered_from)
+        ("min_base_version", header["min_base_version"]), ("oldest", header["oldest"]), ("ordered_from",
+        ordered_from)
     ):  # fmt: skip
         check_number(name, number, version)
     return Snapshot(
@@ -148,7 +149,7 @@ def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
         quarantine={item.key: item for item in quarantine},
         suspects={suspect.key: suspect for suspect in suspects},
         totals=msgspec.convert(header["totals"], Totals),
-        fence=header["fence"],
+        min_base_version=header["min_base_version"],
         oldest=header["oldest"],
         ordered_from=ordered_from,
         committed_unix_ms=unix_ms("committed_unix_ms", header["committed_unix_ms"]),

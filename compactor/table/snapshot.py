@@ -88,7 +88,7 @@ class Snapshot:
     suspects: Mapping[str, Suspect] = field(default_factory=dict)
     """Live fragments whose compactions were abandoned, by key."""
     totals: Totals = field(default_factory=Totals)
-    fence: int = 0
+    min_base_version: int = 0
     """Fragments of attempts based on a version before this one may not be added any more."""
     oldest: int = 1
     """The first version that can still be read."""
@@ -142,7 +142,7 @@ class _Replay:
         self._values: dict[str, Any] = {
             "metadata": start.metadata,
             "totals": start.totals,
-            "fence": start.fence,
+            "min_base_version": start.min_base_version,
             "oldest": start.oldest,
             "committed_unix_ms": start.committed_unix_ms,
             "ordered_from": start.ordered_from,
@@ -171,7 +171,7 @@ class _Replay:
         if values["metadata"] is None:
             raise DataError(f"version {version.number} comes before any table metadata")
         self._check_totals()
-        values["fence"] = max(values["fence"], changes.fence or 0)
+        values["min_base_version"] = max(values["min_base_version"], changes.min_base_version or 0)
         values["oldest"] = max(values["oldest"], changes.oldest or 0)
         values["commit_id"] = version.commit_id
         if version.committed_unix_ms < values["committed_unix_ms"]:
@@ -243,7 +243,7 @@ class _Replay:
         for quarantine in changes.quarantines:
             if quarantine.key in self._fragments:
                 self._quarantine[quarantine.key] = quarantine
-        for key in changes.pardons:
+        for key in changes.released_fragments:
             self._quarantine.pop(key, None)
             self._suspects.pop(key, None)
 

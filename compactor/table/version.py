@@ -64,7 +64,7 @@ class Operation(StrEnum):
     EXPIRE = "expire"
     """Whole time windows are dropped."""
     VACUUM = "vacuum"
-    """The fence is moved, before unreferenced objects are removed."""
+    """The minimum base version is raised before unreferenced objects are removed."""
 
 
 @convertible
@@ -125,9 +125,9 @@ class Changes:
     abandons: tuple[str, ...] = ()
     """Ids of compactions that nobody works on any more, and whose owners did not say so."""
     quarantines: tuple[Quarantine, ...] = ()
-    pardons: tuple[str, ...] = ()
+    released_fragments: tuple[str, ...] = ()
     """Keys of fragments let out of quarantine, and no longer suspected."""
-    fence: int | None = None
+    min_base_version: int | None = None
     """Fragments of attempts based on a version before this one may not be added any more."""
     oldest: int | None = None
     """Earlier versions can't be read any more."""
@@ -145,8 +145,8 @@ class Changes:
             "releases": list(self.releases),
             **({"abandons": list(self.abandons)} if self.abandons else {}),
             "quarantines": [asdict(quarantine) for quarantine in self.quarantines],
-            "pardons": list(self.pardons),
-            "fence": self.fence,
+            "released_fragments": list(self.released_fragments),
+            "min_base_version": self.min_base_version,
             "oldest": self.oldest,
             "work": None if self.work is None else asdict(self.work),
             **({"runs": runs_to_json(self.runs)} if self.runs else {}),
@@ -165,14 +165,17 @@ class Changes:
             releases=_texts(value.get("releases", ())),
             abandons=_texts(value.get("abandons", ())),
             quarantines=msgspec.convert(value.get("quarantines", ()), tuple[Quarantine, ...]),
-            pardons=_texts(value.get("pardons", ())),
-            fence=value.get("fence"),
+            released_fragments=_texts(value.get("released_fragments", ())),
+            min_base_version=value.get("min_base_version"),
             oldest=value.get("oldest"),
             work=None if work is None else msgspec.convert(work, CompactionCost),
             runs=runs_from_json(value.get("runs")),
         )
-        # Nothing is fenced off, or gone, that is yet to come.
-        for name, number in (("fence", changes.fence), ("oldest", changes.oldest)):
+        # Versions that are yet to come are neither too old nor gone.
+        for name, number in (
+            ("min_base_version", changes.min_base_version),
+            ("oldest", changes.oldest),
+        ):
             if number is not None:
                 check_number(name, number, value["version"])
         check_sum("rows of adds", (entry.rows for entry in changes.adds))

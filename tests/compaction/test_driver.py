@@ -341,7 +341,7 @@ def test_what_ends_workers_is_divided_and_then_put_in_quarantine_while_the_rest_
     assert "alone" in snapshot.quarantine[deadly].reason
     assert not set(keys) - {deadly} & set(snapshot.fragments)
     # Released, it is taken for a new one.
-    world.log().commit(lambda _: Changes(Operation.QUARANTINE, pardons=(deadly,)))
+    world.log().commit(lambda _: Changes(Operation.QUARANTINE, released_fragments=(deadly,)))
     assert world.snapshot().suspects.keys() <= set(snapshot.fragments) - {deadly}
     assert world.snapshot().quarantine == {}
 

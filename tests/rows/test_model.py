@@ -48,7 +48,8 @@ SCHEMA = pa.schema(
 )
 AGGREGATES = (
     ("number", RowFunction.SUM), ("money", RowFunction.SUM), ("flag", RowFunction.BOOL_OR),
-    ("other", RowFunction.BOOL_AND), ("items", RowFunction.LIST), ("tags", RowFunction.SET), ("hits", RowFunction.COUNT),
+    ("other", RowFunction.BOOL_AND), ("items", RowFunction.LIST), ("tags", RowFunction.SET),
+    ("hits", RowFunction.COUNT),
     ("lowest", RowFunction.MIN), ("highest", RowFunction.MAX),
 )  # fmt: skip
 POLICIES = {

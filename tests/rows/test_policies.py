@@ -261,7 +261,10 @@ def test_rows_are_divided_only_after_one_that_is_kept_or_counts_for_nothing() ->
         (RowPolicy(RowKind.LAST, delete_marker="v"), "'v' is int64, it has to be boolean"),
         (RowPolicy(RowKind.LAST, aggregates=(("v", RowFunction.SUM),)), "only with --row-policy aggregate"),
         (RowPolicy(RowKind.AGGREGATE, aggregates=(("k", RowFunction.SUM),)), "'k' is part of the key"),
-        (RowPolicy(RowKind.AGGREGATE, aggregates=(("s", RowFunction.SUM),)), "'s' is string; for sum it has to"),
+        (
+            RowPolicy(RowKind.AGGREGATE, aggregates=(("s", RowFunction.SUM),)),
+            "'s' is string; for sum it has to",
+        ),
         (RowPolicy(RowKind.AGGREGATE, aggregates=(("v", RowFunction.BOOL_OR),)), "has to be boolean"),
         (RowPolicy(RowKind.AGGREGATE, aggregates=(("s", RowFunction.LIST),)), "has to be a list"),
         (RowPolicy(RowKind.AGGREGATE, aggregates=(("ll", RowFunction.SET),)), "a list of plain values"),

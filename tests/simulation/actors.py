@@ -373,8 +373,8 @@ def compactor(world: World, name: str, rounds: int) -> None:
         with world.tolerant("compactor"):
             driver.give_up()
     if log.latest.version and world.random.random() < 0.3:
-        with world.tolerant("pardon"):
-            log.commit(pardon_all)
+        with world.tolerant("release"):
+            log.commit(release_all)
 
 
 def worker(world: World, name: str, seconds: float, lives: int) -> None:
@@ -446,10 +446,10 @@ class Stop:
         return self.is_set()
 
 
-def pardon_all(snapshot: Snapshot) -> Changes:
+def release_all(snapshot: Snapshot) -> Changes:
     """Suspects, too: workers were killed by chance, and whoever knows that says so."""
-    pardons = dict.fromkeys([*snapshot.quarantine, *snapshot.suspects])
-    return Changes(Operation.QUARANTINE, pardons=tuple(pardons))
+    released_fragments = dict.fromkeys([*snapshot.quarantine, *snapshot.suspects])
+    return Changes(Operation.QUARANTINE, released_fragments=tuple(released_fragments))
 
 
 def make_driver(world: World, log: CommitLog, name: str) -> Driver:

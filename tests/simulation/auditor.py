@@ -33,7 +33,16 @@ from tests.simulation.vandal import Vandal
 Row = tuple[int, int, int]
 _FRESH_READER_EVERY = 5
 _CLOCK_TOLERANCE_SECONDS = 900
-_FIELDS = ["metadata", "leases", "quarantine", "totals", "fence", "oldest", "commit_id", "table_id"]
+_FIELDS = [
+    "metadata",
+    "leases",
+    "quarantine",
+    "totals",
+    "min_base_version",
+    "oldest",
+    "commit_id",
+    "table_id",
+]
 
 
 class Auditor:
@@ -203,7 +212,7 @@ class Auditor:
         """No vacuum ends the time of what is younger than it was told, whatever its clock says."""
         changes = version.changes
         for what, boundary, seconds in (
-            ("fence", changes.fence, vacuum.grace_seconds),
+            ("min_base_version", changes.min_base_version, vacuum.grace_seconds),
             ("oldest", changes.oldest, vacuum.retain_seconds),
         ):
             known = getattr(self.snapshots[version.number - 1], what)

@@ -123,11 +123,11 @@ def _a_void_compaction_is_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Driver, "_stands", stands)
 
 
-def _the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CommitLog, "_check_fence", lambda self, snapshot, changes: None)
+def _the_base_version_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitLog, "_check_base_version", lambda self, snapshot, changes: None)
 
 
-def _garbage_is_removed_without_a_fence(patch: pytest.MonkeyPatch) -> None:
+def _garbage_is_removed_unannounced(patch: pytest.MonkeyPatch) -> None:
     def move(self: _Vacuum, snapshot: Any, proved: Any) -> Changes:
         return Changes(Operation.VACUUM, oldest=max(snapshot.oldest, proved.boundaries.oldest))
 
@@ -136,15 +136,15 @@ def _garbage_is_removed_without_a_fence(patch: pytest.MonkeyPatch) -> None:
     def remove(self: _Vacuum, proved: Any) -> None:
         for info in list(self._store.list("data/")):
             base = base_version(info.key) or 0
-            if info.key not in proved.needed and base < fences[id(proved)]:
+            if info.key not in proved.needed and base < minimums[id(proved)]:
                 self._store.delete(info.key)
 
-    fences: dict[int, int] = {}
+    minimums: dict[int, int] = {}
 
     def survey(self: _Vacuum, snapshot: Any, proved: Any) -> Any:
-        if id(proved) not in fences:
-            fences.clear()
-            fences[id(proved)] = proved.boundaries.fence
+        if id(proved) not in minimums:
+            minimums.clear()
+            minimums[id(proved)] = proved.boundaries.min_base_version
         return surveyed(self, snapshot, proved)
 
     patch.setattr(_Vacuum, "_move_boundaries", move)
@@ -169,7 +169,7 @@ def _needed(by: Callable[[Any], set[str]]) -> Patch:
 _retained_versions_lose_their_fragments = _needed(lambda snapshot: set(snapshot.fragments))
 
 
-def _what_is_needed_is_looked_up_before_the_fence(patch: pytest.MonkeyPatch) -> None:
+def _what_is_needed_is_looked_up_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_Vacuum, "_needed_since", lambda self, proved, snapshot: set())
 
 
@@ -245,7 +245,7 @@ def _bases_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def _garbage_is_told_by_age(patch: pytest.MonkeyPatch) -> None:
-    """What began before the fence goes, whether or not it is live."""
+    """What began before the minimum base version goes, whether or not it is live."""
     _needed(lambda snapshot: set())(patch)
     patch.setattr(_Vacuum, "_needed_since", lambda self, proved, snapshot: set())
 
@@ -309,10 +309,10 @@ MUTATIONS = [
     Mutation("changes are prepared afresh for every try", _changes_are_prepared_once, 0, spawn_many),
     Mutation("a compaction stands only while its lease does", _a_void_compaction_is_committed, 0, spawn_many),
     Mutation("two drivers never work on one fragment", _leases_are_not_looked_at),
-    Mutation("attempts before the fence can't commit", _the_fence_is_not_looked_at, 0, spawn_many),
-    Mutation("the fence is moved before garbage goes", _garbage_is_removed_without_a_fence, 0, spawn_many),
+    Mutation("attempts too old can't commit", _the_base_version_is_not_looked_at, 0, spawn_many),
+    Mutation("the minimum base version rises before garbage goes", _garbage_is_removed_unannounced, 0, spawn_many),
     Mutation("retained versions keep their fragments", _retained_versions_lose_their_fragments),
-    Mutation("what is needed is looked up after the fence", _what_is_needed_is_looked_up_before_the_fence),
+    Mutation("what is needed is looked up after that", _what_is_needed_is_looked_up_first),
     Mutation("log files go oldest first", _log_files_go_newest_first, 0, spawn_many),
     Mutation("a commit's predecessor must still be there", _the_predecessor_is_not_looked_at, 0, spawn_many),
     Mutation("log files after the checkpoint stay", _log_files_go_past_the_checkpoint),

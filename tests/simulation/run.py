@@ -25,8 +25,8 @@ from tests.simulation.actors import (
     deleter,
     execute,
     ingest,
-    pardon_all,
     reader,
+    release_all,
     restarting,
     worker,
     writer,
@@ -234,7 +234,7 @@ def _ingest(world: World) -> None:
 def _release(world: World) -> None:
     log = world.log()
     log.refresh()
-    log.commit(pardon_all)
+    log.commit(release_all)
 
 
 def _vacuum(world: World) -> None:

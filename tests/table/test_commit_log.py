@@ -38,7 +38,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import PROBE_KEY, parse_version, version_key
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes, Lease, CompactionCost, Operation, Quarantine, Version
+from compactor.table.version import Changes, CompactionCost, Lease, Operation, Quarantine, Version
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
@@ -452,8 +452,8 @@ def test_a_version_survives_its_own_bytes() -> None:
         leases=(Lease("c", "owner", ("data/x.frag",), 1, 7),),
         releases=("d",),
         quarantines=(Quarantine("data/q.frag", "why", 9),),
-        pardons=("data/p.frag",),
-        fence=2,
+        released_fragments=("data/p.frag",),
+        min_base_version=2,
         oldest=1,
         work=CompactionCost(100, 0.5),
     )

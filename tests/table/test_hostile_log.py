@@ -616,7 +616,7 @@ def test_no_commit_can_say_that_versions_are_not_kept(world: World) -> None:
     keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(3)]
     world.log.commit(
         lambda snapshot: Changes(
-            Operation.VACUUM, removes=tuple(keys), oldest=snapshot.version + 1, fence=1
+            Operation.VACUUM, removes=tuple(keys), oldest=snapshot.version + 1, min_base_version=1
         )
     )
     for hours in (1, 30, 30):

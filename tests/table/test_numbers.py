@@ -76,7 +76,7 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any], Any], None]]] = {
     "skip offset": ("skip_index offset", _of_entry(lambda n: [SKIPS, {"k": [n, 1]}], "skip_index")),
     "skip length": ("skip_index length", _of_entry(lambda n: [SKIPS, {"k": [1, n]}], "skip_index")),
     "version": ("version", lambda document, n: document.update(version=n)),
-    "fence": ("fence", lambda document, n: document.update(fence=n)),
+    "min_base_version": ("min_base_version", lambda document, n: document.update(min_base_version=n)),
     "oldest": ("oldest", lambda document, n: document.update(oldest=n)),
     "time": ("committed_unix_ms", lambda document, n: document.update(committed_unix_ms=n)),
     "lease level": ("output_level", _in("leases", LEASE, "output_level")),
@@ -174,7 +174,7 @@ def _checkpoint(changed: FragmentEntry | None = None, **more: Any) -> bytes:
 @pytest.mark.parametrize(
     "more",
     [
-        {"fence": 4},
+        {"min_base_version": 4},
         {"oldest": 10**30},
         {"committed_unix_ms": 10**18},
         {"version": 10**30},

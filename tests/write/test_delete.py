@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import Driver, DriverSettings
-from compactor.errors import CommitConflictError, DataError, FencedError
+from compactor.errors import CommitConflictError, DataError, StaleAttemptError
 from compactor.files.stream import StreamBatches
 from compactor.predicate.parse import parse_where
 from compactor.read.scan import scan
@@ -346,6 +346,6 @@ def test_a_deletion_that_slept_through_a_vacuum_is_refused(store: MemoryStore) -
 
     sleepy = SleepyStore()
     sleepy.objects = store.objects
-    with pytest.raises(FencedError):
+    with pytest.raises(StaleAttemptError):
         delete(sleepy, "k < 6")
     assert len(ids(store)) == 20
