@@ -352,13 +352,13 @@ def _plan_json(
             }
             for spec, predicted in zip(plan.specs, estimates, strict=True)
         ],
-        "moves": [
+        "trivial_moves": [
             {
                 "reason": move.reason,
                 "output_level": move.output_level,
                 "fragments": [entry.key for entry in move.entries],
             }
-            for move in plan.moves
+            for move in plan.trivial_moves
         ],
         "expired": [entry.key for entry in plan.expiry.entries],
         "blocked": list(plan.blocked),
@@ -376,7 +376,7 @@ def _print_plan(snapshot: Snapshot, plan: CompactionPlan, estimates: Sequence[Es
              human_bytes(e.bytes_in), human_bytes(e.memory_bytes), f"{e.task_seconds:.1f}", spec.reason]
             for spec, e in zip(plan.specs, estimates, strict=True)
         ])  # fmt: skip
-    for move in plan.moves:
+    for move in plan.trivial_moves:
         click.echo(
             f"move {len(move.entries)} fragments to level {move.output_level}: {move.reason}"
         )
@@ -388,7 +388,7 @@ def _print_plan(snapshot: Snapshot, plan: CompactionPlan, estimates: Sequence[Es
 
 def _summary(plan: CompactionPlan) -> str:
     inputs = sum(len(spec.inputs) for spec in plan.specs)
-    return f"{len(plan.specs)} compactions of {inputs} fragments, {len(plan.moves)} moves"
+    return f"{len(plan.specs)} compactions of {inputs} fragments, {len(plan.trivial_moves)} trivial moves"
 
 
 _STALL_SECONDS: Final = 300.0

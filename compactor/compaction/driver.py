@@ -24,7 +24,7 @@ from compactor.compaction.record import run_record
 from compactor.errors import UnknownOutcomeError
 from compactor.planner.estimate import Estimate, estimate
 from compactor.planner.plan import plan_compactions
-from compactor.planner.spec import CompactionPlan, CompactionSpec, Move
+from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
@@ -184,7 +184,7 @@ class Driver:
         plan = self.plan(self._log.latest)
         if plan.expiry.entries and self._commit_unless_nothing(self._expire):
             plan = self.plan(self._log.latest)
-        while plan.moves and self._commit_unless_nothing(self._move):
+        while plan.trivial_moves and self._commit_unless_nothing(self._move):
             plan = self.plan(self._log.latest)
         decided: list[Compaction] = []
         is_quiet = not beside and not self._running
@@ -210,12 +210,12 @@ class Driver:
         return Changes(Operation.EXPIRE, removes=tuple(entry.key for entry in entries))
 
     def _move(self, snapshot: Snapshot) -> Changes:
-        moves = self.plan(snapshot).moves
+        moves = self.plan(snapshot).trivial_moves
         if not moves:
             raise _NothingToDoError
         adds = tuple(e for move in moves for e in _moved(move))
         removes = tuple(entry.key for entry in adds)
-        return self._freeing(snapshot, Changes(Operation.MOVE, adds, removes=removes))
+        return self._freeing(snapshot, Changes(Operation.TRIVIAL_MOVE, adds, removes=removes))
 
     def _lease(self, snapshot: Snapshot, most: int, decided: list[Compaction]) -> Changes:
         decided.clear()  # of a try that lost the race
@@ -501,7 +501,7 @@ class Driver:
         return True
 
 
-def _moved(move: Move) -> list[FragmentEntry]:
+def _moved(move: TrivialMove) -> list[FragmentEntry]:
     return [replace(entry, level=move.output_level) for entry in move.entries]
 
 

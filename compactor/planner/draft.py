@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from compactor.planner.limits import Limits
-from compactor.planner.spec import CompactionPlan, CompactionSpec, Move
+from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
 from compactor.planner.tree import (
     DisjointRanges,
     Item,
@@ -28,7 +28,7 @@ class Draft:
         self._tree = tree
         self._limits = limits
         self._specs: list[CompactionSpec] = []
-        self._moves: list[Move] = []
+        self._moves: list[TrivialMove] = []
         self._blocked: list[str] = []
         self._refused: list[str] = []
         self._taken: set[str] = set()
@@ -114,7 +114,7 @@ class Draft:
         """A change of level alone, if nothing stands in its way."""
         if not self._reserve(items, output_level, reason):
             return False
-        self._moves.append(Move(tuple(item.entry for item in items), output_level, reason))
+        self._moves.append(TrivialMove(tuple(item.entry for item in items), output_level, reason))
         return True
 
     def merge_in_passes(

@@ -43,7 +43,7 @@ def plan_trees(
     plans = [_plan_tree(tree, policy, limits, now_unix_ms) for tree in trees.values()]
     return CompactionPlan(
         specs=by_priority(plans),
-        moves=tuple(move for plan in plans for move in plan.moves),
+        trivial_moves=tuple(move for plan in plans for move in plan.trivial_moves),
         blocked=tuple(line for plan in plans for line in plan.blocked),
         refused=tuple(line for plan in plans for line in plan.refused),
     )

@@ -18,7 +18,7 @@ from compactor.table.snapshot import Snapshot, Totals
 from compactor.table.version import Operation, Version
 
 MAX_POINTS: Final = 400
-_COMPACTING: Final = (Operation.COMPACT, Operation.MOVE)
+_COMPACTING: Final = (Operation.COMPACT, Operation.TRIVIAL_MOVE)
 _WRITING: Final = (Operation.INGEST,)
 
 

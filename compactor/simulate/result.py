@@ -51,7 +51,7 @@ class Peaks:
     score: float = 0.0
     pending_bytes: int = 0
     compactions: int = 0
-    moves: int = 0
+    trivial_moves: int = 0
     largest_compaction_bytes: int = 0
 
     def flushed(self, debt: Debt) -> None:
@@ -139,7 +139,7 @@ class Result:
             "compaction_bytes_per_second": round(self.compaction_bytes_per_second * self.shards),
             "fragments": self.last.fragments * self.shards,
             "compactions": self.peaks.compactions * self.shards,
-            "moves": self.peaks.moves * self.shards,
+            "trivial_moves": self.peaks.trivial_moves * self.shards,
             "largest_compaction_bytes": self.peaks.largest_compaction_bytes,
             "shards": self.shards,
             "samples_of_one_shard": [_sample_json(sample) for sample in self.samples],

@@ -15,7 +15,7 @@ from typing import Final
 
 from compactor.planner.debt import Debt, compaction_debt
 from compactor.planner.plan import by_priority, plan_trees
-from compactor.planner.spec import CompactionPlan, CompactionSpec, Move
+from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
 from compactor.planner.tree import InFlight, Item, Tree, hull
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.simulate.fragments import Flushes, IntegerKeys, fragment, merged
@@ -36,7 +36,7 @@ class Observer:
 
     def compacted(self, spec: CompactionSpec, outputs: Sequence[FragmentEntry]) -> None: ...
 
-    def moved(self, move: Move) -> None: ...
+    def moved(self, move: TrivialMove) -> None: ...
 
     def expired(self, entries: Sequence[FragmentEntry]) -> None: ...
 
@@ -208,12 +208,12 @@ class Simulation:
         self._changed.clear()
 
     def _move(self) -> bool:
-        moves = [move for plan in self._plans.values() for move in plan.moves]
+        moves = [move for plan in self._plans.values() for move in plan.trivial_moves]
         for move in moves:
             for entry in move.entries:
                 self._remove(entry)
                 self._add(replace(entry, level=move.output_level))
-            self._peaks.moves += 1
+            self._peaks.trivial_moves += 1
             self._observer.moved(move)
         return bool(moves)
 

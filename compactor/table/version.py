@@ -51,7 +51,7 @@ def protocol_of(has_deletions: bool, metadata: TableMetadata | None) -> int:
 class Operation(StrEnum):
     INGEST = "ingest"
     COMPACT = "compact"
-    MOVE = "move"
+    TRIVIAL_MOVE = "trivial_move"
     """Fragments change their level only: no object is written."""
     LEASE = "lease"
     """Compactions are decided, prolonged or given up."""

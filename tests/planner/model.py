@@ -83,9 +83,9 @@ class ModelTable:
         self._commit(Changes(Operation.COMPACT, tuple(adds), removes))
 
     def move_and_expire(self, plan: CompactionPlan) -> None:
-        for move in plan.moves:
+        for move in plan.trivial_moves:
             adds = tuple(replace(entry, level=move.output_level) for entry in move.entries)
-            self._commit(Changes(Operation.MOVE, adds, tuple(entry.key for entry in adds)))
+            self._commit(Changes(Operation.TRIVIAL_MOVE, adds, tuple(entry.key for entry in adds)))
         if plan.expiry.entries:
             removes = tuple(entry.key for entry in plan.expiry.entries)
             self._commit(Changes(Operation.EXPIRE, removes=removes))

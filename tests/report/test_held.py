@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.planner.plan import plan_compactions
-from compactor.planner.spec import CompactionPlan, Move
+from compactor.planner.spec import CompactionPlan, TrivialMove
 from compactor.report.held import held_up
 from compactor.report.page import page
 from compactor.report.text import window_text
@@ -82,9 +82,9 @@ def test_one_window_does_not_wait_for_another() -> None:
 def test_what_waits_for_its_turn_waits_for_those_of_its_window() -> None:
     made = MadeUp()
     younger, older, elsewhere = (replace(made.entry(0, 5), window=w) for w in (1, 1, 2))
-    released = CompactionPlan(moves=(Move((younger,), 1, "overlaps nothing"),))
+    released = CompactionPlan(trivial_moves=(TrivialMove((younger,), 1, "overlaps nothing"),))
     (step,) = held_up(CompactionPlan(), released, [older, elsewhere])
-    assert (step.what, step.waiting, step.quarantined) == ("move", (younger,), (older,))
+    assert (step.what, step.waiting, step.quarantined) == ("trivial move", (younger,), (older,))
     assert held_up(released, released, [older, elsewhere]) == ()
 
 
@@ -135,4 +135,4 @@ def test_every_step_of_after_a_release_is_due_now_or_held_up(
 
 def inputs_of(plan: CompactionPlan) -> list[str]:
     merged = [entry.key for spec in plan.specs for entry in spec.inputs]
-    return merged + [entry.key for move in plan.moves for entry in move.entries]
+    return merged + [entry.key for move in plan.trivial_moves for entry in move.entries]

@@ -310,7 +310,7 @@ MUTATIONS = [
     Mutation("a compaction stands only while its lease does", _a_void_compaction_is_committed, 0, spawn_many),
     Mutation("two drivers never work on one fragment", _leases_are_not_looked_at),
     Mutation("attempts too old can't commit", _the_base_version_is_not_looked_at, 0, spawn_many),
-    Mutation("the minimum base version rises before garbage goes", _garbage_is_removed_unannounced, 0, spawn_many),
+    Mutation("garbage goes once the minimum has risen", _garbage_is_removed_unannounced, 0, spawn_many),
     Mutation("retained versions keep their fragments", _retained_versions_lose_their_fragments),
     Mutation("what is needed is looked up after that", _what_is_needed_is_looked_up_first),
     Mutation("log files go oldest first", _log_files_go_newest_first, 0, spawn_many),

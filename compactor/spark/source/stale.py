@@ -24,7 +24,7 @@ from compactor.table.version import Operation
 _SEEN_BY_NO_READER: Final = frozenset(
     (
         Operation.COMPACT,
-        Operation.MOVE,
+        Operation.TRIVIAL_MOVE,
         Operation.LEASE,
         Operation.QUARANTINE,
         Operation.VACUUM,
