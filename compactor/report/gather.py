@@ -215,7 +215,8 @@ class _Gathering:
             for spec in plan.specs
         ]
         moves = [
-            PlannedRow("trivial move", move.reason, len(move.entries), _bytes(move.entries), move.output_level, None)
+            PlannedRow("trivial move", move.reason, len(move.entries), _bytes(move.entries),
+                       move.output_level, None)
             for move in plan.trivial_moves
         ]  # fmt: skip
         gone = plan.expiry.entries
