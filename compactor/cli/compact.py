@@ -33,7 +33,7 @@ from compactor.cli.telemetry import (
 )
 from compactor.common.logs import is_json
 from compactor.compaction.compaction import Compaction
-from compactor.compaction.driver import Driver, DriverSettings, Settled
+from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.compaction.listener import Silent
 from compactor.compaction.owner import shown_owner
 from compactor.compaction.report import CompactReport, explain_lost, refuse
@@ -185,9 +185,9 @@ class _Announcer(Silent):
         for compaction in compactions if stderr.is_terminal else ():
             stderr.print(f"{compaction.spec.reason}: {human_bytes(compaction.spec.size_bytes)}")
 
-    def settled(self, driver: Driver, settled: Settled) -> None:  # noqa: ARG002
-        if settled.outcome.failure and not settled.is_void:
-            warn(f"attempt {settled.attempt} failed: {settled.outcome.failure}")
+    def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002
+        if finished.outcome.failure and not finished.is_void:
+            warn(f"attempt {finished.attempt} failed: {finished.outcome.failure}")
 
 
 def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:

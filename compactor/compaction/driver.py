@@ -1,8 +1,8 @@
-"""One table's compactions: decided, leased, settled. Knows no engine and starts no thread.
+"""One table's compactions: decided, leased, finished. Knows no engine and starts no thread.
 
 Every step is one commit, prepared on the newest snapshot:
 decide   expired windows are dropped, fragments moved; specs become compactions by a *lease*
-settle   outcomes of compactions that still stand are committed as soon as they come; failed ones are
+commit   outcomes of compactions that still stand are committed as soon as they come; failed ones are
          tried again, less and less often. Quarantine is for what is proven to be damaged, and for what ends
          workers all by itself
 prolong  leases are renewed while their compactions run
@@ -20,15 +20,15 @@ from typing import Final
 from compactor.common.clock import Ids, random_id
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.owner import is_gone, this_owner
-from compactor.compaction.record import run_record
+from compactor.compaction.record import compaction_record
 from compactor.errors import UnknownOutcomeError
 from compactor.planner.estimate import Estimate, estimate
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.table.commit_log import CommitLog
+from compactor.table.compaction_record import CompactionRecord
 from compactor.table.entry import FragmentEntry
-from compactor.table.run_record import RunRecord
 from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import Suspect
 from compactor.table.version import Changes, CompactionCost, Lease, Operation, Quarantine
@@ -60,7 +60,7 @@ class DriverSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class FinishedCompaction:
     """One compaction that is over."""
 
     compaction: Compaction
@@ -141,7 +141,7 @@ class Driver:
         return self._settings.policy
 
     def owns(self, compaction_id: str) -> bool:
-        """Whether this driver has decided on it and not settled it yet."""
+        """Whether this driver has decided on it and not finished it yet."""
         return compaction_id in self._running
 
     @property
@@ -333,18 +333,18 @@ class Driver:
         waiting = [s for s in self._setbacks.values() if s.waits(now)]
         return min((s.until_unix_ms for s in waiting if s.until_unix_ms is not None), default=None)
 
-    # --- settle ---
+    # --- commit outcomes ---
 
-    def settle(self, outcomes: Iterable[Outcome]) -> list[Settled]:
+    def commit_outcomes(self, outcomes: Iterable[Outcome]) -> list[FinishedCompaction]:
         """Commits those that succeeded and still stand, together; counts and judges the others."""
         # A speculative twin may report too: one outcome a compaction counts, its objects are its own.
         known = {o.compaction_id: o for o in outcomes if o.compaction_id in self._running}
         done = [outcome for outcome in known.values() if outcome.failure is None]
         installed = self._install(done) if done else set()
         return [
-            self._settle_failure(outcome)
+            self._commit_failure(outcome)
             if outcome.failure is not None
-            else self._settled(outcome, is_void=outcome.compaction_id not in installed)
+            else self._finished(outcome, is_void=outcome.compaction_id not in installed)
             for outcome in known.values()
         ]
 
@@ -354,7 +354,7 @@ class Driver:
         installed: set[str] = set()
 
         def prepare(snapshot: Snapshot) -> Changes:
-            # Settled again after a commit whose outcome was unknown.
+            # FinishedCompaction again after a commit whose outcome was unknown.
             installed.update(o.compaction_id for o in outcomes if self._is_installed(o))
             standing[:] = [o for o in outcomes if self._stands(o, snapshot)]
             if not standing:
@@ -368,7 +368,7 @@ class Driver:
                 removes=tuple(entry.key for entry in inputs),
                 releases=tuple(o.compaction_id for o in standing),
                 work=CompactionCost(sum(entry.raw_bytes for entry in inputs), seconds),
-                runs=tuple(map(self._record, standing)),
+                records=tuple(map(self._record, standing)),
             )
 
         self._commit_unless_nothing(prepare)
@@ -389,7 +389,7 @@ class Driver:
             and all(snapshot.fragments.get(e.key) == e for e in compaction.spec.inputs)
         )
 
-    def _settle_failure(self, outcome: Outcome) -> Settled:
+    def _commit_failure(self, outcome: Outcome) -> FinishedCompaction:
         compaction, _ = self._running[outcome.compaction_id]
         inputs = [entry.key for entry in compaction.spec.inputs]
         # One that the failure names holds up no others.
@@ -401,16 +401,18 @@ class Driver:
         is_void = not self._release(
             [outcome.compaction_id], quarantined, outcome.failure or "", runs
         )
-        settled = self._settled(
+        finished = self._finished(
             outcome, is_void=is_void, quarantined=() if is_void else quarantined
         )
         if is_void:
-            return settled
-        # Only now: what the log could not be told is settled again.
+            return finished
+        # Only now: what the log could not be told is finished again.
         self._setbacks.update(setbacks)
         until = max((s.until_unix_ms or 0 for s in setbacks.values()), default=0)
         left = (until - self._log.clock.now_unix_ms()) / 1000
-        return replace(settled, retry_seconds=max(0.0, left) if until and not quarantined else None)
+        return replace(
+            finished, retry_seconds=max(0.0, left) if until and not quarantined else None
+        )
 
     def _setback(self, key: str, outcome: Outcome) -> _Setback:
         """What stands against a fragment after one more failure."""
@@ -427,7 +429,7 @@ class Driver:
         ids: Sequence[str],
         quarantined: Sequence[str],
         reason: str,
-        runs: tuple[RunRecord, ...] = (),
+        records: tuple[CompactionRecord, ...] = (),
     ) -> bool:
         """Whether any of the leases still stood."""
 
@@ -442,21 +444,21 @@ class Driver:
                 quarantines=tuple(
                     Quarantine(key, reason, now) for key in quarantined if key in snapshot.fragments
                 ),
-                runs=runs,
+                records=records,
             )
 
         return self._commit_unless_nothing(prepare)
 
-    def _settled(
+    def _finished(
         self, outcome: Outcome, *, is_void: bool, quarantined: tuple[str, ...] = ()
-    ) -> Settled:
+    ) -> FinishedCompaction:
         attempt = self._attempt(outcome)
         compaction, predicted = self._running.pop(outcome.compaction_id)
-        return Settled(compaction, predicted, outcome, attempt, is_void, quarantined)
+        return FinishedCompaction(compaction, predicted, outcome, attempt, is_void, quarantined)
 
-    def _record(self, outcome: Outcome) -> RunRecord:
+    def _record(self, outcome: Outcome) -> CompactionRecord:
         compaction, predicted = self._running[outcome.compaction_id]
-        return run_record(compaction, predicted, outcome, self._attempt(outcome))
+        return compaction_record(compaction, predicted, outcome, self._attempt(outcome))
 
     def _attempt(self, outcome: Outcome) -> int:
         """How many times this driver has tried to merge any of those inputs, this attempt included."""
@@ -486,7 +488,7 @@ class Driver:
             self._commit_unless_nothing(prepare)
 
     def give_up(self) -> None:
-        """Frees what is leased and has not been settled, for others to take at once."""
+        """Frees what is leased and has not been finished, for others to take at once."""
         ids = [*self._running, *self._unanswered]
         self._running.clear()
         self._unanswered.clear()

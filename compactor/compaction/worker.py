@@ -1,4 +1,4 @@
-"""The loop: decide, run, settle, over one table or several, until nothing is due or until told to stop."""
+"""The loop: decide, run, commit outcomes, over one table or several, until nothing is due or told to stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from compactor.common.clock import Clock, SystemClock
 from compactor.compaction.compaction import Outcome
-from compactor.compaction.driver import Driver, Settled, backoff_seconds
+from compactor.compaction.driver import Driver, FinishedCompaction, backoff_seconds
 from compactor.compaction.engine import Engine
 from compactor.compaction.listener import Listener, Silent
 from compactor.compaction.report import CompactReport
@@ -34,7 +34,7 @@ class _WatchedTable:
     """A driver and how its table fares."""
 
     driver: Driver
-    unsettled: list[Outcome] = field(default_factory=list)
+    uncommitted: list[Outcome] = field(default_factory=list)
     """Ended, but the log could not be reached since."""
     failures: int = 0
     """In a row."""
@@ -44,15 +44,15 @@ class _WatchedTable:
     @property
     def ended(self) -> int:
         """Compactions of which the log has not been told yet."""
-        return len({outcome.compaction_id for outcome in self.unsettled})
+        return len({outcome.compaction_id for outcome in self.uncommitted})
 
     @property
     def in_engine(self) -> int:
         return self.driver.running - self.ended
 
     def take(self, outcomes: Sequence[Outcome]) -> None:
-        """Keeps those of this table until they are settled."""
-        self.unsettled += [o for o in outcomes if self.driver.owns(o.compaction_id)]
+        """Keeps those of this table until they are finished."""
+        self.uncommitted += [o for o in outcomes if self.driver.owns(o.compaction_id)]
 
     def debt_score(self, policy: Policy) -> float:
         """Worked out once a version."""
@@ -80,12 +80,12 @@ class Worker:
         self._clock = clock or SystemClock()
         self._listener = listener or Silent()
 
-    def run_until_idle(self) -> list[Settled]:
+    def run_until_idle(self) -> list[FinishedCompaction]:
         """Until nothing is due, and nothing that has failed is to be tried again.
 
         Raises the errors of a table's log; what was leased is freed then.
         """
-        settled: list[Settled] = []
+        finished: list[FinishedCompaction] = []
         try:
             while True:
                 for table in self._tables:
@@ -93,12 +93,12 @@ class Worker:
                     self._decide(table, _ALL)
                 if not self._running:
                     if not self._wait_for_retry():
-                        return settled
+                        return finished
                     continue
                 outcomes = self._engine.wait(_SETTLE_SECONDS)
                 for table in self._tables:
                     table.take(outcomes)
-                    settled += self._settle(table)
+                    finished += self._commit_outcomes(table)
                 self._listener.turned()
         finally:
             self._free()
@@ -147,7 +147,7 @@ class Worker:
         for table in self._tables:
             table.take(outcomes)
             if self._is_ready(table):
-                self._guarded(table, lambda table: len(self._settle(table)))
+                self._guarded(table, lambda table: len(self._commit_outcomes(table)))
         return bool(started or outcomes)
 
     def _guarded(self, table: _WatchedTable, act: Callable[[_WatchedTable], int]) -> int:
@@ -174,7 +174,7 @@ class Worker:
             most = 0
         compactions = table.driver.decide(most, beside=beside)
         table.failures = (
-            0  # not after a settlement: with nothing to settle, that asks nothing of the store
+            0  # not after a commit: with nothing to commit, that asks nothing of the store
         )
         for compaction in compactions:
             self._engine.submit(compaction)
@@ -190,20 +190,20 @@ class Worker:
         waiting = (t for t in self._tables if t.driver.waits_for_quiet and self._is_ready(t))
         return next(running, None) or next(waiting, None)
 
-    def _settle(self, table: _WatchedTable) -> list[Settled]:
+    def _commit_outcomes(self, table: _WatchedTable) -> list[FinishedCompaction]:
         # One commit for all results, one for each failure: what is committed is told, though the next fails.
-        done = [o for o in table.unsettled if o.failure is None]
-        failures = ([o] for o in table.unsettled if o.failure is not None)
-        settled: list[Settled] = []
+        done = [o for o in table.uncommitted if o.failure is None]
+        failures = ([o] for o in table.uncommitted if o.failure is not None)
+        finished: list[FinishedCompaction] = []
         for outcomes in (done, *failures):
-            for item in table.driver.settle(outcomes):
-                settled.append(item)
-                self._listener.settled(table.driver, item)
-            table.unsettled = [o for o in table.unsettled if table.driver.owns(o.compaction_id)]
-        if settled:
+            for item in table.driver.commit_outcomes(outcomes):
+                finished.append(item)
+                self._listener.finished(table.driver, item)
+            table.uncommitted = [o for o in table.uncommitted if table.driver.owns(o.compaction_id)]
+        if finished:
             self._listener.looked(table.driver)
         table.driver.prolong()
-        return settled
+        return finished
 
     def _wait_for_retry(self) -> bool:
         """Sleeps until what has failed may be tried again; whether there is such."""
@@ -232,7 +232,7 @@ def compact(
     started = time.monotonic()
     worker = Worker([driver], engine, policy=driver.policy, clock=clock, listener=listener)
     report = CompactReport(driver.log.current().version)
-    report.settled = worker.run_until_idle()
+    report.finished = worker.run_until_idle()
     report.version = driver.log.latest.version
     report.seconds = time.monotonic() - started
     return report

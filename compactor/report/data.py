@@ -131,8 +131,8 @@ class HistoryPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRow:
-    """A compaction that was tried; see `compactor.table.run_record`."""
+class CompactionRow:
+    """A compaction that was tried; see `compactor.table.compaction_record`."""
 
     version: int
     committed_unix_ms: int
@@ -144,7 +144,7 @@ class TableHistory:
     first_version: int
     last_version: int
     points: tuple[HistoryPoint, ...]
-    runs: tuple[RunRow, ...]
+    runs: tuple[CompactionRow, ...]
     """Newest first."""
     compactions_without_figures: int
     """Commits of compactions by programs that kept none."""

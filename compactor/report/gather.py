@@ -35,7 +35,7 @@ from compactor.report.history import (
     before_last_compactions,
     compactions_without_figures,
     points_of,
-    runs_of,
+    records_of,
 )
 from compactor.report.keyspace import KeyAxis, ReadCost, panel, read_cost
 from compactor.report.text import window_text
@@ -185,7 +185,7 @@ class _Gathering:
             start.version or 1,
             self._snapshot.version,
             points_of(start, versions, self._snapshot.table),
-            runs_of(versions),
+            records_of(versions),
             compactions_without_figures(versions),
         )
 

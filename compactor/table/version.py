@@ -14,6 +14,7 @@ import xxhash
 from compactor.common.conversion import convertible
 from compactor.errors import DataError
 from compactor.rows.policy import APPEND
+from compactor.table.compaction_record import CompactionRecord, records_from_json, records_to_json
 from compactor.table.entry import FragmentEntry
 from compactor.table.json_text import from_json_text
 from compactor.table.metadata import TableMetadata
@@ -26,7 +27,6 @@ from compactor.table.numbers import (
     check_sum,
     unix_ms,
 )
-from compactor.table.run_record import RunRecord, runs_from_json, runs_to_json
 from format.errors import SchemaError
 
 PROTOCOL: Final = 3
@@ -132,7 +132,7 @@ class Changes:
     oldest: int | None = None
     """Earlier versions can't be read any more."""
     work: CompactionCost | None = None
-    runs: tuple[RunRecord, ...] = ()
+    records: tuple[CompactionRecord, ...] = ()
     """What became of the compactions that this commit settles: for people, nothing goes by it."""
 
     def to_json(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class Changes:
             "min_base_version": self.min_base_version,
             "oldest": self.oldest,
             "work": None if self.work is None else asdict(self.work),
-            **({"runs": runs_to_json(self.runs)} if self.runs else {}),
+            **({"records": records_to_json(self.records)} if self.records else {}),
         }
 
     @classmethod
@@ -169,7 +169,7 @@ class Changes:
             min_base_version=value.get("min_base_version"),
             oldest=value.get("oldest"),
             work=None if work is None else msgspec.convert(work, CompactionCost),
-            runs=runs_from_json(value.get("runs")),
+            records=records_from_json(value.get("records")),
         )
         # Versions that are yet to come are neither too old nor gone.
         for name, number in (

@@ -276,7 +276,7 @@ def test_a_failed_compaction_does_not_lose_the_others(tmp_path: Path) -> None:
     after = CommitLog(store).current()
     assert len(after.fragments) == 2 + 2
     assert len(after.quarantine) == 1
-    assert compact_table(store).settled == []
+    assert compact_table(store).finished == []
 
 
 def test_a_failure_that_passes_is_tried_again_and_told(tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_what_others_compact_is_left_alone_unless_taken_over(tmp_path: Path) -> 
         return outcome
 
     report = compact_table(store, engine=InProcessEngine(overtaken))
-    assert seen[0].settled == []
+    assert seen[0].finished == []
     assert len(seen[1].done) == 1
     assert (len(report.void), report.done, report.failed) == (1, [], [])
     assert table_rows(store) == expected_rows(tables)

@@ -234,8 +234,8 @@ class Case:
         )
         engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
         report = compact(driver, engine)
-        for settled in report.failed:
-            raise FindingError(f"a compaction failed: {settled.outcome.failure}")
+        for finished in report.failed:
+            raise FindingError(f"a compaction failed: {finished.outcome.failure}")
 
     def _delete(self, rng: random.Random) -> None:
         schema = self._snapshot().table.shown_schema

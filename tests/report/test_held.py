@@ -103,17 +103,17 @@ def test_windows_are_named_by_when_they_begin(window: int | None, seconds: int, 
 @settings(max_examples=60)
 @given(
     ranges=st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), min_size=2, max_size=14),
-    settled=st.integers(0, 14),
+    finished=st.integers(0, 14),
     places=st.sets(st.integers(0, 30), min_size=1, max_size=3),
     strategy=st.sampled_from(Strategy),
 )
 def test_every_step_of_after_a_release_is_due_now_or_held_up(
-    ranges: Sequence[tuple[int, int]], settled: int, places: set[int], strategy: Strategy
+    ranges: Sequence[tuple[int, int]], finished: int, places: set[int], strategy: Strategy
 ) -> None:
     policy = Policy(strategy=strategy, level0_trigger_runs=2, level1_target_bytes=2000)
     table = ModelTable(policy, SMALL)
     for number, (low, length) in enumerate(ranges):
-        if number == settled:
+        if number == finished:
             table.settle()
         table.ingest(range(low, low + length))
     keys = sorted(table.snapshot.fragments)

@@ -158,7 +158,7 @@ class History:
     def settle(self) -> None:
         if self.running:
             driver, outcomes = self.running.pop(self.rng.randrange(len(self.running)))
-            self.void += sum(settled.is_void for settled in driver.settle(outcomes))
+            self.void += sum(finished.is_void for finished in driver.commit_outcomes(outcomes))
             self.settled += len(outcomes)
 
     def delete(self) -> None:

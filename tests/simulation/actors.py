@@ -358,16 +358,16 @@ def compactor(world: World, name: str, rounds: int) -> None:
     """Decides, executes and settles step by step, with twins and pauses that no worker makes."""
     log = world.log()
     driver = make_driver(world, log, name)
-    unsettled: list[Outcome] = []
+    uncommitted: list[Outcome] = []
     for _ in range(rounds):
         with world.tolerant("compactor"):
             for compaction in driver.decide(world.random.randint(1, 3)):
-                unsettled.append(execute(world, log, compaction))
+                uncommitted.append(execute(world, log, compaction))
                 if world.random.random() < 0.1:
-                    unsettled.append(execute(world, log, compaction))  # a speculative twin
+                    uncommitted.append(execute(world, log, compaction))  # a speculative twin
                 driver.prolong()
-            driver.settle(unsettled)
-            unsettled.clear()
+            driver.commit_outcomes(uncommitted)
+            uncommitted.clear()
         world.scheduler.sleep(world.random.expovariate(1 / 60))
     if world.random.random() < 0.5:
         with world.tolerant("compactor"):

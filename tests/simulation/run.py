@@ -276,7 +276,7 @@ def _compact_with(world: World, log: CommitLog, driver: Driver) -> None:
         compactions = driver.decide(99)
         if not compactions:
             return
-        driver.settle([execute(world, log, compaction) for compaction in compactions])
+        driver.commit_outcomes([execute(world, log, compaction) for compaction in compactions])
     raise AssertionError("compactions come to no end")
 
 

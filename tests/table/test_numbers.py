@@ -19,11 +19,11 @@ from compactor.read.scan_tasks import RowGroups, tasks_of
 from compactor.stores.local import LocalStore
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
+from compactor.table.compaction_record import records_from_json
 from compactor.table.entry import Deletion, FragmentEntry, SkipIndex
 from compactor.table.entry_table import EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.numbers import MIN_ROW_GROUP_BYTES
-from compactor.table.run_record import runs_from_json
 from compactor.table.snapshot import Snapshot, Totals
 from compactor.table.version import Changes, Operation, Version
 from format.footer import ColumnBytes
@@ -219,7 +219,9 @@ def test_columns_of_a_checkpoint_are_looked_at_when_they_are_asked_for() -> None
 
 def test_a_record_with_a_number_that_is_none_is_left_out() -> None:
     good = {"compaction_id": "a", "rows_in": 2**63 - 1}
-    assert len(runs_from_json([good, good | {"rows_in": 2**63}, good | {"seconds": -1e300}])) == 1
+    assert (
+        len(records_from_json([good, good | {"rows_in": 2**63}, good | {"seconds": -1e300}])) == 1
+    )
 
 
 @pytest.mark.parametrize(

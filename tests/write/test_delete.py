@@ -190,11 +190,11 @@ def test_rows_deleted_while_they_are_compacted_do_not_come_back(store: MemorySto
     outcome = run_compaction(compaction, store)
     delete(store, "word = 'a'")
     left = ids(store)
-    (settled,) = driver.settle([outcome])
-    assert settled.is_void
+    (finished,) = driver.commit_outcomes([outcome])
+    assert finished.is_void
     assert ids(store) == left
     (again,) = driver.decide(1)  # its lease is gone: nobody has to wait for it
-    assert driver.settle([run_compaction(again, store)])[0].outcome.failure is None
+    assert driver.commit_outcomes([run_compaction(again, store)])[0].outcome.failure is None
     assert ids(store) == left
 
 

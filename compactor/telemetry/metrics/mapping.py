@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.compaction.compaction import AttemptReport
-from compactor.compaction.driver import Settled
+from compactor.compaction.driver import FinishedCompaction
 from compactor.entities.report import EntityMergeReport
 from compactor.pipelines.report import RunReport
 from compactor.planner.debt import Debt, Pressure
@@ -73,12 +73,12 @@ def of_requests(table: str, role: str, counts: Mapping[str, int]) -> list[Change
     ]
 
 
-def of_settled(table: str, settled: Settled) -> list[Change]:
+def of_finished(table: str, finished: FinishedCompaction) -> list[Change]:
     """An attempt that is over. Rows and fragments count only if its outputs are live now."""
-    outcome = settled.outcome
-    name = "void" if settled.is_void else "done" if outcome.failure is None else "failed"
+    outcome = finished.outcome
+    name = "void" if finished.is_void else "done" if outcome.failure is None else "failed"
     changes = [Change(c.COMPACTIONS, 1, (table, name))]
-    if settled.attempt > 1:
+    if finished.attempt > 1:
         changes.append(Change(c.RETRIES, 1, (table,)))
     if outcome.record is not None:
         changes += of_requests(table, TASK, outcome.record.requests)
@@ -89,7 +89,7 @@ def of_settled(table: str, settled: Settled) -> list[Change]:
     if name == "done":
         changes += _of_result(table, outcome.report)
         changes += [
-            Change(c.INPUT_FRAGMENTS, len(settled.compaction.spec.inputs), (table,)),
+            Change(c.INPUT_FRAGMENTS, len(finished.compaction.spec.inputs), (table,)),
             Change(c.OUTPUT_FRAGMENTS, len(outcome.outputs), (table,)),
         ]
     return changes

@@ -1,4 +1,4 @@
-"""What became of a compaction, as the version that settled it keeps it: figures for people and reports.
+"""What became of a compaction, as the version that committed it keeps it: figures for people and reports.
 
 Nothing is decided by them. Zeros are not written, fields that this program does not know are passed over
 and a record that it can't read is left out, so neither older nor newer programs mind.
@@ -19,7 +19,7 @@ MAX_TEXT: Final = 300
 
 
 @convertible
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt at a compaction: of a failed one the figures that are known, and why it failed."""
 
     compaction_id: str
@@ -58,16 +58,16 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dropped_rows: Natural = 0
 
 
-def runs_to_json(runs: Iterable[RunRecord]) -> list[dict[str, Any]]:
-    return [msgspec.to_builtins(run) for run in runs]
+def records_to_json(records: Iterable[CompactionRecord]) -> list[dict[str, Any]]:
+    return [msgspec.to_builtins(record) for record in records]
 
 
-def runs_from_json(values: Any) -> tuple[RunRecord, ...]:
+def records_from_json(values: Any) -> tuple[CompactionRecord, ...]:
     """Those that can be read."""
-    runs = []
+    records = []
     for value in values if isinstance(values, list) else ():
         try:
-            runs.append(msgspec.convert(value, RunRecord))
+            records.append(msgspec.convert(value, CompactionRecord))
         except msgspec.ValidationError:
             continue
-    return tuple(runs)
+    return tuple(records)
