@@ -294,7 +294,7 @@ def _print_profile(figures: dict[str, Any]) -> None:
         [[stage, f"{spent:.2f}", f"{spent / whole:.0%}"] for stage, spent in rows],
     )
     click.echo(
-        f"of {figures['task_seconds']:.2f} task seconds; {figures['passed_rows']:,} of "
+        f"of {figures['task_seconds']:.2f} task seconds; {figures['copied_rows']:,} of "
         f"{figures['rows_in']:,} rows went out as they came in, compressed and unread"
     )
 

@@ -53,6 +53,6 @@ def _with_figures(record: CompactionRecord, report: AttemptReport) -> Compaction
         resumed_gets=report.resumed_gets,
         restarts=report.restarts,
         spilled_bytes=report.spilled_bytes,
-        passed_rows=report.passed_rows,
+        copied_rows=report.copied_rows,
         dropped_rows=sum(report.dropped.values()),
     )

@@ -19,7 +19,7 @@ def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
     """Sums over attempts; the peak is that of the largest."""
     fields = (
         "rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "resumed_gets", "restarts",
-        "replayed_inputs", "spilled_bytes", "passed_rows",
+        "replayed_inputs", "spilled_bytes", "copied_rows",
     )  # fmt: skip
     totals: dict[str, Any] = {name: sum(getattr(r, name) for r in reports) for name in fields}
     totals["dropped_rows"] = sum(sum(report.dropped.values()) for report in reports)

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.merge.copied import StoredKeys
 from compactor.merge.decoded import DecodedRows
-from compactor.merge.passed import StoredKeys
 from compactor.rows.flags import Flags, RowRule
 from format.arrays import concat_storage
 from format.errors import OrderError
@@ -47,7 +47,7 @@ class LoadedGroup:
     number: int = 0
     """In its fragment."""
     stored: StoredKeys | None = None
-    """The chunks as they were stored, if the row group may be passed on as it is."""
+    """The chunks as they were stored, if the row group may be copied as it is."""
 
 
 def loaded_group(
@@ -107,7 +107,7 @@ class MergeWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeGroup:
+class CopiedRowGroup:
     """A row group of one input that comes next as a whole, following all earlier windows."""
 
     input: int
@@ -134,7 +134,7 @@ def merge_keys(
     batch_rows: int,
     batch_bytes: int,
     rule: RowRule | None = None,
-) -> Iterator[MergeWindow | WholeGroup]:
+) -> Iterator[MergeWindow | CopiedRowGroup]:
     """All rows in sort order; equal keys by input, then by position.
 
     batch_rows, batch_bytes: of a window's keys, at most; or a few rows an input, if that is more. They change
@@ -157,8 +157,8 @@ def merge_keys(
         if first.may_come_whole:
             number = numbers[id(first.source)]
             before = max((key for i, key in taken_keys.items() if i != number), default=None)
-            if first.comes_whole(buffers, before) and first.is_left_as_it_is():
-                whole = first.take_whole(number, sort, last_key)
+            if first.can_be_copied(buffers, before) and first.is_left_as_it_is():
+                whole = first.take_copied(number, sort, last_key)
                 last_key = taken_keys[number] = whole.last_key
                 yield whole
                 if whole.group.stored is not None:
@@ -460,7 +460,7 @@ class _KeyBuffer:
             start += group.rows
         return False
 
-    def comes_whole(self, buffers: Sequence[_KeyBuffer], before: ComparableKey | None) -> bool:
+    def can_be_copied(self, buffers: Sequence[_KeyBuffer], before: ComparableKey | None) -> bool:
         """Whether no other input has keys in the next row group. before: the last one taken of the others.
 
         Where keys are equal it has not, whichever comes first: so it does not matter when this is asked.
@@ -484,7 +484,9 @@ class _KeyBuffer:
             group.reject()
         return group.may_be_whole
 
-    def take_whole(self, number: int, sort: SortSchema, before: ComparableKey | None) -> WholeGroup:
+    def take_copied(
+        self, number: int, sort: SortSchema, before: ComparableKey | None
+    ) -> CopiedRowGroup:
         """The next row group; it is the caller's to settle the source. before: the last key so far."""
         group = self._groups.popleft()
         pieces = self._source.keys.take(group.rows)
@@ -498,7 +500,7 @@ class _KeyBuffer:
             window.starts_key[0] = before is None or group.first_key != before
             return window
 
-        return WholeGroup(
+        return CopiedRowGroup(
             number,
             group.group,
             group.first_key,

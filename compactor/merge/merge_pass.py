@@ -16,21 +16,21 @@ from pyarrow import types as pt
 
 from compactor.errors import CompactorError
 from compactor.merge.chunk_encoder import ChunkEncoder
-from compactor.merge.codebook import Codebook
 from compactor.merge.contract import MergedFragment, MergeResult, MergeSettings
+from compactor.merge.copied import CopiedRowGroups
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.errors import MergeCheckError
 from compactor.merge.gather import Gatherer
-from compactor.merge.key_merge import MergeWindow, WholeGroup, decided, merge_keys
+from compactor.merge.key_merge import CopiedRowGroup, MergeWindow, decided, merge_keys
 from compactor.merge.merge_input import InputFragment, MergeInput, PassingRule
+from compactor.merge.merged_dictionary import MergedDictionary
 from compactor.merge.outputs import OpenOutput, OutputFragment, Page, TimedSink
-from compactor.merge.passed import Passed
 from compactor.merge.row_groups import (
     SIZE_UNITS,
+    CopiedOutputGroup,
     CutRule,
     OutputGroup,
-    PassedGroup,
     cut_row_groups,
 )
 from compactor.merge.row_numbers import STAGE as ROW_HASHES
@@ -111,8 +111,8 @@ class MergePass:
         )
         self._outputs: list[OutputFragment] = []
         self._schemas: list[pa.Schema] = []
-        self._passed: dict[int, Passed] = {}
-        self._origins_of_passed: dict[int, dict[int, tuple[int, int]]] = {}
+        self._copied: dict[int, CopiedRowGroups] = {}
+        self._origins_of_copied: dict[int, dict[int, tuple[int, int]]] = {}
         """By output and row group: input and row group."""
         self._waiting_bytes = self._book_bytes = self._bounds_bytes = 0
         self._began: tuple[float, float] | None = None
@@ -226,17 +226,17 @@ class MergePass:
             busy,
             self._budget.peak_bytes,
             self._budget.peaks,
-            self._order.passed_rows,
+            self._order.copied_rows,
             self._dropped,
             self._stage_seconds(),
         )
 
     def _finish(self, index: int, source: MergeInput) -> tuple[int, int]:
-        passed = self._passed.get(index)
-        end = source.finish(passed)
-        if passed is not None:
-            self._budget.charge("footer", passed.nbytes)
-            self._bounds_bytes += passed.nbytes
+        copied = self._copied.get(index)
+        end = source.finish(copied)
+        if copied is not None:
+            self._budget.charge("footer", copied.nbytes)
+            self._bounds_bytes += copied.nbytes
         return end
 
     def _stage_seconds(self) -> dict[str, float]:
@@ -274,7 +274,7 @@ class MergePass:
                 source.close(max(0.0, deadline - time.monotonic()))
             decoded.close()
         self._charge_waiting(0)
-        self._charge_book(0)
+        self._charge_dictionary(0)
         self._budget.discharge("footer", self._bounds_bytes)
         self._order_tape.close()
         for output in self._outputs:
@@ -344,24 +344,24 @@ class MergePass:
         with self._budget.holding(ORDER, self._plan.order_bytes):
             groups = cut_row_groups(self._noted(windows), self._cut_rule(), self._charge_waiting)
             for number, whole in enumerate(groups):
-                if isinstance(whole, PassedGroup):
-                    self._pass_key_group(self._output_of(whole), whole.whole)
+                if isinstance(whole, CopiedOutputGroup):
+                    self._copy_key_group(self._output_of(whole), whole.whole)
                     continue
                 for group in self._splits.divide(number, whole):
                     self._write_key_group(self._output_of(group), group)
 
-    def _output_of(self, group: OutputGroup | PassedGroup) -> OutputFragment:
+    def _output_of(self, group: OutputGroup | CopiedOutputGroup) -> OutputFragment:
         if group.starts_fragment:
             self._outputs.append(self._start_output())
         return self._outputs[-1]
 
     def _noted(
-        self, windows: Iterator[MergeWindow | WholeGroup]
-    ) -> Iterator[MergeWindow | WholeGroup]:
+        self, windows: Iterator[MergeWindow | CopiedRowGroup]
+    ) -> Iterator[MergeWindow | CopiedRowGroup]:
         """With what becomes of the rows, which is counted."""
         for window in windows:
             self._began = self._began or (time.perf_counter(), time.thread_time())
-            if isinstance(window, WholeGroup):
+            if isinstance(window, CopiedRowGroup):
                 yield window
                 continue
             flagged, dropped = decided(window, self._settings.rule)
@@ -377,7 +377,7 @@ class MergePass:
             self._budget.discharge(ORDER, self._waiting_bytes - size)
         self._waiting_bytes = size
 
-    def _charge_book(self, size: int) -> None:
+    def _charge_dictionary(self, size: int) -> None:
         """What a column's distinct values take."""
         if size > self._book_bytes:
             self._budget.charge("gather", size - self._book_bytes)
@@ -457,7 +457,7 @@ class MergePass:
                 )
             output.groups += 1
             if (rule := self._settings.rule) is not None:
-                output.census += rule.census(keys)
+                output.row_statistics += rule.row_statistics(keys)
         is_folded = self._is_folded and group.flags is not None and rows > 0
         output.pages.append(
             Page(len(output.row_numbers), len(output.folded) if is_folded else None)
@@ -468,18 +468,20 @@ class MergePass:
                 output.folded.append(names, keys)
         self._order.append(group.origins, group.flags)
 
-    def _pass_key_group(self, output: OutputFragment, whole: WholeGroup) -> None:
+    def _copy_key_group(self, output: OutputFragment, whole: CopiedRowGroup) -> None:
         group = whole.group
         assert group.stored is not None
         output.emitter.pass_key_group(group.stored.take(), group.first_key, group.last_key)
-        origins = self._origins_of_passed.setdefault(id(output), {})
+        origins = self._origins_of_copied.setdefault(id(output), {})
         origins[output.groups] = whole.input, group.number
         output.groups += 1
         output.pages.append(None)
         if (rule := self._settings.rule) is not None:
-            output.census = sum(map(rule.census, whole.pieces), start=output.census)
-        self._order.append_passed(whole.input, group.rows, group.number)
-        self._passed.setdefault(whole.input, Passed()).add(group.number)
+            output.row_statistics = sum(
+                map(rule.row_statistics, whole.pieces), start=output.row_statistics
+            )
+        self._order.append_copied(whole.input, group.rows, group.number)
+        self._copied.setdefault(whole.input, CopiedRowGroups()).add(group.number)
 
     # --- columns ---
 
@@ -510,7 +512,7 @@ class MergePass:
     def _merge_column(self, name: str, present: npt.NDArray[np.bool_]) -> None:
         dtype = storage_type(self._settings.schema.field(name).type)
         most_bytes = min(_BOOK_BYTES, self._settings.options.target_row_group_bytes)
-        book = Codebook(name, dtype, most_bytes)
+        dictionary = MergedDictionary(name, dtype, most_bytes)
         orders = self._order.groups()
         number = 0
         for output in self._outputs:
@@ -521,12 +523,12 @@ class MergePass:
                 if page is None:
                     self._pass_chunk(name, dtype, order, present, output)
                 else:
-                    self._merge_chunk(name, book, order, present, output, page, number)
-                    self._charge_book(book.nbytes)
+                    self._merge_chunk(name, dictionary, order, present, output, page, number)
+                    self._charge_dictionary(dictionary.nbytes)
                 number += 1
             if output.skips.wants(name):
                 output.skips.end_column(name)
-        self._charge_book(0)
+        self._charge_dictionary(0)
 
     def _pass_chunk(
         self,
@@ -560,7 +562,7 @@ class MergePass:
     def _merge_chunk(
         self,
         name: str,
-        book: Codebook,
+        dictionary: MergedDictionary,
         order: GroupOrder,
         present: npt.NDArray[np.bool_],
         output: OutputFragment,
@@ -572,7 +574,7 @@ class MergePass:
         size = 0
         try:
             with self._watch.on("gather"):
-                gathered = self._gatherer.gather(book, order, present, number)
+                gathered = self._gatherer.gather(dictionary, order, present, number)
             if gathered is None or self.splits:
                 return
             array, codes = gathered
@@ -589,7 +591,7 @@ class MergePass:
             sources = []
             if array.null_count < len(array):
                 with self._watch.on("hash"):
-                    known = None if codes is None else book.contributions(codes)
+                    known = None if codes is None else dictionary.contributions(codes)
                     output.row_numbers.add(page.number, name, array, known)
             if order.flags is not None:
                 array, is_same = self._written(name, array, order.flags, output, page)
@@ -659,8 +661,8 @@ class MergePass:
     def _row_hash(self, output: OutputFragment, page: Page | None, order: GroupOrder) -> int | None:
         """Of a row group as it is written; None if no row of it is."""
         if page is None:
-            assert order.passed is not None
-            return self._passed[int(order.inputs[0])].row_hash(order.passed)
+            assert order.copied is not None
+            return self._copied[int(order.inputs[0])].row_hash(order.copied)
         if page.folded is not None:
             return output.folded.hash_of(page.folded)
         if order.flags is not None and not (order.flags & KEPT).any():
@@ -670,19 +672,19 @@ class MergePass:
     def _hash_taken(self, output: OutputFragment, page: Page | None, order: GroupOrder) -> int:
         """Of a row group as it was taken, by the rules that the inputs' hashes were made by."""
         if page is None:
-            assert order.passed is not None
-            return self._passed[int(order.inputs[0])].row_hash(order.passed)
+            assert order.copied is not None
+            return self._copied[int(order.inputs[0])].row_hash(order.copied)
         return output.row_numbers.comparable_hash(page.number, order.origins())
 
     def _with_values(self, output: OutputFragment) -> Callable[[bytes], bytes]:
-        """Puts into a column's statistics what only the inputs' footers know of passed chunks."""
+        """Puts into a column's statistics what only the inputs' footers know of copied chunks."""
         if None not in output.pages:
             return lambda column: column
-        origins = self._origins_of_passed[id(output)]
+        origins = self._origins_of_copied[id(output)]
 
         def known(column: str, group: int) -> ValueStats | None:
             origin = origins.get(group)
-            return None if origin is None else self._passed[origin[0]].values(column, origin[1])
+            return None if origin is None else self._copied[origin[0]].values(column, origin[1])
 
         return lambda column: with_values(column, known)
 
@@ -718,12 +720,17 @@ class MergePass:
             self._budget.holding("encode", 2 * output.shelf.size_bytes),
         ):
             summary = output.emitter.finish(row_hashes, self._with_values(output))
-        for index, group in self._origins_of_passed.get(id(output), {}).values():
-            passed_bytes = self._passed[index].heaviest_bytes(group)
-            summary.peak_chunk_bytes = max(summary.peak_chunk_bytes, passed_bytes)
+        for index, group in self._origins_of_copied.get(id(output), {}).values():
+            copied_bytes = self._copied[index].heaviest_bytes(group)
+            summary.peak_chunk_bytes = max(summary.peak_chunk_bytes, copied_bytes)
         with self._watch.on("upload wait"):
             output.sink.complete()
         emitter = output.emitter
         return MergedFragment(
-            output.sink, emitter.header.schema, emitter.bytes_written, summary, output.census, skips
+            output.sink,
+            emitter.header.schema,
+            emitter.bytes_written,
+            summary,
+            output.row_statistics,
+            skips,
         )

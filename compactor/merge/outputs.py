@@ -13,7 +13,7 @@ from compactor.resources.disk import LocalDisk
 from compactor.resources.stopwatch import Stopwatch
 from compactor.resources.tape import Tape
 from compactor.resources.upload_memory import UploadMemory
-from compactor.rows.flags import NONE_SEEN, Census
+from compactor.rows.flags import NONE_SEEN, RowStatistics
 from format.blocks import ByteSink
 from format.emitter import FragmentEmitter
 
@@ -66,7 +66,7 @@ class OutputFragment:
     folded: RowNumbers
     """Of rows that others were folded into: a page a row group where there are such."""
     pages: list[Page | None] = field(default_factory=list)
-    """Of each row group, where its numbers are; None if it was passed on."""
+    """Of each row group, where its numbers are; None if it was copied."""
     groups: int = 0
     """Row groups written; some of `pages` are of rows that are all left out."""
-    census: Census = NONE_SEEN
+    row_statistics: RowStatistics = NONE_SEEN

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from compactor.errors import DataError
 from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import LoadedGroup, WholeGroup, loaded_group, merge_keys
+from compactor.merge.key_merge import CopiedRowGroup, LoadedGroup, loaded_group, merge_keys
 from compactor.merge.row_order import positions_by_input
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
@@ -184,7 +184,7 @@ def by_key(
     with closing(_Closers(sources)):
         try:
             for window in merge_keys(sources, compare, sort, batch_rows, _BATCH_BYTES):
-                rows = window.as_window() if isinstance(window, WholeGroup) else window
+                rows = window.as_window() if isinstance(window, CopiedRowGroup) else window
                 yield _gathered(sources, rows.inputs, schema)
         except OrderError as error:
             raise DataError(f"{error}; sort it before, or merge in another mode") from error

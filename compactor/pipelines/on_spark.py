@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 from compactor.common.clock import random_id
 from compactor.errors import ConfigError, DataError, InputError, UsageError
 from compactor.files.write import StagedSink
-from compactor.pipelines import letters
+from compactor.pipelines import dead_letters
 from compactor.pipelines.binding import sort_schema
 from compactor.pipelines.config import Aggregate, Merge, Output, Pipeline, Route, Source, Transform
-from compactor.pipelines.letters import BadRecordError
+from compactor.pipelines.dead_letters import BadRecordError
 from compactor.pipelines.nodes.aggregate import needed_columns
 from compactor.pipelines.nodes.output import may_repeat, open_sink, written_schema
 from compactor.pipelines.pieces import SourceParts
@@ -396,7 +396,7 @@ class SparkRun:
         """Files take their places when all is written and committed."""
         written: list[StagedSink] = []
         with ExitStack() as files:
-            sink = files.enter_context(letters.opened_letters(self._pipeline))
+            sink = files.enter_context(dead_letters.opened_dead_letters(self._pipeline))
             if sink is not None:
                 self._write_letters(sink, staging)
             for name, node in self._outputs.items():
@@ -428,9 +428,9 @@ class SparkRun:
         stages = {id(done): done for done in self._done.values()}
         for done in stages.values():
             for report in done.reports:
-                if report.letters is not None:
+                if report.dead_letters is not None:
                     assert staging is not None
-                    for batch in part_rows(staging, report.letters):
+                    for batch in part_rows(staging, report.dead_letters):
                         sink.write(self._with_whole_numbers(batch))
 
     def _with_whole_numbers(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -442,7 +442,7 @@ class SparkRun:
             mine = sources == source
             whole[mine] += self._bases[source][tasks[mine]]
         place = batch.schema.get_field_index("row")
-        return batch.set_column(place, letters.SCHEMA.field("row"), pa.array(whole))
+        return batch.set_column(place, dead_letters.SCHEMA.field("row"), pa.array(whole))
 
 
 def _done(packets: DataFrame | None, found: pa.Table) -> _Done:

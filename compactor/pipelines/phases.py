@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 
 from compactor.pipelines.classify import ancestors
 from compactor.pipelines.config import Output, Pipeline, Source
-from compactor.pipelines.letters import opened_letters
+from compactor.pipelines.dead_letters import opened_dead_letters
 from compactor.pipelines.nodes.source import OpenSource, open_source
 from compactor.pipelines.report import RunReport
 from compactor.pipelines.run import PipelineRun
@@ -20,7 +20,7 @@ def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunRep
     if not pipeline.init:
         return PipelineRun(pipeline, opener).run()
     first, rest = phases_of(pipeline)
-    with opened_letters(pipeline) as sink:
+    with opened_dead_letters(pipeline) as sink:
         before = PipelineRun(first, opener, sink)
         # What can be checked before anything runs is checked.
         told = tuple(first.nodes)

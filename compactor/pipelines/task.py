@@ -40,8 +40,8 @@ from compactor.pipelines.config import (
     Transform,
     inputs_of,
 )
-from compactor.pipelines.letters import SCHEMA as LETTERS
-from compactor.pipelines.letters import BadRecordError, Letters
+from compactor.pipelines.dead_letters import SCHEMA as DEAD_LETTERS
+from compactor.pipelines.dead_letters import BadRecordError, DeadLetters
 from compactor.pipelines.nodes import aggregate, route, source
 from compactor.pipelines.nodes.output import TableRows, written_schema
 from compactor.pipelines.nodes.rows import rows_of
@@ -113,7 +113,7 @@ class TaskReport:
     records_read: int = 0
     records_without_time: int = 0
     dlq_count: int = 0
-    letters: str | None = None
+    dead_letters: str | None = None
     """Key of the part with the dead letters."""
     spills: int = 0
     peak_bytes: int = 0
@@ -173,7 +173,7 @@ class _Task:
         try:
             with ExitStack() as stack:
                 stack.enter_context(work.begun())
-                work.letters = self._letters(work, stack)
+                work.dead_letters = self._dead_letters(work, stack)
                 rows = work.clock.timed(self._root, self._numbered(root_rows(work)))
                 tree = _Tree(work, rows, [feed.path for feed in self._feeds])
                 for feed in self._feeds:
@@ -195,10 +195,10 @@ class _Task:
         self._place += 1
         return Packet(kind, feed, self._place, data)
 
-    def _letters(self, work: RunContext, stack: ExitStack) -> Letters:
+    def _dead_letters(self, work: RunContext, stack: ExitStack) -> DeadLetters:
         puts_aside = self._spec.pipeline.on_error == "continue"
-        sink = _LettersPart(self, stack) if puts_aside else None
-        return Letters(list(work.nodes), work.report, sink, first_row=self._first_row)
+        sink = _DeadLettersPart(self, stack) if puts_aside else None
+        return DeadLetters(list(work.nodes), work.report, sink, first_row=self._first_row)
 
     def new_part(self, stack: ExitStack, schema: pa.Schema) -> tuple[str, BatchSink]:
         """Its key, and where to put its rows."""
@@ -207,7 +207,7 @@ class _Task:
         return key, stack.enter_context(writing_part(open_store(self._spec.staging), key, schema))
 
     def with_letters(self, key: str) -> None:
-        self._report.letters = key
+        self._report.dead_letters = key
 
     def _numbered(self, rows: Batches) -> Batches:
         """Nodes count their rows from 0 in each task: with the task's number, no two are the same.
@@ -295,7 +295,7 @@ class _Task:
         return [key]
 
 
-class _LettersPart:
+class _DeadLettersPart:
     """Begun with the first dead letter."""
 
     def __init__(self, task: _Task, stack: ExitStack) -> None:
@@ -305,7 +305,7 @@ class _LettersPart:
 
     def write(self, batch: pa.RecordBatch) -> None:
         if self._part is None:
-            key, self._part = self._task.new_part(self._stack, LETTERS)
+            key, self._part = self._task.new_part(self._stack, DEAD_LETTERS)
             self._task.with_letters(key)
         self._part.write_batch(batch)
 

@@ -25,7 +25,7 @@ from compactor.pipelines.classify import (
     takers,
 )
 from compactor.pipelines.config import Merge, Node, Output, Pipeline, Source, Transform
-from compactor.pipelines.letters import Letters
+from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import Batches, full_schema, numbered
 from compactor.pipelines.report import NodeClock, RunReport
 from compactor.pipelines.sorting import Sorter
@@ -57,7 +57,7 @@ class RunContext:
         self.places: dict[str, str] = {}
         """Files that are read or written, and what for."""
         self.disk: LocalDisk
-        self.letters: Letters
+        self.dead_letters: DeadLetters
         self._threads: list[threading.Thread] = []
         self._channels: list[Channel] = []
         self._buffers: dict[str, list[BatchBuffer]] = {}

@@ -120,31 +120,31 @@ class _Leveled:
         for ratio, item in self._tree.by_overlap(level):
             if excess <= 0 or 1 + ratio > self._policy.max_rewrite_ratio:
                 return
-            picked = here.items[self._with_riders(here, below, item)]
+            picked = here.items[self._with_co_pushed(here, below, item)]
             where = below.overlapping(KeyRange(item.lower, item.upper))
-            if self._give_on(picked, below.items[where], level, score):
+            if self._push_down(picked, below.items[where], level, score):
                 excess -= _size_bytes(picked)
 
-    def _with_riders(self, here: SortedLevel, below: SortedLevel, item: Item) -> slice:
-        """The fragment and those neighbours that overlap only what it overlaps itself: they go for free."""
+    def _with_co_pushed(self, here: SortedLevel, below: SortedLevel, item: Item) -> slice:
+        """The fragment and its co-pushed neighbours: those that overlap only what it overlaps itself."""
         index = here.index(item)
         where, first, last = below.overlapping(KeyRange(item.lower, item.upper)), index, index
         if where.start == where.stop:
             return slice(index, index + 1)
 
-        def rides(i: int) -> bool:
+        def is_co_pushed(i: int) -> bool:
             other = here.items[i]
             theirs = below.overlapping(KeyRange(other.lower, other.upper))
             inside = where.start <= theirs.start and theirs.stop <= where.stop
             return inside and self._draft.is_free(other)
 
-        while first > 0 and rides(first - 1):
+        while first > 0 and is_co_pushed(first - 1):
             first -= 1
-        while last + 1 < len(here.items) and rides(last + 1):
+        while last + 1 < len(here.items) and is_co_pushed(last + 1):
             last += 1
         return slice(first, last + 1)
 
-    def _give_on(self, picked: list[Item], below: list[Item], level: int, score: float) -> bool:
+    def _push_down(self, picked: list[Item], below: list[Item], level: int, score: float) -> bool:
         if not all(self._draft.is_free(item) for item in (*picked, *below)):
             return False
         target = level + 1

@@ -20,9 +20,9 @@ from compactor.errors import UsageError
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.key_merge import (
+    CopiedRowGroup,
     LoadedGroup,
     MergeWindow,
-    WholeGroup,
     decided,
     loaded_group,
     merge_keys,
@@ -213,7 +213,7 @@ def merged_windows(
         for window in merge_keys(
             sources, table.comparator(), table.sort, _BATCH_ROWS, _MEMORY_BYTES // 8, wanted.rule
         ):
-            rows = window.as_window() if isinstance(window, WholeGroup) else window
+            rows = window.as_window() if isinstance(window, CopiedRowGroup) else window
             yield sources, decided(rows, wanted.rule)[0]
 
 

@@ -53,7 +53,7 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     restarts: Natural = 0
     """Second passes."""
     spilled_bytes: Natural = 0
-    passed_rows: Natural = 0
+    copied_rows: Natural = 0
     """Of row groups that went out as they came in."""
     dropped_rows: Natural = 0
 

@@ -16,7 +16,7 @@ from compactor.errors import ConfigError, DataError
 from compactor.files.read import open_table_file
 from compactor.pipelines import writers
 from compactor.pipelines.config import parse_pipeline
-from compactor.pipelines.letters import Letters
+from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import boundary_of
 from compactor.pipelines.run import PipelineRun
 from compactor.pipelines.writers import _quoted
@@ -35,7 +35,7 @@ def events_of(run: PipelineRun, node: str) -> list[Any]:
     """Rows of each batch that a node gives, and boundaries: as (is open, name)."""
     found: list[Any] = []
     work = run._work
-    work.letters = Letters(list(work.nodes), work.report, None)
+    work.dead_letters = DeadLetters(list(work.nodes), work.report, None)
     with work.begun():
         for batch in work.stream(node):
             boundary = boundary_of(batch)

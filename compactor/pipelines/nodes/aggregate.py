@@ -161,7 +161,7 @@ def _in_windows(
         # Rows are copied for each window.
         hidden = [column for column in batch.schema.names if column in HIDDEN_NAMES]
         batch = batch.select([*needed, *hidden])
-        for sound in work.letters.made(with_last, batch, name):
+        for sound in work.dead_letters.made(with_last, batch, name):
             last = sound.column(_LAST)
             missing[name] += last.null_count
             yield from windows.with_windows(sound.drop_columns([_LAST]), last, _WINDOW)

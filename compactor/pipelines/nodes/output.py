@@ -134,7 +134,7 @@ class Writing:
             for table in sizes.results():
                 large = table.filter(pc.greater(table.column("rows"), most))
                 for group in large.column(GROUP).to_pylist():
-                    work.letters.fail_group(
+                    work.dead_letters.fail_group(
                         group, f"group {group!r} has more than max_group_buffer ({most:,}) records"
                     )
             work.report.spills += sizes.spills
@@ -201,7 +201,7 @@ class Writing:
             if not batch.num_rows:
                 yield batch
             else:
-                yield self._work.letters.without_failed(batch, self._name)
+                yield self._work.dead_letters.without_failed(batch, self._name)
 
     def _open_sink(self, path: str) -> StagedSink:
         if self._node.split is not None:

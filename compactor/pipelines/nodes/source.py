@@ -246,7 +246,7 @@ def rows(work: RunContext, name: str, reader: SourceReader) -> Batches:
                     [_group_texts(name, node.correlation_key, k) for k in keys]
                 )
             reasons = [left_out.reason for left_out in new]
-            work.letters.put_bad(name, bad, reasons, groups)
+            work.dead_letters.put_bad(name, bad, reasons, groups)
             places = Places([left_out.ordinal for left_out in reader.bad_rows])
         work.report.records_read[name] = row + places.left_out
         if (boundary := boundary_of(given)) is not None:

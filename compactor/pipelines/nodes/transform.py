@@ -70,4 +70,4 @@ def rows(work: RunContext, name: str, node: Transform) -> Batches:
             yield boundary_batch(boundary, full)
         size = node.batch_size or batch.num_rows
         for start in range(0, batch.num_rows, max(1, size)):
-            yield from work.letters.made(transformer, batch.slice(start, size), name)
+            yield from work.dead_letters.made(transformer, batch.slice(start, size), name)

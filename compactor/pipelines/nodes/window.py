@@ -59,8 +59,8 @@ def rows(work: RunContext, name: str, node: Transform, window: Window) -> Batche
         ready = (
             batch
             for ordered in sorter.sorted()
-            for batch in work.letters.made(made.columns.with_arguments, ordered, name)
+            for batch in work.dead_letters.made(made.columns.with_arguments, ordered, name)
         )
         for block in made.columns.over(ready, made.partition_by, count, work.budget, name):
             for start in range(0, block.num_rows, count):
-                yield from work.letters.made(made.result, block.slice(start, count), name)
+                yield from work.dead_letters.made(made.result, block.slice(start, count), name)

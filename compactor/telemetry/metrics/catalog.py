@@ -83,8 +83,8 @@ INPUT_FRAGMENTS = _counter("compactor_input_fragments_total", "Fragments merged 
 OUTPUT_FRAGMENTS = _counter("compactor_output_fragments_total", "Fragments written by compactions.")
 INPUT_ROWS = _counter("compactor_input_rows_total", "Rows that compactions merged.")
 OUTPUT_ROWS = _counter("compactor_output_rows_total", "Rows that compactions wrote.")
-PASSED_ROWS = _counter(
-    "compactor_passed_rows_total", "Rows that went out as they came in, compressed and unread."
+COPIED_ROWS = _counter(
+    "compactor_copied_rows_total", "Rows that went out as they came in, compressed and unread."
 )
 DROPPED_ROWS = _counter(
     "compactor_dropped_rows_total",

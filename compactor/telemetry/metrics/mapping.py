@@ -43,7 +43,7 @@ _REQUESTS: Final[Mapping[str, tuple[Metric, tuple[str, ...]]]] = {
 _ENDS: Final = (CommitEnd.CONFLICT, CommitEnd.UNKNOWN, CommitEnd.FAILED)
 _OUTCOMES: Final = ("done", "failed", "void")
 _OF_COMPACTIONS: Final = (
-    c.RETRIES, c.INPUT_FRAGMENTS, c.OUTPUT_FRAGMENTS, c.INPUT_ROWS, c.OUTPUT_ROWS, c.PASSED_ROWS,
+    c.RETRIES, c.INPUT_FRAGMENTS, c.OUTPUT_FRAGMENTS, c.INPUT_ROWS, c.OUTPUT_ROWS, c.COPIED_ROWS,
     c.SECOND_PASSES, c.REPLAYED_INPUTS, c.SPILLED_BYTES, c.TASK_SECONDS,
 )  # fmt: skip
 
@@ -114,7 +114,7 @@ def _of_result(table: str, report: AttemptReport) -> list[Change]:
     return [
         Change(c.INPUT_ROWS, report.rows_in, (table,)),
         Change(c.OUTPUT_ROWS, report.rows_out, (table,)),
-        Change(c.PASSED_ROWS, report.passed_rows, (table,)),
+        Change(c.COPIED_ROWS, report.copied_rows, (table,)),
         Change(c.COMPACTION_SECONDS, report.seconds, (table,)),
         *(Change(c.DROPPED_ROWS, rows, (table, reason)) for reason, rows in report.dropped.items()),
     ]

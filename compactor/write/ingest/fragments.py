@@ -12,7 +12,7 @@ import pyarrow as pa
 from compactor.errors import InputError
 from compactor.files.source import FileBatches
 from compactor.predicate.skipping.summary import build as build_summary
-from compactor.rows.flags import Census, RowRule
+from compactor.rows.flags import RowRule, RowStatistics
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import FragmentEntry, SkipIndex
 from compactor.table.numbers import MAX_KEY_BYTES
@@ -137,10 +137,10 @@ class _FragmentsOfFile:
                 on_row_group=self._summarise,
             ) as writer,
         ):
-            census = Census()
+            row_statistics = RowStatistics()
             for batch in sorted_batches(batches, schema, sort, self._rule):
                 keys = [to_storage(batch.column(column.column)) for column in sort]
-                census += self._rule.census(keys)
+                row_statistics += self._rule.row_statistics(keys)
                 writer.write(batch)
             written = writer.finish()
             upload.complete()
@@ -152,7 +152,7 @@ class _FragmentsOfFile:
             level=0,
             run=key,
             window=window,
-            census=census,
+            row_statistics=row_statistics,
             skip_index=self._take_skips(),
         )
 

@@ -95,7 +95,7 @@ def test_whole_row_groups_that_pass_a_compaction_keep_an_index(store: MemoryStor
         alter_table(log, Alteration(skips={"n": None if start else SkipKind.BLOOM}))
     settings = CompactionSettings(max_rows_per_row_group=50, compression_level=1)
     done = compact_table(store, settings, strategy=Strategy.FULL)
-    assert done.to_json()["passed_rows"] == 2000
+    assert done.to_json()["copied_rows"] == 2000
     entry = CommitLog(store).current().by_age()[0]
     assert entry.skip_index is not None and sorted(entry.skip_index.columns) == ["service", "trace"]
     rows, report = found(store, f"trace = '{table.column('trace')[3].as_py()}'")

@@ -65,8 +65,8 @@ class StoredKeys:
         return freed
 
 
-class Passed:
-    """Row groups of one input that were passed on."""
+class CopiedRowGroups:
+    """Row groups of one input that were copied."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()

@@ -39,7 +39,7 @@ class BadRecordError(DataError):
 
 
 @contextmanager
-def opened_letters(pipeline: Pipeline) -> Iterator[Any | None]:
+def opened_dead_letters(pipeline: Pipeline) -> Iterator[Any | None]:
     """The file of the dead letters; None if bad records are errors."""
     if pipeline.on_error != "continue":
         yield None
@@ -49,7 +49,7 @@ def opened_letters(pipeline: Pipeline) -> Iterator[Any | None]:
         yield sink
 
 
-class Letters:
+class DeadLetters:
     """sink: where they go; None if the first of them is an error. Several threads may put records aside."""
 
     def __init__(

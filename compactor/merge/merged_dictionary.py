@@ -29,7 +29,7 @@ _SHORT_BYTES: Final = 64
 """On average, up to which that takes little memory."""
 
 
-class Codebook:
+class MergedDictionary:
     """Grows by what comes, up to a size; then what is new stays outside."""
 
     def __init__(self, name: str, dtype: pa.DataType, most_bytes: int) -> None:
@@ -49,7 +49,7 @@ class Codebook:
         return int(self.values.nbytes) + 32 * len(self.values)
 
     def adopt(self, array: pa.Array) -> pa.Array:
-        """A dictionary-coded array as int32 codes of this book; or decoded, where its values hardly repeat;
+        """A dictionary-coded array as int32 codes of this one; or decoded, where its values hardly repeat;
         or as it is, where they don't fit in."""
         values = array.dictionary
         is_rare = len(values) * _RARE_SHARE > len(array)
@@ -64,7 +64,7 @@ class Codebook:
         return pa.array(moved, mask=None if valid is None else ~valid)
 
     def has_coded(self, array: pa.Array) -> bool:
-        """Whether these are codes of this book, and not the column's own values."""
+        """Whether these are codes of this dictionary, and not the column's own values."""
         return isinstance(array, pa.Int32Array) and not self._looks_like_codes
 
     def coded(self, codes: pa.Array) -> pa.Array:
@@ -143,4 +143,4 @@ def code_nulls(rows: int) -> pa.Array:
     return pa.nulls(rows, CODES)
 
 
-__all__ = ["Codebook", "code_nulls"]
+__all__ = ["MergedDictionary", "code_nulls"]

@@ -74,7 +74,7 @@ def test_row_groups_of_disjoint_inputs_go_out_byte_for_byte() -> None:
     tables = [table(range(1000, 1400)), table(range(0, 300)), table(range(400, 700))]
     merged = merged_of(tables)
     result = merged.run()
-    assert result.passed_rows == result.rows_out == 1000
+    assert result.copied_rows == result.rows_out == 1000
     out = bytes(merged.outputs[0].data)
     ours = [write_fragment(t, "k", WriterOptions(max_rows=100)) for t in tables]
     assert sorted(data_blocks(out)) == sorted(b for data in ours for b in data_blocks(data))
@@ -92,7 +92,7 @@ def test_only_row_groups_that_others_have_keys_in_are_merged() -> None:
     merged = merged_of(tables)
     result = merged.run()
     assert merged.rows() == rows_of(stable_sorted(pa.concat_tables(tables), sort_schema("k")))
-    assert result.passed_rows == 10_000 - 2 * 100
+    assert result.copied_rows == 10_000 - 2 * 100
     check_footer(bytes(merged.outputs[0].data))
 
 
@@ -101,7 +101,7 @@ def test_few_rows_between_whole_row_groups_make_no_small_one() -> None:
     merged = merged_of(tables)
     result = merged.run()
     assert merged.row_group_rows() == [100, 100, 100, 51, 51, 100, 100]
-    assert result.passed_rows == 500
+    assert result.copied_rows == 500
 
 
 def test_equal_keys_of_another_input_keep_a_row_group_from_passing() -> None:
@@ -111,12 +111,12 @@ def test_equal_keys_of_another_input_keep_a_row_group_from_passing() -> None:
     assert merged.rows() == rows_of(
         stable_sorted(pa.concat_tables([first, second]), sort_schema("k"))
     )
-    assert result.passed_rows == 100  # the rows from 100 to 199, which lie between 99 and 200
+    assert result.copied_rows == 100  # the rows from 100 to 199, which lie between 99 and 200
 
 
 def test_a_column_that_the_input_of_a_passed_row_group_lacks_is_null_in_it() -> None:
     merged = merged_of([table(range(100)), table(range(100, 200), name="other")])
-    assert merged.run().passed_rows == 200
+    assert merged.run().copied_rows == 200
     rows = merged.rows()
     assert [row["n"] for row in rows] == [k * 7 for k in range(100)] + [None] * 100
     assert [row["other"] for row in rows] == [None] * 100 + [k * 7 for k in range(100, 200)]
@@ -138,14 +138,14 @@ def test_a_cut_key_within_a_row_group_is_kept_to() -> None:
 def test_small_row_groups_and_weakly_compressed_ones_are_made_anew() -> None:
     tables = [table(range(i * 10, i * 10 + 10)) for i in range(30)]
     merged = merged_of(tables, rows_in=10)
-    assert merged.run().passed_rows == 0
+    assert merged.run().copied_rows == 0
     assert merged.row_group_rows() == [100, 100, 100]
     weak = [
         write_fragment(table(range(i, i + 100)), "k", WriterOptions(100, compression_level=0))
         for i in (0, 100)
     ]
     again = Merged(weak, tables[0].schema, sort_schema("k"), max_rows=100)
-    assert again.run().passed_rows == 0
+    assert again.run().copied_rows == 0
 
 
 def test_a_damaged_chunk_is_noticed_although_it_is_not_read() -> None:
@@ -182,7 +182,7 @@ def test_nearly_disjoint_inputs_merge_to_the_same_bytes_in_any_batches(
     knobs = {"max_rows": rows_out, "target_fragment_bytes": fragment_bytes}
     whole = Merged(fragments, tables[0].schema, sort_schema("k"), **knobs)
     batched = Merged(fragments, tables[0].schema, sort_schema("k"), batch_size=batch_size, **knobs)
-    assert whole.run().passed_rows == batched.run().passed_rows
+    assert whole.run().copied_rows == batched.run().copied_rows
     assert whole.rows() == rows_of(stable_sorted(pa.concat_tables(tables), sort_schema("k")))
     assert [o.data for o in whole.outputs] == [o.data for o in batched.outputs]
     assert max(whole.row_group_rows()) <= rows_out
@@ -202,7 +202,7 @@ def test_fragments_of_both_versions_merge_and_their_rows_are_accounted_for() -> 
     rows = read_random(old)
     merged = Merged([old, new, old], rows.schema, sort_schema("k"), max_rows=500)
     result = merged.run()
-    assert result.passed_rows == 0
+    assert result.copied_rows == 0
     expected = stable_sorted(pa.concat_tables([rows, read_random(new), rows]), sort_schema("k"))
     assert merged.rows() == rows_of(expected)
     assert bytes(merged.outputs[0].data)[8:10] == b"\x02\x00"
@@ -213,7 +213,7 @@ def test_row_groups_of_version_1_are_not_passed_on() -> None:
     later = rows.set_column(0, "k", pa.array(np.arange(5000, 6200)))
     fragments = [golden(1), write_fragment(later, "k", WriterOptions(500, compression_level=3))]
     merged = Merged(fragments, rows.schema, sort_schema("k"), max_rows=500)
-    assert merged.run().passed_rows == 1200
+    assert merged.run().copied_rows == 1200
     assert merged.rows() == rows_of(pa.concat_tables([rows, later]))
 
 
@@ -255,7 +255,7 @@ def test_row_groups_far_heavier_than_the_target_are_divided_and_not_passed_on() 
     merged = Merged(
         [data], heavy.schema, sort_schema("k"), max_rows=100, target_row_group_bytes=20_000
     )
-    assert merged.run().passed_rows == 0
+    assert merged.run().copied_rows == 0
     assert max(merged.row_group_rows()) <= 40
 
 
