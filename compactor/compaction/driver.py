@@ -270,7 +270,7 @@ class Driver:
         """Returns the changes, and that leases are over that stand in nobody's way any more."""
         dead = self._abandoned(snapshot)
         others = tuple(i for i in self._void_leases(snapshot) if i not in dead)
-        return replace(changes, abandons=dead, releases=others)
+        return replace(changes, abandoned_leases=dead, ended_leases=others)
 
     def _void_leases(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Leases nobody works on any more, or that are to be taken over."""
@@ -306,7 +306,7 @@ class Driver:
         """Has the log count what was abandoned, before anything is planned by it."""
         dead = self._abandoned(snapshot)
         if dead:
-            return Changes(Operation.LEASE, abandons=dead)
+            return Changes(Operation.LEASE, abandoned_leases=dead)
         deadly = self._deadly(snapshot)
         if not deadly:
             raise _NothingToDoError
@@ -366,8 +366,8 @@ class Driver:
                 Operation.COMPACT,
                 adds=tuple(entry for o in standing for entry in o.outputs),
                 removes=tuple(entry.key for entry in inputs),
-                releases=tuple(o.compaction_id for o in standing),
-                work=CompactionCost(sum(entry.raw_bytes for entry in inputs), seconds),
+                ended_leases=tuple(o.compaction_id for o in standing),
+                cost=CompactionCost(sum(entry.raw_bytes for entry in inputs), seconds),
                 records=tuple(map(self._record, standing)),
             )
 
@@ -377,7 +377,8 @@ class Driver:
     def _is_installed(self, outcome: Outcome) -> bool:
         return self._log.landed(
             lambda changes: (
-                changes.operation is Operation.COMPACT and outcome.compaction_id in changes.releases
+                changes.operation is Operation.COMPACT
+                and outcome.compaction_id in changes.ended_leases
             )
         )
 
@@ -440,7 +441,7 @@ class Driver:
             now = self._log.clock.now_unix_ms()
             return Changes(
                 Operation.QUARANTINE if quarantined else Operation.LEASE,
-                releases=standing,
+                ended_leases=standing,
                 quarantines=tuple(
                     Quarantine(key, reason, now) for key in quarantined if key in snapshot.fragments
                 ),

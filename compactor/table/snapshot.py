@@ -59,9 +59,9 @@ class Totals:
                 return replace(
                     self,
                     compactions_bytes=self.compactions_bytes + added,
-                    compactions_raw_bytes=raw + (changes.work.raw_bytes if changes.work else 0),
+                    compactions_raw_bytes=raw + (changes.cost.raw_bytes if changes.cost else 0),
                     compactions_task_seconds=seconds
-                    + (changes.work.task_seconds if changes.work else 0.0),
+                    + (changes.cost.task_seconds if changes.cost else 0.0),
                 )
             case Operation.EXPIRE:
                 dropped = sum(entry.size_bytes for entry in removed)
@@ -209,7 +209,7 @@ class _Replay:
         """Returns the suspects that the version has compacted without others, by the compaction's id."""
         if not self._suspects or not changes.adds:
             return {}
-        leases = [self._leases[i] for i in changes.releases if i in self._leases]
+        leases = [self._leases[i] for i in changes.ended_leases if i in self._leases]
         return {
             lease.compaction_id: self._suspects[lease.inputs[0]]
             for lease in leases
@@ -232,9 +232,9 @@ class _Replay:
             self._release(compaction_id)
 
     def _decide(self, changes: Changes) -> None:
-        for compaction_id in changes.releases:
+        for compaction_id in changes.ended_leases:
             self._release(compaction_id)
-        for compaction_id in changes.abandons:
+        for compaction_id in changes.abandoned_leases:
             self._abandon(compaction_id)
         for lease in changes.leases:
             self._leases[lease.compaction_id] = lease

@@ -13,7 +13,6 @@ import xxhash
 
 from compactor.common.conversion import convertible
 from compactor.errors import DataError
-from compactor.rows.policy import APPEND
 from compactor.table.compaction_record import CompactionRecord, records_from_json, records_to_json
 from compactor.table.entry import FragmentEntry
 from compactor.table.json_text import from_json_text
@@ -29,23 +28,8 @@ from compactor.table.numbers import (
 )
 from format.errors import SchemaError
 
-PROTOCOL: Final = 3
-"""2: fragments may have deleted rows. 3: the table has a row policy, a time to live, skip indexes,
-or columns that were renamed or dropped. Written only where that is so, so that others can be read by programs
-that know less."""
-
-
-def protocol_of(has_deletions: bool, metadata: TableMetadata | None) -> int:
-    """The least that a program has to know."""
-    if metadata is not None and (
-        metadata.rows != APPEND
-        or metadata.ttl
-        or metadata.names
-        or metadata.retired
-        or metadata.skips.columns
-    ):
-        return 3
-    return 2 if has_deletions else 1
+PROTOCOL: Final = 1
+"""Of log files and checkpoints. A program refuses one that it does not know."""
 
 
 class Operation(StrEnum):
@@ -120,9 +104,9 @@ class Changes:
     """Set by the first version and by those that change it."""
     leases: tuple[Lease, ...] = ()
     """New ones, and those prolonged."""
-    releases: tuple[str, ...] = ()
+    ended_leases: tuple[str, ...] = ()
     """Ids of compactions that are over."""
-    abandons: tuple[str, ...] = ()
+    abandoned_leases: tuple[str, ...] = ()
     """Ids of compactions that nobody works on any more, and whose owners did not say so."""
     quarantines: tuple[Quarantine, ...] = ()
     released_fragments: tuple[str, ...] = ()
@@ -131,7 +115,7 @@ class Changes:
     """Fragments of attempts based on a version before this one may not be added any more."""
     oldest: int | None = None
     """Earlier versions can't be read any more."""
-    work: CompactionCost | None = None
+    cost: CompactionCost | None = None
     records: tuple[CompactionRecord, ...] = ()
     """What became of the compactions that this commit settles: for people, nothing goes by it."""
 
@@ -142,34 +126,34 @@ class Changes:
             "removes": list(self.removes),
             "adds": [entry.to_json() for entry in self.adds],
             "leases": [asdict(lease) for lease in self.leases],
-            "releases": list(self.releases),
-            **({"abandons": list(self.abandons)} if self.abandons else {}),
+            "ended_leases": list(self.ended_leases),
+            "abandoned_leases": list(self.abandoned_leases),
             "quarantines": [asdict(quarantine) for quarantine in self.quarantines],
             "released_fragments": list(self.released_fragments),
             "min_base_version": self.min_base_version,
             "oldest": self.oldest,
-            "work": None if self.work is None else asdict(self.work),
-            **({"records": records_to_json(self.records)} if self.records else {}),
+            "cost": None if self.cost is None else asdict(self.cost),
+            "records": records_to_json(self.records),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Raises KeyError, TypeError, ValueError or `SchemaError` for what `to_json` does not make."""
-        metadata, work = value["metadata"], value.get("work")
+        metadata, cost = value["metadata"], value["cost"]
         changes = cls(
             operation=Operation(value["operation"]),
             adds=tuple(FragmentEntry.from_json(entry) for entry in value["adds"]),
             removes=_texts(value["removes"]),
             metadata=None if metadata is None else TableMetadata.from_json(metadata),
-            leases=tuple(Lease.from_json(lease) for lease in value.get("leases", ())),
-            releases=_texts(value.get("releases", ())),
-            abandons=_texts(value.get("abandons", ())),
-            quarantines=msgspec.convert(value.get("quarantines", ()), tuple[Quarantine, ...]),
-            released_fragments=_texts(value.get("released_fragments", ())),
-            min_base_version=value.get("min_base_version"),
-            oldest=value.get("oldest"),
-            work=None if work is None else msgspec.convert(work, CompactionCost),
-            records=records_from_json(value.get("records")),
+            leases=tuple(Lease.from_json(lease) for lease in value["leases"]),
+            ended_leases=_texts(value["ended_leases"]),
+            abandoned_leases=_texts(value["abandoned_leases"]),
+            quarantines=msgspec.convert(value["quarantines"], tuple[Quarantine, ...]),
+            released_fragments=_texts(value["released_fragments"]),
+            min_base_version=value["min_base_version"],
+            oldest=value["oldest"],
+            cost=None if cost is None else msgspec.convert(cost, CompactionCost),
+            records=records_from_json(value["records"]),
         )
         # Versions that are yet to come are neither too old nor gone.
         for name, number in (
@@ -200,18 +184,15 @@ class Version:
     the earlier time is that of both."""
     changes: Changes
     table_id: str = ""
-    """The commit id of the table's first version: tells its log files from those of other tables. Tables that
-    are older than this field go without."""
+    """The commit id of the table's first version: tells its log files from those of other tables."""
 
     def to_bytes(self) -> bytes:
         document = {
-            "protocol": protocol_of(
-                any(e.deletion for e in self.changes.adds), self.changes.metadata
-            ),
+            "protocol": PROTOCOL,
             "version": self.number,
             "commit_id": self.commit_id,
             "committed_unix_ms": self.committed_unix_ms,
-            **({"table_id": self.table_id} if self.table_id else {}),
+            "table_id": self.table_id,
             **self.changes.to_json(),
         }
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
@@ -236,7 +217,7 @@ class Version:
                 msgspec.convert(document["commit_id"], str),
                 unix_ms("committed_unix_ms", document["committed_unix_ms"]),
                 Changes.from_json(document),
-                msgspec.convert(document.get("table_id", ""), str),
+                msgspec.convert(document["table_id"], str),
             )
         except (
             KeyError,

@@ -166,7 +166,9 @@ class Tracing(Silent):
         if commit.end is CommitEnd.NOTHING:
             return
         changes = commit.changes
-        ended = [self._open[i] for i in (changes.releases if changes else ()) if i in self._open]
+        ended = [
+            self._open[i] for i in (changes.ended_leases if changes else ()) if i in self._open
+        ]
         started = commit.started_unix_ms * _NS_PER_MS
         span = self._tracer.start_span(
             "commit",

@@ -112,7 +112,7 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
         adds=tuple(replace(latest.fragments[e.key], deletion=e.deletion) for e in entries),
         removes=tuple(entry.key for entry in entries),
         # They would write the rows again that are deleted here.
-        releases=tuple(
+        ended_leases=tuple(
             c.compaction_id for c in latest.leases.values() if keys.intersection(c.inputs)
         ),
     )

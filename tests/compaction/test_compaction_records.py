@@ -107,7 +107,7 @@ def test_fields_of_later_programs_are_passed_over_and_what_cannot_be_read_is_lef
     later = {"compaction_id": "a", "gets": 4, "watts": 7}
     values = [later, {"compaction_id": 7}, {"gets": 1}, "text", {"compaction_id": "b", "gets": "x"}]
     document = {
-        "protocol": 1, "version": 1, "commit_id": "i", "committed_unix_ms": 5,
+        "protocol": 1, "version": 1, "commit_id": "i", "committed_unix_ms": 5, "table_id": "i",
         **Changes(Operation.COMPACT, metadata=METADATA).to_json(), "records": values,
     }  # fmt: skip
     version = Version.from_bytes(with_checksum(document), name="later")

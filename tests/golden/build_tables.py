@@ -67,7 +67,7 @@ def plain(store: MemoryStore) -> None:
     log.commit(lambda _: Changes(Operation.LEASE, leases=(lease,)))
     log.commit(
         lambda _: Changes(
-            Operation.QUARANTINE, releases=("compaction-1",), quarantines=(quarantine,)
+            Operation.QUARANTINE, ended_leases=("compaction-1",), quarantines=(quarantine,)
         )
     )
 

@@ -450,12 +450,12 @@ def test_a_version_survives_its_own_bytes() -> None:
         ("b",),
         METADATA,
         leases=(Lease("c", "owner", ("data/x.frag",), 1, 7),),
-        releases=("d",),
+        ended_leases=("d",),
         quarantines=(Quarantine("data/q.frag", "why", 9),),
         released_fragments=("data/p.frag",),
         min_base_version=2,
         oldest=1,
-        work=CompactionCost(100, 0.5),
+        cost=CompactionCost(100, 0.5),
     )
     version = Version(3, "id", 5, changes)
     assert Version.from_bytes(version.to_bytes(), name="x") == version

@@ -36,7 +36,7 @@ HUGE = (10**25, 10**30, 2**63, -1)
 DELETES = f"data/{'0' * 20}-a.deletes"
 SKIPS = f"data/{'0' * 20}-a.skips"
 LEASE = {"compaction_id": "c", "owner": "o", "inputs": [], "output_level": 1, "expires_unix_ms": 5}
-WORK = {"raw_bytes": 1, "task_seconds": 1.0}
+COST = {"raw_bytes": 1, "task_seconds": 1.0}
 WINDOWS = {"column": "ts", "window_seconds": 60, "retention_seconds": 5}
 
 
@@ -82,8 +82,8 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any], Any], None]]] = {
     "lease level": ("output_level", _in("leases", LEASE, "output_level")),
     "lease end": ("expires_unix_ms", _in("leases", LEASE, "expires_unix_ms")),
     "quarantine": ("since_unix_ms", _in("quarantines", {"key": "k", "reason": "r"}, "since_unix_ms")),
-    "work": ("raw_bytes", _in("work", WORK, "raw_bytes")),
-    "work seconds": ("task_seconds", _in("work", WORK, "task_seconds")),
+    "cost": ("raw_bytes", _in("cost", COST, "raw_bytes")),
+    "cost seconds": ("task_seconds", _in("cost", COST, "task_seconds")),
     "windows": ("window_seconds", _in("windows", WINDOWS, "window_seconds")),
     "retention": ("retention_seconds", _in("windows", WINDOWS, "retention_seconds")),
     "ttl": ("ttl seconds", _in("ttl", {"column": "ts"}, "seconds")),

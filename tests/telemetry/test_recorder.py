@@ -129,7 +129,7 @@ def test_a_compaction_that_others_overtook_is_void_and_adds_no_rows(
 
     def overtaken(compaction: Compaction) -> Outcome:
         outcome = run_compaction(compaction)
-        changes = Changes(Operation.LEASE, releases=(compaction.compaction_id,))
+        changes = Changes(Operation.LEASE, ended_leases=(compaction.compaction_id,))
         if CommitLog(store).current().version == 4:
             CommitLog(store).commit(lambda _: changes)
         return outcome

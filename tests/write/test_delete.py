@@ -25,7 +25,6 @@ from compactor.stores.base import ObjectInfo, Store
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion
-from compactor.table.object_names import parse_version
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Version
 from compactor.write.delete import DeleteReport, delete_rows
@@ -282,11 +281,13 @@ def test_a_dry_run_and_a_condition_that_nothing_fulfils_write_nothing(store: Mem
     assert store.objects == before
 
 
-def test_checkpoints_know_of_deletions_and_are_as_before_without(store: MemoryStore) -> None:
+def test_checkpoints_know_of_deletions_and_have_no_column_for_them_without(
+    store: MemoryStore,
+) -> None:
     add(store, rows_of(1, 30))
     log = CommitLog(store)
     plain = checkpoint_bytes(log.current())
-    assert b'"protocol":1' in plain.replace(b" ", b"") and b"deletion" not in plain
+    assert b"deletion" not in plain
     delete(store, "k < 6")
     snapshot = log.current()
     again = read_checkpoint(checkpoint_bytes(snapshot), name="c")
@@ -294,17 +295,9 @@ def test_checkpoints_know_of_deletions_and_are_as_before_without(store: MemorySt
     assert any(entry.deletion for entry in again.fragments.all())
 
 
-def test_versions_without_deletions_are_of_the_protocol_that_all_programs_know(
-    store: MemoryStore,
-) -> None:
+def test_a_version_says_which_fragments_have_deleted_rows(store: MemoryStore) -> None:
     add(store, rows_of(1, 30))
     delete(store, "k < 6")
-    protocols = [
-        data.split(b'"protocol":')[1][:1]
-        for key, data in sorted(store.objects.items())
-        if parse_version(key) is not None
-    ]
-    assert protocols == [b"1", b"2"]
     version = Version.from_bytes(store.objects["_log/00000000000000000002.json"], name="v")
     assert [entry.deletion is not None for entry in version.changes.adds] == [True] * len(
         version.changes.adds
