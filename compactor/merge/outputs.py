@@ -70,3 +70,12 @@ class OutputFragment:
     groups: int = 0
     """Row groups written; some of `pages` are of rows that are all left out."""
     row_statistics: RowStatistics = NONE_SEEN
+    copied_from: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Of each written row group that was copied: the input, and the row group's number there."""
+
+    def close(self) -> None:
+        """Gives back the memory and the disk space of what is kept beside the sink."""
+        self.row_numbers.close()
+        self.folded.close()
+        self.skips.close()
+        self.shelf.close()
