@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from compactor.predicate.skipping.spec import SkipKind as SkipKind
     from compactor.predicate.skipping.spec import SkipSpec as SkipSpec
     from compactor.read.export import ExportReport as ExportReport
-    from compactor.read.scan import ScanReport as ScanReport
+    from compactor.read.report import ScanReport as ScanReport
     from compactor.read.verify import VerifyReport as VerifyReport
     from compactor.rows.policy import RowFunction as RowFunction
     from compactor.rows.policy import RowKind as RowKind
@@ -56,7 +56,7 @@ _PLACES = {
     "RowKind": "compactor.rows.policy",
     "RowPolicy": "compactor.rows.policy",
     "Scan": "compactor.api",
-    "ScanReport": "compactor.read.scan",
+    "ScanReport": "compactor.read.report",
     "SkipKind": "compactor.predicate.skipping.spec",
     "SkipSpec": "compactor.predicate.skipping.spec",
     "Strategy": "compactor.settings.compaction",

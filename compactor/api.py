@@ -37,7 +37,8 @@ from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
 from compactor.predicate.tree import Predicate
 from compactor.read.export import ExportReport, export_file
-from compactor.read.scan import ScanReport, scan, scan_schema
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan, scan_schema
 from compactor.read.verify import VerifyReport, verify
 from compactor.rows.policy import RowPolicy
 from compactor.settings.arguments import checked

@@ -26,7 +26,8 @@ from compactor.read.pruning import (
     bounds_by_statistics,
     skip_index_of,
 )
-from compactor.read.scan import ScanReport, scan, scan_schema
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan, scan_schema
 from compactor.read.scan_tasks import read_parts, tasks_of
 from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Strategy

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.read.scan import ScanReport, scan
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.settings.compaction import Strategy
 from compactor.table.commit_log import CommitLog

@@ -20,7 +20,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from compactor import Table
 from compactor.errors import DataError, UsageError
-from compactor.read.scan import ScanReport, scan, scan_schema
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan, scan_schema
 from compactor.read.scan_tasks import RowGroups, read_parts, tasks_of
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.spark.source.filters import condition_of, with_filters

@@ -14,7 +14,8 @@ from pyspark.sql.types import StructType
 
 from compactor.files.source import sliced
 from compactor.predicate.tree import Predicate, columns_of
-from compactor.read.scan import ScanReport, scan_schema
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan_schema
 from compactor.read.scan_tasks import Part, read_parts, tasks_of
 from compactor.spark.source.filters import condition_of, with_filters
 from compactor.spark.source.options import CallOptions, ReadOptions

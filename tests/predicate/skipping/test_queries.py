@@ -13,7 +13,8 @@ import pytest
 
 from compactor.errors import DataError, UsageError
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
-from compactor.read.scan import ScanReport, scan
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Strategy
