@@ -14,7 +14,8 @@ from compactor.merge.copied import CopiedRowGroups, StoredKeys
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.dropped import DroppedRows
 from compactor.merge.errors import InputMismatchError, MergeCheckError
-from compactor.merge.key_merge import LoadedGroup, loaded_group
+from compactor.merge.key_merge import loaded_group
+from compactor.merge.loaded_rows import LoadedGroup
 from compactor.merge.merged_dictionary import MergedDictionary
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from compactor.errors import DataError
 from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import CopiedRowGroup, LoadedGroup, loaded_group, merge_keys
+from compactor.merge.key_merge import CopiedRowGroup, loaded_group, merge_keys
+from compactor.merge.loaded_rows import LoadedGroup
 from compactor.merge.row_order import positions_by_input
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk

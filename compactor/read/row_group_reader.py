@@ -52,7 +52,7 @@ class RowGroupReader:
         return self._reader.name
 
     def rows_of_groups(self, names: Sequence[str]) -> Iterator[tuple[list[pa.Array], int]]:
-        """Yields the columns as storage arrays of the table's types, and how many rows they have: 1 or more."""
+        """Yields columns as storage arrays of the types that the table has, and their rows, at least one."""
         groups = self._reader.footer.row_groups
         first_row = sum(group.rows for group in groups[: self._start])
         for group in range(self._start, self._stop):

@@ -21,12 +21,12 @@ from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.key_merge import (
     CopiedRowGroup,
-    LoadedGroup,
     MergeWindow,
     decided,
     loaded_group,
     merge_keys,
 )
+from compactor.merge.loaded_rows import LoadedGroup
 from compactor.merge.row_order import positions_by_input
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import And, Predicate, columns_of, conjuncts, matching
