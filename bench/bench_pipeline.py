@@ -26,7 +26,7 @@ from bench.results import RESULTS, write_results
 from bench.workload import make_overlapping_inputs
 from compactor.files.jsontext import json_lines
 from compactor.pipelines.config import parse_pipeline
-from compactor.pipelines.run import Run
+from compactor.pipelines.run import PipelineRun
 
 _RUNS: Final = 2
 _COLUMNS: Final = ("timestamp", "service", "host", "level", "message")
@@ -66,7 +66,7 @@ def ours(folder: Path, out: Path) -> None:
         },
         "out": {"output": {"input": "bad", "path": str(out)}},
     }
-    Run(parse_pipeline(json.dumps({"nodes": nodes, "batch_size": 65_536}), "bench")).run()
+    PipelineRun(parse_pipeline(json.dumps({"nodes": nodes, "batch_size": 65_536}), "bench")).run()
 
 
 def with_duckdb(folder: Path, out: Path) -> None:

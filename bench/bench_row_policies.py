@@ -26,24 +26,24 @@ import pyarrow.parquet as pq
 from bench.results import RESULTS, write_results
 from bench.tables import compaction_of_all, write_table
 from compactor.compaction.attempt import run_compaction
-from compactor.rows.policy import APPEND, Function, Kind, RowPolicy
+from compactor.rows.policy import APPEND, RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
 from compactor.write.ingest import IngestOptions
 
 POLICIES: Final = {
     "append": APPEND,
-    "last": RowPolicy(Kind.LAST),
-    "last by sequence": RowPolicy(Kind.LAST, sequence="version"),
-    "last, tombstones": RowPolicy(Kind.LAST, delete_marker="gone"),
-    "partial-update": RowPolicy(Kind.PARTIAL_UPDATE),
+    "last": RowPolicy(RowKind.LAST),
+    "last by sequence": RowPolicy(RowKind.LAST, sequence="version"),
+    "last, tombstones": RowPolicy(RowKind.LAST, delete_marker="gone"),
+    "partial-update": RowPolicy(RowKind.PARTIAL_UPDATE),
     "aggregate": RowPolicy(
-        Kind.AGGREGATE,
+        RowKind.AGGREGATE,
         aggregates=(
-            ("amount", Function.SUM),
-            ("price", Function.MAX),
-            ("note", Function.LAST),
-            ("tags", Function.SET),
+            ("amount", RowFunction.SUM),
+            ("price", RowFunction.MAX),
+            ("note", RowFunction.LAST),
+            ("tags", RowFunction.SET),
         ),
     ),
 }

@@ -82,7 +82,7 @@ def compact_copy(table: Path, engine: Engine) -> CompactReport:
     finally:
         shutil.rmtree(copy)
     assert report.done
-    assert len(report.done) == len(report.settled)
+    assert len(report.done) == len(report.finished)
     return report
 
 
@@ -108,7 +108,7 @@ def _figures(report: CompactReport) -> dict[str, Any]:
         "bytes_in": sum(attempt.bytes_in for attempt in attempts),
         "seconds": round(report.seconds, 3),
         "attempt_seconds": round(sum(attempt.seconds for attempt in attempts), 3),
-        "versions_committed": report.version - report.settled[0].compaction.base_version,
+        "versions_committed": report.version - report.finished[0].compaction.base_version,
     }
 
 

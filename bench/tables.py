@@ -38,7 +38,7 @@ def write_table(
 
 
 def compaction_of_all(store: Store, settings: CompactionSettings) -> Compaction:
-    """One compaction of all fragments of a table; nothing is claimed."""
+    """One compaction of all fragments of a table; nothing is leased."""
     snapshot = CommitLog(store).refresh()
     entries = tuple(sorted(snapshot.fragments.values(), key=lambda entry: entry.age))
     return Compaction(

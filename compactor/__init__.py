@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from compactor.api import Table as Table
     from compactor.compaction.report import CompactReport as CompactReport
     from compactor.errors import CompactorError as CompactorError
-    from compactor.predicate.skipping.spec import Kind as SkipKind
+    from compactor.predicate.skipping.spec import SkipKind as SkipKind
     from compactor.predicate.skipping.spec import SkipSpec as SkipSpec
     from compactor.read.export import ExportReport as ExportReport
-    from compactor.read.scan import ScanReport as ScanReport
+    from compactor.read.report import ScanReport as ScanReport
     from compactor.read.verify import VerifyReport as VerifyReport
-    from compactor.rows.policy import Function as RowFunction
-    from compactor.rows.policy import Kind as RowKind
+    from compactor.rows.policy import RowFunction as RowFunction
+    from compactor.rows.policy import RowKind as RowKind
     from compactor.rows.policy import RowPolicy as RowPolicy
     from compactor.rows.policy import Ttl as Ttl
     from compactor.settings.compaction import CompactionSettings as CompactionSettings
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from format.writer import WriterOptions as WriterOptions
 
 _PLACES = {
-    "CompactReport": "compactor.compaction.worker",
+    "CompactReport": "compactor.compaction.report",
     "CompactionSettings": "compactor.settings.compaction",
     "CompactorError": "compactor.errors",
     "DeleteReport": "compactor.write.delete",
@@ -52,12 +52,12 @@ _PLACES = {
     "IngestReport": "compactor.write.ingest",
     "OnConflict": "compactor.write.schema_union",
     "Policy": "compactor.settings.compaction",
-    "RowFunction": "compactor.rows.policy:Function",
-    "RowKind": "compactor.rows.policy:Kind",
+    "RowFunction": "compactor.rows.policy",
+    "RowKind": "compactor.rows.policy",
     "RowPolicy": "compactor.rows.policy",
     "Scan": "compactor.api",
-    "ScanReport": "compactor.read.scan",
-    "SkipKind": "compactor.predicate.skipping.spec:Kind",
+    "ScanReport": "compactor.read.report",
+    "SkipKind": "compactor.predicate.skipping.spec",
     "SkipSpec": "compactor.predicate.skipping.spec",
     "Strategy": "compactor.settings.compaction",
     "Table": "compactor.api",
@@ -103,8 +103,7 @@ def __getattr__(name: str) -> Any:
         return import_module("compactor.errors")
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _PLACES[name].partition(":")
-    globals()[name] = value = getattr(import_module(module), attribute or name)
+    globals()[name] = value = getattr(import_module(_PLACES[name]), name)
     return value
 
 

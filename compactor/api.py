@@ -24,8 +24,8 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import (
-    CLAIM_SECONDS,
-    IN_PROCESS_CLAIM_SECONDS,
+    IN_PROCESS_LEASE_SECONDS,
+    LEASE_SECONDS,
     Driver,
     DriverSettings,
 )
@@ -37,7 +37,8 @@ from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
 from compactor.predicate.tree import Predicate
 from compactor.read.export import ExportReport, export_file
-from compactor.read.scan import ScanReport, scan, scan_schema
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan, scan_schema
 from compactor.read.verify import VerifyReport, verify
 from compactor.rows.policy import RowPolicy
 from compactor.settings.arguments import checked
@@ -289,14 +290,14 @@ class Table:
             engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
         else:
             engine = SparkEngine(spark, max_tasks or task_slots(spark))
-        claim_seconds = IN_PROCESS_CLAIM_SECONDS if spark is None else CLAIM_SECONDS
+        lease_seconds = IN_PROCESS_LEASE_SECONDS if spark is None else LEASE_SECONDS
         driver = Driver(
             self._log,
             DriverSettings(
                 policy,
                 settings or CompactionSettings(),
                 gives_up=True,
-                claim_seconds=claim_seconds,
+                lease_seconds=lease_seconds,
             ),
         )
         report = compact(driver, engine)

@@ -18,7 +18,7 @@ CompactorError                  every error a user can cause or meet; `exit_code
 │   ├── TableExistsError
 │   ├── CommitConflictError     others kept winning the race for the next version
 │   ├── BackPressureError       compactions did not catch up while a writer waited
-│   ├── FencedError             the attempt was stalled so long that a vacuum has moved past it
+│   ├── StaleAttemptError             the attempt was stalled so long that a vacuum has moved past it
 │   ├── VersionNotFoundError    the table has no such version, or no longer
 │   ├── ClockError              this machine's clock is not the store's: nothing is stamped or removed by it
 │   ├── OvertakenError          a vacuum removed what was being read
@@ -130,7 +130,7 @@ class BackPressureError(TableError):
     """Compactions did not catch up in the time a writer was willing to wait."""
 
 
-class FencedError(TableError):
+class StaleAttemptError(TableError):
     """A vacuum has moved past the version that the attempt was based on; nothing was changed."""
 
 

@@ -18,7 +18,7 @@ from format.errors import CorruptFragmentError
 from format.fitting import encode_fitting, expanded_bytes
 from format.footer import ChunkStats
 from format.keys import Value, min_max
-from format.layout import BLOCK_HEADER_BYTES, BlockHeader, Codec, Kind
+from format.layout import BLOCK_HEADER_BYTES, BlockHeader, BlockKind, Codec
 from format.limits import most_chunk_bytes, most_json_bytes, too_large
 from format.nodes import NODE_BYTES, Encoding, Node, unpack_nodes
 from format.sizes import total_bytes
@@ -216,7 +216,7 @@ class Chunk:
     min: Value
     max: Value
 
-    def parts(self, kind: Kind) -> tuple[bytes, bytes, bytes]:
+    def parts(self, kind: BlockKind) -> tuple[bytes, bytes, bytes]:
         """The block in the order in which its parts are written."""
         head = layout.pack_block_header(
             kind,
@@ -228,7 +228,7 @@ class Chunk:
         )
         return head, self.meta, self.stored
 
-    def block(self, kind: Kind) -> bytes:
+    def block(self, kind: BlockKind) -> bytes:
         return b"".join(self.parts(kind))
 
     def stats(self, *, offset: int, stored_bytes: int) -> ChunkStats:
@@ -281,7 +281,7 @@ def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
     return expanded_bytes(array) if is_coded else total_bytes(array)
 
 
-def make_block(kind: Kind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:
+def make_block(kind: BlockKind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:
     """A block that is not a chunk: header, column start or footer."""
     codec, stored = compress(payload, level)
     if len(payload) > most_json_bytes(len(stored)):  # readers would take it for a bomb

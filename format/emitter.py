@@ -15,7 +15,7 @@ from format.blocks import Block, ByteSink, Chunk, make_block
 from format.footer import ChunkStats, FragmentSummary, RowGroupStats, pack_column, pack_footer
 from format.hashing import combine
 from format.keys import Bound, lower_bound, upper_bound
-from format.layout import Kind
+from format.layout import BlockKind
 from format.schema import FragmentHeader, ordering
 
 _JSON_LEVEL: Final = 3
@@ -56,7 +56,7 @@ class FragmentEmitter:
         self._summary = FragmentSummary()
         self.bytes_written = 0
         self._write(layout.pack_prologue())
-        self._write(_json_block(Kind.HEADER, header.to_bytes()))
+        self._write(_json_block(BlockKind.HEADER, header.to_bytes()))
 
     @property
     def header(self) -> FragmentHeader:
@@ -72,7 +72,7 @@ class FragmentEmitter:
         first_key, last_key: the whole keys of its first and last row.
         """
         for column, chunk in zip(self._keys, chunks, strict=True):
-            column.append(self._write_chunk(Kind.KEY, chunk))
+            column.append(self._write_chunk(BlockKind.KEY, chunk))
         self._add_group(chunks[0].rows, first_key, last_key)
 
     def pass_key_group(self, blocks: Sequence[Block], first_key: Bound, last_key: Bound) -> None:
@@ -83,12 +83,12 @@ class FragmentEmitter:
 
     def begin_column(self, name: str) -> None:
         self._end_column()
-        self._write(make_block(Kind.COLUMN, name.encode()))
+        self._write(make_block(BlockKind.COLUMN, name.encode()))
         self._column = name
 
     def chunk(self, chunk: Chunk) -> None:
         """The current column's chunk of the next row group."""
-        self._chunks.append(self._write_chunk(Kind.DATA, chunk))
+        self._chunks.append(self._write_chunk(BlockKind.DATA, chunk))
 
     def pass_chunk(self, block: Block) -> None:
         """The same with a chunk of another fragment as it is; `finish` says what is not known of it."""
@@ -110,7 +110,7 @@ class FragmentEmitter:
             for group, row_hash in zip(self._groups, row_hashes, strict=True)
         ]
         offset = self.bytes_written
-        self._write(_json_block(Kind.FOOTER, pack_footer(groups, map(complete, self._shelf))))
+        self._write(_json_block(BlockKind.FOOTER, pack_footer(groups, map(complete, self._shelf))))
         self._write(layout.pack_trailer(offset, self.bytes_written + layout.TRAILER_BYTES))
         summary = self._summary
         summary.rows, summary.row_groups = self.rows, len(groups)
@@ -153,7 +153,7 @@ class FragmentEmitter:
             self._write(part)
         return stats
 
-    def _write_chunk(self, kind: Kind, chunk: Chunk) -> ChunkStats:
+    def _write_chunk(self, kind: BlockKind, chunk: Chunk) -> ChunkStats:
         parts = chunk.parts(kind)
         stats = chunk.stats(offset=self.bytes_written, stored_bytes=sum(map(len, parts)))
         # Large ones are not copied together.
@@ -166,6 +166,6 @@ class FragmentEmitter:
         self.bytes_written += len(data)
 
 
-def _json_block(kind: Kind, payload: bytes) -> bytes:
+def _json_block(kind: BlockKind, payload: bytes) -> bytes:
     level = _JSON_LEVEL if len(payload) > _PLAIN_JSON_BYTES else 0
     return make_block(kind, payload, level=level)

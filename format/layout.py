@@ -27,7 +27,7 @@ TRAILER_BYTES: Final = _TRAILER.size
 MAX_META_BYTES: Final = 64 << 20
 
 
-class Kind(IntEnum):
+class BlockKind(IntEnum):
     """What a block holds; the values spell H, K, C, D, F."""
 
     HEADER = 0x48
@@ -46,7 +46,7 @@ class Codec(IntEnum):
 class BlockHeader:
     """Fixed part of a block; `meta` and payload follow it in the file."""
 
-    kind: Kind
+    kind: BlockKind
     codec: Codec
     rows: int
     meta_bytes: int
@@ -99,7 +99,7 @@ def unpack_prologue(data: bytes, *, name: str) -> int:
 
 
 def pack_block_header(
-    kind: Kind, codec: Codec, *, rows: int, meta: bytes, stored: bytes, raw_bytes: int
+    kind: BlockKind, codec: Codec, *, rows: int, meta: bytes, stored: bytes, raw_bytes: int
 ) -> bytes:
     """The 40 header bytes of a block with this meta and stored payload."""
     head = bytearray(
@@ -131,7 +131,7 @@ def unpack_block_header(data: bytes, *, name: str, offset: int) -> BlockHeader:
     kind, codec, reserved, rows, meta_bytes, checksum, stored, raw, payload = _BLOCK.unpack(data)
     try:
         header = BlockHeader(
-            Kind(kind), Codec(codec), rows, meta_bytes, stored, raw, payload, checksum
+            BlockKind(kind), Codec(codec), rows, meta_bytes, stored, raw, payload, checksum
         )
     except ValueError:
         raise CorruptFragmentError(

@@ -18,7 +18,7 @@ from format.decode import nulls
 from format.errors import CorruptFragmentError, SchemaError
 from format.footer import ChunkStats, Footer
 from format.keys import Bound, KeyComparator, key_at
-from format.layout import Kind
+from format.layout import BlockKind
 from format.schema import FragmentHeader
 from format.sizes import rows_within
 from format.storage import to_logical
@@ -235,7 +235,7 @@ class FragmentReader:
             start = stop
 
     def _check_block(self, block: Block, name: str, group: int, *, is_key: bool) -> None:
-        if block.header.kind is not (Kind.KEY if is_key else Kind.DATA):
+        if block.header.kind is not (BlockKind.KEY if is_key else BlockKind.DATA):
             raise block.fault("the footer points at a block of another kind")
         if block.header.rows != self.footer.row_groups[group].rows:
             raise block.fault("the chunk's rows are not those of the footer")
@@ -250,7 +250,7 @@ class FragmentReader:
         start = layout.PROLOGUE_BYTES
         source = _Continued(self._source, head[start:], len(head))
         block = BlockReader(source, self.name, offset=start).read_block()
-        if block.header.kind is not Kind.HEADER:
+        if block.header.kind is not BlockKind.HEADER:
             raise block.fault("the fragment does not begin with its header")
         try:
             header = FragmentHeader.from_bytes(block.raw())
@@ -270,7 +270,7 @@ class FragmentReader:
         block = BlockReader(
             io.BytesIO(tail[offset - start :]), self.name, offset=offset
         ).read_block()
-        if block.header.kind is not Kind.FOOTER:
+        if block.header.kind is not BlockKind.FOOTER:
             raise block.fault("the trailer does not point at the footer")
         try:
             footer = Footer.from_bytes(block.raw())

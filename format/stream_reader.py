@@ -14,11 +14,11 @@ from format.agreement import Sequel, check_footer
 from format.blocks import Block, BlockReader, ByteSource
 from format.errors import CorruptFragmentError, SchemaError
 from format.footer import Footer, FooterHead
-from format.layout import BlockHeader, Kind
+from format.layout import BlockHeader, BlockKind
 from format.schema import FragmentHeader
 
 _AnyFooter = TypeVar("_AnyFooter", Footer, FooterHead)
-_AFTER_KEYS: Final = (Kind.COLUMN, Kind.FOOTER)
+_AFTER_KEYS: Final = (BlockKind.COLUMN, BlockKind.FOOTER)
 
 
 class FragmentStream:
@@ -40,7 +40,7 @@ class FragmentStream:
         self.version = self._reader.read_prologue()
         """Of the format, as the fragment was written."""
         block = self._reader.read_block()
-        if block.header.kind is not Kind.HEADER:
+        if block.header.kind is not BlockKind.HEADER:
             raise block.fault("the fragment does not begin with its header")
         try:
             self.header = FragmentHeader.from_bytes(block.raw())
@@ -75,7 +75,7 @@ class FragmentStream:
         blocks = []
         for name in self._keys:
             block = self._take(name)
-            if block.header.kind is not Kind.KEY:
+            if block.header.kind is not BlockKind.KEY:
                 raise block.fault(f"a key chunk of column {name!r} belongs here")
             self._seen.chunk(block.offset, block.header, block.meta)
             blocks.append(block)
@@ -93,10 +93,10 @@ class FragmentStream:
         assert self._keys_done, "key groups come first"
         self._check_column_complete()
         block = self._peek(None)
-        if block.header.kind is Kind.FOOTER:
+        if block.header.kind is BlockKind.FOOTER:
             self._column = None
             return None
-        if block.header.kind is not Kind.COLUMN:
+        if block.header.kind is not BlockKind.COLUMN:
             raise block.fault("a column or the footer belongs here")
         name = self._column_name(self._take(None))
         self._column, self._chunk_index = name, 0
@@ -106,7 +106,7 @@ class FragmentStream:
     def next_chunk(self) -> Block:
         """The current column's chunk of the next row group."""
         block = self._take(self._column)
-        if block.header.kind is not Kind.DATA:
+        if block.header.kind is not BlockKind.DATA:
             raise block.fault("a chunk belongs here")
         if block.header.rows != self.row_group_rows[self._chunk_index]:
             raise block.fault(
@@ -138,7 +138,7 @@ class FragmentStream:
 
     def _finish(self, kind: type[_AnyFooter]) -> tuple[_AnyFooter, Block]:
         block = self._take(None)
-        if block.header.kind is not Kind.FOOTER:
+        if block.header.kind is not BlockKind.FOOTER:
             raise block.fault("the footer belongs here")
         try:
             footer = kind.from_bytes(block.raw())

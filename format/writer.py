@@ -24,7 +24,7 @@ from format.errors import LimitError, OrderError, SchemaError
 from format.footer import ChunkStats, FragmentSummary
 from format.hashing import hash_batch
 from format.keys import Bound, KeyComparator, key_at
-from format.layout import Kind
+from format.layout import BlockKind
 from format.ordering import first_disorder, order_words
 from format.schema import FragmentHeader, SortSchema, column_order
 from format.sizes import cumulative_bytes, rows_within
@@ -247,7 +247,7 @@ class _ColumnSpool:
         self._position = 0
 
     def append(self, name: str, chunk: Chunk) -> None:
-        block = chunk.block(Kind.DATA)
+        block = chunk.block(BlockKind.DATA)
         self._file.write(block)
         stats = chunk.stats(offset=self._position, stored_bytes=len(block))
         self._stats.setdefault(name, []).append(stats)

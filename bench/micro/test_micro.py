@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pytest
 
 from bench.workload import make_overlapping_inputs, sort_rows
-from compactor.merge.codebook import Codebook
+from compactor.merge.merged_dictionary import MergedDictionary
 from format.arrays import concat_storage
 from format.blocks import Block, make_chunk
 from format.hashing import column_contributions
-from format.layout import Kind, unpack_block_header
+from format.layout import BlockKind, unpack_block_header
 from format.ordering import order_words, stable_order
 from format.schema import parse_sort_schema
 from format.storage import to_storage
@@ -53,7 +53,7 @@ def merged(column: str) -> pa.Array:
 
 def block_of(array: pa.Array) -> Block:
     chunk = make_chunk(array, level=1)
-    head, meta, stored = chunk.parts(Kind.DATA)
+    head, meta, stored = chunk.parts(BlockKind.DATA)
     return Block(unpack_block_header(head, name="", offset=0), meta, stored, 0, "")
 
 
@@ -78,10 +78,10 @@ def test_hash_a_row_group(benchmark, column: str) -> None:
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_gather_a_row_group_from_sixteen_runs(benchmark, column: str) -> None:
-    """As a merge does: by codes of one book where chunks are dictionary-coded."""
+    """As a merge does: by codes of one dictionary where chunks are dictionary-coded."""
     chunks = [block_of(piece).decode(piece.type, keep_dictionary=True) for piece in pieces(column)]
-    book = Codebook(column, pieces(column)[0].type, 4 << 20)
-    chunks = [book.adopt(c) if pa.types.is_dictionary(c.type) else c for c in chunks]
+    dictionary = MergedDictionary(column, pieces(column)[0].type, 4 << 20)
+    chunks = [dictionary.adopt(c) if pa.types.is_dictionary(c.type) else c for c in chunks]
     if len({chunk.type for chunk in chunks}) > 1:
         chunks = pieces(column)
 

@@ -15,10 +15,10 @@ from compactor.cli.options import (
     IN_PROCESS,
     check_engine,
     chosen,
-    claim_seconds,
     compaction_options,
     duration_seconds,
     engine_options,
+    lease_seconds,
     open_engine,
     policy_options,
 )
@@ -33,7 +33,7 @@ from compactor.cli.telemetry import (
 )
 from compactor.common.logs import is_json
 from compactor.compaction.compaction import Compaction
-from compactor.compaction.driver import Driver, DriverSettings, Settled
+from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.compaction.listener import Silent
 from compactor.compaction.owner import shown_owner
 from compactor.compaction.report import CompactReport, explain_lost, refuse
@@ -127,7 +127,7 @@ def compact_command(
         policy,
         settings,
         gives_up=True,
-        claim_seconds=claim_seconds(master),
+        lease_seconds=lease_seconds(master),
         takes_over=take_over,
     )
     with telemetry("compact", open_store(table).url, targets) as told:
@@ -185,9 +185,9 @@ class _Announcer(Silent):
         for compaction in compactions if stderr.is_terminal else ():
             stderr.print(f"{compaction.spec.reason}: {human_bytes(compaction.spec.size_bytes)}")
 
-    def settled(self, driver: Driver, settled: Settled) -> None:  # noqa: ARG002
-        if settled.outcome.failure and not settled.is_void:
-            warn(f"attempt {settled.attempt} failed: {settled.outcome.failure}")
+    def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002
+        if finished.outcome.failure and not finished.is_void:
+            warn(f"attempt {finished.attempt} failed: {finished.outcome.failure}")
 
 
 def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:
@@ -200,10 +200,10 @@ def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:
     )
     for line in (*plan.blocked, *plan.refused):
         click.echo(f"  held up: {line}")
-    for claim in snapshot.claims.values():
-        left = (claim.expires_unix_ms - driver.log.lease_unix_ms()) / 1000
+    for lease in snapshot.leases.values():
+        left = (lease.expires_unix_ms - driver.log.lease_unix_ms()) / 1000
         click.echo(
-            f"  {len(claim.inputs)} fragments are being compacted by {shown_owner(claim.owner)} "
+            f"  {len(lease.inputs)} fragments are being compacted by {shown_owner(lease.owner)} "
             f"(free in {max(0, left):.0f} s if it has died; --take-over does not wait)"
         )
 
@@ -294,7 +294,7 @@ def _print_profile(figures: dict[str, Any]) -> None:
         [[stage, f"{spent:.2f}", f"{spent / whole:.0%}"] for stage, spent in rows],
     )
     click.echo(
-        f"of {figures['task_seconds']:.2f} task seconds; {figures['passed_rows']:,} of "
+        f"of {figures['task_seconds']:.2f} task seconds; {figures['copied_rows']:,} of "
         f"{figures['rows_in']:,} rows went out as they came in, compressed and unread"
     )
 
@@ -352,13 +352,13 @@ def _plan_json(
             }
             for spec, predicted in zip(plan.specs, estimates, strict=True)
         ],
-        "moves": [
+        "trivial_moves": [
             {
                 "reason": move.reason,
                 "output_level": move.output_level,
                 "fragments": [entry.key for entry in move.entries],
             }
-            for move in plan.moves
+            for move in plan.trivial_moves
         ],
         "expired": [entry.key for entry in plan.expiry.entries],
         "blocked": list(plan.blocked),
@@ -376,7 +376,7 @@ def _print_plan(snapshot: Snapshot, plan: CompactionPlan, estimates: Sequence[Es
              human_bytes(e.bytes_in), human_bytes(e.memory_bytes), f"{e.task_seconds:.1f}", spec.reason]
             for spec, e in zip(plan.specs, estimates, strict=True)
         ])  # fmt: skip
-    for move in plan.moves:
+    for move in plan.trivial_moves:
         click.echo(
             f"move {len(move.entries)} fragments to level {move.output_level}: {move.reason}"
         )
@@ -388,7 +388,7 @@ def _print_plan(snapshot: Snapshot, plan: CompactionPlan, estimates: Sequence[Es
 
 def _summary(plan: CompactionPlan) -> str:
     inputs = sum(len(spec.inputs) for spec in plan.specs)
-    return f"{len(plan.specs)} compactions of {inputs} fragments, {len(plan.moves)} moves"
+    return f"{len(plan.specs)} compactions of {inputs} fragments, {len(plan.trivial_moves)} trivial moves"
 
 
 _STALL_SECONDS: Final = 300.0
@@ -458,7 +458,7 @@ def watch_command(
         _served(metrics_address, metrics_port, health) as (recorder, port),
     ):
         told = Telemetry(recorder, traces)
-        drives = DriverSettings(policy, settings, claim_seconds=claim_seconds(master))
+        drives = DriverSettings(policy, settings, lease_seconds=lease_seconds(master))
         drivers = [Driver(told.log_of(told.open_store(table)), drives) for table in tables]
         for driver in drivers:
             told.begin_compactions(driver, settings)

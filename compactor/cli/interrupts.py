@@ -13,7 +13,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[Callable[[], bool]]:
-    """SIGTERM is Ctrl-C: what is unfinished goes, claims are given up. `watch` has handlers of its own.
+    """SIGTERM is Ctrl-C: what is unfinished goes, leases are given up. `watch` has handlers of its own.
 
     Yields what says whether either came: a call to Spark that is interrupted may fail in other words.
     """

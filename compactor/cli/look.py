@@ -95,7 +95,7 @@ def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
         "write_amplification": round(snapshot.totals.write_amplification, 3),
         "totals": asdict(snapshot.totals),
         "quarantine": redacted_value([asdict(item) for item in snapshot.quarantine.values()]),
-        "compacting": [asdict(claim) for claim in snapshot.claims.values()],
+        "compacting": [asdict(lease) for lease in snapshot.leases.values()],
         "rows": sum(entry.live_rows for entry in entries),
         "deleted_rows": sum(entry.deleted_rows for entry in entries),
         "size_bytes": sum(entry.size_bytes for entry in entries),
@@ -157,10 +157,10 @@ def _print_state(snapshot: Snapshot) -> None:
         f"compaction debt {debt.score:.2f} ({debt.pressure}), {debt.level0_runs} sorted runs at level 0, "
         f"write amplification {snapshot.totals.write_amplification:.2f}"
     )
-    for claim in snapshot.claims.values():
+    for lease in snapshot.leases.values():
         click.echo(
-            f"being compacted by {shown_owner(claim.owner)}: {len(claim.inputs)} fragments to level "
-            f"{claim.output_level}"
+            f"being compacted by {shown_owner(lease.owner)}: {len(lease.inputs)} fragments to level "
+            f"{lease.output_level}"
         )
     for item in snapshot.quarantine.values():
         echo_line(f"in quarantine: {item.key}: {item.reason}")

@@ -182,7 +182,7 @@ def release_command(table: str, fragments: tuple[str, ...], release_all: bool) -
         return
 
     def prepare(_: Snapshot) -> Changes:
-        return Changes(Operation.QUARANTINE, pardons=keys)
+        return Changes(Operation.QUARANTINE, released_fragments=keys)
 
     after = log.commit(prepare)
     click.echo(f"{len(keys)} fragments released, version {after.version}")

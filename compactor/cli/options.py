@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 import click
 
 from compactor.common.clock import SystemClock
-from compactor.compaction.driver import CLAIM_SECONDS, IN_PROCESS_CLAIM_SECONDS
+from compactor.compaction.driver import IN_PROCESS_LEASE_SECONDS, LEASE_SECONDS
 from compactor.compaction.engine import Engine, InProcessEngine
 from compactor.errors import UsageError
-from compactor.predicate.skipping.spec import Kind
+from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings import units
 from compactor.settings.column_kinds import column_kinds
 from compactor.settings.compaction import (
@@ -219,13 +219,13 @@ def open_engine(master: str | None, max_tasks: int | None) -> Engine:
     return SparkEngine(session, max_tasks or task_slots(session))
 
 
-def claim_seconds(master: str | None) -> float:
-    return IN_PROCESS_CLAIM_SECONDS if master == IN_PROCESS else CLAIM_SECONDS
+def lease_seconds(master: str | None) -> float:
+    return IN_PROCESS_LEASE_SECONDS if master == IN_PROCESS else LEASE_SECONDS
 
 
-def skip_kinds(texts: Sequence[str]) -> dict[str, Kind | None]:
+def skip_kinds(texts: Sequence[str]) -> dict[str, SkipKind | None]:
     """`--skip-index COLUMN:KIND` as they are given, with none for None. Raises `UsageError`."""
     try:
-        return column_kinds(texts, {**{str(kind): kind for kind in Kind}, "none": None})
+        return column_kinds(texts, {**{str(kind): kind for kind in SkipKind}, "none": None})
     except ValueError as error:
         raise UsageError(f"--skip-index: {error}") from None

@@ -14,7 +14,8 @@ from compactor.files.jsontext import json_lines
 from compactor.files.write import check_sink_path
 from compactor.predicate.tree import Predicate
 from compactor.read.export import export_file
-from compactor.read.scan import ScanReport, scan, scan_schema
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan, scan_schema
 from compactor.table.conditions import condition_on
 from compactor.table.metadata import TableMetadata
 

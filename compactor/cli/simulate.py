@@ -19,7 +19,7 @@ from compactor.settings.compaction import (
     policy,
 )
 from compactor.simulate.plot import check_plot, plot
-from compactor.simulate.result import Result, Sample, worker_use, write_amplification
+from compactor.simulate.result import Result, ShardSample, worker_use, write_amplification
 from compactor.simulate.settings import (
     DEFAULT_WORKERS_PER_SHARD,
     FLUSHES_PER_SHARD,
@@ -273,7 +273,9 @@ def _print_points(strategy: str, result: Result) -> None:
         )
 
 
-def _point_row(result: Result, levels: Sequence[int], before: Sample, sample: Sample) -> list[str]:
+def _point_row(
+    result: Result, levels: Sequence[int], before: ShardSample, sample: ShardSample
+) -> list[str]:
     return [
         _duration(sample.seconds),
         f"{sample.fragments * result.shards:,}",

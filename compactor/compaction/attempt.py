@@ -124,7 +124,7 @@ class _Attempt:
             spilled_bytes=result.spilled_bytes,
             fetch_wait_seconds=round(result.fetch_wait_seconds, 3),
             cpu_busy_ratio=round(result.cpu_busy_ratio, 3),
-            passed_rows=result.passed_rows,
+            copied_rows=result.copied_rows,
             dropped=result.dropped,
             stage_seconds={name: round(s, 4) for name, s in result.stage_seconds.items()},
             seconds=round(time.monotonic() - self._started, 3),
@@ -217,7 +217,7 @@ class _Attempt:
                 level=compaction.spec.output_level,
                 run=compaction.compaction_id,
                 window=compaction.spec.window,
-                census=output.census,
+                row_statistics=output.row_statistics,
                 skip_index=SkipIndex(self._skips_key, output.skips) if output.skips else None,
             )
             for output in result.outputs

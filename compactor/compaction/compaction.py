@@ -89,7 +89,7 @@ class AttemptReport:
     fetch_wait_seconds: float
     cpu_busy_ratio: float
     """Of the merging thread, its encoding one included, once it has begun to merge."""
-    passed_rows: int
+    copied_rows: int
     """Rows of row groups that went out as they came in, compressed and unread."""
     dropped: dict[str, int]
     """Rows that were not written again, by reason: rows in are rows out and these."""

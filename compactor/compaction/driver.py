@@ -1,14 +1,14 @@
-"""One table's compactions: decided, claimed, settled. Knows no engine and starts no thread.
+"""One table's compactions: decided, leased, finished. Knows no engine and starts no thread.
 
 Every step is one commit, prepared on the newest snapshot:
-decide   expired windows are dropped, fragments moved; specs become compactions by a *claim*
-settle   outcomes of compactions that still stand are committed as soon as they come; failed ones are
+decide   expired windows are dropped, fragments moved; specs become compactions by a *lease*
+commit   outcomes of compactions that still stand are committed as soon as they come; failed ones are
          tried again, less and less often. Quarantine is for what is proven to be damaged, and for what ends
          workers all by itself
-prolong  claims are renewed while their compactions run
+prolong  leases are renewed while their compactions run
 
-Several drivers may work on one table: a claim holds the inputs and the range that the outputs will
-fill, and a compaction whose claim has gone is void, however late it ends.
+Several drivers may work on one table: a lease holds the inputs and the range that the outputs will
+fill, and a compaction whose lease has gone is void, however late it ends.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import Final
 from compactor.common.clock import Ids, random_id
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.owner import is_gone, this_owner
-from compactor.compaction.record import run_record
+from compactor.compaction.record import compaction_record
 from compactor.errors import UnknownOutcomeError
 from compactor.planner.estimate import Estimate, estimate
 from compactor.planner.plan import plan_compactions
-from compactor.planner.spec import CompactionPlan, CompactionSpec, Move
+from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.table.commit_log import CommitLog
+from compactor.table.compaction_record import CompactionRecord
 from compactor.table.entry import FragmentEntry
-from compactor.table.run_record import RunRecord
 from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import Suspect
-from compactor.table.version import Changes, Claim, Operation, Quarantine, Work
+from compactor.table.version import Changes, CompactionCost, Lease, Operation, Quarantine
 
-CLAIM_SECONDS: Final = 120.0
-IN_PROCESS_CLAIM_SECONDS: Final = 3600.0
-"""In process, claims can't be renewed while a compaction runs; that the process has died, others on its host
+LEASE_SECONDS: Final = 120.0
+IN_PROCESS_LEASE_SECONDS: Final = 3600.0
+"""In process, leases can't be renewed while a compaction runs; that the process has died, others on its host
 see at once."""
 RETRY_SECONDS: Final = 0.5
 MAX_RETRY_SECONDS: Final = 300.0
@@ -53,14 +53,14 @@ class DriverSettings:
     """Whether what has failed `max_attempts` times for other reasons is left out, or tried for ever."""
     retry_seconds: float = RETRY_SECONDS
     """From a first failure to the next attempt; doubled with each more, up to `MAX_RETRY_SECONDS`."""
-    claim_seconds: float = CLAIM_SECONDS
-    """After so long without a sign of life, what a driver claimed is free for others."""
+    lease_seconds: float = LEASE_SECONDS
+    """After so long without a sign of life, what a driver leased is free for others."""
     takes_over: bool = False
-    """Whether claims of others are given up although they have not expired."""
+    """Whether leases of others are given up although they have not expired."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class FinishedCompaction:
     """One compaction that is over."""
 
     compaction: Compaction
@@ -93,8 +93,8 @@ class _Setback:
         return until is not None and 0 < until - now_unix_ms <= MAX_RETRY_SECONDS * 1000
 
 
-_MAX_CLAIM_MS: Final = 24 * 3_600_000
-"""No claim holds so long: a clock was ahead that made one which seems to."""
+_MAX_LEASE_MS: Final = 24 * 3_600_000
+"""No lease holds so long: a clock was ahead that made one which seems to."""
 
 
 class _NothingToDoError(Exception):
@@ -126,7 +126,7 @@ class Driver:
         self.waits_for_quiet = False
         """Whether the last decision left out what runs only while nothing else does."""
         self._unanswered: set[str] = set()
-        """Compactions that are claimed, perhaps: the commit's answer was lost, and nobody runs them."""
+        """Compactions that are leased, perhaps: the commit's answer was lost, and nobody runs them."""
 
     @property
     def url(self) -> str:
@@ -141,7 +141,7 @@ class Driver:
         return self._settings.policy
 
     def owns(self, compaction_id: str) -> bool:
-        """Whether this driver has decided on it and not settled it yet."""
+        """Whether this driver has decided on it and not finished it yet."""
         return compaction_id in self._running
 
     @property
@@ -151,7 +151,7 @@ class Driver:
     def plan(self, snapshot: Snapshot) -> CompactionPlan:
         """What this driver would decide on that snapshot."""
         now = self._log.clock.now_unix_ms()
-        snapshot = snapshot.without_claims(self._void_claims(snapshot))
+        snapshot = snapshot.without_leases(self._void_leases(snapshot))
         avoided = {
             key: Quarantine(key, setback.reason, now)
             for key, setback in self._setbacks.items()
@@ -168,7 +168,7 @@ class Driver:
     # --- decide ---
 
     def decide(self, most: int, *, beside: int = 0) -> list[Compaction]:
-        """Commits what takes no work, and claims at most so many compactions; [] if none is due.
+        """Commits what takes no work, and leases at most so many compactions; [] if none is due.
 
         beside: compactions of other tables that the same worker runs.
         """
@@ -184,14 +184,14 @@ class Driver:
         plan = self.plan(self._log.latest)
         if plan.expiry.entries and self._commit_unless_nothing(self._expire):
             plan = self.plan(self._log.latest)
-        while plan.moves and self._commit_unless_nothing(self._move):
+        while plan.trivial_moves and self._commit_unless_nothing(self._move):
             plan = self.plan(self._log.latest)
         decided: list[Compaction] = []
         is_quiet = not beside and not self._running
         self.waits_for_quiet = not is_quiet and _are_suspected(self._log.latest, plan.specs)
         if plan.specs and most > 0 and not self.waits_for_quiet:
             try:
-                self._commit_unless_nothing(lambda snapshot: self._claim(snapshot, most, decided))
+                self._commit_unless_nothing(lambda snapshot: self._lease(snapshot, most, decided))
             except UnknownOutcomeError:
                 self._unanswered.update(compaction.compaction_id for compaction in decided)
                 raise
@@ -210,14 +210,14 @@ class Driver:
         return Changes(Operation.EXPIRE, removes=tuple(entry.key for entry in entries))
 
     def _move(self, snapshot: Snapshot) -> Changes:
-        moves = self.plan(snapshot).moves
+        moves = self.plan(snapshot).trivial_moves
         if not moves:
             raise _NothingToDoError
         adds = tuple(e for move in moves for e in _moved(move))
         removes = tuple(entry.key for entry in adds)
-        return self._freeing(snapshot, Changes(Operation.MOVE, adds, removes=removes))
+        return self._freeing(snapshot, Changes(Operation.TRIVIAL_MOVE, adds, removes=removes))
 
-    def _claim(self, snapshot: Snapshot, most: int, decided: list[Compaction]) -> Changes:
+    def _lease(self, snapshot: Snapshot, most: int, decided: list[Compaction]) -> Changes:
         decided.clear()  # of a try that lost the race
         specs = self._affordable(snapshot, self.plan(snapshot).specs)[:most]
         if not specs:
@@ -234,8 +234,8 @@ class Driver:
             )
             for spec in specs
         ]
-        claims = tuple(map(self._as_claim, decided))
-        return self._freeing(snapshot, Changes(Operation.CLAIM, claims=claims))
+        leases = tuple(map(self._as_lease, decided))
+        return self._freeing(snapshot, Changes(Operation.LEASE, leases=leases))
 
     def _affordable(
         self, snapshot: Snapshot, specs: Sequence[CompactionSpec]
@@ -256,48 +256,48 @@ class Driver:
             return specs
         return (min(suspected, key=lambda spec: suspicion(spec.inputs)),)
 
-    def _as_claim(self, compaction: Compaction) -> Claim:
-        claim_ms = round(self._settings.claim_seconds * 1000)
-        return Claim(
+    def _as_lease(self, compaction: Compaction) -> Lease:
+        lease_ms = round(self._settings.lease_seconds * 1000)
+        return Lease(
             compaction.compaction_id,
             self._owner,
             tuple(entry.key for entry in compaction.spec.inputs),
             compaction.spec.output_level,
-            self._log.lease_unix_ms() + claim_ms,
+            self._log.lease_unix_ms() + lease_ms,
         )
 
     def _freeing(self, snapshot: Snapshot, changes: Changes) -> Changes:
-        """Returns the changes, and that claims are over that stand in nobody's way any more."""
+        """Returns the changes, and that leases are over that stand in nobody's way any more."""
         dead = self._abandoned(snapshot)
-        others = tuple(i for i in self._void_claims(snapshot) if i not in dead)
-        return replace(changes, abandons=dead, releases=others)
+        others = tuple(i for i in self._void_leases(snapshot) if i not in dead)
+        return replace(changes, abandoned_leases=dead, ended_leases=others)
 
-    def _void_claims(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Claims nobody works on any more, or that are to be taken over."""
+    def _void_leases(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Leases nobody works on any more, or that are to be taken over."""
         if self._settings.takes_over:
-            return tuple(i for i in snapshot.claims if i not in self._running)
-        others = self._claims_of_others(snapshot)
-        latest = self._log.lease_unix_ms() + _MAX_CLAIM_MS if others else 0
+            return tuple(i for i in snapshot.leases if i not in self._running)
+        others = self._leases_of_others(snapshot)
+        latest = self._log.lease_unix_ms() + _MAX_LEASE_MS if others else 0
         void = tuple(
-            claim.compaction_id
-            for claim in others
-            if claim.compaction_id in self._unanswered or claim.expires_unix_ms > latest
+            lease.compaction_id
+            for lease in others
+            if lease.compaction_id in self._unanswered or lease.expires_unix_ms > latest
         )
         return tuple(dict.fromkeys(self._abandoned(snapshot) + void))
 
     def _abandoned(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Claims nobody works on any more, although their owners did not say so."""
-        others = self._claims_of_others(snapshot)
+        """Leases nobody works on any more, although their owners did not say so."""
+        others = self._leases_of_others(snapshot)
         now = self._log.lease_unix_ms() if others else 0
         return tuple(
-            claim.compaction_id
-            for claim in others
-            if claim.compaction_id not in self._unanswered
-            and (claim.expires_unix_ms <= now or self._owner_is_gone(claim.owner))
+            lease.compaction_id
+            for lease in others
+            if lease.compaction_id not in self._unanswered
+            and (lease.expires_unix_ms <= now or self._owner_is_gone(lease.owner))
         )
 
-    def _claims_of_others(self, snapshot: Snapshot) -> list[Claim]:
-        return [c for i, c in snapshot.claims.items() if i not in self._running]
+    def _leases_of_others(self, snapshot: Snapshot) -> list[Lease]:
+        return [c for i, c in snapshot.leases.items() if i not in self._running]
 
     def _is_bad_news(self, snapshot: Snapshot) -> bool:
         return bool(self._abandoned(snapshot) or self._deadly(snapshot))
@@ -306,7 +306,7 @@ class Driver:
         """Has the log count what was abandoned, before anything is planned by it."""
         dead = self._abandoned(snapshot)
         if dead:
-            return Changes(Operation.CLAIM, abandons=dead)
+            return Changes(Operation.LEASE, abandoned_leases=dead)
         deadly = self._deadly(snapshot)
         if not deadly:
             raise _NothingToDoError
@@ -333,18 +333,18 @@ class Driver:
         waiting = [s for s in self._setbacks.values() if s.waits(now)]
         return min((s.until_unix_ms for s in waiting if s.until_unix_ms is not None), default=None)
 
-    # --- settle ---
+    # --- commit outcomes ---
 
-    def settle(self, outcomes: Iterable[Outcome]) -> list[Settled]:
+    def commit_outcomes(self, outcomes: Iterable[Outcome]) -> list[FinishedCompaction]:
         """Commits those that succeeded and still stand, together; counts and judges the others."""
         # A speculative twin may report too: one outcome a compaction counts, its objects are its own.
         known = {o.compaction_id: o for o in outcomes if o.compaction_id in self._running}
         done = [outcome for outcome in known.values() if outcome.failure is None]
         installed = self._install(done) if done else set()
         return [
-            self._settle_failure(outcome)
+            self._commit_failure(outcome)
             if outcome.failure is not None
-            else self._settled(outcome, is_void=outcome.compaction_id not in installed)
+            else self._finished(outcome, is_void=outcome.compaction_id not in installed)
             for outcome in known.values()
         ]
 
@@ -354,7 +354,7 @@ class Driver:
         installed: set[str] = set()
 
         def prepare(snapshot: Snapshot) -> Changes:
-            # Settled again after a commit whose outcome was unknown.
+            # FinishedCompaction again after a commit whose outcome was unknown.
             installed.update(o.compaction_id for o in outcomes if self._is_installed(o))
             standing[:] = [o for o in outcomes if self._stands(o, snapshot)]
             if not standing:
@@ -366,9 +366,9 @@ class Driver:
                 Operation.COMPACT,
                 adds=tuple(entry for o in standing for entry in o.outputs),
                 removes=tuple(entry.key for entry in inputs),
-                releases=tuple(o.compaction_id for o in standing),
-                work=Work(sum(entry.raw_bytes for entry in inputs), seconds),
-                runs=tuple(map(self._record, standing)),
+                ended_leases=tuple(o.compaction_id for o in standing),
+                cost=CompactionCost(sum(entry.raw_bytes for entry in inputs), seconds),
+                records=tuple(map(self._record, standing)),
             )
 
         self._commit_unless_nothing(prepare)
@@ -377,19 +377,20 @@ class Driver:
     def _is_installed(self, outcome: Outcome) -> bool:
         return self._log.landed(
             lambda changes: (
-                changes.operation is Operation.COMPACT and outcome.compaction_id in changes.releases
+                changes.operation is Operation.COMPACT
+                and outcome.compaction_id in changes.ended_leases
             )
         )
 
     def _stands(self, outcome: Outcome, snapshot: Snapshot) -> bool:
         compaction, _ = self._running[outcome.compaction_id]
         return (
-            outcome.compaction_id in snapshot.claims
-            and compaction.base_version >= snapshot.fence
+            outcome.compaction_id in snapshot.leases
+            and compaction.base_version >= snapshot.min_base_version
             and all(snapshot.fragments.get(e.key) == e for e in compaction.spec.inputs)
         )
 
-    def _settle_failure(self, outcome: Outcome) -> Settled:
+    def _commit_failure(self, outcome: Outcome) -> FinishedCompaction:
         compaction, _ = self._running[outcome.compaction_id]
         inputs = [entry.key for entry in compaction.spec.inputs]
         # One that the failure names holds up no others.
@@ -401,16 +402,18 @@ class Driver:
         is_void = not self._release(
             [outcome.compaction_id], quarantined, outcome.failure or "", runs
         )
-        settled = self._settled(
+        finished = self._finished(
             outcome, is_void=is_void, quarantined=() if is_void else quarantined
         )
         if is_void:
-            return settled
-        # Only now: what the log could not be told is settled again.
+            return finished
+        # Only now: what the log could not be told is finished again.
         self._setbacks.update(setbacks)
         until = max((s.until_unix_ms or 0 for s in setbacks.values()), default=0)
         left = (until - self._log.clock.now_unix_ms()) / 1000
-        return replace(settled, retry_seconds=max(0.0, left) if until and not quarantined else None)
+        return replace(
+            finished, retry_seconds=max(0.0, left) if until and not quarantined else None
+        )
 
     def _setback(self, key: str, outcome: Outcome) -> _Setback:
         """What stands against a fragment after one more failure."""
@@ -427,36 +430,36 @@ class Driver:
         ids: Sequence[str],
         quarantined: Sequence[str],
         reason: str,
-        runs: tuple[RunRecord, ...] = (),
+        records: tuple[CompactionRecord, ...] = (),
     ) -> bool:
-        """Whether any of the claims still stood."""
+        """Whether any of the leases still stood."""
 
         def prepare(snapshot: Snapshot) -> Changes:
-            standing = tuple(i for i in ids if i in snapshot.claims)
+            standing = tuple(i for i in ids if i in snapshot.leases)
             if not standing:
                 raise _NothingToDoError
             now = self._log.clock.now_unix_ms()
             return Changes(
-                Operation.QUARANTINE if quarantined else Operation.CLAIM,
-                releases=standing,
+                Operation.QUARANTINE if quarantined else Operation.LEASE,
+                ended_leases=standing,
                 quarantines=tuple(
                     Quarantine(key, reason, now) for key in quarantined if key in snapshot.fragments
                 ),
-                runs=runs,
+                records=records,
             )
 
         return self._commit_unless_nothing(prepare)
 
-    def _settled(
+    def _finished(
         self, outcome: Outcome, *, is_void: bool, quarantined: tuple[str, ...] = ()
-    ) -> Settled:
+    ) -> FinishedCompaction:
         attempt = self._attempt(outcome)
         compaction, predicted = self._running.pop(outcome.compaction_id)
-        return Settled(compaction, predicted, outcome, attempt, is_void, quarantined)
+        return FinishedCompaction(compaction, predicted, outcome, attempt, is_void, quarantined)
 
-    def _record(self, outcome: Outcome) -> RunRecord:
+    def _record(self, outcome: Outcome) -> CompactionRecord:
         compaction, predicted = self._running[outcome.compaction_id]
-        return run_record(compaction, predicted, outcome, self._attempt(outcome))
+        return compaction_record(compaction, predicted, outcome, self._attempt(outcome))
 
     def _attempt(self, outcome: Outcome) -> int:
         """How many times this driver has tried to merge any of those inputs, this attempt included."""
@@ -464,29 +467,29 @@ class Driver:
         found = (self._setbacks.get(entry.key) for entry in compaction.spec.inputs)
         return 1 + max((setback.failures for setback in found if setback), default=0)
 
-    # --- claims ---
+    # --- leases ---
 
     def prolong(self) -> None:
-        """Renews the claims of what runs, once half of any one's time is over. Lost ones stay lost."""
-        claims = self._log.latest.claims
-        expiries = [claims[i].expires_unix_ms for i in self._running if i in claims]
+        """Renews the leases of what runs, once half of any one's time is over. Lost ones stay lost."""
+        leases = self._log.latest.leases
+        expiries = [leases[i].expires_unix_ms for i in self._running if i in leases]
         if not expiries:
             return
         left_ms = min(expiries) - self._log.lease_unix_ms()
-        if left_ms * 2 < self._settings.claim_seconds * 1000:
+        if left_ms * 2 < self._settings.lease_seconds * 1000:
 
             def prepare(snapshot: Snapshot) -> Changes:
                 standing = [
-                    c for c, _ in self._running.values() if c.compaction_id in snapshot.claims
+                    c for c, _ in self._running.values() if c.compaction_id in snapshot.leases
                 ]
                 if not standing:
                     raise _NothingToDoError
-                return Changes(Operation.CLAIM, claims=tuple(map(self._as_claim, standing)))
+                return Changes(Operation.LEASE, leases=tuple(map(self._as_lease, standing)))
 
             self._commit_unless_nothing(prepare)
 
     def give_up(self) -> None:
-        """Frees what is claimed and has not been settled, for others to take at once."""
+        """Frees what is leased and has not been finished, for others to take at once."""
         ids = [*self._running, *self._unanswered]
         self._running.clear()
         self._unanswered.clear()
@@ -501,7 +504,7 @@ class Driver:
         return True
 
 
-def _moved(move: Move) -> list[FragmentEntry]:
+def _moved(move: TrivialMove) -> list[FragmentEntry]:
     return [replace(entry, level=move.output_level) for entry in move.entries]
 
 

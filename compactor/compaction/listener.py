@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from compactor.compaction.compaction import Compaction
-from compactor.compaction.driver import Driver, Settled
+from compactor.compaction.driver import Driver, FinishedCompaction
 
 
 class Listener(Protocol):
@@ -14,7 +14,7 @@ class Listener(Protocol):
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None: ...
 
-    def settled(self, driver: Driver, settled: Settled) -> None: ...
+    def finished(self, driver: Driver, finished: FinishedCompaction) -> None: ...
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
         """A step of a table failed as a whole, such as when its store is unreachable."""
@@ -34,7 +34,7 @@ class Silent:
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None: ...
 
-    def settled(self, driver: Driver, settled: Settled) -> None: ...
+    def finished(self, driver: Driver, finished: FinishedCompaction) -> None: ...
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None: ...
 
@@ -53,9 +53,9 @@ class Listeners:
         for each in self._all:
             each.decided(driver, compactions)
 
-    def settled(self, driver: Driver, settled: Settled) -> None:
+    def finished(self, driver: Driver, finished: FinishedCompaction) -> None:
         for each in self._all:
-            each.settled(driver, settled)
+            each.finished(driver, finished)
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
         for each in self._all:

@@ -1,4 +1,4 @@
-"""Who holds a claim: a process, told so exactly that another of its machine can see whether it has ended."""
+"""Who holds a lease: a process, told so exactly that another of its machine can see whether it has ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shown_owner(owner: str) -> str:
 def is_gone(owner: str) -> bool:
     """Returns whether the owner was a process that this one would see, and has ended.
 
-    False wherever that can't be known: then the claim holds until its lease is over.
+    False wherever that can't be known: then the lease holds until it expires.
     """
     parts = owner.split(":")
     place = _place()

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 from compactor.common.lines import shortened
 from compactor.compaction.compaction import AttemptReport, Compaction, Outcome
 from compactor.planner.estimate import Estimate
-from compactor.table.run_record import MAX_TEXT, RunRecord
+from compactor.table.compaction_record import MAX_TEXT, CompactionRecord
 
 _DIGITS: Final = 3
 
 
-def run_record(
+def compaction_record(
     compaction: Compaction, predicted: Estimate, outcome: Outcome, attempt: int
-) -> RunRecord:
+) -> CompactionRecord:
     """attempt: how many times its driver tried to merge those inputs."""
     spec = compaction.spec
-    record = RunRecord(
+    record = CompactionRecord(
         compaction_id=compaction.compaction_id,
         output_level=spec.output_level,
         attempt=attempt,
@@ -34,7 +34,7 @@ def run_record(
     return record if outcome.report is None else _with_figures(record, outcome.report)
 
 
-def _with_figures(record: RunRecord, report: AttemptReport) -> RunRecord:
+def _with_figures(record: CompactionRecord, report: AttemptReport) -> CompactionRecord:
     return replace(
         record,
         rows_in=report.rows_in,
@@ -53,6 +53,6 @@ def _with_figures(record: RunRecord, report: AttemptReport) -> RunRecord:
         resumed_gets=report.resumed_gets,
         restarts=report.restarts,
         spilled_bytes=report.spilled_bytes,
-        passed_rows=report.passed_rows,
+        copied_rows=report.copied_rows,
         dropped_rows=sum(report.dropped.values()),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.compaction.compaction import AttemptReport
-from compactor.compaction.driver import Settled
+from compactor.compaction.driver import FinishedCompaction
 from compactor.errors import ConfigError
 from compactor.planner.estimate import Estimate, total
 from compactor.planner.spec import CompactionPlan
@@ -19,7 +19,7 @@ def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
     """Sums over attempts; the peak is that of the largest."""
     fields = (
         "rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "resumed_gets", "restarts",
-        "replayed_inputs", "spilled_bytes", "passed_rows",
+        "replayed_inputs", "spilled_bytes", "copied_rows",
     )  # fmt: skip
     totals: dict[str, Any] = {name: sum(getattr(r, name) for r in reports) for name in fields}
     totals["dropped_rows"] = sum(sum(report.dropped.values()) for report in reports)
@@ -41,7 +41,7 @@ class CompactReport:
     """What became of the compactions of one table; `to_json` is the CLI's `--json` object."""
 
     version: int
-    settled: list[Settled] = field(default_factory=list, repr=False)
+    finished: list[FinishedCompaction] = field(default_factory=list, repr=False)
     seconds: float = 0.0
 
     def __str__(self) -> str:
@@ -51,20 +51,20 @@ class CompactReport:
         )
 
     @property
-    def done(self) -> list[Settled]:
-        return [s for s in self.settled if s.outcome.failure is None and not s.is_void]
+    def done(self) -> list[FinishedCompaction]:
+        return [s for s in self.finished if s.outcome.failure is None and not s.is_void]
 
     @property
-    def void(self) -> list[Settled]:
-        return [s for s in self.settled if s.is_void]
+    def void(self) -> list[FinishedCompaction]:
+        return [s for s in self.finished if s.is_void]
 
     @property
-    def failed(self) -> list[Settled]:
+    def failed(self) -> list[FinishedCompaction]:
         """Attempts that failed, of which a later one may have succeeded."""
-        return [s for s in self.settled if s.outcome.failure is not None and not s.is_void]
+        return [s for s in self.finished if s.outcome.failure is not None and not s.is_void]
 
     @property
-    def lost(self) -> list[Settled]:
+    def lost(self) -> list[FinishedCompaction]:
         """The last failed attempt of each compaction that never succeeded."""
         done = {key for s in self.done for key in _inputs(s)}
         last = {_inputs(s): s for s in self.failed if not done.issuperset(_inputs(s))}
@@ -89,16 +89,16 @@ class CompactReport:
         }
 
 
-def _inputs(settled: Settled) -> tuple[str, ...]:
-    return tuple(entry.key for entry in settled.compaction.spec.inputs)
+def _inputs(finished: FinishedCompaction) -> tuple[str, ...]:
+    return tuple(entry.key for entry in finished.compaction.spec.inputs)
 
 
-def _failure_json(settled: Settled) -> dict[str, Any]:
+def _failure_json(finished: FinishedCompaction) -> dict[str, Any]:
     return {
-        "compaction_id": settled.compaction.compaction_id,
-        "inputs": list(_inputs(settled)),
-        "reason": settled.outcome.failure,
-        "quarantined": list(settled.quarantined),
+        "compaction_id": finished.compaction.compaction_id,
+        "inputs": list(_inputs(finished)),
+        "reason": finished.outcome.failure,
+        "quarantined": list(finished.quarantined),
     }
 
 

@@ -1,4 +1,4 @@
-"""The loop: decide, run, settle, over one table or several, until nothing is due or until told to stop."""
+"""The loop: decide, run, commit outcomes, over one table or several, until nothing is due or told to stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from compactor.common.clock import Clock, SystemClock
 from compactor.compaction.compaction import Outcome
-from compactor.compaction.driver import Driver, Settled, backoff_seconds
+from compactor.compaction.driver import Driver, FinishedCompaction, backoff_seconds
 from compactor.compaction.engine import Engine
 from compactor.compaction.listener import Listener, Silent
 from compactor.compaction.report import CompactReport
@@ -26,15 +26,15 @@ _MAX_BACKOFF_SECONDS: Final = 60.0
 _ALL: Final = 1 << 30
 _DRAIN_POLL_SECONDS: Final = 0.5
 _SETTLE_SECONDS: Final = 5.0
-"""How long one wait for outcomes may last: claims are renewed in between."""
+"""How long one wait for outcomes may last: leases are renewed in between."""
 
 
 @dataclass(slots=True)
-class _Table:
+class _WatchedTable:
     """A driver and how its table fares."""
 
     driver: Driver
-    unsettled: list[Outcome] = field(default_factory=list)
+    uncommitted: list[Outcome] = field(default_factory=list)
     """Ended, but the log could not be reached since."""
     failures: int = 0
     """In a row."""
@@ -44,15 +44,15 @@ class _Table:
     @property
     def ended(self) -> int:
         """Compactions of which the log has not been told yet."""
-        return len({outcome.compaction_id for outcome in self.unsettled})
+        return len({outcome.compaction_id for outcome in self.uncommitted})
 
     @property
     def in_engine(self) -> int:
         return self.driver.running - self.ended
 
     def take(self, outcomes: Sequence[Outcome]) -> None:
-        """Keeps those of this table until they are settled."""
-        self.unsettled += [o for o in outcomes if self.driver.owns(o.compaction_id)]
+        """Keeps those of this table until they are finished."""
+        self.uncommitted += [o for o in outcomes if self.driver.owns(o.compaction_id)]
 
     def debt_score(self, policy: Policy) -> float:
         """Worked out once a version."""
@@ -74,18 +74,18 @@ class Worker:
         clock: Clock | None = None,
         listener: Listener | None = None,
     ) -> None:
-        self._tables = [_Table(driver) for driver in drivers]
+        self._tables = [_WatchedTable(driver) for driver in drivers]
         self._engine = engine
         self._policy = policy
         self._clock = clock or SystemClock()
         self._listener = listener or Silent()
 
-    def run_until_idle(self) -> list[Settled]:
+    def run_until_idle(self) -> list[FinishedCompaction]:
         """Until nothing is due, and nothing that has failed is to be tried again.
 
-        Raises the errors of a table's log; what was claimed is freed then.
+        Raises the errors of a table's log; what was leased is freed then.
         """
-        settled: list[Settled] = []
+        finished: list[FinishedCompaction] = []
         try:
             while True:
                 for table in self._tables:
@@ -93,12 +93,12 @@ class Worker:
                     self._decide(table, _ALL)
                 if not self._running:
                     if not self._wait_for_retry():
-                        return settled
+                        return finished
                     continue
                 outcomes = self._engine.wait(_SETTLE_SECONDS)
                 for table in self._tables:
                     table.take(outcomes)
-                    settled += self._settle(table)
+                    finished += self._commit_outcomes(table)
                 self._listener.turned()
         finally:
             self._free()
@@ -128,18 +128,18 @@ class Worker:
         """Compactions that have not ended: what has, and waits for the log, is not waited for."""
         return sum(table.in_engine for table in self._tables)
 
-    def _ready(self) -> list[_Table]:
+    def _ready(self) -> list[_WatchedTable]:
         ready = [table for table in self._tables if self._is_ready(table)]
         if len(ready) == 1:
             return ready
         return sorted(ready, key=lambda table: -table.debt_score(self._policy))
 
-    def _is_ready(self, table: _Table) -> bool:
+    def _is_ready(self, table: _WatchedTable) -> bool:
         # No pause is longer than the longest: a clock went back then.
         left_ms = table.not_before_ms - self._clock.now_unix_ms()
         return not 0 < left_ms <= _MAX_BACKOFF_SECONDS * 1000
 
-    def _step(self, ready: Sequence[_Table]) -> bool:
+    def _step(self, ready: Sequence[_WatchedTable]) -> bool:
         """Whether anything happened. What fails in one table does not stop the others."""
         started = sum(self._guarded(table, self._decide_some) for table in ready)
         # Without anything to wait for, it is asked all the same whether it still can run something.
@@ -147,10 +147,10 @@ class Worker:
         for table in self._tables:
             table.take(outcomes)
             if self._is_ready(table):
-                self._guarded(table, lambda table: len(self._settle(table)))
+                self._guarded(table, lambda table: len(self._commit_outcomes(table)))
         return bool(started or outcomes)
 
-    def _guarded(self, table: _Table, act: Callable[[_Table], int]) -> int:
+    def _guarded(self, table: _WatchedTable, act: Callable[[_WatchedTable], int]) -> int:
         try:
             return act(table)
         except TableNotFoundError:
@@ -164,17 +164,17 @@ class Worker:
             self._listener.failed(table.driver, error, seconds)
             return 0
 
-    def _decide_some(self, table: _Table) -> int:
+    def _decide_some(self, table: _WatchedTable) -> int:
         return self._decide(table, self._engine.slots - self._running)
 
-    def _decide(self, table: _Table, most: int) -> int:
+    def _decide(self, table: _WatchedTable, most: int) -> int:
         others = [each for each in self._tables if each is not table]
         beside = sum(each.in_engine for each in others)
         if self._quiet_for() not in (None, table):
             most = 0
         compactions = table.driver.decide(most, beside=beside)
         table.failures = (
-            0  # not after a settlement: with nothing to settle, that asks nothing of the store
+            0  # not after a commit: with nothing to commit, that asks nothing of the store
         )
         for compaction in compactions:
             self._engine.submit(compaction)
@@ -183,27 +183,27 @@ class Worker:
         self._listener.looked(table.driver)
         return len(compactions)
 
-    def _quiet_for(self) -> _Table | None:
+    def _quiet_for(self) -> _WatchedTable | None:
         """Returns the table for which the others begin nothing: one that runs what may end the worker, or the
         first that waits for that."""
         running = (t for t in self._tables if t.in_engine and t.driver.needs_quiet)
         waiting = (t for t in self._tables if t.driver.waits_for_quiet and self._is_ready(t))
         return next(running, None) or next(waiting, None)
 
-    def _settle(self, table: _Table) -> list[Settled]:
+    def _commit_outcomes(self, table: _WatchedTable) -> list[FinishedCompaction]:
         # One commit for all results, one for each failure: what is committed is told, though the next fails.
-        done = [o for o in table.unsettled if o.failure is None]
-        failures = ([o] for o in table.unsettled if o.failure is not None)
-        settled: list[Settled] = []
+        done = [o for o in table.uncommitted if o.failure is None]
+        failures = ([o] for o in table.uncommitted if o.failure is not None)
+        finished: list[FinishedCompaction] = []
         for outcomes in (done, *failures):
-            for item in table.driver.settle(outcomes):
-                settled.append(item)
-                self._listener.settled(table.driver, item)
-            table.unsettled = [o for o in table.unsettled if table.driver.owns(o.compaction_id)]
-        if settled:
+            for item in table.driver.commit_outcomes(outcomes):
+                finished.append(item)
+                self._listener.finished(table.driver, item)
+            table.uncommitted = [o for o in table.uncommitted if table.driver.owns(o.compaction_id)]
+        if finished:
             self._listener.looked(table.driver)
         table.driver.prolong()
-        return settled
+        return finished
 
     def _wait_for_retry(self) -> bool:
         """Sleeps until what has failed may be tried again; whether there is such."""
@@ -216,7 +216,7 @@ class Worker:
     def _free(self) -> None:
         self._engine.cancel()
         for table in self._tables:
-            # The claims expire by themselves, if the log can't be reached now.
+            # The leases expire by themselves, if the log can't be reached now.
             with contextlib.suppress(CompactorError):
                 table.driver.give_up()
 
@@ -232,7 +232,7 @@ def compact(
     started = time.monotonic()
     worker = Worker([driver], engine, policy=driver.policy, clock=clock, listener=listener)
     report = CompactReport(driver.log.current().version)
-    report.settled = worker.run_until_idle()
+    report.finished = worker.run_until_idle()
     report.version = driver.log.latest.version
     report.seconds = time.monotonic() - started
     return report

@@ -18,9 +18,9 @@ from compactor.entities.memory import Charge, unlimited
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import canonical, from_arrow, texts_of
 from compactor.errors import InputError, TableNotFoundError, UsageError
-from compactor.files.byte_source import ByteSource
+from compactor.files.byte_source import FileBytes
 from compactor.files.names import KNOWN_ENDINGS, FileFormat, FileKind, kind_of
-from compactor.files.ndjson import Block, line_blocks
+from compactor.files.ndjson import LineBlock, line_blocks
 from compactor.files.problems import PROBLEMS, first_failing, one_line, reading
 from compactor.files.read import open_table_file
 from compactor.read.scan import scan
@@ -311,7 +311,7 @@ def _texts_of_batch(batch: pa.RecordBatch, name: str) -> Columns:
 
 def _ndjson(path: str, kind: FileKind) -> Iterator[Columns]:
     with reading(path):
-        source = ByteSource(path, kind.compression)
+        source = FileBytes(path, kind.compression)
     try:
         for block in line_blocks(path, source, _BLOCK_BYTES):
             try:
@@ -341,7 +341,7 @@ def _check_one_a_line(lines: bytes, rows: int) -> None:
         raise ValueError("is not one JSON object per line")
 
 
-def _located(path: str, block: Block) -> InputError:
+def _located(path: str, block: LineBlock) -> InputError:
     """The error of the first line that makes it fail."""
     lines = block.data.split(b"\n")
 

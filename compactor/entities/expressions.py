@@ -48,7 +48,7 @@ class TooManyCombinationsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class PropertyPath:
     """A property, or what is inside of it."""
 
     steps: tuple[str, ...]
@@ -60,12 +60,12 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     function: str
     arguments: tuple[Expression, ...]
 
 
-Expression = Path | Literal | Call
+Expression = PropertyPath | Literal | FunctionCall
 
 
 class Operand(NamedTuple):
@@ -109,7 +109,7 @@ def _parse(value: Any, aliases: set[str]) -> Expression:
                 f"{value!r} is no path: write alias.property, or [literal, {value!r}]"
             )
         aliases.add(alias)
-        return Path(tuple(steps))
+        return PropertyPath(tuple(steps))
     if not isinstance(value, list) or not value or not isinstance(value[0], str):
         raise ExpressionError(
             f"{value!r} is no expression: write a path such as a.x, or a function such as [lower, a.x]"
@@ -125,15 +125,15 @@ def _parse(value: Any, aliases: set[str]) -> Expression:
     wanted = "one argument" if name != "concat" else "two arguments or more"
     if (len(arguments) != 1) if name != "concat" else (len(arguments) < 2):
         raise ExpressionError(f"{name} takes {wanted}, here are {len(arguments)}")
-    return Call(name, tuple(_parse(argument, aliases) for argument in arguments))
+    return FunctionCall(name, tuple(_parse(argument, aliases) for argument in arguments))
 
 
 def first_steps(expression: Expression) -> Iterator[str]:
     """The properties that it needs."""
     match expression:
-        case Path(steps):
+        case PropertyPath(steps):
             yield steps[0]
-        case Call(_, arguments):
+        case FunctionCall(_, arguments):
             for argument in arguments:
                 yield from first_steps(argument)
 
@@ -141,7 +141,7 @@ def first_steps(expression: Expression) -> Iterator[str]:
 def evaluate(expression: Expression, columns: Mapping[str, pa.Array], rows: int) -> Values:
     """The values of each of `rows` entities, of properties as canonical texts with nulls."""
     match expression:
-        case Path(steps):
+        case PropertyPath(steps):
             column = columns.get(steps[0])
             if column is None:
                 return _NO_VALUES
@@ -151,13 +151,13 @@ def evaluate(expression: Expression, columns: Mapping[str, pa.Array], rows: int)
             return found
         case Literal(text):
             return Values(np.arange(rows), pa.repeat(quoted(pa.array([text]))[0], rows))
-        case Call("concat", arguments):
+        case FunctionCall("concat", arguments):
             first, *others = (evaluate(a, columns, rows) for a in arguments)
             result = first.kept(is_string(first.texts))
             for other in others:
                 result = _concat(result, other.kept(is_string(other.texts)), rows)
             return result
-        case Call(name, (argument,)):
+        case FunctionCall(name, (argument,)):
             return _called(_FUNCTIONS[name], evaluate(argument, columns, rows))
     raise AssertionError(expression)
 

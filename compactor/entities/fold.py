@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from compactor.entities.entities import Columns, Entities
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
-from compactor.entities.spec import Strategy
+from compactor.entities.spec import PropertyStrategy
 from compactor.entities.texts import I64, TEXT, elements, is_list, list_texts, object_texts, quoted
 from format.nested import build_list
 
@@ -51,11 +51,11 @@ def end_to_end(parts: Sequence[Entities]) -> Entities:
     )
 
 
-def folded(entities: Entities, counts: I64, strategy: Strategy) -> Columns:
+def folded(entities: Entities, counts: I64, strategy: PropertyStrategy) -> Columns:
     """The properties of clusters of so many of the entities each, one after the other. Shape (clusters,)."""
-    if strategy is Strategy.LIST:
+    if strategy is PropertyStrategy.LIST:
         return {MERGED: _listed(entities, counts)}
-    fold = _compacted if strategy is Strategy.COMPACT else _united
+    fold = _compacted if strategy is PropertyStrategy.COMPACT else _united
     owner = np.repeat(np.arange(len(counts)), counts)
     return {
         name: fold(column, owner, len(counts))

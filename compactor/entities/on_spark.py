@@ -38,7 +38,7 @@ from compactor.entities.spark_jobs import ARROW_BATCHES, Done, Flow, Jobs, of_pa
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State
 from compactor.entities.target import ROW_POLICY, SORT, Target
-from compactor.entities.tasks import Context, Home, Made, Piece
+from compactor.entities.tasks import Context, DatasetPart, Partition, TaskOutput
 from compactor.read.scan_pieces import pieces_of
 from compactor.spark.session import SparkOptions, as_job_error, check_shuffles, staging_place
 from compactor.spark.shuffle.exchange import (
@@ -162,7 +162,7 @@ class SparkEntityMerge:
 
     # --- what changed ---
 
-    def _find(self, jobs: Jobs, context: Context) -> _Found | None:
+    def _find(self, jobs: Jobs, context: Context) -> _FoundClusters | None:
         """None: there are no entities, and never were."""
         values = self._settled(jobs, context)
         homes = _homes(values)
@@ -181,7 +181,7 @@ class SparkEntityMerge:
         size = sum(done.bytes for done in (clusters, written) if done is not None)
         everything = self._full
 
-        def differ(_part: int, given: tasks.Given) -> Made:
+        def differ(_part: int, given: tasks.TaskInput) -> TaskOutput:
             return tasks.differ(context, given, everything=everything)
 
         done = jobs.run(flows, size, differ, samples=True)
@@ -195,7 +195,7 @@ class SparkEntityMerge:
         report.unchanged = report.clusters - report.new - report.changed
         rows = report.new + report.changed + report.replaced
         report.next_updated += rows
-        return _Found(homes, done, rows)
+        return _FoundClusters(homes, done, rows)
 
     def _settled(self, jobs: Jobs, context: Context) -> Done | None:
         """Entities at home, and their values; None: there are no entities."""
@@ -215,7 +215,7 @@ class SparkEntityMerge:
             return None
         self._on_progress("finding values")
 
-        def settle(part: int, given: tasks.Given) -> Made:
+        def settle(part: int, given: tasks.TaskInput) -> TaskOutput:
             return tasks.settle(context, part, given)
 
         flows = [Flow(read.packets, n, n, keys=(ID,)) for n in range(len(context.names))]
@@ -224,7 +224,7 @@ class SparkEntityMerge:
         return values
 
     def _clusters(
-        self, jobs: Jobs, context: Context, homes: Mapping[int, Home], values: Done
+        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], values: Done
     ) -> Done:
         labels = self._labels(jobs, context, homes, values)
         self._on_progress("finding clusters")
@@ -242,7 +242,7 @@ class SparkEntityMerge:
         if labels is not None:
             flows.append(_plain(labels, 1, _labels_as_packets))
 
-        def label(part: int, given: tasks.Given) -> Made:
+        def label(part: int, given: tasks.TaskInput) -> TaskOutput:
             return tasks.label(context, part, homes[part], given)
 
         labelled = jobs.run(flows, 0, label, parts=parts)
@@ -255,7 +255,7 @@ class SparkEntityMerge:
         return clusters
 
     def _labels(
-        self, jobs: Jobs, context: Context, homes: Mapping[int, Home], values: Done
+        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], values: Done
     ) -> DataFrame | None:
         """Rows node, component; None: nothing is equal to anything. Raises `JobError` for too many."""
         if not values.rows:
@@ -293,7 +293,7 @@ class SparkEntityMerge:
         )
 
     def _check_sizes(
-        self, jobs: Jobs, context: Context, homes: Mapping[int, Home], labels: DataFrame
+        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: DataFrame
     ) -> None:
         """Before anything of an entity is sent after its label."""
         found = self._connector.larger_than(labels, self._spec.max_merged)
@@ -301,7 +301,7 @@ class SparkEntityMerge:
             return
         most, largest = found
 
-        def first(part: int, given: tasks.Given) -> Made:
+        def first(part: int, given: tasks.TaskInput) -> TaskOutput:
             yield tasks.first_of_largest(context, homes[part], given)
 
         flow = _plain(largest, 0, _labels_as_packets)
@@ -321,7 +321,7 @@ class SparkEntityMerge:
 
     # --- what is written ---
 
-    def _write(self, jobs: Jobs, context: Context, found: _Found, after: State) -> int:
+    def _write(self, jobs: Jobs, context: Context, found: _FoundClusters, after: State) -> int:
         target = self._target
         assert target.store is not None
         assert target.log is not None
@@ -354,7 +354,7 @@ class SparkEntityMerge:
         firsts = (target.first_updated + np.cumsum(counts) - counts).tolist()
         url = target.store.url
 
-        def fold(part: int, given: tasks.Given) -> Made:
+        def fold(part: int, given: tasks.TaskInput) -> TaskOutput:
             return tasks.fold(
                 context, given, table=url, plan=plan, names=names, first_updated=firsts[part]
             )
@@ -371,18 +371,20 @@ class SparkEntityMerge:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    homes: Mapping[int, Home]
+class _FoundClusters:
+    homes: Mapping[int, Partition]
     changes: Done
     rows: int
 
 
-def _homes(values: Done | None) -> dict[int, Home]:
+def _homes(values: Done | None) -> dict[int, Partition]:
     """By their parts; those without entities are left out."""
     if values is None:
         return {}
     return {
-        part: Home.from_json(said["home"]) for part, said in values.said.items() if "home" in said
+        part: Partition.from_json(said["home"])
+        for part, said in values.said.items()
+        if "home" in said
     }
 
 
@@ -431,16 +433,16 @@ def _members(ranges: Divider | None, batches: Batches) -> Iterator[Packet]:
 # --- places ---
 
 
-def _pieces(dataset: int, located: Located | None) -> Iterator[Piece]:
+def _pieces(dataset: int, located: Located | None) -> Iterator[DatasetPart]:
     if located is None:
         return
     if located.is_file:
         place = str(Path(located.place).absolute())
-        yield Piece(dataset, replace(located, place=place))
+        yield DatasetPart(dataset, replace(located, place=place))
         return
     store = open_store(located.place)
     for piece in pieces_of(CommitLog(store).current()):
-        yield Piece(dataset, replace(located, place=store.url), piece)
+        yield DatasetPart(dataset, replace(located, place=store.url), piece)
 
 
 def _spark_url(url: str) -> str:

@@ -21,7 +21,7 @@ from compactor.entities.entities import (
 )
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.fold import MERGED, folded, ids_of, taken
-from compactor.entities.spec import EntityMergeSpec, Strategy
+from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import DataError
 from compactor.files.source import FileBatches
@@ -43,7 +43,7 @@ _INTERNAL: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRows:
     """What earlier runs have written: the newest row of each id."""
 
     ids: pa.Array
@@ -53,12 +53,12 @@ class Written:
     """Null of ids that were replaced."""
 
 
-NOTHING_WRITTEN: Final = Written(
+NOTHING_WRITTEN: Final = WrittenRows(
     pa.array([], TEXT), pa.array([], pa.bool_()), pa.array([], pa.int64())
 )
 
 
-def read_written(store: Store, snapshot: Snapshot) -> Written:
+def read_written(store: Store, snapshot: Snapshot) -> WrittenRows:
     """Raises `FormatError` for damaged fragments."""
     return written_of(written_batches(store, snapshot))
 
@@ -76,12 +76,12 @@ def written_batches(store: Store, snapshot: Snapshot) -> Iterator[pa.RecordBatch
         yield batch.drop_columns([REPLACED])
 
 
-def written_of(batches: Iterable[pa.RecordBatch]) -> Written:
+def written_of(batches: Iterable[pa.RecordBatch]) -> WrittenRows:
     batches = list(batches)
     if not batches:
         return NOTHING_WRITTEN
     ids, deleted, signatures = pa.Table.from_batches(batches).columns
-    return Written(
+    return WrittenRows(
         ids.cast(TEXT).combine_chunks(),
         pc.fill_null(deleted, False).combine_chunks(),
         signatures.combine_chunks(),
@@ -117,7 +117,7 @@ class Difference:
 
 
 def difference(
-    ids: pa.Array, signatures: I64, written: Written, *, everything: bool = False
+    ids: pa.Array, signatures: I64, written: WrittenRows, *, everything: bool = False
 ) -> Difference:
     """ids, signatures: of clusters. everything: they are written whether they changed or not."""
     at = pc.index_in(ids, value_set=written.ids)
@@ -166,7 +166,7 @@ class EntityBatches(FileBatches):
 
     def _properties(self) -> Sequence[str]:
         """Of the entities that are folded; a property that they have not is no column."""
-        if self._spec.strategy is Strategy.LIST:
+        if self._spec.strategy is PropertyStrategy.LIST:
             return [MERGED] if len(self._changes.clusters) else []
         members = self._clusters.members_of(self._changes.clusters)[0]
         present = np.zeros(sum(d.rows for d in self._datasets), np.bool_)

@@ -32,12 +32,12 @@ from compactor.entities.target import ROW_POLICY, SORT, Target
 from compactor.stores.base import Store
 from compactor.write.ingest import IngestOptions, ingest_batches
 
-Progress = Callable[[str], None]
+StepProgress = Callable[[str], None]
 """Called with what is being done."""
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedClusters:
     """Clusters of datasets, not folded yet."""
 
     spec: EntityMergeSpec
@@ -53,11 +53,11 @@ def merge_entities(
     datasets: Sequence[Entities],
     connect: Components = components,
     charge: Charge = unlimited,
-) -> Merged:
+) -> MergedClusters:
     """Raises `JobError` if more than `max_merged` would become one, `ConfigError` for ids that collide."""
     left, right = edges(spec, datasets, charge)
     labels = connect(int(starts_of(datasets)[-1]), left, right)
-    return Merged(spec, datasets, clusters_of(spec, datasets, labels))
+    return MergedClusters(spec, datasets, clusters_of(spec, datasets, labels))
 
 
 def merged_batches(
@@ -96,7 +96,7 @@ class EntityMerge:
         connect: Components = components,
         memory_limit_bytes: int | None = None,
         ids: Ids = random_id,
-        on_progress: Progress = lambda _what: None,
+        on_progress: StepProgress = lambda _what: None,
     ) -> None:
         """store: of the table; None only to look at what would be written to a new one.
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from compactor.entities import tasks
 from compactor.entities.memory import COPIES
 from compactor.entities.target import SORT
-from compactor.entities.tasks import Made, Rows, Said, Sample
+from compactor.entities.tasks import SampledKeys, TaskOutput, TaskRows, TaskSummary
 from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError
 from compactor.files.source import sliced
 from compactor.resources.errors import MemoryLimitError
@@ -66,7 +66,7 @@ _CORRECTED_BY_USERS: Final = {
         FormatError,
     )
 }
-Task = Callable[[int, tasks.Given], Made]
+Task = Callable[[int, tasks.TaskInput], TaskOutput]
 """Called with the number of a part and its rows."""
 
 
@@ -132,7 +132,7 @@ class Jobs:
         self.spark = spark
         self._options, self._limit, self._stack = options, limit_bytes, stack
 
-    def run_pieces(self, count: int, task: Callable[[int], Made]) -> Done:
+    def run_pieces(self, count: int, task: Callable[[int], TaskOutput]) -> Done:
         """A task for each of so many numbers."""
         limit = self._limit
 
@@ -230,7 +230,7 @@ class Jobs:
         return done
 
 
-def _packets(number: int, made: Made, limit_bytes: int, *, samples: bool) -> Iterator[Packet]:
+def _packets(number: int, made: TaskOutput, limit_bytes: int, *, samples: bool) -> Iterator[Packet]:
     """What a task gives, and at last what it said, or the mistake of the user's that ended it: Spark would
     try again what it takes for a failure."""
     most = packet_bytes(limit_bytes)
@@ -240,17 +240,17 @@ def _packets(number: int, made: Made, limit_bytes: int, *, samples: bool) -> Ite
     try:
         for each in made:
             match each:
-                case Rows(batch, to) if batch.num_rows:
+                case TaskRows(batch, to) if batch.num_rows:
                     for some in sliced(batch, most):
                         data = to_bytes([some])
                         report["rows"] += some.num_rows
                         report["bytes"] += some.nbytes
                         yield Packet(ROWS, to, place, data)
                         place += 1
-                case Sample(keys) if sample is not None:
+                case SampledKeys(keys) if sample is not None:
                     sample.add(keys)
                     report["sampled"] += keys.num_rows
-                case Said(values):
+                case TaskSummary(values):
                     report["said"] = dict(values)
     except tuple(_CORRECTED_BY_USERS.values()) as error:
         kind = next(e.__name__ for e in type(error).__mro__ if e.__name__ in _CORRECTED_BY_USERS)
@@ -260,7 +260,7 @@ def _packets(number: int, made: Made, limit_bytes: int, *, samples: bool) -> Ite
     yield Packet(REPORT, -1, place, pa.py_buffer(json.dumps(report).encode()))
 
 
-def of_part(batches: Batches) -> Iterator[tuple[int, tasks.Given]]:
+def of_part(batches: Batches) -> Iterator[tuple[int, tasks.TaskInput]]:
     """The part of a task and its rows; nothing if there are none."""
     found = received(batches)
     first = next(found, None)

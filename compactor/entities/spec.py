@@ -37,7 +37,7 @@ class Identity(StrEnum):
     """The id of the first of them."""
 
 
-class Strategy(StrEnum):
+class PropertyStrategy(StrEnum):
     """What becomes of one property of several entities."""
 
     DEFAULT = "default"
@@ -60,7 +60,7 @@ class Rule(NamedTuple):
     right: Operand
 
 
-class _Settings(BaseModel):
+class _MergeSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: int = Field(default=2, ge=1, le=2, strict=True)
@@ -69,7 +69,7 @@ class _Settings(BaseModel):
     equality_sets: tuple[Any, ...] = ()
     all_pairs: bool = Field(default=False, strict=True)
     identity: Identity = Identity.COMPOSITE
-    strategy: Strategy = Strategy.DEFAULT
+    strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = Field(default=DEFAULT_MAX_MERGED, ge=1, strict=True)
     initial_datasets: tuple[str, ...] = ()
     ignore_non_existent_datasets: bool = Field(default=True, strict=True)
@@ -84,7 +84,7 @@ class EntityMergeSpec:
     """The place of a dataset here is its offset in composite ids."""
     rules: tuple[Rule, ...] = ()
     identity: Identity = Identity.COMPOSITE
-    strategy: Strategy = Strategy.DEFAULT
+    strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = DEFAULT_MAX_MERGED
     """Of one entity that comes out, as many at most may go in."""
     initial_datasets: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def parse_spec(text: str, name: str) -> EntityMergeSpec:
 
 def spec_of(document: Document) -> EntityMergeSpec:
     """Raises `ConfigError` naming file, line and field."""
-    settings = document.as_model(_Settings)
+    settings = document.as_model(_MergeSettings)
     datasets = tuple(_datasets(document, settings))
     names = {dataset.name for dataset in datasets}
     for index, name in enumerate(settings.initial_datasets):
@@ -145,7 +145,7 @@ def _short(name: str) -> str:
     return repr(name if len(name) <= 40 else f"{name[:40]}...")
 
 
-def _datasets(document: Document, settings: _Settings) -> Iterator[Dataset]:
+def _datasets(document: Document, settings: _MergeSettings) -> Iterator[Dataset]:
     seen: set[str] = set()
     for index, text in enumerate(settings.datasets):
         field = f"datasets[{index}]"
@@ -175,7 +175,7 @@ def _datasets(document: Document, settings: _Settings) -> Iterator[Dataset]:
         yield dataset
 
 
-def _rules(document: Document, settings: _Settings, aliases: set[str]) -> Iterator[Rule]:
+def _rules(document: Document, settings: _MergeSettings, aliases: set[str]) -> Iterator[Rule]:
     def operand(value: Any, place: tuple[str | int, ...], field: str) -> Operand:
         try:
             parsed = parse_operand(value)

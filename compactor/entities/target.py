@@ -12,7 +12,7 @@ from compactor.entities.report import EntityMergeReport
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State, check_datasets
 from compactor.errors import CommitConflictError
-from compactor.rows.policy import Kind, RowPolicy
+from compactor.rows.policy import RowKind, RowPolicy
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
@@ -20,7 +20,7 @@ from compactor.table.version import Changes, Operation
 from compactor.write.ingest import Amend
 from format.schema import SortColumn
 
-ROW_POLICY: Final = RowPolicy(Kind.LAST, sequence=UPDATED)
+ROW_POLICY: Final = RowPolicy(RowKind.LAST, sequence=UPDATED)
 """The newest row of each id stays, and all of them are rows to be seen: also what was deleted or replaced."""
 SORT: Final = (SortColumn(ID),)
 

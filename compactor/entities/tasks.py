@@ -48,7 +48,7 @@ from compactor.entities.output import (
     written_batches,
     written_of,
 )
-from compactor.entities.spec import EntityMergeSpec, Strategy
+from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
 from compactor.entities.texts import I64, TEXT
 from compactor.stores.open import open_store
 from compactor.stores.parts import BatchSink, part_rows, writing_part
@@ -72,11 +72,11 @@ TARGET: Final = "target"
 RULE, TEXT_OF_VALUE = "rule", "text"
 _PROPERTY: Final = "."
 
-Given = Iterable[tuple[int, pa.RecordBatch]]
+TaskInput = Iterable[tuple[int, pa.RecordBatch]]
 """Rows that were sent to a part: the number of the input, and a batch; by inputs, and in order."""
 
 
-class Rows(NamedTuple):
+class TaskRows(NamedTuple):
     """That a task gives."""
 
     batch: pa.RecordBatch
@@ -84,19 +84,19 @@ class Rows(NamedTuple):
     """Of whom they are for, which one."""
 
 
-class Sample(NamedTuple):
+class SampledKeys(NamedTuple):
     """Keys, as evenly as the weight of what they stand for."""
 
     keys: pa.RecordBatch
 
 
-class Said(NamedTuple):
+class TaskSummary(NamedTuple):
     """The last that a task gives: what it has done."""
 
     values: Mapping[str, Any]
 
 
-Made = Iterator[Rows | Sample | Said]
+TaskOutput = Iterator[TaskRows | SampledKeys | TaskSummary]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class Partition:
     """What a part keeps: keys in the staging place."""
 
     members: str
@@ -135,7 +135,7 @@ class Home:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Home:
+    def from_json(cls, value: Mapping[str, Any]) -> Partition:
         return cls(
             value["members"],
             tuple(value["entities"]),
@@ -146,7 +146,7 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DatasetPart:
     """Of a dataset: what one task reads."""
 
     dataset: int
@@ -158,20 +158,20 @@ class Piece:
 # --- from datasets to homes ---
 
 
-def read_piece(piece: Piece) -> Made:
+def read_piece(piece: DatasetPart) -> TaskOutput:
     """Rows as canonical texts, for the homes that go by their `_id`."""
     rows = 0
     for columns, count in columns_in(piece.located, piece.snapshot):
         if (mistake := first_mistake(columns, count)) is not None:
-            yield Said({"rows": rows, "bad_row": rows + mistake[0], "why": mistake[1]})
+            yield TaskSummary({"rows": rows, "bad_row": rows + mistake[0], "why": mistake[1]})
             return
         kept = {name: column for name, column in columns.items() if name not in _NOT_READ}
-        yield Rows(pa.RecordBatch.from_pydict(kept), piece.dataset)
+        yield TaskRows(pa.RecordBatch.from_pydict(kept), piece.dataset)
         rows += count
-    yield Said({"rows": rows})
+    yield TaskSummary({"rows": rows})
 
 
-def settle(context: Context, part: int, given: Given) -> Made:
+def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
     """Entities of a home, numbered and kept; and for the parts that match, a row for each value and rule."""
     charge = context.memory()
     columns: list[list[Columns]] = [[] for _ in context.names]
@@ -184,7 +184,7 @@ def settle(context: Context, part: int, given: Given) -> Made:
     ]
     columns.clear()
     if not any(d.rows for d in datasets):
-        yield Said({})
+        yield TaskSummary({})
         return
     stage = _Staging(context, part)
     members = stage.put(_pieces_of(_lines(datasets)))
@@ -198,7 +198,7 @@ def settle(context: Context, part: int, given: Given) -> Made:
                 continue
             charge(found.texts.nbytes + found.nodes.nbytes)
             numbers = _number(part, count + np.arange(len(found.firsts)))
-            yield Rows(
+            yield TaskRows(
                 pa.RecordBatch.from_pydict(
                     {
                         RULE: pa.array(np.full(len(numbers), rule, np.int32)),
@@ -218,20 +218,20 @@ def settle(context: Context, part: int, given: Given) -> Made:
             for piece in _pieces_of(batch):
                 groups[1].write_batch(piece)
             count += len(numbers)
-    home = Home(
+    home = Partition(
         members,
         entities,
         tuple(d.rows for d in datasets),
         None if groups is None else groups[0],
         sum(d.nbytes for d in datasets),
     )
-    yield Said({"home": home.to_json()})
+    yield TaskSummary({"home": home.to_json()})
 
 
 # --- from values to edges ---
 
 
-def match(context: Context, given: Given) -> Made:
+def match(context: Context, given: TaskInput) -> TaskOutput:
     """The groups of all homes that share a value of which both sides of the rule have some: for their homes,
     with the entity that all of them are joined to."""
     found = _all_rows(context, given)
@@ -250,11 +250,11 @@ def match(context: Context, given: Given) -> Made:
     matched = (on_left & on_right)[of]
     groups = _ints(found, GROUP)[matched]
     if len(groups):
-        yield Rows(pa.RecordBatch.from_pydict({GROUP: groups, NODE: firsts[of[matched]]}))
-    yield Said({"matched": len(groups)})
+        yield TaskRows(pa.RecordBatch.from_pydict({GROUP: groups, NODE: firsts[of[matched]]}))
+    yield TaskSummary({"matched": len(groups)})
 
 
-def edges_at_home(context: Context, home: Home, given: Given) -> Iterator[pa.RecordBatch]:
+def edges_at_home(context: Context, home: Partition, given: TaskInput) -> Iterator[pa.RecordBatch]:
     """Of groups that matched: each entity with the one that all are joined to. Columns left and right."""
     assert home.groups is not None
     found = _all_rows(context, given)
@@ -274,7 +274,7 @@ def edges_at_home(context: Context, home: Home, given: Given) -> Iterator[pa.Rec
 # --- from labels to clusters ---
 
 
-def label(context: Context, part: int, home: Home, given: Given) -> Made:
+def label(context: Context, part: int, home: Partition, given: TaskInput) -> TaskOutput:
     """A line for each entity of a home, with the label of its component: for the parts that go by labels.
 
     given: nodes and labels. A node without is a component of its own.
@@ -290,19 +290,19 @@ def label(context: Context, part: int, home: Home, given: Given) -> Made:
             NODE: _number(part, np.arange(start, end)),
             LABEL: labels[start:end],
         }
-        yield Rows(pa.RecordBatch.from_pydict(columns))
+        yield TaskRows(pa.RecordBatch.from_pydict(columns))
         start = end
-    yield Said({})
+    yield TaskSummary({})
 
 
-def first_of_largest(context: Context, home: Home, given: Given) -> Said:
+def first_of_largest(context: Context, home: Partition, given: TaskInput) -> TaskSummary:
     """Of the nodes of a home that are given: the dataset and `_id` of the first."""
     lines = pa.Table.from_batches(part_rows(open_store(context.staging), home.members))
     place = min(int(np.min(np.asarray(batch.column(NODE)) & _PLACE)) for _, batch in given)
-    return Said({"dataset": lines["dataset"][place].as_py(), "id": lines[ID][place].as_py()})
+    return TaskSummary({"dataset": lines["dataset"][place].as_py(), "id": lines[ID][place].as_py()})
 
 
-def cluster(context: Context, given: Given) -> Made:
+def cluster(context: Context, given: TaskInput) -> TaskOutput:
     """Clusters of whole components: for the parts that go by the clusters' ids."""
     lines = _all_rows(context, given)
     lines = lines.take(pc.sort_indices(lines, [("dataset", "ascending"), (ID, "ascending")]))
@@ -313,7 +313,7 @@ def cluster(context: Context, given: Given) -> Made:
     clusters = clusters_of(context.spec, datasets, firsts[of].astype(np.int64))
     nodes = _ints(lines, NODE)[clusters.members]
     starts = np.cumsum(clusters.counts) - clusters.counts
-    yield Rows(
+    yield TaskRows(
         pa.RecordBatch.from_pydict(
             {
                 ID: clusters.ids,
@@ -325,21 +325,21 @@ def cluster(context: Context, given: Given) -> Made:
             }
         )
     )
-    yield Said({})
+    yield TaskSummary({})
 
 
-def written_rows(table: str, snapshot: Snapshot) -> Made:
+def written_rows(table: str, snapshot: Snapshot) -> TaskOutput:
     """What earlier runs have written in a piece of the table, for the parts that go by ids."""
     for batch in written_batches(open_store(table), snapshot):
-        yield Rows(batch.set_column(0, ID, batch.column(0).cast(TEXT)))
-    yield Said({})
+        yield TaskRows(batch.set_column(0, ID, batch.column(0).cast(TEXT)))
+    yield TaskSummary({})
 
 
 CLUSTERS, WRITTEN = range(2)
 """Inputs of `differ`."""
 
 
-def differ(context: Context, given: Given, *, everything: bool) -> Made:
+def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutput:
     """What has to be written of the ids of a part: a row for each, with the nodes of its cluster."""
     charge = context.memory()
     batches: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = [], []
@@ -374,14 +374,14 @@ def differ(context: Context, given: Given, *, everything: bool) -> Made:
     for table, is_gone in ((changed, False), (gone, True)):
         for batch in table.combine_chunks().to_batches():
             flags = pa.repeat(is_gone, batch.num_rows)
-            yield Rows(batch.append_column(REPLACED, flags))
+            yield TaskRows(batch.append_column(REPLACED, flags))
     ids = pc.utf8_slice_codeunits(
         pa.concat_arrays([_array(changed, ID), changes.gone]), 0, _SAMPLED_CHARACTERS
     )
     weights = np.concatenate([np.asarray(counts), np.ones(rows, np.int64)])
     at = np.repeat(np.arange(len(weights)), weights)
-    yield Sample(pa.RecordBatch.from_pydict({ID: ids.take(pa.array(at))}))
-    yield Said(
+    yield SampledKeys(pa.RecordBatch.from_pydict({ID: ids.take(pa.array(at))}))
+    yield TaskSummary(
         {
             "clusters": found.num_rows,
             "new": changes.new,
@@ -410,7 +410,7 @@ def members_of(changes: pa.RecordBatch, targets: npt.NDArray[np.integer]) -> pa.
     )
 
 
-def take(context: Context, home: Home, given: Given) -> Made:
+def take(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
     """The entities of a home that are to be folded, each for the part that does it."""
     asked = _all_rows(context, given)
     asked = asked.take(pc.sort_indices(asked.column(NODE)))
@@ -432,10 +432,10 @@ def take(context: Context, home: Home, given: Given) -> Made:
                 names.update(name[1:] for name in here if name.startswith(_PROPERTY))
                 some = asked.slice(low, high - low)
                 here |= {name: _array(some, name) for name in (LABEL, "position", TARGET)}
-                yield Rows(pa.RecordBatch.from_pydict(here))
+                yield TaskRows(pa.RecordBatch.from_pydict(here))
             at += batch.num_rows
         start = end
-    yield Said({"names": sorted(names)})
+    yield TaskSummary({"names": sorted(names)})
 
 
 HEADS, MEMBERS = range(2)
@@ -444,13 +444,13 @@ HEADS, MEMBERS = range(2)
 
 def fold(
     context: Context,
-    given: Given,
+    given: TaskInput,
     *,
     table: str,
     plan: IngestPlan,
     names: Sequence[str],
     first_updated: int,
-) -> Made:
+) -> TaskOutput:
     """The rows of a range of ids, as fragments that nobody sees yet. names: of all properties."""
     charge = context.memory()
     heads: list[pa.RecordBatch] = []
@@ -481,13 +481,13 @@ def fold(
     changes = Difference(np.arange(head.num_rows), 0, gone)
     rows = EntityBatches(context.spec, [end_to_end(parts)], clusters, changes, first_updated, names)
     written = write_fragments(open_store(table), plan, rows, random_id())
-    yield Said({"entries": [entry.to_json() for entry in written.entries]})
+    yield TaskSummary({"entries": [entry.to_json() for entry in written.entries]})
 
 
 def property_columns(spec: EntityMergeSpec, names: Iterable[str]) -> list[str]:
     """Columns of the output. names: of properties that the entities have, none if there are no entities."""
     there = sorted(set(names))
-    return there if spec.strategy is not Strategy.LIST else [MERGED]
+    return there if spec.strategy is not PropertyStrategy.LIST else [MERGED]
 
 
 # --- entities as batches ---
@@ -579,7 +579,7 @@ def _number(part: int, places: I64) -> I64:
     return places + (part << PLACE_BITS)
 
 
-def _all_rows(context: Context, given: Given) -> pa.Table:
+def _all_rows(context: Context, given: TaskInput) -> pa.Table:
     charge = context.memory()
     batches = []
     for _, batch in given:

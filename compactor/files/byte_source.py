@@ -14,7 +14,7 @@ from compactor.files.names import Compression
 from compactor.files.problems import one_line, reading
 
 
-class ByteSource:
+class FileBytes:
     """One reading of a file from its start. Not thread-safe; close it after use."""
 
     closed = False

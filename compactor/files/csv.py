@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from compactor.errors import InputError
-from compactor.files.byte_source import ByteSource
+from compactor.files.byte_source import FileBytes
 from compactor.files.json_fields import MAX_COLUMNS
 from compactor.files.names import Compression
 from compactor.files.problems import PROBLEMS, failing_rows, first_failing, one_line
@@ -64,7 +64,7 @@ class CsvBatches(FileBatches):
         self._unfit: dict[int, str] = {}
         """Rows with a value that is not of its column's type, or not UTF-8."""
         self._last_unreadable = ""
-        self._source = ByteSource(path, compression)
+        self._source = FileBytes(path, compression)
         try:
             self._header = _read_header(path, self._source, known_schema)
             self.schema = self._learn(known_schema, on_scan)
@@ -175,7 +175,7 @@ class CsvBatches(FileBatches):
         if not self._header.has_rows:
             return
         self._source.close()
-        self._source = ByteSource(self.path, self._compression)
+        self._source = FileBytes(self.path, self._compression)
         rows, last_place, last_cell = 0, -1, None
         places = Places(list(self._unreadable))
         source = _Utf8(self._source) if self._leaves_out else self._source
@@ -266,7 +266,7 @@ class _Header:
 class _Utf8:
     """A source with `_STRAY` for the bytes that are not UTF-8: Arrow can't hand on a bad row of such."""
 
-    def __init__(self, source: ByteSource) -> None:
+    def __init__(self, source: FileBytes) -> None:
         self._source = source
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self.has_strays = False
@@ -294,7 +294,7 @@ class _Tail:
 
     closed = False
 
-    def __init__(self, source: ByteSource | _Utf8) -> None:
+    def __init__(self, source: FileBytes | _Utf8) -> None:
         self._source = source
         self._tail = b""
 
@@ -354,7 +354,7 @@ def _checked(cells: pa.Array, field: pa.Field) -> pa.Array:
     return column
 
 
-def _read_header(path: str, source: ByteSource, known: pa.Schema | None) -> _Header:
+def _read_header(path: str, source: FileBytes, known: pa.Schema | None) -> _Header:
     text = source.read(_HEADER_BYTES).decode("utf-8-sig", errors="surrogateescape")
     rows = csv.reader(io.StringIO(text, newline=""))
     try:

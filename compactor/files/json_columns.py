@@ -14,7 +14,7 @@ from compactor.files.json_kept import with_json_as_text
 from compactor.files.json_numbers import RoundedError, check_floats
 from compactor.files.problems import PROBLEMS, ColumnError, one_line
 from compactor.files.shapes import (
-    Shape,
+    JsonShape,
     exact_instead_of_rounded,
     text_instead_of_times,
 )
@@ -29,7 +29,7 @@ class JsonColumns:
         self._path = path
         self._has_table = known is not None
         self.known: pa.Schema = pa.schema([]) if known is None else known
-        self._shapes: dict[str, Shape] = {}
+        self._shapes: dict[str, JsonShape] = {}
         self._fields = Fields()
         self._given: set[str] = set()
         self._rows = 0
@@ -64,7 +64,7 @@ class JsonColumns:
             else:
                 found[name] = _exact(lines, name, column)
                 if name not in self._shapes:
-                    self._shapes[name] = Shape(self._fields, (name,))
+                    self._shapes[name] = JsonShape(self._fields, (name,))
                 self._shapes[name].absorb(found[name], name)
         self._check_floats(
             lines, {**dict(zip(batch.schema.names, batch.columns, strict=True)), **found}

@@ -29,13 +29,13 @@ _FIRST_BYTES: Final = 64 << 10
 _TEXT: Final = re.compile(rb'(?s)("[^"\\]*+(?:\\.[^"\\]*+)*+"?)\s*+(:?)')
 """And what follows it: a colon after a key."""
 
-Path = tuple[str, ...]
+FieldPath = tuple[str, ...]
 
 
 class TooManyColumnsError(Exception):
     """A file has more columns than are taken."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: FieldPath) -> None:
         """path: of the first that is too many."""
         super().__init__(path)
         self.path = path
@@ -51,7 +51,7 @@ class Fields:
     def __init__(self) -> None:
         self.count = 0
 
-    def add(self, path: Path) -> None:
+    def add(self, path: FieldPath) -> None:
         """Raises `TooManyColumnsError`."""
         self.count += 1
         if self.count > MAX_COLUMNS:
@@ -92,8 +92,8 @@ def check_values(line: bytes, known: int) -> None:
 
     known: fields in lists that each has, given or not.
     """
-    objects: Counter[Path] = Counter()
-    fields: dict[Path, set[str]] = defaultdict(set)
+    objects: Counter[FieldPath] = Counter()
+    fields: dict[FieldPath, set[str]] = defaultdict(set)
     count = 0
     try:
         for path, item in _objects(json.loads(line), ()):
@@ -144,7 +144,7 @@ def _end(lines: bytes, start: int, stop: int, columns: int, in_lists: int) -> in
         stop = start + (stop - start) // 2
 
 
-def line_with(lines: bytes, path: Path) -> int:
+def line_with(lines: bytes, path: FieldPath) -> int:
     """Returns the number of the first line, from 0, that has a field."""
     for number, line in enumerate(lines.split(b"\n")):
         try:
@@ -155,11 +155,11 @@ def line_with(lines: bytes, path: Path) -> int:
     return 0
 
 
-def _paths(value: Any) -> Iterator[Path]:
+def _paths(value: Any) -> Iterator[FieldPath]:
     return ((*path, key) for path, item in _objects(value, ()) for key in item)
 
 
-def _objects(value: Any, path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _objects(value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
     """Yields the objects of a value, and where; those in lists have one path."""
     if isinstance(value, dict):
         yield path, value

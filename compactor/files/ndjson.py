@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from compactor.errors import InputError
-from compactor.files.byte_source import ByteSource
+from compactor.files.byte_source import FileBytes
 from compactor.files.json_blocks import parse_block
 from compactor.files.json_columns import JsonColumns, fitted
 from compactor.files.json_fields import (
@@ -46,7 +46,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LineBlock:
     """Whole lines of a file, at least one of them not blank."""
 
     data: bytes
@@ -61,7 +61,7 @@ class _Line(NamedTuple):
     text: bytes
 
 
-def _divided(block: Block, most_lines: int) -> Iterator[Block]:
+def _divided(block: LineBlock, most_lines: int) -> Iterator[LineBlock]:
     """Returns the block in such of so many lines at most."""
     if block.data.count(b"\n") < most_lines:
         yield block
@@ -70,10 +70,10 @@ def _divided(block: Block, most_lines: int) -> Iterator[Block]:
     for start in range(0, len(lines), most_lines):
         data = b"\n".join(lines[start : start + most_lines])
         if data.strip():
-            yield Block(data, block.first_line + start)
+            yield LineBlock(data, block.first_line + start)
 
 
-def _narrowed(block: Block, in_lists: int) -> Iterator[Block]:
+def _narrowed(block: LineBlock, in_lists: int) -> Iterator[LineBlock]:
     """Returns the block in such as have not too many values in lists, of which each object has `in_lists`.
 
     Raises `TooManyColumnsError` for a single line that has.
@@ -90,10 +90,10 @@ def _narrowed(block: Block, in_lists: int) -> Iterator[Block]:
     for start, stop in ((0, half), (half, len(lines))):
         data = b"\n".join(lines[start:stop])
         if data.strip():
-            yield from _narrowed(Block(data, block.first_line + start), in_lists)
+            yield from _narrowed(LineBlock(data, block.first_line + start), in_lists)
 
 
-def _lines_of(block: Block, first_ordinal: int) -> list[_Line]:
+def _lines_of(block: LineBlock, first_ordinal: int) -> list[_Line]:
     lines = enumerate(block.data.split(b"\n"), block.first_line)
     filled = [(number, text) for number, text in lines if text.strip()]
     return [_Line(n, number, text) for n, (number, text) in enumerate(filled, first_ordinal)]
@@ -125,12 +125,12 @@ class NdjsonBatches(FileBatches):
         self._compression = compression
         self._leaves_out = leaves_out_bad_rows
         self._kept_column = kept_column
-        self._source = ByteSource(path, compression)
+        self._source = FileBytes(path, compression)
         try:
             self._learn(JsonColumns(path, known_schema), on_scan)
         finally:
             self._source.close()
-        self._source = ByteSource(path, compression)
+        self._source = FileBytes(path, compression)
 
     @property
     def bytes_consumed(self) -> int:
@@ -155,7 +155,7 @@ class NdjsonBatches(FileBatches):
         self._columns = columns.count
         self._in_lists = fields_in_lists(self._wire)
 
-    def _absorbed(self, columns: JsonColumns, block: Block, first_row: int) -> JsonColumns:
+    def _absorbed(self, columns: JsonColumns, block: LineBlock, first_row: int) -> JsonColumns:
         """Returns what is known after the block."""
         before = copy.deepcopy(columns)
         try:
@@ -171,7 +171,7 @@ class NdjsonBatches(FileBatches):
                 columns = self._absorb_good(columns, [line])
         return columns
 
-    def _too_many(self, block: Block, error: TooManyColumnsError) -> InputError:
+    def _too_many(self, block: LineBlock, error: TooManyColumnsError) -> InputError:
         line = block.first_line + line_with(block.data, error.path)
         key = ".".join(error.path)[:_SHOWN_CHARACTERS]
         if isinstance(error, TooManyValuesError):
@@ -226,14 +226,14 @@ class NdjsonBatches(FileBatches):
                 except PROBLEMS:
                     raise self._located(block, self.schema, self._rows) from None
 
-    def _parsed_at_a_time(self, whole: Block) -> Iterator[Block]:
+    def _parsed_at_a_time(self, whole: LineBlock) -> Iterator[LineBlock]:
         for block in _divided(whole, max(1, MAX_CELLS // max(1, self._columns))):
             try:
                 yield from _narrowed(block, self._in_lists)
             except TooManyColumnsError as error:
                 raise self._too_many(block, error) from None
 
-    def _good_blocks(self) -> Iterator[Block]:
+    def _good_blocks(self) -> Iterator[LineBlock]:
         bad = {row.ordinal for row in self.bad_rows}
         row = 0
         for block in line_blocks(self.path, self._source, self._batch_bytes):
@@ -246,7 +246,7 @@ class NdjsonBatches(FileBatches):
             if len(good) == len(lines):
                 yield block
             elif good:
-                yield Block(b"\n".join(good), block.first_line)
+                yield LineBlock(b"\n".join(good), block.first_line)
 
     def _rows(self, lines: bytes) -> pa.RecordBatch:
         lines = with_json_as_text(lines, self.schema)
@@ -255,7 +255,7 @@ class NdjsonBatches(FileBatches):
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _located(
-        self, block: Block, types: pa.Schema, attempt: Callable[[bytes], object]
+        self, block: LineBlock, types: pa.Schema, attempt: Callable[[bytes], object]
     ) -> InputError:
         """The error of the first line of `block` that makes `attempt` on the lines up to it fail.
 
@@ -274,7 +274,7 @@ class NdjsonBatches(FileBatches):
         return InputError(f"{self.path}, line {block.first_line + count - 1:,}: {cause}")
 
 
-def line_blocks(path: str, source: ByteSource, batch_bytes: int) -> Iterator[Block]:
+def line_blocks(path: str, source: FileBytes, batch_bytes: int) -> Iterator[LineBlock]:
     """The lines of a file, about so many bytes at a time. Raises `InputError` for a line without an end."""
     rest, first_line = source.read(batch_bytes).removeprefix(_BOM), 1
     while rest:
@@ -282,7 +282,7 @@ def line_blocks(path: str, source: ByteSource, batch_bytes: int) -> Iterator[Blo
         cut = rest.rfind(b"\n") + 1 if more else len(rest)
         block, rest = rest[:cut], rest[cut:] + more
         if block.strip():
-            yield Block(block, first_line)
+            yield LineBlock(block, first_line)
         first_line += block.count(b"\n")
         if not cut and len(rest) > MAX_LINE_BYTES:
             raise InputError(

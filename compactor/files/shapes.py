@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from compactor.files.json_fields import Fields, Path
+from compactor.files.json_fields import FieldPath, Fields
 from compactor.files.json_numbers import RoundedError
 from compactor.files.number_text import MOST_EXACT, has_inexact
 from compactor.files.readings import TIME_READINGS, Readings
@@ -29,7 +29,7 @@ class ShapeConflictError(ValueError):
         super().__init__(f"field {field!r} is {here} here and {earlier} in the lines before")
 
 
-class Kind(Enum):
+class JsonKind(Enum):
     NULL = auto()
     BOOL = auto()
     INT64 = auto()
@@ -41,47 +41,47 @@ class Kind(Enum):
 
 
 _NUMBERS: Final = {
-    Kind.INT64: pa.int64(),
-    Kind.UINT64: pa.uint64(),
-    Kind.DOUBLE: pa.float64(),
+    JsonKind.INT64: pa.int64(),
+    JsonKind.UINT64: pa.uint64(),
+    JsonKind.DOUBLE: pa.float64(),
 }
 
 
-class Shape:
+class JsonShape:
     """The kind of one field, and the shapes of what it contains."""
 
-    def __init__(self, fields: Fields, path: Path) -> None:
+    def __init__(self, fields: Fields, path: FieldPath) -> None:
         """fields: takes note of it and of those within. Raises `TooManyColumnsError`."""
         fields.add(path)
         self._all = fields
         self._path = path
-        self._kind = Kind.NULL
+        self._kind = JsonKind.NULL
         self._negative = False
         self._inexact = False
         """Whether there was an integer that a double does not hold."""
         self._texts = Readings(TIME_READINGS)
-        self._fields: dict[str, Shape] = {}
-        self._item: Shape | None = None
+        self._fields: dict[str, JsonShape] = {}
+        self._item: JsonShape | None = None
 
     def absorb(self, array: pa.Array, path: str) -> None:
         """Merges in what `array` shows. `path` names the field. Raises `ShapeConflictError`."""
-        kind = Kind.NULL if array.null_count == len(array) else _kind_of(array.type)
-        if kind is Kind.INT64:
+        kind = JsonKind.NULL if array.null_count == len(array) else _kind_of(array.type)
+        if kind is JsonKind.INT64:
             self._absorb_range(array)
         self._kind = _merged(self._kind, kind, path)
-        if self._kind is Kind.UINT64 and self._negative:
+        if self._kind is JsonKind.UINT64 and self._negative:
             raise RoundedError(path)
-        if self._kind is Kind.DOUBLE and self._inexact:
+        if self._kind is JsonKind.DOUBLE and self._inexact:
             raise RoundedError(path)
-        if kind is Kind.TEXT:
+        if kind is JsonKind.TEXT:
             self._texts.narrow(array)
-        elif kind is Kind.LIST:
-            self._item = self._item or Shape(self._all, self._path)
+        elif kind is JsonKind.LIST:
+            self._item = self._item or JsonShape(self._all, self._path)
             self._item.absorb(array.flatten(), f"{path}[]")
-        elif kind is Kind.STRUCT:
+        elif kind is JsonKind.STRUCT:
             for name, child in zip(array.type.names, array.flatten(), strict=True):
                 if name not in self._fields:
-                    self._fields[name] = Shape(self._all, (*self._path, name))
+                    self._fields[name] = JsonShape(self._all, (*self._path, name))
                 self._fields[name].absorb(child, f"{path}.{name}")
 
     def _absorb_range(self, integers: pa.Array) -> None:
@@ -93,7 +93,7 @@ class Shape:
     @property
     def pinned(self) -> pa.DataType | None:
         """What is text so far: parsed as such, a block need not be parsed again for Arrow's guesses."""
-        if self._kind is Kind.TEXT:
+        if self._kind is JsonKind.TEXT:
             return pa.string()
         if self._item is not None and (item := self._item.pinned) is not None:
             return pa.list_(item)
@@ -103,13 +103,13 @@ class Shape:
     @property
     def outcome(self) -> pa.DataType:
         """The type that holds every value seen."""
-        if self._kind is Kind.TEXT:
+        if self._kind is JsonKind.TEXT:
             return self._texts.outcome
         if self._item is not None:
             return pa.list_(self._item.outcome)
-        if self._kind is Kind.STRUCT:
+        if self._kind is JsonKind.STRUCT:
             return pa.struct([(name, shape.outcome) for name, shape in self._fields.items()])
-        if self._kind is Kind.BOOL:
+        if self._kind is JsonKind.BOOL:
             return pa.bool_()
         return _NUMBERS.get(self._kind, pa.null())
 
@@ -139,34 +139,34 @@ def exact_instead_of_rounded(array: pa.Array) -> pa.DataType:
 
 
 _SCALARS: Final = {
-    pa.null(): Kind.NULL,
-    pa.bool_(): Kind.BOOL,
-    pa.string(): Kind.TEXT,
+    pa.null(): JsonKind.NULL,
+    pa.bool_(): JsonKind.BOOL,
+    pa.string(): JsonKind.TEXT,
     **{dtype: kind for kind, dtype in _NUMBERS.items()},
 }
 
 
-def _kind_of(dtype: pa.DataType) -> Kind:
+def _kind_of(dtype: pa.DataType) -> JsonKind:
     if pt.is_struct(dtype):
-        return Kind.STRUCT
-    return Kind.LIST if pt.is_list(dtype) else _SCALARS[dtype]
+        return JsonKind.STRUCT
+    return JsonKind.LIST if pt.is_list(dtype) else _SCALARS[dtype]
 
 
 _NAMES: Final = {
-    Kind.BOOL: "a boolean",
-    Kind.TEXT: "a string",
-    Kind.LIST: "an array",
-    Kind.STRUCT: "an object",
+    JsonKind.BOOL: "a boolean",
+    JsonKind.TEXT: "a string",
+    JsonKind.LIST: "an array",
+    JsonKind.STRUCT: "an object",
 }
 
 
-def _merged(earlier: Kind, here: Kind, path: str) -> Kind:
-    if earlier is here or here is Kind.NULL:
+def _merged(earlier: JsonKind, here: JsonKind, path: str) -> JsonKind:
+    if earlier is here or here is JsonKind.NULL:
         return earlier
-    if earlier is Kind.NULL:
+    if earlier is JsonKind.NULL:
         return here
-    if {earlier, here} == {Kind.UINT64, Kind.DOUBLE}:
+    if {earlier, here} == {JsonKind.UINT64, JsonKind.DOUBLE}:
         raise RoundedError(path)
     if earlier in _NUMBERS and here in _NUMBERS:
-        return here if earlier is Kind.INT64 else earlier
+        return here if earlier is JsonKind.INT64 else earlier
     raise ShapeConflictError(path, _NAMES.get(earlier, "a number"), _NAMES.get(here, "a number"))

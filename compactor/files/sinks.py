@@ -34,7 +34,7 @@ _BATCH_ROWS: Final = 16_384
 _BATCH_BYTES: Final = 1 << 20
 
 
-class Output(Protocol):
+class FileOutput(Protocol):
     """Where a sink puts bytes."""
 
     def write(self, data: bytes, /) -> Any: ...
@@ -61,7 +61,7 @@ class TextSink(TableSink):
 
     def __init__(
         self,
-        output: Output,
+        output: FileOutput,
         header: bytes,
         render: Callable[[pa.RecordBatch], bytes],
         footer: bytes = b"",
@@ -86,7 +86,9 @@ class ArrowSink(TableSink):
     """An IPC file, zstd-compressed; small batches go together. Dictionaries are written as plain values,
     which the file says."""
 
-    def __init__(self, output: Output, schema: pa.Schema, sort: SortSchema | None = None) -> None:
+    def __init__(
+        self, output: FileOutput, schema: pa.Schema, sort: SortSchema | None = None
+    ) -> None:
         self._schema = with_sort_schema(plain_schema(schema), sort)
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         self._writer = pa.ipc.new_file(output, self._schema, options=options)
@@ -123,7 +125,7 @@ class ParquetSink(TableSink):
 
     def __init__(
         self,
-        output: Output,
+        output: FileOutput,
         schema: pa.Schema,
         sort: SortSchema | None,
         row_group_bytes: int = ROW_GROUP_BYTES,
@@ -177,7 +179,7 @@ class ParquetSink(TableSink):
 class FragmentSink(TableSink):
     """One fragment; rows must come in its order."""
 
-    def __init__(self, output: Output, schema: pa.Schema, sort: SortSchema) -> None:
+    def __init__(self, output: FileOutput, schema: pa.Schema, sort: SortSchema) -> None:
         self._writer = FragmentWriter(output, schema, sort)
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -28,8 +28,8 @@ from compactor.files.problems import PROBLEMS, one_line
 from compactor.files.sinks import (
     ROW_GROUP_BYTES,
     ArrowSink,
+    FileOutput,
     FragmentSink,
-    Output,
     ParquetSink,
     TableSink,
     TextSink,
@@ -172,7 +172,7 @@ class StagedSink(TableSink):
             self._file.close()
 
 
-def _sink(output: Output, schema: pa.Schema, kind: FileKind, options: SinkOptions) -> TableSink:
+def _sink(output: FileOutput, schema: pa.Schema, kind: FileKind, options: SinkOptions) -> TableSink:
     if kind.format is FileFormat.PARQUET:
         return ParquetSink(output, schema, options.sort, options.row_group_bytes)
     if kind.format is FileFormat.FRAGMENT:

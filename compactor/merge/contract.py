@@ -11,7 +11,7 @@ from compactor.merge.outputs import OpenOutput, OutputSink
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipSpec
 from compactor.resources.merge_plan import MemorySettings
-from compactor.rows.flags import NONE_SEEN, Census, RowRule
+from compactor.rows.flags import NONE_SEEN, RowRule, RowStatistics
 from format.footer import FragmentSummary
 from format.keys import Bound
 from format.schema import SortSchema
@@ -48,7 +48,7 @@ class MergedFragment:
     schema: pa.Schema
     size_bytes: int
     summary: FragmentSummary
-    census: Census = NONE_SEEN
+    row_statistics: RowStatistics = NONE_SEEN
     skips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Where its skip indexes are in their object: offset and length, by column."""
 
@@ -73,7 +73,7 @@ class MergeResult:
     peak_bytes: int
     """Most that was charged at a time."""
     stage_peak_bytes: dict[str, int]
-    passed_rows: int
+    copied_rows: int
     """Rows of row groups that went out as they came in, compressed and unread."""
     dropped: dict[str, int]
     """Rows that were not written again, by reason: rows in are rows out and these."""

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.merge.codebook import Codebook
 from compactor.merge.merge_input import MergeInput
+from compactor.merge.merged_dictionary import MergedDictionary
 from compactor.merge.row_order import GroupOrder
-from compactor.merge.splits import Pieces, Splits, coded_bytes, row_bits
+from compactor.merge.splits import ColumnPieces, Splits, coded_bytes, row_bits
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.rows.flags import Flags as RowFlags
@@ -42,20 +42,20 @@ class Gatherer:
 
     def gather(
         self,
-        book: Codebook,
+        dictionary: MergedDictionary,
         order: GroupOrder,
         present: Flags,
         number: int,
     ) -> tuple[pa.Array, pa.Array | None] | None:
-        """The row group's values, and their codes if they are the book's.
+        """The row group's values, and their codes if they are the dictionary's.
 
         None if it is too heavy, or was only to be measured: `splits` knows.
         present: which inputs have the column. number: of the row group in output order.
         """
         has_rows = present[order.inputs]
         if not has_rows.any():
-            return pa.nulls(order.rows, book.values.type), None
-        pieces = self._take(book, order, has_rows)
+            return pa.nulls(order.rows, dictionary.values.type), None
+        pieces = self._take(dictionary, order, has_rows)
         positions = _positions(order, has_rows)
         if (bits := pieces.row_bits) is not None:
             if is_divisible(order.flags, order.rows) and int(bits.sum()) > 8 * self._most_bytes:
@@ -69,7 +69,7 @@ class Gatherer:
                 array = pc.take(array, positions, boundscheck=False)
         codes = None
         if pieces.has_book_codes:
-            codes, array = array, book.coded(array)
+            codes, array = array, dictionary.coded(array)
         if (
             pieces.is_coded
             and is_divisible(order.flags, order.rows)
@@ -82,14 +82,16 @@ class Gatherer:
             return None
         return array, codes
 
-    def _take(self, book: Codebook, order: GroupOrder, has_rows: Flags) -> Pieces:
+    def _take(
+        self, dictionary: MergedDictionary, order: GroupOrder, has_rows: Flags
+    ) -> ColumnPieces:
         """The rows of those inputs that have the column, end to end."""
         most = self._most_bytes if is_divisible(order.flags, order.rows) else sys.maxsize
-        pieces = Pieces(book, most, only_weighs=bool(self.splits))
+        pieces = ColumnPieces(dictionary, most, only_weighs=bool(self.splits))
         for index, count in zip(order.inputs[has_rows], order.counts[has_rows], strict=True):
             source, left = self._inputs[index], int(count)
             while left:
-                piece = source.take_piece(book, left)
+                piece = source.take_piece(dictionary, left)
                 left -= len(piece)
                 if not pieces.add(piece):
                     del piece

@@ -15,39 +15,24 @@ import bisect
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.merge.copied import StoredKeys
 from compactor.merge.decoded import DecodedRows
-from compactor.merge.passed import StoredKeys
+from compactor.merge.loaded_rows import ComparableKey, LoadedGroup, LoadedRows
 from compactor.rows.flags import Flags, RowRule
 from format.arrays import concat_storage
 from format.errors import OrderError
-from format.keys import Bound, KeyComparator, key_at
+from format.keys import KeyComparator, key_at
 from format.ordering import first_disorder, order_words, same_as_previous, stable_order
 from format.schema import SortSchema, ordering
 from format.sizes import cumulative_bytes, heaviest_value_bytes
 
-ComparableKey = tuple[Any, ...]
 I64 = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedGroup:
-    """A row group whose sort columns were loaded."""
-
-    rows: int
-    first_key: Bound
-    last_key: Bound
-    heaviest_key_bytes: int
-    """Of the sort columns of one row, as if none were dictionary-coded."""
-    number: int = 0
-    """In its fragment."""
-    stored: StoredKeys | None = None
-    """The chunks as they were stored, if the row group may be passed on as it is."""
 
 
 def loaded_group(
@@ -107,7 +92,7 @@ class MergeWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeGroup:
+class CopiedRowGroup:
     """A row group of one input that comes next as a whole, following all earlier windows."""
 
     input: int
@@ -134,7 +119,7 @@ def merge_keys(
     batch_rows: int,
     batch_bytes: int,
     rule: RowRule | None = None,
-) -> Iterator[MergeWindow | WholeGroup]:
+) -> Iterator[MergeWindow | CopiedRowGroup]:
     """All rows in sort order; equal keys by input, then by position.
 
     batch_rows, batch_bytes: of a window's keys, at most; or a few rows an input, if that is more. They change
@@ -154,21 +139,22 @@ def merge_keys(
         if not buffers:
             return
         first = min(buffers, key=lambda buffer: (buffer.head_key, numbers[id(buffer.source)]))
-        if first.may_come_whole:
+        if first.next_group.is_candidate:
             number = numbers[id(first.source)]
             before = max((key for i, key in taken_keys.items() if i != number), default=None)
-            if first.comes_whole(buffers, before) and first.is_left_as_it_is():
-                whole = first.take_whole(number, sort, last_key)
+            if first.is_alone(buffers, before) and first.is_left_as_it_is():
+                whole = first.take_copied(number, sort, last_key)
                 last_key = taken_keys[number] = whole.last_key
                 yield whole
                 if whole.group.stored is not None:
                     whole.group.stored.drop()
                 first.source.keys.settle()
                 continue
+            first.next_group.merge()
         rows, size = batch_rows // len(buffers), batch_bytes // len(buffers)
         shares = [buffer.fill_share(rows, size) for buffer in buffers]
         counts = _counts_up_to_frontier(buffers, shares, grouping, rows, size)
-        if (candidate := _first_that_may_be_whole(buffers, counts)) is not None:
+        if (candidate := _first_candidate(buffers, counts)) is not None:
             owner, start, first_key = candidate
             counts = [
                 start if buffer is owner else buffer.count_until(first_key, count, inclusive=False)
@@ -272,29 +258,33 @@ def _counts_up_to_frontier(
     return counts
 
 
-def _first_that_may_be_whole(
+def _first_candidate(
     buffers: Sequence[_KeyBuffer], counts: Sequence[int]
 ) -> tuple[_KeyBuffer, int, ComparableKey] | None:
-    """Of the row groups that begin within the rows counted, the first that no other input is known to have
-    keys in: its input, the rows before it there, its first key."""
-    candidates = []
+    """Returns the first candidate that begins within the rows counted: its input, the rows before it there,
+    and its first key. Candidates that another input is known to have keys in go through the merge."""
     loaded = sum(buffer.groups_loaded for buffer in buffers)
+    found = []
     for i, (buffer, count) in enumerate(zip(buffers, counts, strict=True)):
-        for start, group in buffer.whole_groups(count):
-            if group.checked_at != loaded:
-                group.checked_at = loaded
-                if any(
-                    other is not buffer and other.has_key_within(group.first_key, group.last_key)
-                    for other in buffers
-                ):
-                    group.reject()
-                    continue
-            candidates.append((group.first_key, i, start))
+        for start, group in buffer.candidates(count):
+            if group.checked_at != loaded and _is_shared(group, buffer, buffers):
+                group.merge()
+                continue
+            group.checked_at = loaded
+            found.append((group.first_key, i, start))
             break
-    if not candidates:
+    if not found:
         return None
-    first_key, i, start = min(candidates)
+    first_key, i, start = min(found)
     return buffers[i], start, first_key
+
+
+def _is_shared(group: LoadedRows, owner: _KeyBuffer, buffers: Sequence[_KeyBuffer]) -> bool:
+    """Returns whether another input is known to have keys in the row group."""
+    return any(
+        buffer is not owner and buffer.has_key_within(group.first_key, group.last_key)
+        for buffer in buffers
+    )
 
 
 def _too_many_rows(name: str, grouping: _Grouping) -> OrderError:
@@ -354,27 +344,6 @@ def _check_order(source: KeySource, pieces: Sequence[list[pa.Array]], sort: Sort
         raise _not_sorted(source.name)
 
 
-@dataclass(slots=True)
-class _LoadedRows:
-    """Of one row group, not taken yet."""
-
-    rows: int
-    row_bytes: int
-    heaviest_key_bytes: int
-    group: LoadedGroup
-    first_key: ComparableKey
-    last_key: ComparableKey
-    may_be_whole: bool
-    checked_at: int = -1
-    """Row groups of all inputs that were loaded when it was found that none has keys in it."""
-
-    def reject(self) -> None:
-        """Another input has keys in it."""
-        self.may_be_whole = False
-        if self.group.stored is not None:
-            self.group.stored.drop()
-
-
 class _KeyBuffer:
     """Loaded and not yet merged keys of one input."""
 
@@ -382,7 +351,7 @@ class _KeyBuffer:
         self._source = source
         self._compare = compare
         self._grouping = grouping
-        self._groups: deque[_LoadedRows] = deque()
+        self._groups: deque[LoadedRows] = deque()
         self._last_key: ComparableKey = ()
         """Of the rows loaded."""
         self._head_key: ComparableKey | None = None
@@ -406,14 +375,11 @@ class _KeyBuffer:
             self._last_key = self._compare.key(group.last_key)
             self.groups_loaded += 1
             self._groups.append(
-                _LoadedRows(
-                    group.rows,
-                    self._source.row_bytes(group.rows),
-                    group.heaviest_key_bytes,
+                LoadedRows.of(
                     group,
+                    self._source.row_bytes(group.rows),
                     self._grouping.key(first_key),
                     self._grouping.key(self._last_key),
-                    group.stored is not None,
                 )
             )
         return self.rows > 0
@@ -430,18 +396,17 @@ class _KeyBuffer:
         return self._head_key
 
     @property
-    def may_come_whole(self) -> bool:
-        """Whether the next row is the first of a row group that is not known to be touched by others."""
-        group = self._groups[0]
-        return group.may_be_whole and group.rows == group.group.rows
+    def next_group(self) -> LoadedRows:
+        """The row group of the first row not taken; there must be one."""
+        return self._groups[0]
 
-    def whole_groups(self, count: int) -> Iterator[tuple[int, _LoadedRows]]:
-        """Row groups that may be whole and begin within the first `count` rows, with the rows before."""
+    def candidates(self, count: int) -> Iterator[tuple[int, LoadedRows]]:
+        """Yields the candidates that begin within the first `count` rows, with the rows before each."""
         start = 0
         for group in self._groups:
             if start >= count:
                 return
-            if group.may_be_whole and group.rows == group.group.rows:
+            if group.is_candidate:
                 yield start, group
             start += group.rows
 
@@ -460,47 +425,48 @@ class _KeyBuffer:
             start += group.rows
         return False
 
-    def comes_whole(self, buffers: Sequence[_KeyBuffer], before: ComparableKey | None) -> bool:
-        """Whether no other input has keys in the next row group. before: the last one taken of the others.
+    def is_alone(self, buffers: Sequence[_KeyBuffer], before: ComparableKey | None) -> bool:
+        """Returns whether no other input has keys in the next row group. before: the last key taken of the
+        others.
 
-        Where keys are equal it has not, whichever comes first: so it does not matter when this is asked.
+        Where keys are equal it is not, whichever comes first: so it does not matter when this is asked.
         """
         group = self._groups[0]
         if before is not None and before >= group.first_key:
-            group.reject()
-        if any(
+            return False
+        return not any(
             other is not self and self._grouping.key(other.head_key) <= group.last_key
             for other in buffers
-        ):
-            group.reject()
-        return group.may_be_whole
+        )
 
     def is_left_as_it_is(self) -> bool:
-        """Whether no row of the next row group has to be left out."""
+        """Returns whether the rule changes no row of the next row group."""
         rule, group = self._grouping.rule, self._groups[0]
-        if rule is not None and not all(
+        return rule is None or all(
             rule.leaves(piece) for piece in self._source.keys.peek(group.rows)
-        ):
-            group.reject()
-        return group.may_be_whole
+        )
 
-    def take_whole(self, number: int, sort: SortSchema, before: ComparableKey | None) -> WholeGroup:
+    def take_copied(
+        self, number: int, sort: SortSchema, before: ComparableKey | None
+    ) -> CopiedRowGroup:
         """The next row group; it is the caller's to settle the source. before: the last key so far."""
         group = self._groups.popleft()
-        pieces = self._source.keys.take(group.rows)
+        rows = group.rows
+        loaded = group.copy()
+        pieces = self._source.keys.take(rows)
         self._head_key = None
         _check_order(self._source, pieces, sort)
 
         def as_window() -> MergeWindow:
-            row_bytes = np.full(group.rows, group.row_bytes, dtype=np.int64)
+            row_bytes = np.full(rows, group.row_bytes, dtype=np.int64)
             taken = [_Taken(self._source, pieces, row_bytes)]
             window = _order_window(taken, sort, {id(self._source): number}, self._grouping)
             window.starts_key[0] = before is None or group.first_key != before
             return window
 
-        return WholeGroup(
+        return CopiedRowGroup(
             number,
-            group.group,
+            loaded,
             group.first_key,
             group.last_key,
             before is None or group.first_key != before,
@@ -525,7 +491,7 @@ class _KeyBuffer:
         """By the row groups that are loaded."""
         rows, least = 0, self._grouping.least_share
         for group in self._groups:
-            fits = most_bytes // max(1, group.heaviest_key_bytes)
+            fits = most_bytes // max(1, group.group.heaviest_key_bytes)
             if rows + group.rows > min(fits, most_rows):
                 return max(least, rows, min(fits, most_rows))
             rows += group.rows
@@ -558,14 +524,11 @@ class _KeyBuffer:
         weights, counts = [], []
         while rows:
             group = self._groups[0]
-            count = min(rows, group.rows)
+            count = group.take(rows)
             weights.append(group.row_bytes)
             counts.append(count)
             rows -= count
-            group.rows -= count
             if not group.rows:
-                if group.group.stored is not None:
-                    group.group.stored.drop()
                 self._groups.popleft()
         row_bytes = np.repeat(np.array(weights, dtype=np.int64), counts)
         return _Taken(self._source, pieces, row_bytes)

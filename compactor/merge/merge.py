@@ -19,7 +19,6 @@ from compactor.merge.errors import MergeCheckError
 from compactor.merge.merge_input import InputFragment
 from compactor.merge.merge_pass import MergePass
 from compactor.merge.outputs import OpenOutput
-from compactor.merge.splits import Splits
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
@@ -48,13 +47,11 @@ def merge_fragments(
     budget = MemoryBudget(plan.stages)
     disk = LocalDisk(settings.memory.spool_directory)
     try:
-        first = MergePass(inputs, settings, plan, open_output, budget, disk, Splits())
+        first = MergePass(inputs, settings, plan, open_output, budget, disk)
         result = first.run()
         if result is not None:
             return result
-        second = MergePass(
-            inputs, settings, plan, open_output, budget, disk, first.splits, before=first
-        )
+        second = MergePass(inputs, settings, plan, open_output, budget, disk, before=first)
         result = second.run()
         if result is None:
             raise MergeCheckError(

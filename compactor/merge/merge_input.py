@@ -9,13 +9,14 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.merge.codebook import Codebook
 from compactor.merge.converted import ConvertedRows
+from compactor.merge.copied import CopiedRowGroups, StoredKeys
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.dropped import DroppedRows
 from compactor.merge.errors import InputMismatchError, MergeCheckError
-from compactor.merge.key_merge import LoadedGroup, loaded_group
-from compactor.merge.passed import Passed, StoredKeys
+from compactor.merge.key_merge import loaded_group
+from compactor.merge.loaded_rows import LoadedGroup
+from compactor.merge.merged_dictionary import MergedDictionary
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.fetch import ClosableSource
@@ -32,7 +33,7 @@ from format.types import storage_type
 from format.widening import converts_to, is_stored_as
 
 _LEAST_SHARE: Final = 4
-"""A row group of less than this part of the usual size is not passed on: it grows with others."""
+"""A row group of less than this part of the usual size is not copied: it grows with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,16 +214,16 @@ class MergeInput:
         by_group = -(-self._target_row_group_bytes // group_rows)
         return max(fragment.mean_row_bytes, min(fragment.peak_row_bytes, by_group))
 
-    def take_piece(self, book: Codebook, most: int) -> pa.Array:
+    def take_piece(self, dictionary: MergedDictionary, most: int) -> pa.Array:
         """Some of the next values of the current column, at most so many; `settle` when done with them.
 
-        As values, as codes of the book, or dictionary-coded if they did not fit in.
+        As values, as codes of the dictionary, or dictionary-coded if they did not fit in.
         """
         if not self._rows.rows:
             with self._watch.on("decode"):
-                array = self._next_array(book.values.type)
+                array = self._next_array(dictionary.values.type)
                 if pt.is_dictionary(array.type):
-                    array = book.adopt(array)
+                    array = dictionary.adopt(array)
             self._rows.push([array])
             del array
             self._discharge_decode()
@@ -293,18 +294,18 @@ class MergeInput:
             self._next_chunk = 0
             self.column = self.stream.next_column()
 
-    def finish(self, passed: Passed | None = None) -> tuple[int, int]:
+    def finish(self, copied: CopiedRowGroups | None = None) -> tuple[int, int]:
         """Reads footer and trailer; rows and row hash of what was to be written.
 
-        passed: takes what the footer knows of row groups that went out as they are.
+        copied: takes what the footer knows of row groups that went out as they are.
         Raises `InputMismatchError` if they are not the log's fragment.
         """
         footer: Footer | FooterHead
-        if passed is None:
+        if copied is None:
             footer = self.stream.finish_quickly()
         else:
             footer = self.stream.finish()
-            passed.take_from(footer)
+            copied.take_from(footer)
         self._discharge_decode()
         if (footer.rows, footer.row_hash) != (self.fragment.rows, self.fragment.row_hash):
             raise InputMismatchError(

@@ -13,7 +13,7 @@ from compactor.resources.disk import LocalDisk
 from compactor.resources.stopwatch import Stopwatch
 from compactor.resources.tape import Tape
 from compactor.resources.upload_memory import UploadMemory
-from compactor.rows.flags import NONE_SEEN, Census
+from compactor.rows.flags import NONE_SEEN, RowStatistics
 from format.blocks import ByteSink
 from format.emitter import FragmentEmitter
 
@@ -55,7 +55,7 @@ class Page(NamedTuple):
 
 
 @dataclass(slots=True)
-class Output:
+class OutputFragment:
     """One open output."""
 
     emitter: FragmentEmitter
@@ -66,7 +66,16 @@ class Output:
     folded: RowNumbers
     """Of rows that others were folded into: a page a row group where there are such."""
     pages: list[Page | None] = field(default_factory=list)
-    """Of each row group, where its numbers are; None if it was passed on."""
+    """Of each row group, where its numbers are; None if it was copied."""
     groups: int = 0
     """Row groups written; some of `pages` are of rows that are all left out."""
-    census: Census = NONE_SEEN
+    row_statistics: RowStatistics = NONE_SEEN
+    copied_from: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Of each written row group that was copied: the input, and the row group's number there."""
+
+    def close(self) -> None:
+        """Gives back the memory and the disk space of what is kept beside the sink."""
+        self.row_numbers.close()
+        self.folded.close()
+        self.skips.close()
+        self.shelf.close()

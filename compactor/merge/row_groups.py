@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.key_merge import ComparableKey, MergeWindow, WholeGroup
+from compactor.merge.key_merge import CopiedRowGroup, MergeWindow
+from compactor.merge.loaded_rows import ComparableKey
 from compactor.rows.flags import KEPT, Flags, joined, whole_until
 from format.arrays import concat_storage
 from format.sizes import rows_within
@@ -43,10 +44,10 @@ class OutputGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class PassedGroup:
+class CopiedOutputGroup:
     """An output row group that is an input's, as it is."""
 
-    whole: WholeGroup
+    whole: CopiedRowGroup
     starts_fragment: bool
 
     @property
@@ -73,10 +74,10 @@ class CutRule:
 
 
 def cut_row_groups(
-    windows: Iterator[MergeWindow | WholeGroup],
+    windows: Iterator[MergeWindow | CopiedRowGroup],
     rule: CutRule,
     on_waiting: Callable[[int], None] = lambda _size: None,
-) -> Iterator[OutputGroup | PassedGroup]:
+) -> Iterator[OutputGroup | CopiedOutputGroup]:
     """Row groups as large as the rule allows, but for a fragment's last ones.
 
     on_waiting: told the bytes of the windows that are kept, whenever that changes.
@@ -105,11 +106,11 @@ class _Cutter:
         self._most_rows = rule.rows_per_group
 
     def run(
-        self, windows: Iterator[MergeWindow | WholeGroup]
-    ) -> Iterator[OutputGroup | PassedGroup]:
+        self, windows: Iterator[MergeWindow | CopiedRowGroup]
+    ) -> Iterator[OutputGroup | CopiedOutputGroup]:
         for window in windows:
-            if isinstance(window, WholeGroup):
-                yield from self._take_whole(window)
+            if isinstance(window, CopiedRowGroup):
+                yield from self._take_copied(window)
                 continue
             self._wait([*self._waiting, window])
             if (
@@ -120,7 +121,7 @@ class _Cutter:
                 self._try_at_bytes = max(self._rule.group_bytes, 2 * self._waiting_bytes)
         yield from self._emit(final=True)
 
-    def _take_whole(self, whole: WholeGroup) -> Iterator[OutputGroup | PassedGroup]:
+    def _take_copied(self, whole: CopiedRowGroup) -> Iterator[OutputGroup | CopiedOutputGroup]:
         yield from self._emit(final=False)
         if self._is_cut_within(whole):
             self._wait([*self._waiting, whole.as_window()])
@@ -132,16 +133,16 @@ class _Cutter:
             yield from self._emit_evenly()
             if self._ends_before(whole):
                 self._fragment_units, self._starts_fragment = 0, True
-            yield PassedGroup(whole, self._starts_fragment)
+            yield CopiedOutputGroup(whole, self._starts_fragment)
             self._starts_fragment = False
             self._fragment_units += int(self._rule.units_per_row[whole.input]) * whole.rows
 
-    def _is_cut_within(self, whole: WholeGroup) -> bool:
+    def _is_cut_within(self, whole: CopiedRowGroup) -> bool:
         """Whether a cut key lies after its first key; earlier ones are none of its business."""
         after = bisect.bisect_right(self._cut_keys, whole.first_key)
         return after < len(self._cut_keys) and self._cut_keys[after] <= whole.last_key
 
-    def _ends_before(self, whole: WholeGroup) -> bool:
+    def _ends_before(self, whole: CopiedRowGroup) -> bool:
         """Whether the fragment has to end before it, for its size or for a cut key that is reached."""
         is_large = self._fragment_units >= self._rule.fragment_units
         ends = is_large and whole.starts_key and self._fragment_units > 0

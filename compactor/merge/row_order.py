@@ -47,7 +47,7 @@ class GroupOrder:
     """What becomes of each row in output order (`compactor.rows.flags`); None: all are written."""
 
     @property
-    def passed(self) -> int | None:
+    def copied(self) -> int | None:
         """Number of the row group in its only input, if it goes out as it came in."""
         return int.from_bytes(self._data, "little") if self._form is _Form.PASSED else None
 
@@ -84,7 +84,7 @@ class RowOrder:
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
-        self.passed_rows = 0
+        self.copied_rows = 0
 
     def __len__(self) -> int:
         return len(self._tape)
@@ -97,9 +97,9 @@ class RowOrder:
         form, data = self._form(origins) if len(inputs) > 1 else (_Form.AS_THEY_LIE, b"")
         self._record(rows, inputs, per_input[inputs], form, data, flags)
 
-    def append_passed(self, source: int, rows: int, group: int) -> None:
+    def append_copied(self, source: int, rows: int, group: int) -> None:
         """A row group that is one of an input's, as it is."""
-        self.passed_rows += rows
+        self.copied_rows += rows
         self._record(
             rows, np.array([source]), np.array([rows]), _Form.PASSED, group.to_bytes(4, "little")
         )

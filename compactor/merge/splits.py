@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.codebook import Codebook, code_nulls
+from compactor.merge.merged_dictionary import MergedDictionary, code_nulls
 from compactor.merge.row_groups import OutputGroup
 from compactor.rows.flags import Flags, whole_until
 from format.arrays import without_unused
@@ -63,17 +63,17 @@ class Splits:
             start = stop
 
 
-class Pieces:
+class ColumnPieces:
     """Rows of one column on their way into a row group: held, or only weighed where they are too heavy."""
 
-    def __init__(self, book: Codebook, most_bytes: int, *, only_weighs: bool) -> None:
+    def __init__(self, dictionary: MergedDictionary, most_bytes: int, *, only_weighs: bool) -> None:
         """most_bytes: of all pieces together, as they will be when put together."""
         self.arrays: list[pa.Array] = []
-        self._book = book
+        self._dictionary = dictionary
         self._most_bytes = most_bytes
         self._only_weighs = only_weighs
         self._bits: list[I64] | None = None
-        self._has_values = self._has_own = self._has_book = False
+        self._has_values = self._has_own = self._has_merged = False
         self._held_bytes = self._weighed_bits = self._weighed = 0
 
     def add(self, piece: pa.Array) -> bool:
@@ -82,8 +82,8 @@ class Pieces:
             self._has_own = True
             if len(piece.dictionary) > len(piece):
                 piece = without_unused(piece)
-        elif self._book.has_coded(piece):
-            self._has_book = True
+        elif self._dictionary.has_coded(piece):
+            self._has_merged = True
         else:
             self._has_values = self._has_values or piece.null_count < len(piece)
         self.arrays.append(piece)
@@ -97,13 +97,13 @@ class Pieces:
         return False
 
     def alike(self) -> list[pa.Array]:
-        """What is held, in a form that can be put end to end: all codes of the book, or none."""
-        if not self._has_book:
+        """What is held, in a form that can be put end to end: all codes of the dictionary, or none."""
+        if not self._has_merged:
             return self.arrays
         if self.has_book_codes:
-            return [a if self._book.has_coded(a) else code_nulls(len(a)) for a in self.arrays]
-        as_values = self._book.decoded if self._has_values else self._book.coded
-        return [as_values(a) if self._book.has_coded(a) else a for a in self.arrays]
+            return [a if self._dictionary.has_coded(a) else code_nulls(len(a)) for a in self.arrays]
+        as_values = self._dictionary.decoded if self._has_values else self._dictionary.coded
+        return [as_values(a) if self._dictionary.has_coded(a) else a for a in self.arrays]
 
     @property
     def row_bits(self) -> I64 | None:
@@ -112,16 +112,18 @@ class Pieces:
 
     @property
     def has_book_codes(self) -> bool:
-        """Whether all are codes of the book, or null."""
-        return self._has_book and not self._has_values and not self._has_own
+        """Whether all are codes of the dictionary, or null."""
+        return self._has_merged and not self._has_values and not self._has_own
 
     @property
     def is_coded(self) -> bool:
         """Whether they make a dictionary-coded array."""
-        return (self._has_own or self._has_book) and not self._has_values
+        return (self._has_own or self._has_merged) and not self._has_values
 
     def _row_bits(self, array: pa.Array) -> I64:
-        return row_bits(self._book.coded(array) if self._book.has_coded(array) else array)
+        return row_bits(
+            self._dictionary.coded(array) if self._dictionary.has_coded(array) else array
+        )
 
     def _is_too_heavy(self) -> bool:
         """Whatever is still to come. Dictionary-coded pieces are as heavy as the values that they use, and
@@ -130,7 +132,7 @@ class Pieces:
             return False
         if self._only_weighs:
             return True
-        if not (self._has_own or self._has_book) and self._held_bytes <= self._most_bytes:
+        if not (self._has_own or self._has_merged) and self._held_bytes <= self._most_bytes:
             return False
         for array in self.arrays[self._weighed :]:
             self._weighed_bits += int(self._row_bits(array).sum())

@@ -14,7 +14,7 @@ from pyarrow import types as pt
 
 from compactor.errors import ConfigError, DataError
 from compactor.pipelines.buffer import BatchBuffer
-from compactor.pipelines.dividing import Divider, gathered_bytes
+from compactor.pipelines.dividing import PartitionBuffers, gathered_bytes
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from format.hashing import column_contributions
@@ -165,9 +165,9 @@ class Grouper:
     ) -> None:
         """Groups to disk, by so many bits of their hashes, others at each depth.
 
-        most_bytes: as of `Divider`.
+        most_bytes: as of `PartitionBuffers`.
         """
-        divider = Divider(parts, most_bytes)
+        divider = PartitionBuffers(parts, most_bytes)
         for state in states:
             number = np.zeros(state.num_rows, dtype=np.uint64)
             for index in range(len(self._keys)):

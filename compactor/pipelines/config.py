@@ -135,7 +135,7 @@ class Method(StrEnum):
     ASOF = "asof"
 
 
-class Range(_Model):
+class RangeCondition(_Model):
     """Intervals of the build side that contain a value of the probe side."""
 
     column: str
@@ -158,7 +158,7 @@ class Combine(_Model):
     """Names that both have; or of the build side's, by the probe side's."""
     how: Literal["inner", "left", "right", "full"] = "inner"
     method: Method = Method.HASH
-    range: Range | None = None
+    range: RangeCondition | None = None
     """For method range."""
     at: dict[str, str] | None = None
     """For method asof: when a row of the probe side is, and one of the build side."""

@@ -23,7 +23,7 @@ def gathered_bytes(budget: MemoryBudget, parts: int) -> int:
     return min(parts * _PIECE_BYTES, budget.soft_bytes // _SHARE)
 
 
-class Divider:
+class PartitionBuffers:
     """Puts rows into the buffers of their parts, on disk. Rows of a part keep their order."""
 
     def __init__(self, parts: Sequence[BatchBuffer], most_bytes: int) -> None:

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from compactor.errors import DataError
 from compactor.merge.decoded import DecodedRows
-from compactor.merge.key_merge import LoadedGroup, WholeGroup, loaded_group, merge_keys
+from compactor.merge.key_merge import CopiedRowGroup, loaded_group, merge_keys
+from compactor.merge.loaded_rows import LoadedGroup
 from compactor.merge.row_order import positions_by_input
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
@@ -31,7 +32,7 @@ _SLICE_BYTES: Final = 256 << 10
 _BATCH_BYTES: Final = 32 << 20
 
 
-class _Rows:
+class _InputRows:
     """Rows of one input, taken from the front."""
 
     def __init__(self, batches: Batches) -> None:
@@ -66,7 +67,7 @@ class InterleavedRows:
     """
 
     def __init__(self, inputs: Sequence[Batches], budget: MemoryBudget, stage: str) -> None:
-        self._rows = [_Rows(batches) for batches in inputs]
+        self._rows = [_InputRows(batches) for batches in inputs]
         self._budget = budget
         self._stage = stage
         self._charged = 0
@@ -184,7 +185,7 @@ def by_key(
     with closing(_Closers(sources)):
         try:
             for window in merge_keys(sources, compare, sort, batch_rows, _BATCH_BYTES):
-                rows = window.as_window() if isinstance(window, WholeGroup) else window
+                rows = window.as_window() if isinstance(window, CopiedRowGroup) else window
                 yield _gathered(sources, rows.inputs, schema)
         except OrderError as error:
             raise DataError(f"{error}; sort it before, or merge in another mode") from error

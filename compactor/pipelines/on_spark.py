@@ -23,17 +23,17 @@ import pyarrow.compute as pc
 from compactor.common.clock import random_id
 from compactor.errors import ConfigError, DataError, InputError, UsageError
 from compactor.files.write import StagedSink
-from compactor.pipelines import letters
+from compactor.pipelines import dead_letters
 from compactor.pipelines.binding import sort_schema
 from compactor.pipelines.config import Aggregate, Merge, Output, Pipeline, Route, Source, Transform
-from compactor.pipelines.letters import BadRecordError
+from compactor.pipelines.dead_letters import BadRecordError
 from compactor.pipelines.nodes.aggregate import needed_columns
 from compactor.pipelines.nodes.output import may_repeat, open_sink, written_schema
-from compactor.pipelines.pieces import Pieces
+from compactor.pipelines.pieces import SourceParts
 from compactor.pipelines.provenance import ROW, SOURCE
 from compactor.pipelines.report import OutputReport, RunReport
-from compactor.pipelines.run import Run
-from compactor.pipelines.stages import Feed, Kind, Stage, plan_stages
+from compactor.pipelines.run import PipelineRun
+from compactor.pipelines.stages import Feed, ShuffleKind, SparkStage, plan_stages
 from compactor.pipelines.task import (
     StageSpec,
     TaskReport,
@@ -103,7 +103,7 @@ class _Done:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _OutputTable:
     log: CommitLog
     snapshot: Snapshot
     plan: IngestPlan
@@ -118,14 +118,14 @@ class SparkRun:
         self._pipeline = pipeline
         self._nodes = pipeline.nodes
         self._stages = plan_stages(pipeline)
-        self._pieces = Pieces()
-        self._schemas = dict(Run(pipeline, self._pieces.open_source).schemas)
+        self._pieces = SourceParts()
+        self._schemas = dict(PipelineRun(pipeline, self._pieces.open_source).schemas)
         self._outputs = {n: node for n, node in self._nodes.items() if isinstance(node, Output)}
         self._counted = frozenset(n for n in self._outputs if may_repeat(n, self._nodes))
         self._sorts = {
             feed.number: self._sort_of(stage)
             for stage in self._stages
-            if stage.shuffle is not None and stage.shuffle.kind is Kind.RANGE
+            if stage.shuffle is not None and stage.shuffle.kind is ShuffleKind.RANGE
             for feed in stage.takes
         }
         self._tables = {n: self._table(n) for n, o in self._outputs.items() if o.table is not None}
@@ -158,7 +158,7 @@ class SparkRun:
 
     # --- before ---
 
-    def _sort_of(self, stage: Stage) -> SortSchema:
+    def _sort_of(self, stage: SparkStage) -> SortSchema:
         assert stage.shuffle is not None
         assert stage.shuffle.by is not None
         feed = stage.takes[0]
@@ -169,7 +169,7 @@ class SparkRun:
         is_merge = isinstance(self._nodes[feed.taker], Merge)
         return self._schemas[feed.taker if is_merge else feed.path[-1]]
 
-    def _table(self, name: str) -> _Table:
+    def _table(self, name: str) -> _OutputTable:
         node, what = self._outputs[name], f"node {name!r}"
         assert node.table is not None
         store = open_store(node.table)
@@ -177,7 +177,7 @@ class SparkRun:
         snapshot = log.refresh()
         schema = written_schema(node, self._schemas[node.input])
         sort = None if node.sort_by is None else sort_schema(node.sort_by, schema, what)
-        return _Table(
+        return _OutputTable(
             log, snapshot, plan_ingest(store, snapshot, schema, what, sort, IngestOptions())
         )
 
@@ -190,7 +190,7 @@ class SparkRun:
     # --- stages ---
 
     def _run_stage(
-        self, spark: SparkSession, options: SparkOptions, stage: Stage, staging: str | None
+        self, spark: SparkSession, options: SparkOptions, stage: SparkStage, staging: str | None
     ) -> _Done:
         spec = StageSpec(
             pipeline=self._pipeline,
@@ -217,7 +217,7 @@ class SparkRun:
             found = packets.where(f"kind <> {ROWS}").toArrow()
         return _done(packets if is_kept else None, found)
 
-    def _narrowed(self, stage: Stage) -> dict[str, pa.Schema]:
+    def _narrowed(self, stage: SparkStage) -> dict[str, pa.Schema]:
         """What a stage is sent of its root's input, where that is not all columns."""
         node = self._nodes[stage.roots[0]] if stage.roots else None
         if not isinstance(node, Aggregate):
@@ -256,9 +256,9 @@ class SparkRun:
 
         return sent.mapInArrow(run, PACKETS)
 
-    def _parts(self, spark: SparkSession, options: SparkOptions, stage: Stage) -> int:
+    def _parts(self, spark: SparkSession, options: SparkOptions, stage: SparkStage) -> int:
         """Tasks for a stage."""
-        if stage.shuffle is None or stage.shuffle.kind is Kind.ONE:
+        if stage.shuffle is None or stage.shuffle.kind is ShuffleKind.ONE:
             return 1
         if options.shuffle_partitions is not None:
             return options.shuffle_partitions
@@ -276,12 +276,12 @@ class SparkRun:
         ]
         return sum(each.rows for each in found), sum(each.bytes for each in found)
 
-    def _parts_of(self, stage: Stage, parts: int) -> Sequence[Divider | None]:
+    def _parts_of(self, stage: SparkStage, parts: int) -> Sequence[Divider | None]:
         """How the rows of each feed are divided; None: they all go to the first task."""
         assert stage.shuffle is not None
         if parts == 1:
             return [None] * len(stage.takes)
-        if stage.shuffle.kind is Kind.HASH:
+        if stage.shuffle.kind is ShuffleKind.HASH:
             return [Divider(parts, keys=stage.shuffle.keys[feed.input]) for feed in stage.takes]
         sort = self._sorts[stage.takes[0].number]
         samples = [
@@ -322,7 +322,7 @@ class SparkRun:
 
     # --- after ---
 
-    def _take_stock(self, stage: Stage, done: _Done) -> None:
+    def _take_stock(self, stage: SparkStage, done: _Done) -> None:
         """Adds to the report. Raises what the first task that failed has said."""
         for root in stage.roots:
             counts = np.zeros(done.reports[-1].task + 2 if done.reports else 1, dtype=np.int64)
@@ -396,7 +396,7 @@ class SparkRun:
         """Files take their places when all is written and committed."""
         written: list[StagedSink] = []
         with ExitStack() as files:
-            sink = files.enter_context(letters.opened_letters(self._pipeline))
+            sink = files.enter_context(dead_letters.opened_dead_letters(self._pipeline))
             if sink is not None:
                 self._write_letters(sink, staging)
             for name, node in self._outputs.items():
@@ -428,9 +428,9 @@ class SparkRun:
         stages = {id(done): done for done in self._done.values()}
         for done in stages.values():
             for report in done.reports:
-                if report.letters is not None:
+                if report.dead_letters is not None:
                     assert staging is not None
-                    for batch in part_rows(staging, report.letters):
+                    for batch in part_rows(staging, report.dead_letters):
                         sink.write(self._with_whole_numbers(batch))
 
     def _with_whole_numbers(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -442,7 +442,7 @@ class SparkRun:
             mine = sources == source
             whole[mine] += self._bases[source][tasks[mine]]
         place = batch.schema.get_field_index("row")
-        return batch.set_column(place, letters.SCHEMA.field("row"), pa.array(whole))
+        return batch.set_column(place, dead_letters.SCHEMA.field("row"), pa.array(whole))
 
 
 def _done(packets: DataFrame | None, found: pa.Table) -> _Done:

@@ -9,25 +9,25 @@ from fnmatch import fnmatch
 
 from compactor.pipelines.classify import ancestors
 from compactor.pipelines.config import Output, Pipeline, Source
-from compactor.pipelines.letters import opened_letters
+from compactor.pipelines.dead_letters import opened_dead_letters
 from compactor.pipelines.nodes.source import OpenSource, open_source
 from compactor.pipelines.report import RunReport
-from compactor.pipelines.run import Run
+from compactor.pipelines.run import PipelineRun
 
 
 def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunReport:
     """Raises `CompactorError`; then no output of the phase that failed has anything of this run."""
     if not pipeline.init:
-        return Run(pipeline, opener).run()
+        return PipelineRun(pipeline, opener).run()
     first, rest = phases_of(pipeline)
-    with opened_letters(pipeline) as sink:
-        before = Run(first, opener, sink)
+    with opened_dead_letters(pipeline) as sink:
+        before = PipelineRun(first, opener, sink)
         # What can be checked before anything runs is checked.
         told = tuple(first.nodes)
-        after = None if _reads_outputs(rest, first) else Run(rest, opener, sink, told)
+        after = None if _reads_outputs(rest, first) else PipelineRun(rest, opener, sink, told)
         report = before.run()
         if rest.nodes:
-            report.add((after or Run(rest, opener, sink, told)).run())
+            report.add((after or PipelineRun(rest, opener, sink, told)).run())
     return report
 
 

@@ -25,8 +25,8 @@ from format.cast import as_schema
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Picklable. Pieces of a source are in the order of its rows."""
+class SourcePart:
+    """Picklable. Parts of a source are in the order of its rows."""
 
     node: str
     source: Source
@@ -50,11 +50,11 @@ class Piece:
         )
 
 
-class Pieces:
+class SourceParts:
     """Opens sources for their schemas, as a run in one process does, and remembers what they are made of."""
 
     def __init__(self) -> None:
-        self.of: dict[str, list[Piece]] = {}
+        self.of: dict[str, list[SourcePart]] = {}
         self.schemas: dict[str, pa.Schema] = {}
 
     def open_source(
@@ -64,16 +64,16 @@ class Pieces:
         self.schemas[name] = reader.schema
         if source.path is not None:
             self.of[name] = [
-                Piece(name, source, str(Path(path).absolute()))
+                SourcePart(name, source, str(Path(path).absolute()))
                 for path in matching_paths(source.path)
             ]
         elif source.table is not None:
             self.of[name] = self._of_table(name, source, source.table)
         return reader
 
-    def _of_table(self, name: str, source: Source, table: str) -> list[Piece]:
+    def _of_table(self, name: str, source: Source, table: str) -> list[SourcePart]:
         store = open_store(table)
         snapshot = CommitLog(store).current()
         # It may have got columns since it was looked at.
         source = source.model_copy(update={"columns": tuple(self.schemas[name].names)})
-        return [Piece(name, source, store.url, piece) for piece in pieces_of(snapshot)]
+        return [SourcePart(name, source, store.url, piece) for piece in pieces_of(snapshot)]

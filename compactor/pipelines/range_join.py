@@ -64,7 +64,7 @@ def interval_order(keys: SortSchema, begin: str) -> SortSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Intervals:
     """Some intervals that are kept: where their points begin and end, among the known ones.
     Shapes (intervals,)."""
 
@@ -120,7 +120,7 @@ class RangeJoin:
             room.new_buffer(intervals.schema),
             room.new_buffer(intervals.schema),
         )
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_Intervals] = []
         self._charged = 0
 
     def rows(self) -> Batches:
@@ -165,7 +165,7 @@ class RangeJoin:
 
     def _keep(self, gathered: _Gathered) -> _Gathered:
         if gathered.rows:
-            piece = _Piece(
+            piece = _Intervals(
                 np.concatenate(gathered.low),
                 np.concatenate(gathered.high),
                 gathered.size / gathered.count,

@@ -84,7 +84,7 @@ def _summed(one: Mapping[str, _Number], other: Mapping[str, _Number]) -> dict[st
     return {**one, **{name: one.get(name, 0) + count for name, count in other.items()}}
 
 
-class Clock:
+class NodeClock:
     """Seconds by node, each counted once: what runs within another's time is its own."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ from compactor.pipelines.config import (
     Window,
     inputs_of,
 )
-from compactor.pipelines.letters import Letters, opened_letters
+from compactor.pipelines.dead_letters import DeadLetters, opened_dead_letters
 from compactor.pipelines.nodes import (
     aggregate,
     combine,
@@ -45,29 +45,29 @@ from compactor.pipelines.nodes.rows import rows_of
 from compactor.pipelines.nodes.source import OpenSource, SourceReader, open_source
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, one_document
 from compactor.pipelines.report import RunReport
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from compactor.resources.errors import MemoryLimitError
 
 
-class Run:
+class PipelineRun:
     """One execution of a pipeline."""
 
     def __init__(
         self,
         pipeline: Pipeline,
         opener: OpenSource = open_source,
-        letters_sink: Any | None = None,
+        dead_letters_sink: Any | None = None,
         told: Collection[str] = (),
     ) -> None:
         """Opens sources for their schemas, and binds everything to them. Raises `CompactorError`.
 
-        letters_sink: where bad records go, if the run is not to open its `dead_letter` file itself.
+        dead_letters_sink: where bad records go, if the run is not to open its `dead_letter` file itself.
         told: nodes that ran before: their bad records are known.
         """
-        self._letters_sink = letters_sink
+        self._dead_letters_sink = dead_letters_sink
         self._told = told
         try:
-            self._work = Work(pipeline, self._stream)
+            self._work = RunContext(pipeline, self._stream)
         except RecursionError:
             raise ConfigError(
                 "the nodes are chained too deeply: several hundred in a row are too many"
@@ -173,8 +173,10 @@ class Run:
         work = self._work
         with ExitStack() as stack:
             stack.enter_context(work.begun())
-            sink = self._letters_sink or stack.enter_context(opened_letters(work.pipeline))
-            work.letters = Letters(list(self._nodes), work.report, sink, self._told)
+            sink = self._dead_letters_sink or stack.enter_context(
+                opened_dead_letters(work.pipeline)
+            )
+            work.dead_letters = DeadLetters(list(self._nodes), work.report, sink, self._told)
             outputs = [
                 stack.enter_context(closing(output.Writing(work, name, node)))
                 for name, node in self._nodes.items()

@@ -52,11 +52,11 @@ _KNOWN: Final[dict[type, frozenset[str]]] = {
 _MODES: Final = (MergeMode.CONCAT, MergeMode.INTERLEAVE, MergeMode.KEY)
 _HOWS: Final = ("inner", "left")
 
-Path = tuple[str, ...]
+EdgePath = tuple[str, ...]
 """Edges: the root, then those that its rows pass; before a branch of a route, the route."""
 
 
-class Kind(StrEnum):
+class ShuffleKind(StrEnum):
     """By what rows are sent to tasks."""
 
     RANGE = "range"
@@ -69,7 +69,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    kind: Kind
+    kind: ShuffleKind
     by: str | None = None
     """For ranges: a sort schema."""
     keys: tuple[tuple[str, ...], ...] = ()
@@ -77,9 +77,9 @@ class Shuffle:
 
     def __str__(self) -> str:
         match self.kind:
-            case Kind.RANGE:
+            case ShuffleKind.RANGE:
                 return f"range of {self.by}"
-            case Kind.HASH:
+            case ShuffleKind.HASH:
                 return f"hash of {' = '.join(','.join(keys) for keys in self.keys)}"
             case _:
                 return "all rows in one task"
@@ -91,7 +91,7 @@ class Feed:
 
     number: int
     """Of its own in the pipeline."""
-    path: Path
+    path: EdgePath
     taker: str
     input: int
     """Of the taker, which one."""
@@ -102,7 +102,7 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class SparkStage:
     """Tasks that run side by side. Sources of a pipeline share one; any other has one root."""
 
     roots: tuple[str, ...]
@@ -119,7 +119,7 @@ class Stage:
         return tuple(dict.fromkeys(names))
 
 
-def plan_stages(pipeline: Pipeline) -> tuple[Stage, ...]:
+def plan_stages(pipeline: Pipeline) -> tuple[SparkStage, ...]:
     """Stages, each after those that it takes rows from.
 
     Raises `ConfigError` naming what works in one process only.
@@ -141,12 +141,12 @@ def plan_stages(pipeline: Pipeline) -> tuple[Stage, ...]:
                     )
     sources = tuple(name for name in order if isinstance(nodes[name], Source))
     blocking = [name for name in order if _is_root(nodes[name]) and name not in sources]
-    stages = [Stage(sources, None, (), tuple(f for f in feeds if f.root in sources))]
+    stages = [SparkStage(sources, None, (), tuple(f for f in feeds if f.root in sources))]
     for name in blocking:
         node = nodes[name]
         takes = sorted((f for f in feeds if f.taker == name), key=lambda f: _turn(node, f))
         gives = tuple(f for f in feeds if f.root == name)
-        stages.append(Stage((name,), shuffle_before(node, nodes), tuple(takes), gives))
+        stages.append(SparkStage((name,), shuffle_before(node, nodes), tuple(takes), gives))
     return tuple(stages)
 
 
@@ -169,34 +169,36 @@ def _is_root(node: Node) -> bool:
 def shuffle_before(node: Node, nodes: Mapping[str, Node]) -> Shuffle:
     match node:
         case Sort():
-            return Shuffle(Kind.RANGE, by=node.by)
+            return Shuffle(ShuffleKind.RANGE, by=node.by)
         case Merge(mode=MergeMode.KEY):
-            return Shuffle(Kind.RANGE, by=node.sort_by)
+            return Shuffle(ShuffleKind.RANGE, by=node.sort_by)
         case Merge() | Aggregate(window=TimeWindow()):
             # Rows of a window of time are in it by more than their keys.
-            return Shuffle(Kind.ONE)
+            return Shuffle(ShuffleKind.ONE)
         case Transform(window=Window(partition_by=keys)):
-            return Shuffle(Kind.RANGE, by=",".join(keys)) if keys else Shuffle(Kind.ONE)
+            return (
+                Shuffle(ShuffleKind.RANGE, by=",".join(keys)) if keys else Shuffle(ShuffleKind.ONE)
+            )
         case Aggregate():
             # By ranges and not by hashes: so groups are in the order of their keys, across tasks too.
             if is_sorted_by(node.input, node.group_by, nodes):
                 order = order_of(node.input, nodes)[: len(node.group_by)]
-                return Shuffle(Kind.RANGE, by=",".join(map(str, order)))
-            return Shuffle(Kind.RANGE, by=",".join(node.group_by))
+                return Shuffle(ShuffleKind.RANGE, by=",".join(map(str, order)))
+            return Shuffle(ShuffleKind.RANGE, by=",".join(node.group_by))
         case Combine():
             probe, build = zip(*keys_of(node), strict=True)
-            return Shuffle(Kind.HASH, keys=(probe, build))
+            return Shuffle(ShuffleKind.HASH, keys=(probe, build))
     raise AssertionError(node)
 
 
-def _paths_to(edge: str, nodes: Mapping[str, Node]) -> list[Path]:
+def _paths_to(edge: str, nodes: Mapping[str, Node]) -> list[EdgePath]:
     """All ways of rows to an edge, in the order that the rows have there."""
     name = edge.split(".")[0]
     node = nodes[name]
     if _is_root(node):
         return [(name,)]
     step = (name,) if edge == name else (name, edge)
-    paths: list[Path] = []
+    paths: list[EdgePath] = []
     for given in inputs_of(node):
         paths += [(*path, *step) for path in _paths_to(given, nodes)]
         if len(paths) > _MOST_PATHS:

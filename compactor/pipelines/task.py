@@ -40,20 +40,19 @@ from compactor.pipelines.config import (
     Transform,
     inputs_of,
 )
-from compactor.pipelines.letters import SCHEMA as LETTERS
-from compactor.pipelines.letters import BadRecordError, Letters
+from compactor.pipelines.dead_letters import SCHEMA as DEAD_LETTERS
+from compactor.pipelines.dead_letters import BadRecordError, DeadLetters
 from compactor.pipelines.nodes import aggregate, route, source
 from compactor.pipelines.nodes.output import TableRows, written_schema
 from compactor.pipelines.nodes.rows import rows_of
-from compactor.pipelines.pieces import Piece
+from compactor.pipelines.pieces import SourcePart
 from compactor.pipelines.provenance import ROW, Batches, full_schema
-from compactor.pipelines.stages import Feed, Path, Stage
-from compactor.pipelines.work import Work
+from compactor.pipelines.stages import EdgePath, Feed, SparkStage
+from compactor.pipelines.work import RunContext
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
-from compactor.resources.stage import Buffer, StagePlan
-from compactor.resources.stage import Stage as MemoryStage
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from compactor.spark.shuffle.exchange import KeySample, packet_bytes, to_bytes
 from compactor.spark.shuffle.packets import REPORT, ROWS, SAMPLE, Packet
 from compactor.stores.open import open_store
@@ -68,7 +67,7 @@ _ROW_BITS: Final = 40
 """Of a row's number, those that count within its task; above them is the task's."""
 _CORRECTED_BY_USERS: Final = (UsageError, InputError, DataError, MemoryLimitError, FormatError)
 
-Given = Iterator[tuple[int, pa.RecordBatch]]
+TaskInput = Iterator[tuple[int, pa.RecordBatch]]
 """Batches that other stages gave, each with its place in the `takes` of the stage, in that order."""
 
 
@@ -77,7 +76,7 @@ class StageSpec:
     """What every task of a stage is told. Picklable."""
 
     pipeline: Pipeline
-    stage: Stage
+    stage: SparkStage
     schemas: Mapping[str, pa.Schema]
     """Of edges, without the hidden columns."""
     file_schemas: Mapping[str, pa.Schema]
@@ -114,7 +113,7 @@ class TaskReport:
     records_read: int = 0
     records_without_time: int = 0
     dlq_count: int = 0
-    letters: str | None = None
+    dead_letters: str | None = None
     """Key of the part with the dead letters."""
     spills: int = 0
     peak_bytes: int = 0
@@ -137,18 +136,18 @@ def task_and_row(number: _Numbers) -> tuple[_Numbers, _Numbers]:
     return number >> _ROW_BITS, number & ((1 << _ROW_BITS) - 1)
 
 
-def run_piece(spec: StageSpec, task: int, piece: Piece) -> Iterator[Packet]:
+def run_piece(spec: StageSpec, task: int, piece: SourcePart) -> Iterator[Packet]:
     """A task of the stage of the sources."""
     leaves_out = spec.pipeline.on_error == "continue"
 
-    def root_rows(work: Work) -> Batches:
+    def root_rows(work: RunContext) -> Batches:
         schema = spec.file_schemas[piece.node]
         yield from source.rows(work, piece.node, piece.open(schema, leaves_out_bad_rows=leaves_out))
 
     return _Task(spec, task, piece.node).packets(root_rows)
 
 
-def run_part(spec: StageSpec, task: int, given: Given) -> Iterator[Packet]:
+def run_part(spec: StageSpec, task: int, given: TaskInput) -> Iterator[Packet]:
     """A task of a stage with a shuffle before it: its part of the rows."""
     [root] = spec.stage.roots
     return _Task(spec, task, root).packets(lambda work: _root_rows(work, root, spec.stage, given))
@@ -167,14 +166,14 @@ class _Task:
         """The number of its row 0 among those of all tasks."""
         self._place = self._first_row
 
-    def packets(self, root_rows: Callable[[Work], Batches]) -> Iterator[Packet]:
-        work = Work(self._spec.pipeline, _nothing_given)
+    def packets(self, root_rows: Callable[[RunContext], Batches]) -> Iterator[Packet]:
+        work = RunContext(self._spec.pipeline, _nothing_given)
         work.schemas = dict(self._spec.schemas)
         report = self._report
         try:
             with ExitStack() as stack:
                 stack.enter_context(work.begun())
-                work.letters = self._letters(work, stack)
+                work.dead_letters = self._dead_letters(work, stack)
                 rows = work.clock.timed(self._root, self._numbered(root_rows(work)))
                 tree = _Tree(work, rows, [feed.path for feed in self._feeds])
                 for feed in self._feeds:
@@ -196,10 +195,10 @@ class _Task:
         self._place += 1
         return Packet(kind, feed, self._place, data)
 
-    def _letters(self, work: Work, stack: ExitStack) -> Letters:
+    def _dead_letters(self, work: RunContext, stack: ExitStack) -> DeadLetters:
         puts_aside = self._spec.pipeline.on_error == "continue"
-        sink = _LettersPart(self, stack) if puts_aside else None
-        return Letters(list(work.nodes), work.report, sink, first_row=self._first_row)
+        sink = _DeadLettersPart(self, stack) if puts_aside else None
+        return DeadLetters(list(work.nodes), work.report, sink, first_row=self._first_row)
 
     def new_part(self, stack: ExitStack, schema: pa.Schema) -> tuple[str, BatchSink]:
         """Its key, and where to put its rows."""
@@ -208,7 +207,7 @@ class _Task:
         return key, stack.enter_context(writing_part(open_store(self._spec.staging), key, schema))
 
     def with_letters(self, key: str) -> None:
-        self._report.letters = key
+        self._report.dead_letters = key
 
     def _numbered(self, rows: Batches) -> Batches:
         """Nodes count their rows from 0 in each task: with the task's number, no two are the same.
@@ -228,7 +227,7 @@ class _Task:
 
     # --- rows that leave ---
 
-    def _given_on(self, work: Work, feed: Feed, rows: Batches) -> Iterator[Packet]:
+    def _given_on(self, work: RunContext, feed: Feed, rows: Batches) -> Iterator[Packet]:
         taker = work.nodes[feed.taker]
         if isinstance(taker, Output):
             yield from self._written(work, feed, taker, rows)
@@ -254,7 +253,9 @@ class _Task:
         if sample is not None and (keys := sample.keys()) is not None:
             yield self._packet(SAMPLE, feed.number, to_bytes([keys]))
 
-    def _written(self, work: Work, feed: Feed, node: Output, rows: Batches) -> Iterator[Packet]:
+    def _written(
+        self, work: RunContext, feed: Feed, node: Output, rows: Batches
+    ) -> Iterator[Packet]:
         report = self._report.feeds[str(feed.number)]
         schema = written_schema(node, work.schemas[node.input])
         came = BatchBuffer(_ORIGIN, work.budget, feed.taker, work.disk)
@@ -294,7 +295,7 @@ class _Task:
         return [key]
 
 
-class _LettersPart:
+class _DeadLettersPart:
     """Begun with the first dead letter."""
 
     def __init__(self, task: _Task, stack: ExitStack) -> None:
@@ -304,7 +305,7 @@ class _LettersPart:
 
     def write(self, batch: pa.RecordBatch) -> None:
         if self._part is None:
-            key, self._part = self._task.new_part(self._stack, LETTERS)
+            key, self._part = self._task.new_part(self._stack, DEAD_LETTERS)
             self._task.with_letters(key)
         self._part.write_batch(batch)
 
@@ -312,21 +313,21 @@ class _LettersPart:
 class _Tree:
     """Rows along the paths of a task; where paths part, held until all who go on have taken them."""
 
-    def __init__(self, work: Work, root_rows: Batches, paths: Sequence[Path]) -> None:
+    def __init__(self, work: RunContext, root_rows: Batches, paths: Sequence[EdgePath]) -> None:
         self._work = work
         self._root_rows = root_rows
         ways = {path[:length] for path in paths for length in range(1, len(path) + 1)}
         # Of a node: those that go on from it, and those that end there.
         self._left = Counter(way[:-1] for way in ways if len(way) > 1) + Counter(paths)
         self._is_shared = {path for path, count in self._left.items() if count > 1}
-        self._held: dict[Path, BatchBuffer] = {}
+        self._held: dict[EdgePath, BatchBuffer] = {}
 
-    def stream(self, path: Path) -> Batches:
+    def stream(self, path: EdgePath) -> Batches:
         if path not in self._is_shared:
             return self._made(path)
         return self._shared(path)
 
-    def _shared(self, path: Path) -> Batches:
+    def _shared(self, path: EdgePath) -> Batches:
         if path not in self._held:
             name = path[-1].split(".")[0]
             self._held[path] = buffer = self._work.buffer(name, self._work.schemas[path[-1]])
@@ -337,13 +338,13 @@ class _Tree:
         if self._left[path] == 0:
             self._held[path].close()
 
-    def _made(self, path: Path) -> Batches:
+    def _made(self, path: EdgePath) -> Batches:
         if len(path) == 1:
             return self._root_rows
         return _through(self._work, path[-1], self.stream(path[:-1]))
 
 
-def _through(work: Work, edge: str, given: Batches) -> Batches:
+def _through(work: RunContext, edge: str, given: Batches) -> Batches:
     """What a node that looks at one row at a time makes of these."""
     name = edge.split(".")[0]
     node = work.nodes[name]
@@ -360,7 +361,7 @@ def _through(work: Work, edge: str, given: Batches) -> Batches:
     raise AssertionError(node)
 
 
-def _root_rows(work: Work, name: str, stage: Stage, given: Given) -> Batches:
+def _root_rows(work: RunContext, name: str, stage: SparkStage, given: TaskInput) -> Batches:
     node = work.nodes[name]
     inputs = _Inputs(stage, inputs_of(node), given)
     if isinstance(node, Merge) and node.mode is MergeMode.KEY:
@@ -373,7 +374,7 @@ def _root_rows(work: Work, name: str, stage: Stage, given: Given) -> Batches:
 class _Inputs:
     """What was given, input by input, in the order in which the root asks for them."""
 
-    def __init__(self, stage: Stage, edges: Sequence[str], given: Given) -> None:
+    def __init__(self, stage: SparkStage, edges: Sequence[str], given: TaskInput) -> None:
         self._input_of = [feed.input for feed in stage.takes]
         self._given = given
         self._next = next(given, None)
@@ -393,7 +394,9 @@ class _Inputs:
             self._next = next(self._given, None)
 
 
-def _held_apart(work: Work, name: str, node: Merge, inputs: _Inputs) -> Callable[[str], Batches]:
+def _held_apart(
+    work: RunContext, name: str, node: Merge, inputs: _Inputs
+) -> Callable[[str], Batches]:
     """A merge by key takes rows of all inputs by turns, and they come one input after the other."""
     buffers = {}
     for edge in node.inputs:
@@ -433,7 +436,7 @@ def _joined(rows: Batches, most_bytes: int) -> Iterator[list[pa.RecordBatch]]:
         yield pending
 
 
-def _fed_by(work: Work, stream: Callable[[str], Batches]) -> Work:
+def _fed_by(work: RunContext, stream: Callable[[str], Batches]) -> RunContext:
     """The same work, with rows from elsewhere."""
     fed = copy.copy(work)
     fed.stream = stream

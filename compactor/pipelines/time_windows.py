@@ -86,7 +86,7 @@ def window_sizes(size: str, slide: str | None, origin: str | None) -> WindowSize
         raise ValueError(f"origin: {error}") from None
 
 
-class TimeWindows:
+class ColumnWindows:
     """Windows on a column of a schema."""
 
     def __init__(self, column: str, sizes: WindowSizes, schema: pa.Schema, what: str) -> None:

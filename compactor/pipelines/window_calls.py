@@ -24,7 +24,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class WindowRows:
     """Rows in a window's order, of which some want values; those around them are there to be looked at."""
 
     numbers: I64
@@ -34,7 +34,7 @@ class Rows:
     frames: Frames
 
 
-class Call(ABC):
+class WindowFunction(ABC):
     """One window function. Called with the blocks of rows in turn; keeps what the next one needs."""
 
     type: pa.DataType
@@ -43,20 +43,20 @@ class Call(ABC):
     rows_after = 0
 
     @abstractmethod
-    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+    def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
         """values: of the argument, for all rows held. Shape (rows wanted,)."""
 
 
-class RowNumber(Call):
+class RowNumber(WindowFunction):
     """`row_number()`: from 1 within the partition."""
 
     type = pa.int64()
 
-    def __call__(self, rows: Rows, _values: pa.Array | None) -> pa.Array:
+    def __call__(self, rows: WindowRows, _values: pa.Array | None) -> pa.Array:
         return pa.array(rows.numbers[rows.start : rows.stop])
 
 
-class Shift(Call):
+class Shift(WindowFunction):
     """`lag(x, n)` and `lead(x, n)`: of the row so many before or after; null if the partition has none."""
 
     def __init__(self, dtype: pa.DataType, offset: int) -> None:
@@ -65,7 +65,7 @@ class Shift(Call):
         self.rows_before, self.rows_after = max(0, -offset), max(0, offset)
         self._offset = offset
 
-    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+    def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
         assert values is not None
         places = np.arange(rows.start, rows.stop) + self._offset
         inside = (places >= 0) & (places < len(rows.numbers))
@@ -76,14 +76,14 @@ class Shift(Call):
         return values.take(pa.array(places, mask=~inside))
 
 
-class First(Call):
+class First(WindowFunction):
     """`first(x)`: of the frame's first row."""
 
     def __init__(self, dtype: pa.DataType) -> None:
         self.type = dtype
         self._before = pa.nulls(1, dtype)
 
-    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+    def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
         assert values is not None
         given = _given(rows.frames, self._before, values)
         found = given.take(pa.array(rows.frames.low))
@@ -91,18 +91,18 @@ class First(Call):
         return found
 
 
-class Last(Call):
+class Last(WindowFunction):
     """`last(x)`: of the frame's last row, which is the row itself."""
 
     def __init__(self, dtype: pa.DataType) -> None:
         self.type = dtype
 
-    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+    def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
         assert values is not None
         return values.slice(rows.start, rows.stop - rows.start)
 
 
-class Count(Call):
+class Count(WindowFunction):
     """`count(*)`, and `count(x)` of what is not null."""
 
     type = pa.int64()
@@ -110,10 +110,10 @@ class Count(Call):
     def __init__(self) -> None:
         self._before: I64 = np.zeros(1, dtype=np.int64)
 
-    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+    def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
         return pa.array(self.counts(rows, values))
 
-    def counts(self, rows: Rows, values: pa.Array | None) -> I64:
+    def counts(self, rows: WindowRows, values: pa.Array | None) -> I64:
         ones = (
             np.ones(len(rows.numbers), dtype=np.int64)
             if values is None
@@ -127,7 +127,7 @@ class Count(Call):
         return found
 
 
-class Sum(Call):
+class Sum(WindowFunction):
     """`sum(x)` and `avg(x)` of integers and decimals; exact."""
 
     def __init__(self, dtype: pa.DataType, what: str, *, is_mean: bool) -> None:
@@ -138,7 +138,7 @@ class Sum(Call):
         self._counts = Count()
         self._before = digits_of(pa.nulls(1, dtype))
 
-    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+    def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
         """Raises `DataError` for a sum that does not fit."""
         assert values is not None
         counts = self._counts.counts(rows, values)
@@ -155,7 +155,7 @@ class Sum(Call):
             raise DataError(f"{self._what} does not fit into {self._sum_type}") from None
 
 
-class FloatSum(Call):
+class FloatSum(WindowFunction):
     """`sum(x)` and `avg(x)` of floats, in the order of the rows."""
 
     type = pa.float64()
@@ -165,7 +165,7 @@ class FloatSum(Call):
         self._counts = Count()
         self._before: npt.NDArray[np.float64] = np.zeros(1)
 
-    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+    def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
         assert values is not None
         counts = self._counts.counts(rows, values)
         # What -0.0 is added to stays what it is.
@@ -179,7 +179,7 @@ class FloatSum(Call):
         return pa.array(totals, mask=counts == 0)
 
 
-class Extreme(Call):
+class Extreme(WindowFunction):
     """`min(x)` and `max(x)` of anything that has an order. NaN only where there is nothing else."""
 
     def __init__(self, dtype: pa.DataType, *, is_max: bool) -> None:
@@ -187,7 +187,7 @@ class Extreme(Call):
         self._is_max = is_max
         self._before = pa.nulls(1, dtype)
 
-    def __call__(self, rows: Rows, values: pa.Array | None) -> pa.Array:
+    def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
         assert values is not None
         given = _given(rows.frames, self._before, values)
         if pt.is_floating(self.type):

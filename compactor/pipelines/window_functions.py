@@ -21,16 +21,16 @@ from compactor.pipelines.expressions import (
 )
 from compactor.pipelines.segments import Frames
 from compactor.pipelines.window_calls import (
-    Call,
     Count,
     Extreme,
     First,
     FloatSum,
     Last,
     RowNumber,
-    Rows,
     Shift,
     Sum,
+    WindowFunction,
+    WindowRows,
 )
 from compactor.resources.budget import MemoryBudget
 from format.errors import SchemaError
@@ -63,7 +63,7 @@ class WindowedColumns:
         self._frame_rows = frame_rows
         self._what = what
         self._arguments: dict[str, Expression] = {}
-        self._calls: dict[str, tuple[Call, str | None]] = {}
+        self._calls: dict[str, tuple[WindowFunction, str | None]] = {}
         self._names: dict[str, str] = {}
         given = {name: parsed(text, what) for name, text in texts.items()}
         self.uses = {c.name for tree in given.values() for c in tree.find_all(exp.Column)}
@@ -115,7 +115,7 @@ class WindowedColumns:
             return
         assert held.rows is not None
         frames = Frames(held.numbers, start, stop, self._frame_rows)
-        rows = Rows(held.numbers, start, stop, frames)
+        rows = WindowRows(held.numbers, start, stop, frames)
         result = held.rows.slice(start, stop - start)
         for name, (call, argument) in self._calls.items():
             values = None if argument is None else held.rows.column(argument)
@@ -142,7 +142,7 @@ class WindowedColumns:
             self._calls[name] = self._call(tree)
         return exp.column(self._names[text], quoted=True)
 
-    def _call(self, tree: exp.Expression) -> tuple[Call, str | None]:
+    def _call(self, tree: exp.Expression) -> tuple[WindowFunction, str | None]:
         match tree:
             case exp.RowNumber() if tree.this is None:
                 return RowNumber(), None
@@ -156,7 +156,7 @@ class WindowedColumns:
         self._arguments[name] = argument
         return self._call_of(tree, dtype), name
 
-    def _call_of(self, tree: exp.Expression, dtype: pa.DataType) -> Call:
+    def _call_of(self, tree: exp.Expression, dtype: pa.DataType) -> WindowFunction:
         match tree:
             case exp.Lag():
                 return Shift(dtype, -self._offset(tree))

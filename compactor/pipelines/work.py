@@ -25,20 +25,20 @@ from compactor.pipelines.classify import (
     takers,
 )
 from compactor.pipelines.config import Merge, Node, Output, Pipeline, Source, Transform
-from compactor.pipelines.letters import Letters
+from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import Batches, full_schema, numbered
-from compactor.pipelines.report import Clock, RunReport
+from compactor.pipelines.report import NodeClock, RunReport
 from compactor.pipelines.sorting import Sorter
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from format.schema import SortSchema
 
 CHANNEL_RECORDS: Final = 1024
 """That wait between a source and the merge that takes its rows."""
 
 
-class Work:
+class RunContext:
     """Of one run. `stream` gives the rows of a node, or of a branch, to one that takes them."""
 
     def __init__(self, pipeline: Pipeline, stream: Callable[[str], Batches]) -> None:
@@ -52,12 +52,12 @@ class Work:
         self.has_groups = has_groups(self.nodes)
         self.schemas: dict[str, pa.Schema] = {}
         self.report = RunReport()
-        self.clock = Clock()
+        self.clock = NodeClock()
         self.budget = MemoryBudget(self.stage_plan())
         self.places: dict[str, str] = {}
         """Files that are read or written, and what for."""
         self.disk: LocalDisk
-        self.letters: Letters
+        self.dead_letters: DeadLetters
         self._threads: list[threading.Thread] = []
         self._channels: list[Channel] = []
         self._buffers: dict[str, list[BatchBuffer]] = {}
@@ -94,7 +94,7 @@ class Work:
             held |= isinstance(self.nodes.get(name), (Merge, Output)) or self._has_window(name)
             priority = {Form.BUILT: 1, Form.MATERIALIZED: 0}.get(form, 2) if held else None
             stages.append(
-                Stage(name, form, Buffer(form.buffer), limit, spill_priority=priority,
+                MemoryStage(name, form, Buffer(form.buffer), limit, spill_priority=priority,
                       applies_back_pressure=form is Form.FUSED)
             )  # fmt: skip
         return StagePlan(limit, 0, tuple(stages))

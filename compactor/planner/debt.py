@@ -50,14 +50,14 @@ class Debt:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TreeShape:
     """As much of one time window's tree as debt depends on."""
 
     level0_runs: int
     level_bytes: Mapping[int, int]
 
 
-def shapes(snapshot: Snapshot) -> list[Shape]:
+def shapes(snapshot: Snapshot) -> list[TreeShape]:
     """Of all windows. By sums over columns, so that writers of large tables can afford to ask."""
     table = snapshot.fragments.table()
     # On level 0, fragments of one sequence are one run; deeper down nobody counts them.
@@ -72,7 +72,7 @@ def shapes(snapshot: Snapshot) -> list[Shape]:
     for row in sums.to_pylist():
         windows.setdefault(row["window"], {})[row["level"]] = row
     return [
-        Shape(
+        TreeShape(
             levels[0]["size_bytes_sum_count"] if 0 in levels else 0,
             {level: row["size_bytes_sum_sum"] for level, row in levels.items()},
         )
@@ -80,7 +80,7 @@ def shapes(snapshot: Snapshot) -> list[Shape]:
     ]
 
 
-def compaction_debt(shapes: Iterable[Shape], policy: Policy) -> Debt:
+def compaction_debt(shapes: Iterable[TreeShape], policy: Policy) -> Debt:
     """The debt of a table, over all its time windows."""
     shapes = list(shapes)
     runs = max((shape.level0_runs for shape in shapes), default=0)
@@ -103,7 +103,7 @@ def _score(runs: int, pending: int, policy: Policy) -> float:
     return max(by_runs, pending / policy.stop_pending_bytes)
 
 
-def _pending_bytes(shape: Shape, policy: Policy) -> int:
+def _pending_bytes(shape: TreeShape, policy: Policy) -> int:
     size = shape.level_bytes
     pending = 0
     stays = policy.strategy is Strategy.TIERED  # at level 0, for good

@@ -6,8 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from compactor.planner.limits import Limits
-from compactor.planner.spec import CompactionPlan, CompactionSpec, Move
-from compactor.planner.tree import DisjointRanges, Item, Range, Run, Tree, hull, sorted_runs
+from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
+from compactor.planner.tree import (
+    DisjointRanges,
+    Item,
+    KeyRange,
+    SortedRun,
+    Tree,
+    hull,
+    sorted_runs,
+)
 from format.keys import Bound
 
 MAX_CUT_KEYS: Final = 256
@@ -20,7 +28,7 @@ class Draft:
         self._tree = tree
         self._limits = limits
         self._specs: list[CompactionSpec] = []
-        self._moves: list[Move] = []
+        self._moves: list[TrivialMove] = []
         self._blocked: list[str] = []
         self._refused: list[str] = []
         self._taken: set[str] = set()
@@ -106,7 +114,7 @@ class Draft:
         """A change of level alone, if nothing stands in its way."""
         if not self._reserve(items, output_level, reason):
             return False
-        self._moves.append(Move(tuple(item.entry for item in items), output_level, reason))
+        self._moves.append(TrivialMove(tuple(item.entry for item in items), output_level, reason))
         return True
 
     def merge_in_passes(
@@ -135,7 +143,7 @@ class Draft:
             part = [item for run in chunk for item in run.items]
             self.merge(part, 0, reason=f"{reason}, in passes", priority=priority)
 
-    def merge_runs(self, runs: Sequence[Run], *, reason: str, priority: float) -> bool:
+    def merge_runs(self, runs: Sequence[SortedRun], *, reason: str, priority: float) -> bool:
         """Merges runs of level 0 into one of level 0."""
         items = [item for run in runs for item in run.items]
         return self.merge(items, 0, reason=reason, priority=priority)
@@ -205,7 +213,7 @@ class Draft:
             ours.add(keys)
         return True
 
-    def _cut_keys(self, keys: Range, output_level: int) -> tuple[Bound, ...]:
+    def _cut_keys(self, keys: KeyRange, output_level: int) -> tuple[Bound, ...]:
         """First keys of the fragments that outputs will have to be merged with later."""
         below = self._tree.level(output_level + 1)
         inside = below.items[below.overlapping(keys)][1:]
@@ -213,9 +221,9 @@ class Draft:
         return tuple(item.entry.first_key for item in inside[::step])
 
 
-def _parts(runs: Sequence[Run], most: int) -> Iterator[list[Item]]:
+def _parts(runs: Sequence[SortedRun], most: int) -> Iterator[list[Item]]:
     """Yields neighbouring runs of so many fragments at most; only where it is more than one run."""
-    part: list[Run] = []
+    part: list[SortedRun] = []
     for run in runs:
         size = sum(len(each.items) for each in part)
         if part and size + len(run.items) > most:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from compactor.planner.draft import Draft
 from compactor.planner.limits import Limits
 from compactor.planner.spec import CompactionPlan
-from compactor.planner.tree import Item, Range, Run, SortedLevel, Tree, components
+from compactor.planner.tree import Item, KeyRange, SortedLevel, SortedRun, Tree, components
 from compactor.settings.compaction import Policy, Strategy
 
 _SMALL_RUN_SHARE = 16
@@ -96,7 +96,7 @@ class _Leveled:
             )
         return is_pushed
 
-    def _old_runs(self) -> list[Run]:
+    def _old_runs(self) -> list[SortedRun]:
         """The oldest runs in a row that nothing holds, without the small newest ones.
 
         Only the oldest may go: what lies deeper must be older.
@@ -120,31 +120,31 @@ class _Leveled:
         for ratio, item in self._tree.by_overlap(level):
             if excess <= 0 or 1 + ratio > self._policy.max_rewrite_ratio:
                 return
-            picked = here.items[self._with_riders(here, below, item)]
-            where = below.overlapping(Range(item.lower, item.upper))
-            if self._give_on(picked, below.items[where], level, score):
+            picked = here.items[self._with_co_pushed(here, below, item)]
+            where = below.overlapping(KeyRange(item.lower, item.upper))
+            if self._push_down(picked, below.items[where], level, score):
                 excess -= _size_bytes(picked)
 
-    def _with_riders(self, here: SortedLevel, below: SortedLevel, item: Item) -> slice:
-        """The fragment and those neighbours that overlap only what it overlaps itself: they go for free."""
+    def _with_co_pushed(self, here: SortedLevel, below: SortedLevel, item: Item) -> slice:
+        """The fragment and its co-pushed neighbours: those that overlap only what it overlaps itself."""
         index = here.index(item)
-        where, first, last = below.overlapping(Range(item.lower, item.upper)), index, index
+        where, first, last = below.overlapping(KeyRange(item.lower, item.upper)), index, index
         if where.start == where.stop:
             return slice(index, index + 1)
 
-        def rides(i: int) -> bool:
+        def is_co_pushed(i: int) -> bool:
             other = here.items[i]
-            theirs = below.overlapping(Range(other.lower, other.upper))
+            theirs = below.overlapping(KeyRange(other.lower, other.upper))
             inside = where.start <= theirs.start and theirs.stop <= where.stop
             return inside and self._draft.is_free(other)
 
-        while first > 0 and rides(first - 1):
+        while first > 0 and is_co_pushed(first - 1):
             first -= 1
-        while last + 1 < len(here.items) and rides(last + 1):
+        while last + 1 < len(here.items) and is_co_pushed(last + 1):
             last += 1
         return slice(first, last + 1)
 
-    def _give_on(self, picked: list[Item], below: list[Item], level: int, score: float) -> bool:
+    def _push_down(self, picked: list[Item], below: list[Item], level: int, score: float) -> bool:
         if not all(self._draft.is_free(item) for item in (*picked, *below)):
             return False
         target = level + 1
@@ -169,7 +169,7 @@ class _Leveled:
                 for part in _without_giants(stretch):
                     merged.update(self._merge_stretch(part))
 
-    def _merge_stretch(self, stretch: list[Run]) -> Iterator[tuple[int, int]]:
+    def _merge_stretch(self, stretch: list[SortedRun]) -> Iterator[tuple[int, int]]:
         """Sequences of the runs that are merged: those of parts with enough runs."""
         trigger = self._policy.level0_trigger_runs
         if len(stretch) < trigger:
@@ -184,10 +184,10 @@ class _Leveled:
             ):
                 yield from (run.sequence for run in chunk)
 
-    def _size_class(self, run: Run) -> int:
+    def _size_class(self, run: SortedRun) -> int:
         return int(math.log(max(1, run.size_bytes), self._policy.level0_trigger_runs))
 
-    def _is_free(self, run: Run) -> bool:
+    def _is_free(self, run: SortedRun) -> bool:
         return all(self._draft.is_free(item) for item in run.items)
 
 
@@ -209,9 +209,9 @@ def _joined(groups: list[list[Item]], limits: Limits) -> Iterator[list[Item]]:
         yield joined
 
 
-def _stretches(runs: Sequence[Run | None]) -> Iterator[list[Run]]:
+def _stretches(runs: Sequence[SortedRun | None]) -> Iterator[list[SortedRun]]:
     """Runs between the gaps."""
-    stretch: list[Run] = []
+    stretch: list[SortedRun] = []
     for run in [*runs, None]:
         if run is not None:
             stretch.append(run)
@@ -220,7 +220,7 @@ def _stretches(runs: Sequence[Run | None]) -> Iterator[list[Run]]:
             stretch = []
 
 
-def _without_giants(stretch: list[Run]) -> Iterator[list[Run]]:
+def _without_giants(stretch: list[SortedRun]) -> Iterator[list[SortedRun]]:
     """The stretch, divided where one run is larger than all others together: it would be rewritten
     for little."""
     if len(stretch) < 2:

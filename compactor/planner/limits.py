@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from compactor.planner.tree import Run
+from compactor.planner.tree import SortedRun
 from compactor.resources.merge_plan import (
     MAX_INPUTS,
     heaviest_chunk_bytes,
@@ -37,7 +37,7 @@ class Limits:
             settings.memory_limit_bytes,
         )
 
-    def fits(self, runs: Iterable[Run]) -> bool:
+    def fits(self, runs: Iterable[SortedRun]) -> bool:
         """Whether one task may merge those; two runs always may, or nothing would ever end."""
         runs = list(runs)
         return len(runs) <= 2 or (
@@ -46,7 +46,7 @@ class Limits:
             and self.need_bytes(runs) <= self.memory_limit_bytes
         )
 
-    def need_bytes(self, runs: Iterable[Run]) -> int:
+    def need_bytes(self, runs: Iterable[SortedRun]) -> int:
         """The least memory limit under which one task can merge those."""
         runs = list(runs)
         heaviest = heaviest_chunk_bytes(
@@ -62,7 +62,7 @@ class Limits:
         )
         return need_bytes(len(entries) + outputs, heaviest)
 
-    def refusal(self, runs: Iterable[Run]) -> str | None:
+    def refusal(self, runs: Iterable[SortedRun]) -> str | None:
         """Why a merge of those can't be done within the memory limit; None if it can."""
         runs = list(runs)
         if sum(len(run.items) for run in runs) > MAX_INPUTS:
@@ -77,9 +77,9 @@ class Limits:
             f"MiB: raise --memory-limit to {-(-need // _MIB):,}MiB"
         )
 
-    def chunks(self, runs: Iterable[Run], max_runs: int) -> Iterator[list[Run]]:
+    def chunks(self, runs: Iterable[SortedRun], max_runs: int) -> Iterator[list[SortedRun]]:
         """The runs, neighbours staying neighbours, in parts that fit; a part has two at least if it can."""
-        part: list[Run] = []
+        part: list[SortedRun] = []
         for run in runs:
             if len(part) >= 2 and (len(part) >= max_runs or not self.fits([*part, run])):
                 yield part

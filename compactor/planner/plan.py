@@ -19,7 +19,7 @@ def plan_compactions(
 ) -> CompactionPlan:
     """What is due on this snapshot; falsy if nothing.
 
-    Claims of the snapshot count as compactions in flight, expired or not. No fragment is taken twice,
+    Leases of the snapshot count as compactions in flight, expired or not. No fragment is taken twice,
     none in quarantine, none of a time window past retention: those are dropped. Time windows are
     planned each for itself, so nothing is merged across.
     """
@@ -43,7 +43,7 @@ def plan_trees(
     plans = [_plan_tree(tree, policy, limits, now_unix_ms) for tree in trees.values()]
     return CompactionPlan(
         specs=by_priority(plans),
-        moves=tuple(move for plan in plans for move in plan.moves),
+        trivial_moves=tuple(move for plan in plans for move in plan.trivial_moves),
         blocked=tuple(line for plan in plans for line in plan.blocked),
         refused=tuple(line for plan in plans for line in plan.refused),
     )

@@ -14,7 +14,7 @@ _ROW_GROUPS_PER_FRAGMENT: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class CompactionSpec:
-    """Fragments to merge into disjoint ones. A wish: a compaction once it is claimed under an id."""
+    """Fragments to merge into disjoint ones. A wish: a compaction once it is leased under an id."""
 
     inputs: tuple[FragmentEntry, ...]
     """Oldest first: the order among equal keys."""
@@ -54,7 +54,7 @@ class CompactionSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class TrivialMove:
     """Fragments that overlap nothing on the way down: only the log changes."""
 
     entries: tuple[FragmentEntry, ...]
@@ -74,7 +74,7 @@ class CompactionPlan:
     """Specs by priority. No fragment is in two of its parts."""
 
     specs: tuple[CompactionSpec, ...] = ()
-    moves: tuple[Move, ...] = ()
+    trivial_moves: tuple[TrivialMove, ...] = ()
     expiry: Expiry = Expiry(())
     blocked: tuple[str, ...] = ()
     """What would be due, but for a quarantined fragment or another's compaction: a line each."""
@@ -82,7 +82,7 @@ class CompactionPlan:
     """What would be due, but not within the memory limit: a line each, with the limit that would do."""
 
     def __bool__(self) -> bool:
-        return bool(self.specs or self.moves or self.expiry.entries)
+        return bool(self.specs or self.trivial_moves or self.expiry.entries)
 
 
 def max_rows_per_group(

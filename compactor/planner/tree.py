@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from compactor.planner.debt import Shape
-from compactor.rows.policy import APPEND, Kind, RowPolicy, Ttl
+from compactor.planner.debt import TreeShape
+from compactor.rows.policy import APPEND, RowKind, RowPolicy, Ttl
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import Suspect
@@ -31,24 +31,24 @@ class Item(NamedTuple):
     upper: Comparable
 
 
-class Range(NamedTuple):
+class KeyRange(NamedTuple):
     """A closed range of keys."""
 
     lower: Comparable
     upper: Comparable
 
-    def overlaps(self, other: Range) -> bool:
+    def overlaps(self, other: KeyRange) -> bool:
         return self.lower <= other.upper and other.lower <= self.upper
 
 
-def hull(items: Iterable[Item]) -> Range:
+def hull(items: Iterable[Item]) -> KeyRange:
     """The least range around all items, which must not be none."""
     items = list(items)
-    return Range(min(item.lower for item in items), max(item.upper for item in items))
+    return KeyRange(min(item.lower for item in items), max(item.upper for item in items))
 
 
 @dataclass(frozen=True)
-class Run:
+class SortedRun:
     """A sorted run of level 0: one ingest, or the outputs of one compaction."""
 
     items: tuple[Item, ...]
@@ -80,14 +80,14 @@ class SortedLevel:
         self._lowers = [item.lower for item in self.items]
         self._uppers = [item.upper for item in self.items]
 
-    def overlapping(self, keys: Range) -> slice:
+    def overlapping(self, keys: KeyRange) -> slice:
         """Where the fragments are that overlap the range."""
         start = bisect.bisect_left(self._uppers, keys.lower)
         return slice(start, max(start, bisect.bisect_right(self._lowers, keys.upper)))
 
     def overlap_bytes(self, item: Item) -> int:
         """Of the fragments that overlap a fragment of another level."""
-        found = self.items[self.overlapping(Range(item.lower, item.upper))]
+        found = self.items[self.overlapping(KeyRange(item.lower, item.upper))]
         return sum(other.entry.size_bytes for other in found)
 
     def index(self, item: Item) -> int:
@@ -160,11 +160,11 @@ class DisjointRanges:
         self._lowers: list[Comparable] = []
         self._uppers: list[Comparable] = []
 
-    def has_room(self, keys: Range) -> bool:
+    def has_room(self, keys: KeyRange) -> bool:
         index = bisect.bisect_right(self._lowers, keys.upper)
         return index == 0 or self._uppers[index - 1] < keys.lower
 
-    def add(self, keys: Range) -> None:
+    def add(self, keys: KeyRange) -> None:
         index = bisect.bisect_right(self._lowers, keys.lower)
         self._lowers.insert(index, keys.lower)
         self._uppers.insert(index, keys.upper)
@@ -172,9 +172,9 @@ class DisjointRanges:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A compaction that stands claimed: its inputs are taken, and its outputs will fill a range."""
+    """A compaction that stands leased: its inputs are taken, and its outputs will fill a range."""
 
-    keys: Range
+    keys: KeyRange
     output_level: int
 
 
@@ -202,7 +202,7 @@ class Tree:
     _overlaps: dict[int, OverlapOrder] = field(default_factory=dict)
     _bytes: dict[int, int] = field(default_factory=dict)
     _run_items: dict[tuple[int, int], dict[str, Item]] = field(default_factory=dict)
-    _runs: dict[tuple[int, int], Run] = field(default_factory=dict)
+    _runs: dict[tuple[int, int], SortedRun] = field(default_factory=dict)
     """Those of level 0 that have not changed since they were asked for."""
 
     def add(self, entry: FragmentEntry) -> None:
@@ -236,7 +236,7 @@ class Tree:
         above = item.entry.level - 1
         if above in self._overlaps:
             level = self.level(above)
-            for other in level.items[level.overlapping(Range(item.lower, item.upper))]:
+            for other in level.items[level.overlapping(KeyRange(item.lower, item.upper))]:
                 self._overlaps[above].touch(other)
 
     def item(self, entry: FragmentEntry) -> Item:
@@ -272,23 +272,23 @@ class Tree:
         return sum(
             item.entry.size_bytes
             for item in taken
-            if any(keys.overlaps(Range(item.lower, item.upper)) for keys in going)
+            if any(keys.overlaps(KeyRange(item.lower, item.upper)) for keys in going)
         )
 
-    def shape(self) -> Shape:
+    def shape(self) -> TreeShape:
         """What compaction debt depends on."""
-        return Shape(len(self._run_items), self._bytes)
+        return TreeShape(len(self._run_items), self._bytes)
 
     @property
     def deepest(self) -> int:
         """The deepest level that holds anything; 0 for an empty tree."""
         return max((level for level, items in self._items.items() if items), default=0)
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[SortedRun]:
         """Of level 0, oldest first."""
         for name, items in self._run_items.items():
             if name not in self._runs:
-                self._runs[name] = Run(tuple(items.values()))
+                self._runs[name] = SortedRun(tuple(items.values()))
         return sorted(self._runs.values(), key=lambda run: run.sequence)
 
     def is_bottom(self, items: Sequence[Item]) -> bool:
@@ -299,12 +299,12 @@ class Tree:
         """
         if not self.rows.merges:
             return True
-        by_age = self.rows.sequence is None and self.rows.kind is not Kind.FIRST
+        by_age = self.rows.sequence is None and self.rows.kind is not RowKind.FIRST
         keys, inputs = hull(items), {item.entry.key for item in items}
         youngest = max(item.entry.age for item in items)
         return not any(
             item.entry.key not in inputs
-            and keys.overlaps(Range(item.lower, item.upper))
+            and keys.overlaps(KeyRange(item.lower, item.upper))
             and not (by_age and item.entry.age > youngest)
             for item in self.items()
         )
@@ -312,7 +312,7 @@ class Tree:
     def is_free(self, item: Item) -> bool:
         return item.entry.key not in self.taken and item.entry.key not in self.quarantined
 
-    def may_output(self, keys: Range, level: int) -> bool:
+    def may_output(self, keys: KeyRange, level: int) -> bool:
         """Whether outputs over that range keep the level disjoint, whatever is in flight."""
         return level == 0 or not any(
             other.output_level == level and other.keys.overlaps(keys) for other in self.in_flight
@@ -344,19 +344,19 @@ def forest(snapshot: Snapshot) -> dict[int | None, Tree]:
         entry = snapshot.fragments[key]
         if entry.rows:
             trees[entry.window].quarantined.add(key)
-    _mark_claims(snapshot, trees)
+    _mark_leases(snapshot, trees)
     return trees
 
 
-def _mark_claims(snapshot: Snapshot, trees: Mapping[int | None, Tree]) -> None:
-    for claim in snapshot.claims.values():
-        entries = [snapshot.fragments[key] for key in claim.inputs]
+def _mark_leases(snapshot: Snapshot, trees: Mapping[int | None, Tree]) -> None:
+    for lease in snapshot.leases.values():
+        entries = [snapshot.fragments[key] for key in lease.inputs]
         entries = [entry for entry in entries if entry.rows]
         if entries:
             tree = trees[entries[0].window]
             items = [tree.item(entry) for entry in entries]
-            tree.taken.update(claim.inputs)
-            tree.in_flight.append(InFlight(hull(items), claim.output_level))
+            tree.taken.update(lease.inputs)
+            tree.in_flight.append(InFlight(hull(items), lease.output_level))
 
 
 def all_items(snapshot: Snapshot) -> list[Item]:
@@ -386,12 +386,12 @@ def _position(item: Item) -> tuple[Comparable, str]:
     return item.lower, item.entry.key
 
 
-def sorted_runs(items: Sequence[Item]) -> list[Run]:
+def sorted_runs(items: Sequence[Item]) -> list[SortedRun]:
     """Oldest first."""
     runs: dict[str, list[Item]] = {}
     for item in sorted(items, key=lambda item: item.entry.age):
         runs.setdefault(item.entry.sorted_run, []).append(item)
-    return [Run(tuple(members)) for members in runs.values()]
+    return [SortedRun(tuple(members)) for members in runs.values()]
 
 
 def overlapping_pairs(trees: Iterable[Tree]) -> int:

@@ -20,32 +20,31 @@ from compactor.errors import UsageError
 from compactor.merge.decoded import STAGE as CHUNKS
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.key_merge import (
-    LoadedGroup,
+    CopiedRowGroup,
     MergeWindow,
-    WholeGroup,
     decided,
     loaded_group,
     merge_keys,
 )
+from compactor.merge.loaded_rows import LoadedGroup
 from compactor.merge.row_order import positions_by_input
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import And, Predicate, columns_of, conjuncts, matching
-from compactor.read.fragment_columns import open_fragment, read_columns
 from compactor.read.pruning import (
     SkipIndexes,
     bounds_by_keys,
     bounds_by_skip_index,
-    bounds_by_statistics,
     overlapping_groups,
     skip_index_of,
 )
+from compactor.read.report import ScanReport
+from compactor.read.row_group_reader import RowGroupReader
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from compactor.rows.flags import KEPT, RowRule
 from compactor.rows.fold import merged_rows
 from compactor.stores.base import Store
-from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
@@ -59,7 +58,7 @@ _PLAN: Final = StagePlan(
     1 << 62,  # a reader spills, but is not refused
     0,
     (
-        Stage(
+        MemoryStage(
             CHUNKS,
             "decoded rows, a row group for each fragment",
             Buffer.STREAMING,
@@ -68,29 +67,6 @@ _PLAN: Final = StagePlan(
         ),
     ),
 )
-
-
-@dataclass(slots=True)
-class ScanReport:
-    """What a scan read, and what it did not have to; whole once the scan has ended."""
-
-    fragments: int = 0
-    fragments_skipped: int = 0
-    """By the log alone, never opened."""
-    row_groups: int = 0
-    """Of the fragments opened."""
-    row_groups_skipped: int = 0
-    """By statistics: not one byte of their columns was read."""
-    rows_read: int = 0
-    rows: int = 0
-    """That came out."""
-
-    def __str__(self) -> str:
-        return (
-            f"{self.rows:,} of {self.rows_read:,} rows read; skipped {self.fragments_skipped:,} of "
-            f"{self.fragments:,} fragments and {self.row_groups_skipped:,} of {self.row_groups:,} row groups "
-            "in the others"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +189,7 @@ def merged_windows(
         for window in merge_keys(
             sources, table.comparator(), table.sort, _BATCH_ROWS, _MEMORY_BYTES // 8, wanted.rule
         ):
-            rows = window.as_window() if isinstance(window, WholeGroup) else window
+            rows = window.as_window() if isinstance(window, CopiedRowGroup) else window
             yield sources, decided(rows, wanted.rule)[0]
 
 
@@ -260,69 +236,35 @@ class _ScanInput:
         wanted: Wanted,
         new_rows: Callable[[], DecodedRows],
     ) -> None:
-        self._reader = open_fragment(store, entry.key, entry.size_bytes)
         self._sort_names = [column.column for column in table.sort]
-        self._table_schema = table.schema
-        self._columns = wanted.columns
-        self._where = wanted.where
-        self._report = wanted.report
-        self._report.row_groups += self._reader.row_groups
-        self._deleted = read_deletion(store, entry)
-        self._skips = wanted.skips.get(entry.key)
-        self._next_group = self._next_row = 0
+        self._has_columns = bool(wanted.columns)
+        reader = RowGroupReader(
+            store, table, entry, wanted.where, wanted.skips.get(entry.key), wanted.report
+        )
+        self.name = reader.name
+        self._groups = reader.rows_of_groups([*self._sort_names, *wanted.columns])
         self.keys = new_rows()
         self._rows = new_rows()
 
-    @property
-    def name(self) -> str:
-        return self._reader.name
-
     def load_keys(self) -> LoadedGroup | None:
         """Loads the next row group that has rows to be read."""
-        while self._next_group < self._reader.row_groups:
-            group, start = self._next_group, self._next_row
-            self._next_group += 1
-            self._next_row += self._reader.footer.row_groups[group].rows
-            if self._where is not None and not may_match(
-                self._where,
-                bounds_by_statistics(self._reader, group, self._table_schema, self._skips),
-            ):
-                self._report.row_groups_skipped += 1
-                continue
-            arrays = self._read(group, start)
-            if len(arrays[0]):
-                keys = arrays[: len(self._sort_names)]
-                if self._columns:
-                    self._rows.push(arrays[len(keys) :])
-                loaded = loaded_group(keys)
-                self.keys.push(keys)
-                return loaded
-        return None
-
-    def _read(self, group: int, start: int) -> list[pa.Array]:
-        """Rows of the row group that are wanted: the sort columns, and the columns of the scan.
-
-        start: position of its first row in the fragment.
-        """
-        asked = [] if self._where is None else columns_of(self._where)
-        names = dict.fromkeys([*self._sort_names, *asked, *self._columns])
-        arrays = read_columns(self._reader, group, names, self._table_schema)
-        rows = self._reader.footer.row_groups[group].rows
-        self._report.rows_read += rows
-        out = [arrays[name] for name in (*self._sort_names, *self._columns)]
-        if self._where is None and self._deleted is None:
-            return out
-        keep = pa.repeat(True, rows) if self._where is None else matching(self._where, arrays, rows)
-        if self._deleted is not None:
-            keep = pc.and_not_kleene(keep, self._deleted.slice(start, rows))
-        return out if pc.all(keep, skip_nulls=False).as_py() else [a.filter(keep) for a in out]
+        found = next(self._groups, None)
+        if found is None:
+            return None
+        arrays, _ = found
+        keys = arrays[: len(self._sort_names)]
+        if self._has_columns:
+            self._rows.push(arrays[len(keys) :])
+        loaded = loaded_group(keys)
+        self.keys.push(keys)
+        return loaded
 
     def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - a scan writes no row groups
         return 0
 
     def take(self, rows: int) -> list[list[pa.Array]]:
         """The next `rows` rows in pieces, each of all columns."""
-        return self._rows.take(rows) if self._columns else []
+        return self._rows.take(rows) if self._has_columns else []
 
     def settle(self) -> None:
         self._rows.settle()

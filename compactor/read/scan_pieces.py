@@ -33,5 +33,5 @@ def pieces_of(snapshot: Snapshot) -> Iterator[Snapshot]:
 def of_fragments(snapshot: Snapshot, entries: Sequence[FragmentEntry]) -> Snapshot:
     """The snapshot with nothing but these fragments."""
     return replace(
-        snapshot, fragments=FragmentMap(EntryTable.of(list(entries))), claims={}, quarantine={}
+        snapshot, fragments=FragmentMap(EntryTable.of(list(entries))), leases={}, quarantine={}
     )

@@ -9,22 +9,20 @@ from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.predicate.prune import may_match
-from compactor.predicate.tree import Predicate, columns_of, matching
-from compactor.read.fragment_columns import open_fragment, read_columns
+from compactor.predicate.tree import Predicate
 from compactor.read.pruning import (
     bounds_by_keys,
     bounds_by_skip_index,
-    bounds_by_statistics,
     overlapping_groups,
     skip_index_of,
 )
-from compactor.read.scan import ScanReport, rule_of_readers, scan, scan_schema, wanted_rows
+from compactor.read.report import ScanReport
+from compactor.read.row_group_reader import RowGroupReader
+from compactor.read.scan import rule_of_readers, scan, scan_schema, wanted_rows
 from compactor.read.scan_pieces import of_fragments
 from compactor.stores.base import Store
-from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
@@ -48,13 +46,13 @@ class RowGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class OverlappingFragments:
     """Fragments that share keys with one another and with no others."""
 
     entries: tuple[FragmentEntry, ...]
 
 
-Part = RowGroups | Merged
+Part = RowGroups | OverlappingFragments
 
 
 def tasks_of(
@@ -86,7 +84,10 @@ def _weighed(
         if cut_bytes is not None:
             yield from _apart(entries, cut_bytes)
         elif entries:
-            yield Merged(tuple(map(_bare, entries))), sum(entry.raw_bytes for entry in entries)
+            yield (
+                OverlappingFragments(tuple(map(_bare, entries))),
+                sum(entry.raw_bytes for entry in entries),
+            )
 
 
 def _packed(parts: Iterator[tuple[Part, int]], task_bytes: int) -> Iterator[tuple[Part, ...]]:
@@ -141,7 +142,7 @@ def read_parts(
     Holds a row group at a time, or what a scan holds. Raises as `compactor.read.scan.scan`.
     """
     for part in parts:
-        if isinstance(part, Merged):
+        if isinstance(part, OverlappingFragments):
             empty = Snapshot(1, table, FragmentMap())
             yield from scan(store, of_fragments(empty, part.entries), columns, where, report)
         else:
@@ -164,34 +165,9 @@ def _read_row_groups(
     if where is not None and not may_match(where, bounds_by_skip_index(skips, by_keys)):
         report.row_groups_skipped += part.stop - part.start
         return
-    reader = open_fragment(store, entry.key, entry.size_bytes)
-    deleted = read_deletion(store, entry)
-    first_row = sum(group.rows for group in reader.footer.row_groups[: part.start])
-    report.row_groups += part.stop - part.start
-    asked = [] if where is None else columns_of(where)
-    for group in range(part.start, part.stop):
-        rows = reader.footer.row_groups[group].rows
-        start, first_row = first_row, first_row + rows
-        if where is not None and not may_match(
-            where, bounds_by_statistics(reader, group, table.schema, skips)
-        ):
-            report.row_groups_skipped += 1
-            continue
-        report.rows_read += rows
-        arrays = read_columns(reader, group, asked, table.schema)
-        keep = None if where is None else pc.fill_null(matching(where, arrays, rows), False)
-        if deleted is not None:
-            alive = pc.invert(deleted.slice(start, rows))
-            keep = alive if keep is None else pc.and_(keep, alive)
-        kept = rows if keep is None else keep.true_count
-        if not kept:
-            continue  # the other columns are not even read
-        missing = [name for name in stored if name not in arrays]
-        arrays |= read_columns(reader, group, missing, table.schema)
-        chosen = [arrays[name] for name in stored]
-        if kept < rows:
-            chosen = [array.filter(keep) for array in chosen]
-        report.rows += kept
-        yield batch_of(
-            [to_logical(a, f.type) for a, f in zip(chosen, schema, strict=True)], schema, kept
-        )
+    groups = part.start, part.stop
+    reader = RowGroupReader(store, table, entry, where, skips, report, groups)
+    for arrays, rows in reader.rows_of_groups(stored):
+        report.rows += rows
+        columns_shown = [to_logical(a, f.type) for a, f in zip(arrays, schema, strict=True)]
+        yield batch_of(columns_shown, schema, rows)

@@ -131,8 +131,8 @@ class HistoryPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRow:
-    """A compaction that was tried; see `compactor.table.run_record`."""
+class CompactionRow:
+    """A compaction that was tried; see `compactor.table.compaction_record`."""
 
     version: int
     committed_unix_ms: int
@@ -140,11 +140,11 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class TableHistory:
     first_version: int
     last_version: int
     points: tuple[HistoryPoint, ...]
-    runs: tuple[RunRow, ...]
+    runs: tuple[CompactionRow, ...]
     """Newest first."""
     compactions_without_figures: int
     """Commits of compactions by programs that kept none."""
@@ -188,7 +188,7 @@ class PlannedRow:
 
 @dataclass(frozen=True, slots=True)
 class RunningRow:
-    """A compaction that stands claimed."""
+    """A compaction that stands leased."""
 
     compaction_id: str
     owner: str
@@ -268,7 +268,7 @@ class Report:
     """Its address."""
     headline: Headline
     key_space: KeySpace
-    history: History
+    history: TableHistory
     columns: Columns
     pending: Pending
     notes: tuple[str, ...]

@@ -20,7 +20,6 @@ from compactor.report.columns import Advance, columns_of
 from compactor.report.data import (
     Headline,
     HeldRow,
-    History,
     KeySpace,
     Panel,
     Pending,
@@ -28,6 +27,7 @@ from compactor.report.data import (
     QuarantineRow,
     Report,
     RunningRow,
+    TableHistory,
     WaitingFragment,
 )
 from compactor.report.held import HeldStep, held_up
@@ -35,7 +35,7 @@ from compactor.report.history import (
     before_last_compactions,
     compactions_without_figures,
     points_of,
-    runs_of,
+    records_of,
 )
 from compactor.report.keyspace import KeyAxis, ReadCost, panel, read_cost
 from compactor.report.text import window_text
@@ -180,12 +180,12 @@ class _Gathering:
             worst_point_runs=cost.worst_point_runs,
         )
 
-    def _history(self, start: Snapshot, versions: Sequence[Version]) -> History:
-        return History(
+    def _history(self, start: Snapshot, versions: Sequence[Version]) -> TableHistory:
+        return TableHistory(
             start.version or 1,
             self._snapshot.version,
             points_of(start, versions, self._snapshot.table),
-            runs_of(versions),
+            records_of(versions),
             compactions_without_figures(versions),
         )
 
@@ -215,8 +215,9 @@ class _Gathering:
             for spec in plan.specs
         ]
         moves = [
-            PlannedRow("move", move.reason, len(move.entries), _bytes(move.entries), move.output_level, None)
-            for move in plan.moves
+            PlannedRow("trivial move", move.reason, len(move.entries), _bytes(move.entries),
+                       move.output_level, None)
+            for move in plan.trivial_moves
         ]  # fmt: skip
         gone = plan.expiry.entries
         expiry = [
@@ -228,13 +229,13 @@ class _Gathering:
             tuple(map(self._held, held)),
             tuple(
                 RunningRow(
-                    claim.compaction_id,
-                    shown_owner(claim.owner),
-                    len(claim.inputs),
-                    claim.output_level,
-                    claim.expires_unix_ms,
+                    lease.compaction_id,
+                    shown_owner(lease.owner),
+                    len(lease.inputs),
+                    lease.output_level,
+                    lease.expires_unix_ms,
                 )
-                for claim in snapshot.claims.values()
+                for lease in snapshot.leases.values()
             ),
             self._quarantine(held),
         )

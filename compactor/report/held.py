@@ -56,5 +56,5 @@ def held_up(
 def _steps(plan: CompactionPlan) -> Iterator[_Step]:
     for spec in plan.specs:
         yield _Step("compact", spec.reason, spec.output_level, spec.inputs)
-    for move in plan.moves:
-        yield _Step("move", move.reason, move.output_level, move.entries)
+    for move in plan.trivial_moves:
+        yield _Step("trivial move", move.reason, move.output_level, move.entries)

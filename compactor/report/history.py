@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from compactor.common.redact import redacted_value
-from compactor.report.data import HistoryPoint, RunRow
+from compactor.report.data import CompactionRow, HistoryPoint
 from compactor.report.keyspace import KeyAxis, ReadCost, read_cost
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
@@ -18,7 +18,7 @@ from compactor.table.snapshot import Snapshot, Totals
 from compactor.table.version import Operation, Version
 
 MAX_POINTS: Final = 400
-_COMPACTING: Final = (Operation.COMPACT, Operation.MOVE)
+_COMPACTING: Final = (Operation.COMPACT, Operation.TRIVIAL_MOVE)
 _WRITING: Final = (Operation.INGEST,)
 
 
@@ -34,19 +34,19 @@ def before_last_compactions(start: Snapshot, versions: Sequence[Version]) -> int
     return found if found is not None and found >= max(1, start.version) else None
 
 
-def runs_of(versions: Sequence[Version]) -> tuple[RunRow, ...]:
+def records_of(versions: Sequence[Version]) -> tuple[CompactionRow, ...]:
     """Newest first."""
     return tuple(
-        RunRow(
+        CompactionRow(
             version.number, version.committed_unix_ms, redacted_value(msgspec.structs.asdict(run))
         )
         for version in reversed(versions)
-        for run in reversed(version.changes.runs)
+        for run in reversed(version.changes.records)
     )
 
 
 def compactions_without_figures(versions: Sequence[Version]) -> int:
-    return sum(v.changes.operation is Operation.COMPACT and not v.changes.runs for v in versions)
+    return sum(v.changes.operation is Operation.COMPACT and not v.changes.records for v in versions)
 
 
 def points_of(

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from compactor.report.chart import ALERT, LEVEL_COLORS, TOP_PIXELS, Chart, lay_out, plain
-from compactor.report.data import RunRow
+from compactor.report.data import CompactionRow
 from compactor.report.text import count_text
 from compactor.resources.stopwatch import STAGES
 
@@ -21,15 +21,15 @@ _OTHER_COLOR: Final = "#b9bac6"
 _MIB: Final = 1 << 20
 
 
-def _drawn_runs(runs: Sequence[RunRow]) -> list[RunRow]:
+def _drawn_runs(runs: Sequence[CompactionRow]) -> list[CompactionRow]:
     return [run for run in runs if not run.figures["failure"]][:MAX_RUNS]
 
 
-def _run_labels(runs: Sequence[RunRow]) -> list[str]:
+def _run_labels(runs: Sequence[CompactionRow]) -> list[str]:
     return [plain(f"v{run.version} · {run.figures['compaction_id'][:6]}") for run in runs]
 
 
-def stages_chart(runs: Sequence[RunRow]) -> Chart | None:
+def stages_chart(runs: Sequence[CompactionRow]) -> Chart | None:
     from plotly import graph_objects
 
     drawn = _drawn_runs(runs)
@@ -67,18 +67,18 @@ def stages_chart(runs: Sequence[RunRow]) -> Chart | None:
     )
 
 
-def _other_stages(runs: Iterable[RunRow]) -> set[str]:
+def _other_stages(runs: Iterable[CompactionRow]) -> set[str]:
     return {stage for run in runs for stage in run.figures["stage_seconds"]}.difference(STAGES)
 
 
-def _stage_seconds(run: RunRow, stage: str) -> float:
+def _stage_seconds(run: CompactionRow, stage: str) -> float:
     known: dict[str, float] = run.figures["stage_seconds"]
     if stage != "other":
         return known.get(stage, 0.0)
     return float(max(0.0, round(run.figures["seconds"] - sum(known.values()), 3)))
 
 
-def memory_chart(runs: Sequence[RunRow]) -> Chart | None:
+def memory_chart(runs: Sequence[CompactionRow]) -> Chart | None:
     from plotly import graph_objects
 
     drawn = _drawn_runs(runs)
@@ -113,7 +113,7 @@ def memory_chart(runs: Sequence[RunRow]) -> Chart | None:
 
 
 def _marks(
-    runs: Sequence[RunRow],
+    runs: Sequence[CompactionRow],
     labels: Sequence[str],
     field: str,
     name: str,
@@ -130,9 +130,9 @@ def _marks(
     )  # fmt: skip
 
 
-def _mebibytes(runs: Sequence[RunRow], field: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _mebibytes(runs: Sequence[CompactionRow], field: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([run.figures[field] / _MIB for run in runs], float)
 
 
-def _runs_height(runs: Sequence[RunRow]) -> int:
+def _runs_height(runs: Sequence[CompactionRow]) -> int:
     return max(240, 130 + 22 * len(runs))

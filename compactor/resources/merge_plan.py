@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 
 OVERSHOOT_FACTOR: Final = 4
 """A row group with a column heavier than this many targets is divided, which takes a second pass."""
@@ -140,6 +140,168 @@ def output_count(rows: int, stored_bytes: int, target_fragment_bytes: int) -> in
     return max(1, min(rows, round(stored_bytes / target_fragment_bytes)))
 
 
+@dataclass(frozen=True)
+class _Formulas:
+    """What each stage of one merge holds at most, in bytes unless the name says otherwise: a formula each."""
+
+    shape: MergeShape
+    settings: MemorySettings
+    target_row_group_bytes: int
+    target_fragment_bytes: int
+    max_rows_per_row_group: int
+
+    # --- sizes that several stages work with ---
+
+    @property
+    def share(self) -> int:
+        return self.settings.memory_limit_bytes // _SHARE
+
+    @property
+    def inputs(self) -> int:
+        return max(1, self.shape.inputs)
+
+    @property
+    def outputs(self) -> int:
+        return output_count(self.shape.rows, self.shape.stored_bytes, self.target_fragment_bytes)
+
+    @property
+    def heaviest(self) -> int:
+        return heaviest_chunk_bytes(
+            self.shape.peak_chunk_bytes,
+            self.shape.heaviest_column_bytes,
+            self.target_row_group_bytes,
+        )
+
+    @property
+    def window(self) -> int:
+        return _clamp(self.share // self.inputs, _MIN_WINDOW_BYTES, _MAX_WINDOW_BYTES)
+
+    @property
+    def piece(self) -> int:
+        return _clamp(_power_of_two(self.window // 4), _MIN_PIECE_BYTES, _MAX_PIECE_BYTES)
+
+    @property
+    def slice(self) -> int:
+        return _clamp(self.share // self.inputs, _MIN_SLICE_BYTES, _MAX_SLICE_BYTES)
+
+    @property
+    def order_row(self) -> int:
+        """A row while it is put in order: its keys and what stands beside them, before and after."""
+        return 2 * (self.shape.key_row_bytes + ORDER_ROW_BYTES)
+
+    @property
+    def batch_rows(self) -> int:
+        return max(1, min(self.settings.batch_size, self.share // self.order_row))
+
+    @property
+    def batch(self) -> int:
+        """Keys that are put in order at a time."""
+        return self.share // 4
+
+    @property
+    def ordering(self) -> int:
+        """One batch while it is put in order."""
+        rows = min(self.batch_rows, self.shape.rows)
+        return min(self.share, self.order_row * rows + self.batch)
+
+    @property
+    def group_rows(self) -> int:
+        return min(self.shape.rows, self.max_rows_per_row_group)
+
+    @property
+    def output_groups(self) -> int:
+        """Row groups of all outputs: full by rows, and more where the heaviest column divides them."""
+        by_weight = -(-self.shape.heaviest_column_bytes // self.target_row_group_bytes)
+        return -(-self.shape.rows // max(1, self.group_rows)) + by_weight
+
+    @property
+    def decoded(self) -> int:
+        """The heaviest chunk, decoded."""
+        return self.heaviest + _VALUE_BYTES * self.group_rows
+
+    @property
+    def other_keys(self) -> int:
+        """The sort columns of one row group beside the heaviest one, decoded."""
+        shape = self.shape
+        return min((shape.sort_columns - 1) * self.decoded, shape.key_row_bytes * self.group_rows)
+
+    # --- stages ---
+
+    @property
+    def fetch(self) -> int:
+        return self.inputs * (max(self.window, self.piece) + self.piece)
+
+    @property
+    def spool_disk(self) -> int:
+        return min(self.shape.stored_bytes, self.settings.spool_limit_bytes)
+
+    @property
+    def decode(self) -> int:
+        return 3 * (self.heaviest + self.other_keys) + _DECODING_BYTES * self.group_rows + _MIB
+
+    @property
+    def chunks(self) -> int:
+        """A row group to be gathered may begin in one chunk of a run and end in the next. Keys of every input
+        are loaded for a share of a batch ahead, and a row group more."""
+        shape = self.shape
+        columns = 2 * (shape.run_chunk_bytes + self.inputs * _VALUE_BYTES * self.group_rows)
+        rows_ahead = min(shape.rows, self.batch_rows + 2 * self.inputs * self.group_rows)
+        return max(columns, rows_ahead * (shape.key_row_bytes + _VALUE_BYTES))
+
+    @property
+    def order(self) -> int:
+        shape = self.shape
+        key_group = max(self.target_row_group_bytes, shape.peak_chunk_bytes)
+        waiting = 3 * (shape.sort_columns * key_group + _MIB)
+        return self.ordering + self.inputs * self.order_row + self.batch + waiting
+
+    @property
+    def row_order(self) -> int:
+        return self.shape.rows * 4 + self.output_groups * (_RECORD_BYTES + 6 * self.inputs)
+
+    @property
+    def row_hashes(self) -> int:
+        return 8 * (self.shape.rows + self.shape.dropped_rows) + self.shape.dropped_bytes
+
+    @property
+    def gather(self) -> int:
+        return 2 * self.decoded + GATHER_ROW_BYTES * self.group_rows
+
+    @property
+    def encode(self) -> int:
+        key_group = self.other_keys + self.shape.sort_columns * self.target_row_group_bytes
+        return 4 * self.decoded + GATHER_ROW_BYTES * self.group_rows + 2 * key_group
+
+    @property
+    def footer(self) -> int:
+        return self.shape.columns * (_FOOTER_BYTES + self.output_groups * _FOOTER_BYTES)
+
+    @property
+    def parts(self) -> int:
+        return min((self.outputs + 1) * PART_BYTES, 2 * self.shape.stored_bytes + _MIB)
+
+    @property
+    def upload(self) -> int:
+        return _clamp(self.share, PART_BYTES, 4 * PART_BYTES)
+
+    # --- the whole ---
+
+    @property
+    def unspilled(self) -> int:
+        """What cannot be spilled, open fragments aside."""
+        return need_bytes(0, self.heaviest) + self.shape.dropped_bytes
+
+    @property
+    def need(self) -> int:
+        open_fragments = self.inputs + self.outputs
+        return need_bytes(open_fragments, self.heaviest) + self.shape.dropped_bytes
+
+    @property
+    def keeps_inputs(self) -> bool:
+        stored_bytes = self.shape.stored_bytes
+        return self.shape.may_overshoot and 0 < stored_bytes <= self.settings.spool_limit_bytes
+
+
 def plan_merge(
     shape: MergeShape,
     settings: MemorySettings,
@@ -148,37 +310,26 @@ def plan_merge(
     target_fragment_bytes: int,
     max_rows_per_row_group: int = 65_536,
 ) -> MergePlan:
-    """The plan of a merge. That its need is within its limit is for the caller to check."""
-    limit = settings.memory_limit_bytes
-    share = limit // _SHARE
-    inputs = max(1, shape.inputs)
-    heaviest = heaviest_chunk_bytes(
-        shape.peak_chunk_bytes, shape.heaviest_column_bytes, target_row_group_bytes
+    """Returns the plan of a merge. That its need is within its limit is for the caller to check."""
+    f = _Formulas(
+        shape, settings, target_row_group_bytes, target_fragment_bytes, max_rows_per_row_group
     )
-    outputs = output_count(shape.rows, shape.stored_bytes, target_fragment_bytes)
-
-    window = _clamp(share // inputs, _MIN_WINDOW_BYTES, _MAX_WINDOW_BYTES)
-    piece = _clamp(_power_of_two(window // 4), _MIN_PIECE_BYTES, _MAX_PIECE_BYTES)
-    slice_bytes = _clamp(share // inputs, _MIN_SLICE_BYTES, _MAX_SLICE_BYTES)
-    order_row = 2 * (shape.key_row_bytes + ORDER_ROW_BYTES)
-    batch = max(1, min(settings.batch_size, share // order_row))
-    order_bytes = min(share, order_row * min(batch, shape.rows) + share // 4)
-    upload = _clamp(share, PART_BYTES, 4 * PART_BYTES)
-    keeps_inputs = shape.may_overshoot and 0 < shape.stored_bytes <= settings.spool_limit_bytes
-
-    group_rows = min(shape.rows, max_rows_per_row_group)
-    groups = -(-shape.rows // max(1, group_rows)) + -(
-        -shape.heaviest_column_bytes // target_row_group_bytes
+    return MergePlan(
+        StagePlan(settings.memory_limit_bytes, f.need, _stages(f)),
+        f.window,
+        f.piece,
+        f.slice,
+        f.batch_rows,
+        f.batch,
+        f.ordering,
+        f.unspilled,
+        f.upload,
+        f.keeps_inputs,
     )
-    decoded = heaviest + _VALUE_BYTES * group_rows
-    keys = min((shape.sort_columns - 1) * decoded, shape.key_row_bytes * group_rows)
-    # A row group to be gathered may begin in one chunk of a run and end in the next. Keys of every input
-    # are loaded for a share of a batch ahead, and a row group more.
-    columns = 2 * (shape.run_chunk_bytes + inputs * _VALUE_BYTES * group_rows)
-    ahead = min(shape.rows, batch + 2 * inputs * group_rows) * (shape.key_row_bytes + _VALUE_BYTES)
-    chunks = max(columns, ahead)
-    order = shape.rows * 4 + groups * (_RECORD_BYTES + 6 * inputs)
-    footer = shape.columns * (_FOOTER_BYTES + groups * _FOOTER_BYTES)
+
+
+def _stages(f: _Formulas) -> tuple[MemoryStage, ...]:
+    streaming, materialized = Buffer.STREAMING, Buffer.MATERIALIZED
 
     def stage(
         name: str,
@@ -189,48 +340,30 @@ def plan_merge(
         spills: int | None = None,
         *,
         waits: bool = False,
-    ) -> Stage:
-        return Stage(name, holds, buffer, min(memory, limit), disk, spills, waits)
+    ) -> MemoryStage:
+        most = min(memory, f.settings.memory_limit_bytes)
+        return MemoryStage(name, holds, buffer, most, disk, spills, waits)
 
-    streaming, materialized = Buffer.STREAMING, Buffer.MATERIALIZED
-    stages = (
-        stage("fetch", "bytes fetched ahead, a window for each input", streaming,
-              inputs * (max(window, piece) + piece), waits=True),
+    return (
+        stage("fetch", "bytes fetched ahead, a window for each input", streaming, f.fetch, waits=True),
         stage("spool", "inputs kept for a second pass, and fetched during long pauses", materialized,
-              0, min(shape.stored_bytes, settings.spool_limit_bytes)),
-        stage("decode", "one chunk as stored, as decompressed and as decoded", streaming,
-              3 * (heaviest + keys) + _DECODING_BYTES * group_rows + _MIB),
+              0, f.spool_disk),
+        stage("decode", "one chunk as stored, as decompressed and as decoded", streaming, f.decode),
         stage("chunks", "decoded rows, a chunk or two for each sorted run", streaming,
-              chunks, chunks, 3, waits=True),
-        stage("order", "keys being put in order, a batch at a time", streaming,
-              order_bytes + inputs * order_row + share // 4
-              + 3 * (shape.sort_columns * max(target_row_group_bytes, shape.peak_chunk_bytes) + _MIB)),
-        stage("row order", "the order of all rows, as runs", materialized, order, order, 0),
+              f.chunks, f.chunks, 3, waits=True),
+        stage("order", "keys being put in order, a batch at a time", streaming, f.order),
+        stage("row order", "the order of all rows, as runs", materialized, f.row_order, f.row_order, 0),
         stage("row hashes", "eight bytes a row, to show that none was lost", materialized,
-              8 * (shape.rows + shape.dropped_rows) + shape.dropped_bytes, 8 * shape.rows, 1),
-        stage("gather", "one output row group of one column", streaming,
-              2 * decoded + GATHER_ROW_BYTES * group_rows, waits=True),
-        stage("encode", "a chunk or two as gathered, encoded and compressed", streaming,
-              4 * decoded + GATHER_ROW_BYTES * group_rows
-              + 2 * (keys + shape.sort_columns * target_row_group_bytes), waits=True),
-        stage("footer", "offsets and statistics of the chunks written", materialized, footer, footer, 2),
+              f.row_hashes, 8 * f.shape.rows, 1),
+        stage("gather", "one output row group of one column", streaming, f.gather, waits=True),
+        stage("encode", "a chunk or two as gathered, encoded and compressed", streaming, f.encode,
+              waits=True),
+        stage("footer", "offsets and statistics of the chunks written", materialized,
+              f.footer, f.footer, 2),
         stage("parts", "the begun part of every output's upload", streaming,
-              min((outputs + 1) * PART_BYTES, 2 * shape.stored_bytes + _MIB), outputs * PART_BYTES, 4),
-        stage("upload", "parts being sent", streaming, upload, waits=True),
+              f.parts, f.outputs * PART_BYTES, 4),
+        stage("upload", "parts being sent", streaming, f.upload, waits=True),
     )  # fmt: skip
-    need = need_bytes(inputs + outputs, heaviest) + shape.dropped_bytes
-    return MergePlan(
-        StagePlan(limit, need, stages),
-        window,
-        piece,
-        slice_bytes,
-        batch,
-        share // 4,
-        order_bytes,
-        need - (inputs + outputs) * MIN_OPEN_BYTES,
-        upload,
-        keeps_inputs,
-    )
 
 
 def _clamp(value: int, low: int, high: int) -> int:

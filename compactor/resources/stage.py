@@ -18,7 +18,7 @@ class Buffer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class MemoryStage:
     """One stage of a run and what it may hold."""
 
     name: str
@@ -53,12 +53,12 @@ class StagePlan:
     limit_bytes: int
     need_bytes: int
     """The least limit with which the run can do its work, everything spilled that can be."""
-    stages: tuple[Stage, ...]
+    stages: tuple[MemoryStage, ...]
 
-    def __iter__(self) -> Iterator[Stage]:
+    def __iter__(self) -> Iterator[MemoryStage]:
         return iter(self.stages)
 
-    def __getitem__(self, name: str) -> Stage:
+    def __getitem__(self, name: str) -> MemoryStage:
         return next(stage for stage in self.stages if stage.name == name)
 
     @property

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from compactor.rows.policy import Kind, RowPolicy, Ttl
+from compactor.rows.policy import RowKind, RowPolicy, Ttl
 from format.schema import SortSchema
 from format.storage import plain
 
@@ -87,21 +87,21 @@ class RowRule:
     @property
     def rows_per_key(self) -> int:
         """Of one fragment, at most."""
-        may_wait = self._marker is not None and self.policy.kind is not Kind.LAST
+        may_wait = self._marker is not None and self.policy.kind is not RowKind.LAST
         return 2 if may_wait else 1
 
     def folds(self, column: str) -> bool:
         """Whether a column's values may come from other rows than the one kept."""
         return self.policy.folds and all(part.column != column for part in self.key)
 
-    def census(self, keys: Sequence[pa.Array]) -> Census:
+    def row_statistics(self, keys: Sequence[pa.Array]) -> RowStatistics:
         """Of rows to be written, by their sort columns."""
         oldest = None
         if self._time is not None:
             least = pc.min(_integers(keys[self._time])).as_py()
             oldest = None if least is None else unix_ms(least, self._time_type)
         marked = 0 if self._marker is None else int(_true(keys[self._marker]).sum())
-        return Census(marked, oldest)
+        return RowStatistics(marked, oldest)
 
     def leaves(self, keys: Sequence[pa.Array]) -> bool:
         """Whether rows of one fragment, that no other has rows of the keys of, all stay as they are."""
@@ -133,13 +133,13 @@ class RowRule:
         barrier = np.full(int(run[-1]) + 1, -1)
         barrier[run[tomb]] = at[tomb]
         counts = at > barrier[run]
-        if self.policy.kind is Kind.FIRST:
+        if self.policy.kind is RowKind.FIRST:
             kept = counts & (at == np.maximum(np.flatnonzero(starts), barrier + 1)[run])
         else:
             kept = counts & ends
         gone = kept & expired
         tombstones = tomb & (at == barrier[run])
-        if self.policy.kind is Kind.LAST:
+        if self.policy.kind is RowKind.LAST:
             tombstones &= ends
         dropped = {EXPIRED: int(gone.sum())}
         if gone.any():
@@ -162,19 +162,19 @@ class RowRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class RowStatistics:
     """What later compactions want to know of a fragment's rows."""
 
     tombstones: int = 0
     oldest_unix_ms: int | None = None
     """Least time of the column that a time to live goes by; None: no row has one."""
 
-    def __add__(self, other: Census) -> Census:
+    def __add__(self, other: RowStatistics) -> RowStatistics:
         times = [t for t in (self.oldest_unix_ms, other.oldest_unix_ms) if t is not None]
-        return Census(self.tombstones + other.tombstones, min(times, default=None))
+        return RowStatistics(self.tombstones + other.tombstones, min(times, default=None))
 
 
-NONE_SEEN: Final = Census()
+NONE_SEEN: Final = RowStatistics()
 
 
 def is_needed(policy: RowPolicy, ttl: Ttl | None) -> bool:

@@ -17,7 +17,7 @@ from pyarrow import types as pt
 
 from compactor.errors import DataError
 from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
-from compactor.rows.policy import Function
+from compactor.rows.policy import RowFunction
 from format.nested import build_list, list_parts
 from format.ordering import order_words
 from format.schema import SortColumn
@@ -43,30 +43,30 @@ def merged_rows(array: pa.Array, flags: Flags, name: str, rule: RowRule | None) 
     return folded(array, flags, rule.policy.function(name), name)
 
 
-def chooses(function: Function) -> bool:
+def chooses(function: RowFunction) -> bool:
     """Whether the result is one of the values: it may be a code then."""
-    return function not in (Function.SUM, Function.COUNT, Function.LIST, Function.SET)
+    return function not in (RowFunction.SUM, RowFunction.COUNT, RowFunction.LIST, RowFunction.SET)
 
 
-def folded(array: pa.Array, flags: Flags, function: Function, name: str) -> pa.Array:
+def folded(array: pa.Array, flags: Flags, function: RowFunction, name: str) -> pa.Array:
     """One value for each row kept. name: of the column, for errors.
 
     Raises `FoldError` for a sum that its type can't hold.
     """
     into = _Targets(array, flags)
     match function:
-        case Function.LAST:
+        case RowFunction.LAST:
             return array.take(pa.array(into.last()))
-        case Function.FIRST:
+        case RowFunction.FIRST:
             return array.take(pa.array(into.first()))
-        case Function.MIN | Function.BOOL_AND:
+        case RowFunction.MIN | RowFunction.BOOL_AND:
             return array.take(pa.array(into.extreme(array, greatest=False)))
-        case Function.MAX | Function.BOOL_OR:
+        case RowFunction.MAX | RowFunction.BOOL_OR:
             return array.take(pa.array(into.extreme(array, greatest=True)))
-        case Function.SUM | Function.COUNT:
+        case RowFunction.SUM | RowFunction.COUNT:
             return _summed(plain(array), into, name)
-        case Function.LIST | Function.SET:
-            return _united(plain(array), into, is_set=function is Function.SET)
+        case RowFunction.LIST | RowFunction.SET:
+            return _united(plain(array), into, is_set=function is RowFunction.SET)
 
 
 class _Targets:

@@ -23,7 +23,7 @@ from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
 from format.types import storage_type
 
 
-class Kind(StrEnum):
+class RowKind(StrEnum):
     APPEND = "append"
     """All rows stay."""
     LAST = "last"
@@ -36,7 +36,7 @@ class Kind(StrEnum):
     """One row of a key: each column by a function of its own."""
 
 
-class Function(StrEnum):
+class RowFunction(StrEnum):
     """How values of one column become one; nulls do not count, and of nulls alone comes null."""
 
     LAST = "last"
@@ -58,7 +58,7 @@ class Function(StrEnum):
 class RowPolicy:
     """What becomes of rows of equal key."""
 
-    kind: Annotated[Kind, Strict(False)] = Kind.APPEND
+    kind: Annotated[RowKind, Strict(False)] = RowKind.APPEND
     sequence: str | None = None
     """Column whose greater values are newer, null being oldest; where equal, or without one, what was
     ingested later is newer. For `last` and `first`."""
@@ -67,13 +67,13 @@ class RowPolicy:
     keeps_tombstones: bool | None = None
     """Whether tombstones are never dropped, since older rows of their key may still come. None: with a
     sequence column, where they may; not in the order of ingestion, where they can't."""
-    aggregates: tuple[tuple[str, Annotated[Function, Strict(False)]], ...] = ()
+    aggregates: tuple[tuple[str, Annotated[RowFunction, Strict(False)]], ...] = ()
     """For `aggregate`; columns not named take `last`."""
 
     @property
     def merges(self) -> bool:
         """Whether rows of equal key become fewer."""
-        return self.kind is not Kind.APPEND
+        return self.kind is not RowKind.APPEND
 
     @property
     def may_drop_tombstones(self) -> bool:
@@ -84,10 +84,10 @@ class RowPolicy:
     @property
     def folds(self) -> bool:
         """Whether rows of equal key become one that was none of them."""
-        return self.kind in (Kind.PARTIAL_UPDATE, Kind.AGGREGATE)
+        return self.kind in (RowKind.PARTIAL_UPDATE, RowKind.AGGREGATE)
 
-    def function(self, column: str) -> Function:
-        return dict(self.aggregates).get(column, Function.LAST)
+    def function(self, column: str) -> RowFunction:
+        return dict(self.aggregates).get(column, RowFunction.LAST)
 
     def key_columns(self, sort: SortSchema) -> SortSchema:
         """Those of a table's sort schema by which rows are the same."""
@@ -125,11 +125,11 @@ class RowPolicy:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         return cls(
-            Kind(value["kind"]),
+            RowKind(value["kind"]),
             msgspec.convert(value["sequence"], str | None),
             msgspec.convert(value["delete_marker"], str | None),
             msgspec.convert(value["keeps_tombstones"], bool | None),
-            tuple((column, Function(name)) for column, name in value["aggregates"].items()),
+            tuple((column, RowFunction(name)) for column, name in value["aggregates"].items()),
         )
 
 
@@ -167,9 +167,9 @@ def with_result_types(schema: pa.Schema, policy: RowPolicy) -> pa.Schema:
     for field in schema:
         # Columns that no function is named for, keys among them, stay as they are.
         function = dict(policy.aggregates).get(field.name)
-        if function is Function.COUNT:
+        if function is RowFunction.COUNT:
             fields.append(field.with_type(pa.int64()))
-        elif function is Function.SUM:
+        elif function is RowFunction.SUM:
             fields.append(field.with_type(_sum_type(field.type)))
         else:
             fields.append(field)
@@ -201,7 +201,7 @@ def check_policy(policy: RowPolicy, ttl: Ttl | None, schema: pa.Schema, sort: So
             "they came; leave it out, or choose --row-policy last"
         )
     if (
-        policy.kind is Kind.FIRST
+        policy.kind is RowKind.FIRST
         and policy.sequence is not None
         and policy.delete_marker is not None
     ):
@@ -218,7 +218,7 @@ def check_policy(policy: RowPolicy, ttl: Ttl | None, schema: pa.Schema, sort: So
         raise UsageError("--keep-tombstones, --drop-tombstones: name the --delete-marker too")
     if policy.sequence is not None:
         _column_type(policy.sequence, "--sequence", schema)
-    if policy.aggregates and policy.kind is not Kind.AGGREGATE:
+    if policy.aggregates and policy.kind is not RowKind.AGGREGATE:
         raise UsageError("--aggregate: only with --row-policy aggregate")
     _check_sequence(policy, sort)
     if policy.delete_marker is not None:
@@ -271,15 +271,15 @@ def _check_aggregates(policy: RowPolicy, schema: pa.Schema, sort: SortSchema) ->
         nested = pt.is_nested(storage_type(dtype)) or pt.is_interval(dtype) or pt.is_null(dtype)
         is_list = pt.is_list(dtype) or pt.is_large_list(dtype)
         match function:
-            case Function.SUM:
+            case RowFunction.SUM:
                 fits, wanted = number and not pt.is_float16(dtype), "a number"
-            case Function.MIN | Function.MAX:
+            case RowFunction.MIN | RowFunction.MAX:
                 fits, wanted = not nested, "of a type with an order"
-            case Function.BOOL_OR | Function.BOOL_AND:
+            case RowFunction.BOOL_OR | RowFunction.BOOL_AND:
                 fits, wanted = pt.is_boolean(dtype), "boolean"
-            case Function.LIST:
+            case RowFunction.LIST:
                 fits, wanted = is_list, "a list"
-            case Function.SET:
+            case RowFunction.SET:
                 fits, wanted = (
                     is_list and not pt.is_nested(dtype.value_type),
                     "a list of plain values",

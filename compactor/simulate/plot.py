@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from compactor.errors import UsageError
-from compactor.simulate.result import Result, Sample, worker_use, write_amplification
+from compactor.simulate.result import Result, ShardSample, worker_use, write_amplification
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +86,7 @@ def _days(result: Result) -> list[float]:
     return [sample.seconds / _DAY_SECONDS for sample in result.samples]
 
 
-def _line(value: Callable[[Sample, int], float]) -> _Draw:
+def _line(value: Callable[[ShardSample, int], float]) -> _Draw:
     def draw(axes: Axes, result: Result) -> None:
         axes.plot(_days(result), [value(s, result.shards) for s in result.samples], linewidth=0.9)
 
@@ -123,7 +123,7 @@ def _worker_use(axes: Axes, result: Result) -> None:
 
 
 def _rates(
-    result: Result, rate: Callable[[Sample, Sample], float]
+    result: Result, rate: Callable[[ShardSample, ShardSample], float]
 ) -> tuple[list[float], list[float]]:
     """Days, and a rate over the samples just before."""
     pairs = list(zip(result.samples, result.samples[_WINDOW:], strict=False))

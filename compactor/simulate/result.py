@@ -11,7 +11,7 @@ from compactor.planner.debt import SLOW_SCORE, Debt, Pressure
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ShardSample:
     """One shard at one time."""
 
     seconds: float
@@ -51,7 +51,7 @@ class Peaks:
     score: float = 0.0
     pending_bytes: int = 0
     compactions: int = 0
-    moves: int = 0
+    trivial_moves: int = 0
     largest_compaction_bytes: int = 0
 
     def flushed(self, debt: Debt) -> None:
@@ -70,7 +70,7 @@ class Result:
     shards: int
     workers: int
     """Of the shard."""
-    samples: Sequence[Sample]
+    samples: Sequence[ShardSample]
     peaks: Peaks
     planned_seconds: float
     """What was to be simulated."""
@@ -78,7 +78,7 @@ class Result:
     """Whether the debt grew so far that the simulation ended early."""
 
     @property
-    def last(self) -> Sample:
+    def last(self) -> ShardSample:
         return self.samples[-1]
 
     @property
@@ -93,7 +93,7 @@ class Result:
         return sum(values) / len(values), max(values)
 
     @property
-    def second_half(self) -> tuple[Sample, Sample]:
+    def second_half(self) -> tuple[ShardSample, ShardSample]:
         """The samples at its beginning and at its end."""
         half = self.last.seconds / 2
         return min(self.samples, key=lambda sample: abs(sample.seconds - half)), self.last
@@ -114,7 +114,7 @@ class Result:
         """Share of the workers' time, in the second half."""
         return worker_use(*self.second_half, self.workers)
 
-    def points(self, count: int) -> list[tuple[Sample, Sample]]:
+    def points(self, count: int) -> list[tuple[ShardSample, ShardSample]]:
         """So many samples over the time, each with the one before."""
         last = len(self.samples) - 1
         picked = sorted({round(last * i / count) for i in range(count + 1)})
@@ -139,26 +139,26 @@ class Result:
             "compaction_bytes_per_second": round(self.compaction_bytes_per_second * self.shards),
             "fragments": self.last.fragments * self.shards,
             "compactions": self.peaks.compactions * self.shards,
-            "moves": self.peaks.moves * self.shards,
+            "trivial_moves": self.peaks.trivial_moves * self.shards,
             "largest_compaction_bytes": self.peaks.largest_compaction_bytes,
             "shards": self.shards,
             "samples_of_one_shard": [_sample_json(sample) for sample in self.samples],
         }
 
 
-def write_amplification(start: Sample, end: Sample) -> float:
+def write_amplification(start: ShardSample, end: ShardSample) -> float:
     """Bytes written for a byte ingested, between two samples."""
     ingested = end.ingested_bytes - start.ingested_bytes
     return 1 + (end.compacted_bytes - start.compacted_bytes) / max(1, ingested)
 
 
-def worker_use(start: Sample, end: Sample, workers: int) -> float:
+def worker_use(start: ShardSample, end: ShardSample, workers: int) -> float:
     """Share of the workers' time in which they were busy, between two samples."""
     seconds = (end.seconds - start.seconds) * workers
     return (end.busy_seconds - start.busy_seconds) / seconds if seconds else 0.0
 
 
-def _sample_json(sample: Sample) -> dict[str, Any]:
+def _sample_json(sample: ShardSample) -> dict[str, Any]:
     return {
         **asdict(sample),
         "level_bytes": {str(level): size for level, size in sorted(sample.level_bytes.items())},

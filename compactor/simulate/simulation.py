@@ -15,11 +15,11 @@ from typing import Final
 
 from compactor.planner.debt import Debt, compaction_debt
 from compactor.planner.plan import by_priority, plan_trees
-from compactor.planner.spec import CompactionPlan, CompactionSpec, Move
+from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
 from compactor.planner.tree import InFlight, Item, Tree, hull
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.simulate.fragments import Flushes, IntegerKeys, fragment, merged
-from compactor.simulate.result import Peaks, Result, Sample
+from compactor.simulate.result import Peaks, Result, ShardSample
 from compactor.simulate.settings import SimulationSettings
 from compactor.table.entry import FragmentEntry
 
@@ -36,7 +36,7 @@ class Observer:
 
     def compacted(self, spec: CompactionSpec, outputs: Sequence[FragmentEntry]) -> None: ...
 
-    def moved(self, move: Move) -> None: ...
+    def moved(self, move: TrivialMove) -> None: ...
 
     def expired(self, entries: Sequence[FragmentEntry]) -> None: ...
 
@@ -44,7 +44,7 @@ class Observer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _RunningCompaction:
     """A compaction that runs."""
 
     spec: CompactionSpec
@@ -80,7 +80,7 @@ class Simulation:
         self._fragments = 0
         self._busy = 0
         self._busy_seconds = 0.0
-        self._samples: list[Sample] = []
+        self._samples: list[ShardSample] = []
         self._peaks = Peaks()
         self._has_given_up = False
 
@@ -208,19 +208,21 @@ class Simulation:
         self._changed.clear()
 
     def _move(self) -> bool:
-        moves = [move for plan in self._plans.values() for move in plan.moves]
+        moves = [move for plan in self._plans.values() for move in plan.trivial_moves]
         for move in moves:
             for entry in move.entries:
                 self._remove(entry)
                 self._add(replace(entry, level=move.output_level))
-            self._peaks.moves += 1
+            self._peaks.trivial_moves += 1
             self._observer.moved(move)
         return bool(moves)
 
     def _begin(self, spec: CompactionSpec) -> None:
         tree = self.trees[spec.window]
         items = [tree.item(entry) for entry in spec.inputs]
-        task = _Task(spec, f"c{next(self._ids):09d}", InFlight(hull(items), spec.output_level))
+        task = _RunningCompaction(
+            spec, f"c{next(self._ids):09d}", InFlight(hull(items), spec.output_level)
+        )
         tree.taken.update(entry.key for entry in spec.inputs)
         tree.in_flight.append(task.in_flight)
         self._changed.add(spec.window)
@@ -228,7 +230,7 @@ class Simulation:
         seconds = spec.size_bytes / self._settings.task_bytes_per_second
         self._at(self.now + seconds, lambda: self._finish(task))
 
-    def _finish(self, task: _Task) -> None:
+    def _finish(self, task: _RunningCompaction) -> None:
         spec = task.spec
         self._busy -= 1
         self.compacted_bytes += spec.size_bytes
@@ -256,7 +258,7 @@ class Simulation:
         shapes = [tree.shape().level_bytes for tree in self.trees.values()]
         levels = sorted({level for shape in shapes for level, size in shape.items() if size})
         self._samples.append(
-            Sample(
+            ShardSample(
                 seconds=self.now,
                 fragments=self._fragments,
                 level_bytes={n: sum(shape.get(n, 0) for shape in shapes) for n in levels},

@@ -67,7 +67,7 @@ class SparkEngine:
             if not isinstance(error, Exception):
                 outcomes += future.result()
             elif is_lost(self._spark):
-                # That says nothing of the compactions: those that ended before are settled first.
+                # That says nothing of the compactions: those that ended before are finished first.
                 self._is_lost = True
             else:
                 outcomes += [failed(compaction, error) for compaction in compactions]

@@ -33,7 +33,7 @@ def part_rows(store: Store, key: str) -> Iterator[pa.RecordBatch]:
     stream = store.open_stream(key)
     try:
         with pa.ipc.open_stream(
-            pa.PythonFile(io.BufferedReader(_Readable(stream), _READ_BYTES))
+            pa.PythonFile(io.BufferedReader(_ReadableStream(stream), _READ_BYTES))
         ) as rows:
             yield from rows
     finally:
@@ -59,7 +59,7 @@ class _Writable(io.RawIOBase):
         return view.nbytes
 
 
-class _Readable(io.RawIOBase):
+class _ReadableStream(io.RawIOBase):
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
 

@@ -26,7 +26,7 @@ from compactor.table.numbers import check_number, unix_ms
 from compactor.table.object_names import FRAGMENT_PATTERN
 from compactor.table.snapshot import Snapshot, Totals
 from compactor.table.suspects import Suspect
-from compactor.table.version import PROTOCOL, Claim, Quarantine, protocol_of
+from compactor.table.version import PROTOCOL, Lease, Quarantine
 from format.errors import SchemaError
 
 _DIGEST_BYTES: Final = 16
@@ -40,10 +40,9 @@ stored as it is."""
 def checkpoint_bytes(snapshot: Snapshot) -> bytes:
     table = snapshot.fragments.table().combine_chunks().sort_by("key")
     unused = [name for name in MAY_MISS if table.column(name).null_count == len(table)]
-    # What is not used is not there, as programs know it that know nothing of it.
+    # Columns that no fragment uses are left out: most tables have neither windows nor deletions.
     table = table.drop_columns(unused) if unused else table
-    protocol = protocol_of("deletion" not in unused, snapshot.metadata)
-    header = _header(snapshot) | {"protocol": protocol}
+    header = _header(snapshot) | {"protocol": PROTOCOL}
     schema = table.schema.with_metadata({_HEADER: _text(header).encode()})
     table = table.cast(schema)
     body = _stream(table, "zstd")
@@ -113,47 +112,44 @@ def _header(snapshot: Snapshot) -> dict[str, Any]:
         "version": snapshot.version,
         "committed_unix_ms": snapshot.committed_unix_ms,
         "commit_id": snapshot.commit_id,
-        **({"table_id": snapshot.table_id} if snapshot.table_id else {}),
+        "table_id": snapshot.table_id,
         "metadata": snapshot.table.to_json(),
-        "claims": [asdict(claim) for claim in snapshot.claims.values()],
+        "leases": [asdict(lease) for lease in snapshot.leases.values()],
         "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
-        **(
-            {"suspects": [asdict(suspect) for suspect in snapshot.suspects.values()]}
-            if snapshot.suspects
-            else {}
-        ),
+        "suspects": [asdict(suspect) for suspect in snapshot.suspects.values()],
         "totals": asdict(snapshot.totals),
-        "fence": snapshot.fence,
+        "min_base_version": snapshot.min_base_version,
         "oldest": snapshot.oldest,
-        **({"ordered_from": snapshot.ordered_from} if snapshot.ordered_from else {}),
+        "ordered_from": snapshot.ordered_from,
     }
 
 
 def _snapshot(header: dict[str, Any], table: pa.Table) -> Snapshot:
-    claims = [Claim.from_json(claim) for claim in header["claims"]]
+    leases = [Lease.from_json(lease) for lease in header["leases"]]
     quarantine = msgspec.convert(header["quarantine"], list[Quarantine])
-    suspects = msgspec.convert(header.get("suspects", ()), list[Suspect])
+    suspects = msgspec.convert(header["suspects"], list[Suspect])
     version = header["version"]
     check_number("version", version)
-    ordered_from = header.get("ordered_from", 0)
+    ordered_from = header["ordered_from"]
     for name, number in (
-        ("fence", header["fence"]), ("oldest", header["oldest"]), ("ordered_from", ordered_from)
+        ("min_base_version", header["min_base_version"]), ("oldest", header["oldest"]), ("ordered_from",
+        ordered_from)
     ):  # fmt: skip
         check_number(name, number, version)
     return Snapshot(
         version=version,
         metadata=TableMetadata.from_json(header["metadata"]),
         fragments=FragmentMap(EntryTable(table)),
-        claims={claim.compaction_id: claim for claim in claims},
+        leases={lease.compaction_id: lease for lease in leases},
         quarantine={item.key: item for item in quarantine},
         suspects={suspect.key: suspect for suspect in suspects},
         totals=msgspec.convert(header["totals"], Totals),
-        fence=header["fence"],
+        min_base_version=header["min_base_version"],
         oldest=header["oldest"],
         ordered_from=ordered_from,
         committed_unix_ms=unix_ms("committed_unix_ms", header["committed_unix_ms"]),
         commit_id=msgspec.convert(header["commit_id"], str),
-        table_id=msgspec.convert(header.get("table_id", ""), str),
+        table_id=msgspec.convert(header["table_id"], str),
     )
 
 

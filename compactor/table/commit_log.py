@@ -10,7 +10,7 @@ All that rests on the store's conditional writes, so a log proves them before it
 each commit back.
 
 Two rules keep out processes that slept for hours (`vacuum` is the other side of both):
-- what a commit adds must come from an attempt based on a version after the snapshot's fence;
+- what a commit adds must come from an attempt based on a version after the snapshot's minimum base version;
 - old log files are removed in ascending order, so the creation of version n + 1 counts only if the very
   version n is still there afterwards: else n + 1 may have been there before, and gone.
 """
@@ -35,9 +35,9 @@ from compactor.common.clock import Clock, Ids, SystemClock, random_id
 from compactor.errors import (
     CommitConflictError,
     DataError,
-    FencedError,
     ObjectExistsError,
     ObjectNotFoundError,
+    StaleAttemptError,
     StoreError,
     StoreUnreachableError,
     TableError,
@@ -159,9 +159,9 @@ class CommitLog:
 
         Where a commit of this log that adds the same objects had an unknown outcome and did land, nothing is
         committed again.
-        Raises what `prepare` raises, `TableError` for a change that makes too large a file, `FencedError` for
-        fragments of attempts that a vacuum has moved past, `CommitConflictError` after too many lost races,
-        `ClockError`.
+        Raises what `prepare` raises, `TableError` for a change that makes too large a file,
+        `StaleAttemptError` for fragments of attempts that a vacuum has moved past, `CommitConflictError`
+        after too many lost races, `ClockError`.
         """
         commit_id = self._ids()
         retrying = Retrying(
@@ -199,7 +199,7 @@ class CommitLog:
         clocks.check_expiry(now, self._store.time(), snapshot.committed_unix_ms, self._store.url)
 
     def lease_unix_ms(self) -> int:
-        """The time by which claims are made and expire; costs no request."""
+        """The time by which leases are made and expire; costs no request."""
         return clocks.lease_time(self._clock.now_unix_ms(), self._store.time())
 
     def write_checkpoint(self, snapshot: Snapshot) -> bool:
@@ -240,7 +240,7 @@ class CommitLog:
                 "table is where the next one belongs; nothing was changed: `compactor repair` puts it aside"
             )
         changes = prepare(snapshot)
-        self._check_fence(snapshot, changes)
+        self._check_base_version(snapshot, changes)
         self._check_not_added(snapshot, changes)
         self._check_numbers(changes)
         self._prove_writes()
@@ -267,21 +267,21 @@ class CommitLog:
         self._changed_since += len(changes.adds) + len(changes.removes)
         return after
 
-    def _check_fence(self, snapshot: Snapshot, changes: Changes) -> None:
+    def _check_base_version(self, snapshot: Snapshot, changes: Changes) -> None:
         new = _new_keys(snapshot, changes)
-        base = min((base_version(key) or 0 for key in new), default=snapshot.fence)
-        if base < snapshot.fence:
-            raise FencedError(
+        base = min((base_version(key) or 0 for key in new), default=snapshot.min_base_version)
+        if base < snapshot.min_base_version:
+            raise StaleAttemptError(
                 f"{self._store.url}: this work began at version {base} of the "
-                f"table and took so long that a vacuum has moved past it (to {snapshot.fence}): "
+                f"table and took so long that a vacuum has moved past it (to {snapshot.min_base_version}): "
                 "nothing was changed; run it again, or vacuum with a longer --grace"
             )
 
     def _check_not_added(self, snapshot: Snapshot, changes: Changes) -> None:
         """Raises `_LandedError` if a commit of unknown outcome has brought in what this one does.
 
-        Where the log file has gone that would say so, the fence has moved past those objects: no version has
-        to be looked through for what was once added.
+        Where the log file has gone that would say so, the minimum base version has moved past those
+        objects: no version has to be looked through for what was once added.
         """
         new = _new_keys(snapshot, changes) if self._unknown else set()
         if new and self.landed(lambda c: new <= _all_keys(c)):
@@ -329,8 +329,8 @@ class CommitLog:
         try:
             for entry in changes.adds:
                 check_entry(entry)
-            for claim in changes.claims:
-                check_number("output_level", claim.output_level, MAX_LEVEL)
+            for lease in changes.leases:
+                check_number("output_level", lease.output_level, MAX_LEVEL)
             if changes.metadata is not None:
                 TableMetadata.from_json(changes.metadata.to_json())
         except (TypeError, ValueError) as error:

@@ -20,7 +20,7 @@ from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.overtaken import overtaken_explained
 from format.blocks import BlockReader, make_chunk
 from format.errors import FormatError
-from format.layout import Kind
+from format.layout import BlockKind
 
 Deleted: TypeAlias = pa.BooleanArray
 """Of each row of a fragment whether it is deleted; shape (rows,), never null."""
@@ -37,7 +37,7 @@ def write_deletions(
     """Writes one object; the entries as they are with it. Nothing is visible before they are committed."""
     entries, blocks, offset = [], [], 0
     for entry, bits in deleted:
-        block = make_chunk(bits, level=_LEVEL).block(Kind.DATA)
+        block = make_chunk(bits, level=_LEVEL).block(BlockKind.DATA)
         deletion = Deletion(key, offset, len(block), bits.true_count)
         entries.append((entry, deletion))
         blocks.append(block)

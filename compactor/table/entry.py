@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from compactor.errors import DataError
-from compactor.rows.flags import NONE_SEEN, Census
+from compactor.rows.flags import NONE_SEEN, RowStatistics
 from compactor.table.numbers import (
     MAX_GROUP_ROWS,
     MAX_INT64,
@@ -182,7 +182,7 @@ class FragmentEntry:
         level: int,
         run: str,
         window: int | None = None,
-        census: Census = NONE_SEEN,
+        row_statistics: RowStatistics = NONE_SEEN,
         skip_index: SkipIndex | None = None,
     ) -> Self:
         """The entry of a fragment just written; its sequence is set when it is committed."""
@@ -201,8 +201,8 @@ class FragmentEntry:
             peak_row_bytes=summary.peak_row_bytes,
             columns=summary.columns,
             window=window,
-            tombstones=census.tombstones,
-            oldest_unix_ms=census.oldest_unix_ms,
+            tombstones=row_statistics.tombstones,
+            oldest_unix_ms=row_statistics.oldest_unix_ms,
             skip_index=skip_index,
         )
 

@@ -56,7 +56,7 @@ _READ_AHEAD: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSnapshot:
     """A snapshot and what reading it took."""
 
     snapshot: Snapshot
@@ -133,7 +133,7 @@ class History:
         self._check_number(version, number)
         return version
 
-    def newest(self, known: Snapshot) -> Loaded:
+    def newest(self, known: Snapshot) -> LoadedSnapshot:
         """Returns the newest snapshot, by what follows a known one; version 0 if there is no table.
 
         Raises `DataError` if the log is damaged.
@@ -286,7 +286,7 @@ class History:
 
     # --- opening ---
 
-    def _open(self) -> Loaded:
+    def _open(self) -> LoadedSnapshot:
         marks = self.marks()
         bottom = max(1, marks.floor)
         checkpoints = [version for version in marks.checkpoints if version >= bottom]
@@ -310,7 +310,7 @@ class History:
 
     def _from_checkpoint(
         self, version: int, files: _LogFiles, damaged: list[DataError]
-    ) -> Loaded | None:
+    ) -> LoadedSnapshot | None:
         """Returns None if the checkpoint does not count."""
         try:
             start = self.checkpoint(version)
@@ -329,17 +329,17 @@ class History:
         self._strays.update(files.beyond)
         return replace(loaded, checkpoint=version)
 
-    def _from_the_beginning(self, files: _LogFiles, damaged: list[DataError]) -> Loaded:
+    def _from_the_beginning(self, files: _LogFiles, damaged: list[DataError]) -> LoadedSnapshot:
         loaded = self._followed(Snapshot.empty(), files, damaged)
         if files.end and not self.still_has(Snapshot.empty()):
             raise _GapError(self._removed_meanwhile(0))
         self._strays.update(files.beyond)
         return replace(loaded, checkpoint=0)
 
-    def _follow(self, known: Snapshot) -> Loaded:
+    def _follow(self, known: Snapshot) -> LoadedSnapshot:
         files = self._files_from(known.version + 1)
         if files.end == known.version and self._strays.issuperset(files.beyond):
-            return Loaded(known)
+            return LoadedSnapshot(known)
         loaded = self._followed(known, files, [])
         if not self.still_has(known):
             raise _GapError(self._removed_meanwhile(known.version))
@@ -355,7 +355,9 @@ class History:
             found.append((number, info.etag))
         return _LogFiles(first, (*found, *later.found))
 
-    def _followed(self, start: Snapshot, files: _LogFiles, damaged: list[DataError]) -> Loaded:
+    def _followed(
+        self, start: Snapshot, files: _LogFiles, damaged: list[DataError]
+    ) -> LoadedSnapshot:
         """Returns what the log files after `start` make of it. Raises `_GapError` if some have been lost."""
         changed, stray = 0, 0
         numbers = range(start.version + 1, files.end + 1)
@@ -379,7 +381,7 @@ class History:
         if stray:
             beyond = [*((number, "") for number in range(stray + 1, files.end + 1)), *beyond]
         self._check_nothing_lost(snapshot, beyond, damaged)
-        return Loaded(snapshot, None, changed, bool(stray))
+        return LoadedSnapshot(snapshot, None, changed, bool(stray))
 
     def _check_nothing_lost(
         self, snapshot: Snapshot, beyond: list[tuple[int, str]], damaged: list[DataError]

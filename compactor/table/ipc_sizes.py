@@ -1,6 +1,6 @@
 """What an Arrow IPC stream says that its buffers take once they are unpacked, read from its messages alone.
 
-Arrow allocates what a compressed buffer claims, and has no bound for it. The messages are flatbuffers: of the
+Arrow allocates what a compressed buffer leases, and has no bound for it. The messages are flatbuffers: of the
 few fields that count here, each is found by its place in the table's list of offsets.
 """
 
@@ -46,7 +46,7 @@ def _next(messages: pa.ipc.MessageReader) -> pa.ipc.Message | None:
 
 
 def _unpacked(metadata: memoryview, body: pa.Buffer | None) -> int:
-    message = _Table(metadata, _read("<I", metadata, 0))
+    message = _FlatTable(metadata, _read("<I", metadata, 0))
     place = message.place(_FORMAT)
     if place is None or _read("<h", metadata, place) != _V5:
         raise ValueError("its stream is of another format than V5 of Arrow's")
@@ -57,7 +57,7 @@ def _unpacked(metadata: memoryview, body: pa.Buffer | None) -> int:
     header = message.place(_HEADER)
     if kind != _RECORD_BATCH or header is None:
         raise ValueError("its stream has other messages than record batches")
-    batch = _Table(metadata, header + _read("<I", metadata, header))
+    batch = _FlatTable(metadata, header + _read("<I", metadata, header))
     vector = batch.place(_BUFFERS)
     if vector is None or body is None:
         return 0
@@ -79,7 +79,7 @@ def _unpacked(metadata: memoryview, body: pa.Buffer | None) -> int:
     return total
 
 
-class _Table:
+class _FlatTable:
     """A table of a flatbuffer."""
 
     def __init__(self, data: memoryview, start: int) -> None:

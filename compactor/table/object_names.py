@@ -75,7 +75,7 @@ def is_written_in_parts(key: str) -> bool:
 
 
 def fragment_key(base_version: int, attempt_id: str, part: int) -> str:
-    """base_version: the table's when the attempt began. By it a vacuum fences off stalled attempts."""
+    """base_version: the table's when the attempt began. By it a vacuum tells stalled attempts."""
     return f"{DATA_PREFIX}{base_version:020d}-{attempt_id}-{part:05d}.frag"
 
 

@@ -19,7 +19,7 @@ from compactor.stores.base import Store, check_size
 from compactor.table.entry import FragmentEntry
 from format.blocks import BlockReader, make_chunk
 from format.errors import FormatError
-from format.layout import Kind
+from format.layout import BlockKind
 
 _LEVEL: Final = 1
 TYPE: Final = pa.large_binary()
@@ -27,7 +27,7 @@ TYPE: Final = pa.large_binary()
 
 def pack(summaries: Sequence[bytes | None]) -> bytes:
     """Of one column of a fragment, one a row group."""
-    return make_chunk(pa.array(summaries, TYPE), level=_LEVEL).block(Kind.DATA)
+    return make_chunk(pa.array(summaries, TYPE), level=_LEVEL).block(BlockKind.DATA)
 
 
 def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[bytes | None] | None:

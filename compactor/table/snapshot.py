@@ -1,4 +1,4 @@
-"""The table at one version: live fragments, claims, quarantine, totals. Pure: no store, no clock."""
+"""The table at one version: live fragments, leases, quarantine, totals. Pure: no store, no clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import MAX_INT64, Natural, Seconds
 from compactor.table.suspects import Suspect, abandoned, rewritten
-from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
+from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 
 
 @convertible
@@ -59,9 +59,9 @@ class Totals:
                 return replace(
                     self,
                     compactions_bytes=self.compactions_bytes + added,
-                    compactions_raw_bytes=raw + (changes.work.raw_bytes if changes.work else 0),
+                    compactions_raw_bytes=raw + (changes.cost.raw_bytes if changes.cost else 0),
                     compactions_task_seconds=seconds
-                    + (changes.work.task_seconds if changes.work else 0.0),
+                    + (changes.cost.task_seconds if changes.cost else 0.0),
                 )
             case Operation.EXPIRE:
                 dropped = sum(entry.size_bytes for entry in removed)
@@ -81,14 +81,14 @@ class Snapshot:
     metadata: TableMetadata | None
     fragments: FragmentMap
     """The live ones, by key."""
-    claims: Mapping[str, Claim] = field(default_factory=dict)
+    leases: Mapping[str, Lease] = field(default_factory=dict)
     """Decided compactions that stand, by id; expired ones that nobody gave up, too."""
     quarantine: Mapping[str, Quarantine] = field(default_factory=dict)
     """Of live fragments, by key."""
     suspects: Mapping[str, Suspect] = field(default_factory=dict)
     """Live fragments whose compactions were abandoned, by key."""
     totals: Totals = field(default_factory=Totals)
-    fence: int = 0
+    min_base_version: int = 0
     """Fragments of attempts based on a version before this one may not be added any more."""
     oldest: int = 1
     """The first version that can still be read."""
@@ -115,10 +115,10 @@ class Snapshot:
         entries = self.fragments.all() if keys is None else [self.fragments[k] for k in keys]
         return sorted(entries, key=lambda entry: entry.age)
 
-    def without_claims(self, compaction_ids: Iterable[str]) -> Snapshot:
+    def without_leases(self, compaction_ids: Iterable[str]) -> Snapshot:
         """As if those compactions had been given up."""
         gone = set(compaction_ids)
-        return replace(self, claims={i: c for i, c in self.claims.items() if i not in gone})
+        return replace(self, leases={i: c for i, c in self.leases.items() if i not in gone})
 
     def apply(self, version: Version) -> Snapshot:
         """The snapshot after `version`. Raises `DataError` if the log contradicts itself."""
@@ -142,15 +142,15 @@ class _Replay:
         self._values: dict[str, Any] = {
             "metadata": start.metadata,
             "totals": start.totals,
-            "fence": start.fence,
+            "min_base_version": start.min_base_version,
             "oldest": start.oldest,
             "committed_unix_ms": start.committed_unix_ms,
             "ordered_from": start.ordered_from,
             "commit_id": start.commit_id,
             "table_id": start.table_id,
         }
-        self._claims = dict(start.claims)
-        self._claim_of = {key: c.compaction_id for c in start.claims.values() for key in c.inputs}
+        self._leases = dict(start.leases)
+        self._lease_of = {key: c.compaction_id for c in start.leases.values() for key in c.inputs}
         self._quarantine = dict(start.quarantine)
         self._suspects = dict(start.suspects)
 
@@ -171,7 +171,7 @@ class _Replay:
         if values["metadata"] is None:
             raise DataError(f"version {version.number} comes before any table metadata")
         self._check_totals()
-        values["fence"] = max(values["fence"], changes.fence or 0)
+        values["min_base_version"] = max(values["min_base_version"], changes.min_base_version or 0)
         values["oldest"] = max(values["oldest"], changes.oldest or 0)
         values["commit_id"] = version.commit_id
         if version.committed_unix_ms < values["committed_unix_ms"]:
@@ -193,8 +193,8 @@ class _Replay:
         for key in gone:
             self._quarantine.pop(key, None)
             self._suspects.pop(key, None)
-            # What a claim was made for is no longer there: it is over, whoever made it.
-            self._release(self._claim_of.get(key))
+            # What a lease was made for is no longer there: it is over, whoever made it.
+            self._release(self._lease_of.get(key))
         self._values["totals"] = self._values["totals"].after(changes, removed)
 
     def _check_totals(self) -> None:
@@ -209,11 +209,11 @@ class _Replay:
         """Returns the suspects that the version has compacted without others, by the compaction's id."""
         if not self._suspects or not changes.adds:
             return {}
-        claims = [self._claims[i] for i in changes.releases if i in self._claims]
+        leases = [self._leases[i] for i in changes.ended_leases if i in self._leases]
         return {
-            claim.compaction_id: self._suspects[claim.inputs[0]]
-            for claim in claims
-            if len(claim.inputs) == 1 and claim.inputs[0] in self._suspects
+            lease.compaction_id: self._suspects[lease.inputs[0]]
+            for lease in leases
+            if len(lease.inputs) == 1 and lease.inputs[0] in self._suspects
         }
 
     def _clear(self, came_through: Mapping[str, Suspect], changes: Changes) -> None:
@@ -224,40 +224,40 @@ class _Replay:
                 self._suspects[entry.key] = after
 
     def _abandon(self, compaction_id: str) -> None:
-        claim = self._claims.get(compaction_id)
-        if claim is not None:
-            for key in claim.inputs:
+        lease = self._leases.get(compaction_id)
+        if lease is not None:
+            for key in lease.inputs:
                 before = self._suspects.get(key)
-                self._suspects[key] = abandoned(before, key, len(claim.inputs))
+                self._suspects[key] = abandoned(before, key, len(lease.inputs))
             self._release(compaction_id)
 
     def _decide(self, changes: Changes) -> None:
-        for compaction_id in changes.releases:
+        for compaction_id in changes.ended_leases:
             self._release(compaction_id)
-        for compaction_id in changes.abandons:
+        for compaction_id in changes.abandoned_leases:
             self._abandon(compaction_id)
-        for claim in changes.claims:
-            self._claims[claim.compaction_id] = claim
-            for key in claim.inputs:
-                self._claim_of[key] = claim.compaction_id
+        for lease in changes.leases:
+            self._leases[lease.compaction_id] = lease
+            for key in lease.inputs:
+                self._lease_of[key] = lease.compaction_id
         for quarantine in changes.quarantines:
             if quarantine.key in self._fragments:
                 self._quarantine[quarantine.key] = quarantine
-        for key in changes.pardons:
+        for key in changes.released_fragments:
             self._quarantine.pop(key, None)
             self._suspects.pop(key, None)
 
     def _release(self, compaction_id: str | None) -> None:
-        claim = self._claims.pop(compaction_id, None) if compaction_id else None
-        for key in claim.inputs if claim else ():
-            if self._claim_of.get(key) == compaction_id:
-                del self._claim_of[key]
+        lease = self._leases.pop(compaction_id, None) if compaction_id else None
+        for key in lease.inputs if lease else ():
+            if self._lease_of.get(key) == compaction_id:
+                del self._lease_of[key]
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
             version=self._version,
             fragments=self._fragments,
-            claims=self._claims,
+            leases=self._leases,
             quarantine=self._quarantine,
             suspects=self._suspects,
             **self._values,

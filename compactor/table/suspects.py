@@ -1,6 +1,6 @@
 """Fragments whose compactions end without a word: how many others they may be merged with, and when to stop.
 
-A worker that is killed by what it merges can't say so; its claim stays, until somebody else gives it up as
+A worker that is killed by what it merges can't say so; its lease stays, until somebody else gives it up as
 abandoned. The log counts that for every input. After a few, each input is rewritten alone: the one that kills
 workers alone, too, is put in quarantine. The others may be merged once more as they were, for workers end by
 chance, too; if that ends as before, they are merged in smaller groups from then on. So what is healthy gets
@@ -23,13 +23,13 @@ taken away, and a lease also ends while slow work goes on."""
 @convertible
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A live fragment that was among the inputs of abandoned claims."""
+    """A live fragment that was among the inputs of abandoned leases."""
 
     key: str
     abandoned: Natural
-    """Claims of as many inputs as `inputs`, or more."""
+    """Leases of as many inputs as `inputs`, or more."""
     inputs: Natural
-    """Of the smallest of those claims."""
+    """Of the smallest of those leases."""
     is_cleared: bool = False
     """Whether its rows came through a compaction alone afterwards."""
 
@@ -59,7 +59,7 @@ class Suspect:
 
 
 def abandoned(before: Suspect | None, key: str, inputs: int) -> Suspect:
-    """Returns what is known of a fragment after one more claim on it and others was abandoned."""
+    """Returns what is known of a fragment after one more lease on it and others was abandoned."""
     if before is None or inputs < before.inputs:
         return Suspect(key, 1, inputs)
     return replace(before, abandoned=before.abandoned + 1)

@@ -1,9 +1,10 @@
 """Removing what no retained version needs, safely against attempts that still run.
 
-No clock is trusted for safety. First a version is committed that moves the *fence*: attempts based on
-earlier versions can't commit any more, however long they slept. Then what they left can't become live,
-and is removed. Times only decide how far the fence moves: not past attempts younger than the grace period.
-The times are those at which the store says that it got log files and fragments, not what writers said.
+No clock is trusted for safety. First a version is committed that moves the *minimum base version*:
+attempts based on earlier versions can't commit any more, however long they slept. Then what they left
+can't become live, and is removed. Times only decide how far the minimum base version moves: not past
+attempts younger than the grace period. The times are those at which the store says that it got log files
+and fragments, not what writers said.
 
 Nothing is removed by what one object says. The log is made anew from all its files first, and compared
 with what readers open and with the checkpoint that is to be its new beginning (`proof`). A table of which
@@ -123,8 +124,11 @@ class _Vacuum:
         # The store's own time: what it got later than that minus the grace period is young.
         created = self._store.head(version_key(snapshot.version)).modified_unix_seconds
         self._now_ms = min(self._now_ms, round(created * 1000))
-        # From here on nothing before the fence can become live; what has become live before is needed, too.
-        proved.boundaries = replace(proved.boundaries, fence=snapshot.fence, oldest=snapshot.oldest)
+        # From here on nothing before the minimum base version can become live; what has become live before
+        # is needed, too.
+        proved.boundaries = replace(
+            proved.boundaries, min_base_version=snapshot.min_base_version, oldest=snapshot.oldest
+        )
         proved.needed |= self._needed_since(proved, snapshot)
         if proved.beginning is not None and self._is_written(proved.beginning):
             proved.floor = proved.beginning.version
@@ -136,8 +140,8 @@ class _Vacuum:
         return report
 
     def _without_table(self) -> str:
-        """Nothing is removed where no log is: there is no fence in it, so a first write that sleeps could
-        still commit what was removed."""
+        """Nothing is removed where no log is: there is no minimum base version in it, so a first write
+        that sleeps could still commit what was removed."""
         url = self._store.url
         objects = sum(base_version(info.key) is not None for info in self._store.list(DATA_PREFIX))
         uploads = sum(1 for _ in self._unfinished())
@@ -228,12 +232,12 @@ class _Vacuum:
         return _objects_of(entry for version in versions for entry in version.changes.adds)
 
     def _move_boundaries(self, snapshot: Snapshot, proved: _Proved) -> Changes:
-        fence, oldest = proved.boundaries.fence, proved.boundaries.oldest
+        min_base_version, oldest = proved.boundaries.min_base_version, proved.boundaries.oldest
         if not self._settings.grace_seconds:
-            fence = snapshot.version + 1
+            min_base_version = snapshot.version + 1
         return Changes(
             Operation.VACUUM,
-            fence=max(snapshot.fence, fence),
+            min_base_version=max(snapshot.min_base_version, min_base_version),
             oldest=max(snapshot.oldest, oldest),
         )
 
@@ -252,9 +256,9 @@ class _Vacuum:
         kept = max(listing.first, version_ago(retain))
         # An attempt based on a version before this one began before it was committed. Without grace
         # that is the vacuum's own: whatever runs now is taken for dead.
-        fence = version_ago(grace) if grace else snapshot.version + 1
+        min_base_version = version_ago(grace) if grace else snapshot.version + 1
         return _Boundaries(
-            fence=max(snapshot.fence, fence),
+            min_base_version=max(snapshot.min_base_version, min_base_version),
             oldest=max(snapshot.oldest, kept),
             kept=kept,
             log=min(kept, version_ago(max(grace, retain, LOG_GRACE_SECONDS))),
@@ -278,14 +282,14 @@ class _Vacuum:
         return report
 
     def _unneeded(self, proved: _Proved) -> Iterator[tuple[ObjectInfo, bool]]:
-        """Yields what no retained version needs, and whether it may go: its attempt began before the fence,
-        and the store did not get it just now. Objects with other names are not ours."""
+        """Yields what no retained version needs, and whether it may go: its attempt began before the
+        minimum base version, and the store did not get it just now. Objects with other names are not ours."""
         grace = self._settings.grace_seconds
         for info in self._store.list(DATA_PREFIX):
             base = base_version(info.key)
             if base is not None and info.key not in proved.needed:
                 is_old = not grace or self._is_older(info.modified_unix_seconds, grace)
-                yield info, is_old and base < proved.boundaries.fence
+                yield info, is_old and base < proved.boundaries.min_base_version
 
     # --- removing ---
 
@@ -367,7 +371,7 @@ class _RowCount:
 
 @dataclass(frozen=True, slots=True)
 class _Boundaries:
-    fence: int
+    min_base_version: int
     oldest: int
     kept: int
     """The first version whose fragments stay. It goes by times alone: that versions are not kept any more,

@@ -13,7 +13,7 @@ import xxhash
 
 from compactor.common.conversion import convertible
 from compactor.errors import DataError
-from compactor.rows.policy import APPEND
+from compactor.table.compaction_record import CompactionRecord, records_from_json, records_to_json
 from compactor.table.entry import FragmentEntry
 from compactor.table.json_text import from_json_text
 from compactor.table.metadata import TableMetadata
@@ -26,34 +26,18 @@ from compactor.table.numbers import (
     check_sum,
     unix_ms,
 )
-from compactor.table.run_record import RunRecord, runs_from_json, runs_to_json
 from format.errors import SchemaError
 
-PROTOCOL: Final = 3
-"""2: fragments may have deleted rows. 3: the table has a row policy, a time to live, skip indexes,
-or columns that were renamed or dropped. Written only where that is so, so that others can be read by programs
-that know less."""
-
-
-def protocol_of(has_deletions: bool, metadata: TableMetadata | None) -> int:
-    """The least that a program has to know."""
-    if metadata is not None and (
-        metadata.rows != APPEND
-        or metadata.ttl
-        or metadata.names
-        or metadata.retired
-        or metadata.skips.columns
-    ):
-        return 3
-    return 2 if has_deletions else 1
+PROTOCOL: Final = 1
+"""Of log files and checkpoints. A program refuses one that it does not know."""
 
 
 class Operation(StrEnum):
     INGEST = "ingest"
     COMPACT = "compact"
-    MOVE = "move"
+    TRIVIAL_MOVE = "trivial_move"
     """Fragments change their level only: no object is written."""
-    CLAIM = "claim"
+    LEASE = "lease"
     """Compactions are decided, prolonged or given up."""
     ALTER = "alter"
     """Columns are renamed, dropped or put in another order."""
@@ -64,13 +48,13 @@ class Operation(StrEnum):
     EXPIRE = "expire"
     """Whole time windows are dropped."""
     VACUUM = "vacuum"
-    """The fence is moved, before unreferenced objects are removed."""
+    """The minimum base version is raised before unreferenced objects are removed."""
 
 
 @convertible
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """A decided compaction. Its outputs can be committed only while the claim stands.
+class Lease:
+    """A decided compaction. Its outputs can be committed only while the lease stands.
 
     Until it expires, nobody else plans in its way; afterwards whoever does gives it up in the same
     commit. So two drivers never work on one fragment, and clocks decide about waste only.
@@ -100,7 +84,7 @@ class Quarantine:
 
 @convertible
 @dataclass(frozen=True, slots=True)
-class Work:
+class CompactionCost:
     """What the compactions of a commit cost; the next predictions go by it."""
 
     raw_bytes: Natural
@@ -118,21 +102,21 @@ class Changes:
     """Keys of fragments that are live no more, or come back in `adds` changed."""
     metadata: TableMetadata | None = None
     """Set by the first version and by those that change it."""
-    claims: tuple[Claim, ...] = ()
+    leases: tuple[Lease, ...] = ()
     """New ones, and those prolonged."""
-    releases: tuple[str, ...] = ()
+    ended_leases: tuple[str, ...] = ()
     """Ids of compactions that are over."""
-    abandons: tuple[str, ...] = ()
+    abandoned_leases: tuple[str, ...] = ()
     """Ids of compactions that nobody works on any more, and whose owners did not say so."""
     quarantines: tuple[Quarantine, ...] = ()
-    pardons: tuple[str, ...] = ()
+    released_fragments: tuple[str, ...] = ()
     """Keys of fragments let out of quarantine, and no longer suspected."""
-    fence: int | None = None
+    min_base_version: int | None = None
     """Fragments of attempts based on a version before this one may not be added any more."""
     oldest: int | None = None
     """Earlier versions can't be read any more."""
-    work: Work | None = None
-    runs: tuple[RunRecord, ...] = ()
+    cost: CompactionCost | None = None
+    records: tuple[CompactionRecord, ...] = ()
     """What became of the compactions that this commit settles: for people, nothing goes by it."""
 
     def to_json(self) -> dict[str, Any]:
@@ -141,38 +125,41 @@ class Changes:
             "metadata": None if self.metadata is None else self.metadata.to_json(),
             "removes": list(self.removes),
             "adds": [entry.to_json() for entry in self.adds],
-            "claims": [asdict(claim) for claim in self.claims],
-            "releases": list(self.releases),
-            **({"abandons": list(self.abandons)} if self.abandons else {}),
+            "leases": [asdict(lease) for lease in self.leases],
+            "ended_leases": list(self.ended_leases),
+            "abandoned_leases": list(self.abandoned_leases),
             "quarantines": [asdict(quarantine) for quarantine in self.quarantines],
-            "pardons": list(self.pardons),
-            "fence": self.fence,
+            "released_fragments": list(self.released_fragments),
+            "min_base_version": self.min_base_version,
             "oldest": self.oldest,
-            "work": None if self.work is None else asdict(self.work),
-            **({"runs": runs_to_json(self.runs)} if self.runs else {}),
+            "cost": None if self.cost is None else asdict(self.cost),
+            "records": records_to_json(self.records),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Raises KeyError, TypeError, ValueError or `SchemaError` for what `to_json` does not make."""
-        metadata, work = value["metadata"], value.get("work")
+        metadata, cost = value["metadata"], value["cost"]
         changes = cls(
             operation=Operation(value["operation"]),
             adds=tuple(FragmentEntry.from_json(entry) for entry in value["adds"]),
             removes=_texts(value["removes"]),
             metadata=None if metadata is None else TableMetadata.from_json(metadata),
-            claims=tuple(Claim.from_json(claim) for claim in value.get("claims", ())),
-            releases=_texts(value.get("releases", ())),
-            abandons=_texts(value.get("abandons", ())),
-            quarantines=msgspec.convert(value.get("quarantines", ()), tuple[Quarantine, ...]),
-            pardons=_texts(value.get("pardons", ())),
-            fence=value.get("fence"),
-            oldest=value.get("oldest"),
-            work=None if work is None else msgspec.convert(work, Work),
-            runs=runs_from_json(value.get("runs")),
+            leases=tuple(Lease.from_json(lease) for lease in value["leases"]),
+            ended_leases=_texts(value["ended_leases"]),
+            abandoned_leases=_texts(value["abandoned_leases"]),
+            quarantines=msgspec.convert(value["quarantines"], tuple[Quarantine, ...]),
+            released_fragments=_texts(value["released_fragments"]),
+            min_base_version=value["min_base_version"],
+            oldest=value["oldest"],
+            cost=None if cost is None else msgspec.convert(cost, CompactionCost),
+            records=records_from_json(value["records"]),
         )
-        # Nothing is fenced off, or gone, that is yet to come.
-        for name, number in (("fence", changes.fence), ("oldest", changes.oldest)):
+        # Versions that are yet to come are neither too old nor gone.
+        for name, number in (
+            ("min_base_version", changes.min_base_version),
+            ("oldest", changes.oldest),
+        ):
             if number is not None:
                 check_number(name, number, value["version"])
         check_sum("rows of adds", (entry.rows for entry in changes.adds))
@@ -197,18 +184,15 @@ class Version:
     the earlier time is that of both."""
     changes: Changes
     table_id: str = ""
-    """The commit id of the table's first version: tells its log files from those of other tables. Tables that
-    are older than this field go without."""
+    """The commit id of the table's first version: tells its log files from those of other tables."""
 
     def to_bytes(self) -> bytes:
         document = {
-            "protocol": protocol_of(
-                any(e.deletion for e in self.changes.adds), self.changes.metadata
-            ),
+            "protocol": PROTOCOL,
             "version": self.number,
             "commit_id": self.commit_id,
             "committed_unix_ms": self.committed_unix_ms,
-            **({"table_id": self.table_id} if self.table_id else {}),
+            "table_id": self.table_id,
             **self.changes.to_json(),
         }
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
@@ -233,7 +217,7 @@ class Version:
                 msgspec.convert(document["commit_id"], str),
                 unix_ms("committed_unix_ms", document["committed_unix_ms"]),
                 Changes.from_json(document),
-                msgspec.convert(document.get("table_id", ""), str),
+                msgspec.convert(document["table_id"], str),
             )
         except (
             KeyError,

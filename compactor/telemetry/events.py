@@ -13,7 +13,7 @@ from compactor.common.lines import one_line
 from compactor.common.logs import utc_time
 from compactor.common.redact import redacted_value
 from compactor.compaction.compaction import Compaction
-from compactor.compaction.driver import Driver, Settled
+from compactor.compaction.driver import Driver, FinishedCompaction
 from compactor.compaction.listener import Silent
 from compactor.planner.debt import debt_of
 
@@ -64,34 +64,34 @@ class Events(Silent):
                 pressure=str(debt.pressure),
             )
 
-    def settled(self, driver: Driver, settled: Settled) -> None:
-        outcome = settled.outcome
+    def finished(self, driver: Driver, finished: FinishedCompaction) -> None:
+        outcome = finished.outcome
         values: dict[str, Any] = {
             "table": driver.url,
-            "compaction": settled.compaction.compaction_id,
+            "compaction": finished.compaction.compaction_id,
         }
-        if settled.is_void:
+        if finished.is_void:
             self.void += 1
-            self.tell(Event("overtaken", values, _figures(settled)))
+            self.tell(Event("overtaken", values, _figures(finished)))
         elif outcome.failure is not None:
             self.failures += 1
             values |= {
-                "attempt": settled.attempt,
+                "attempt": finished.attempt,
                 "reason": outcome.failure,
-                "quarantined": len(settled.quarantined),
+                "quarantined": len(finished.quarantined),
             }
-            if settled.retry_seconds is not None:
-                values["retry_seconds"] = round(settled.retry_seconds, 1)
-            self.tell(Event("failed", values, _figures(settled), logging.WARNING))
+            if finished.retry_seconds is not None:
+                values["retry_seconds"] = round(finished.retry_seconds, 1)
+            self.tell(Event("failed", values, _figures(finished), logging.WARNING))
         else:
             self.done += 1
             values |= {
                 "version": driver.log.latest.version,
                 "outputs": len(outcome.outputs),
                 "seconds": outcome.report.seconds if outcome.report else None,
-                "predicted_seconds": round(settled.predicted.task_seconds, 3),
+                "predicted_seconds": round(finished.predicted.task_seconds, 3),
             }
-            self.tell(Event("committed", values, _figures(settled)))
+            self.tell(Event("committed", values, _figures(finished)))
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
         values = {
@@ -102,13 +102,13 @@ class Events(Silent):
         self.tell(Event("error", values, level=logging.WARNING))
 
 
-def _figures(settled: Settled) -> dict[str, Any]:
-    figures: dict[str, Any] = {"attempt": settled.attempt}
-    if settled.outcome.record is not None:
-        record = settled.outcome.record
+def _figures(finished: FinishedCompaction) -> dict[str, Any]:
+    figures: dict[str, Any] = {"attempt": finished.attempt}
+    if finished.outcome.record is not None:
+        record = finished.outcome.record
         figures |= {"attempt_id": record.attempt_id, "host": record.host}
-    if settled.outcome.report is not None:
-        figures |= asdict(settled.outcome.report)
+    if finished.outcome.report is not None:
+        figures |= asdict(finished.outcome.report)
     return figures
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from compactor.common.redact import redacted
 from compactor.compaction.compaction import AttemptReport, Compaction
-from compactor.compaction.driver import Driver, Settled
+from compactor.compaction.driver import Driver, FinishedCompaction
 from compactor.compaction.listener import Silent
 from compactor.table.observed_log import CommitEnd, CommitReport
 
@@ -116,20 +116,20 @@ class Tracing(Silent):
                 },
             )
 
-    def settled(self, driver: Driver, settled: Settled) -> None:
+    def finished(self, driver: Driver, finished: FinishedCompaction) -> None:
         from opentelemetry.trace import StatusCode
 
-        span = self._open.pop(settled.compaction.compaction_id, None)
+        span = self._open.pop(finished.compaction.compaction_id, None)
         if span is None:
             return
-        outcome = settled.outcome
-        self._attempt(span, settled)
-        span.set_attribute("compactor.attempt", settled.attempt)
-        if settled.is_void:
+        outcome = finished.outcome
+        self._attempt(span, finished)
+        span.set_attribute("compactor.attempt", finished.attempt)
+        if finished.is_void:
             span.set_attribute("compactor.outcome", "void")
         elif outcome.failure is not None:
             span.set_attribute("compactor.outcome", "failed")
-            span.set_attribute("compactor.quarantined", len(settled.quarantined))
+            span.set_attribute("compactor.quarantined", len(finished.quarantined))
             span.set_status(StatusCode.ERROR, redacted(outcome.failure))
         else:
             span.set_attribute("compactor.outcome", "done")
@@ -137,10 +137,10 @@ class Tracing(Silent):
             span.set_attribute("compactor.outputs", len(outcome.outputs))
         span.end()
 
-    def _attempt(self, compaction: Span, settled: Settled) -> None:
+    def _attempt(self, compaction: Span, finished: FinishedCompaction) -> None:
         from opentelemetry.trace import StatusCode, set_span_in_context
 
-        outcome = settled.outcome
+        outcome = finished.outcome
         if outcome.record is None:
             return
         record = outcome.record
@@ -166,7 +166,9 @@ class Tracing(Silent):
         if commit.end is CommitEnd.NOTHING:
             return
         changes = commit.changes
-        ended = [self._open[i] for i in (changes.releases if changes else ()) if i in self._open]
+        ended = [
+            self._open[i] for i in (changes.ended_leases if changes else ()) if i in self._open
+        ]
         started = commit.started_unix_ms * _NS_PER_MS
         span = self._tracer.start_span(
             "commit",

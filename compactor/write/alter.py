@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from compactor.errors import UsageError
 from compactor.files.column_names import flaw_of
-from compactor.predicate.skipping.spec import Kind as SkipKind
-from compactor.predicate.skipping.spec import SkipSpec
-from compactor.rows.policy import Kind
+from compactor.predicate.skipping.spec import SkipKind, SkipSpec
+from compactor.rows.policy import RowKind
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
@@ -138,5 +137,5 @@ def _check_droppable(table: TableMetadata, stored: str, shown: str) -> None:
             f"column {shown!r} is part of the sort schema, or decides on rows; it cannot be dropped: make "
             "another table without it"
         )
-    if table.rows.kind is Kind.AGGREGATE and stored in dict(table.rows.aggregates):
+    if table.rows.kind is RowKind.AGGREGATE and stored in dict(table.rows.aggregates):
         raise UsageError(f"column {shown!r} is aggregated; it cannot be dropped")

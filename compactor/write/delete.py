@@ -38,7 +38,7 @@ from compactor.table.version import Changes, Operation
 from compactor.write.delete_merged import rows_behind
 
 _MAX_TRIES: Final = 50
-Progress = Callable[[int], None]
+FragmentProgress = Callable[[int], None]
 """Called with how many fragments were looked at."""
 
 
@@ -66,7 +66,7 @@ def delete_rows(
     *,
     dry_run: bool = False,
     ids: Ids = random_id,
-    on_progress: Progress = lambda _done: None,
+    on_progress: FragmentProgress = lambda _done: None,
 ) -> DeleteReport:
     """Deletes all rows of which the condition holds, in one commit.
 
@@ -112,8 +112,8 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
         adds=tuple(replace(latest.fragments[e.key], deletion=e.deletion) for e in entries),
         removes=tuple(entry.key for entry in entries),
         # They would write the rows again that are deleted here.
-        releases=tuple(
-            c.compaction_id for c in latest.claims.values() if keys.intersection(c.inputs)
+        ended_leases=tuple(
+            c.compaction_id for c in latest.leases.values() if keys.intersection(c.inputs)
         ),
     )
 
@@ -121,18 +121,18 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
 class _Search:
     """Which rows fulfil the condition; remembered of every fragment as it was."""
 
-    def __init__(self, store: Store, where: Predicate, on_progress: Progress) -> None:
+    def __init__(self, store: Store, where: Predicate, on_progress: FragmentProgress) -> None:
         self._store = store
         self._where = where
         self._on_progress = on_progress
-        self._found: dict[_Identity, _Found | None] = {}
+        self._found: dict[_Identity, _MatchedRows | None] = {}
         self.opened = 0
 
     def knows(self, snapshot: Snapshot) -> bool:
         """Whether all its fragments were looked at, as they are."""
         return all(_identity(entry) in self._found for entry in snapshot.fragments.all())
 
-    def look(self, snapshot: Snapshot) -> list[_Found]:
+    def look(self, snapshot: Snapshot) -> list[_MatchedRows]:
         """Fragments with rows to delete, in the order of their keys."""
         entries = sorted(snapshot.fragments.all(), key=lambda entry: entry.key)
         if snapshot.table.rows.merges:
@@ -156,10 +156,10 @@ class _Search:
             if bits.true_count:
                 before = read_deletion(self._store, entry)
                 deleted = bits if before is None else pc.or_(bits, before)
-                self._found[_identity(entry)] = _Found(entry, bits.true_count, deleted)
+                self._found[_identity(entry)] = _MatchedRows(entry, bits.true_count, deleted)
             self._on_progress(self.opened)
 
-    def _look_at(self, entry: FragmentEntry, table: TableMetadata) -> _Found | None:
+    def _look_at(self, entry: FragmentEntry, table: TableMetadata) -> _MatchedRows | None:
         known = bounds_by_keys(entry, table)
         if not may_match(self._where, known):
             return None
@@ -182,10 +182,10 @@ class _Search:
         rows = new.true_count
         if not rows:
             return None
-        return _Found(entry, rows, matched if before is None else pc.or_(matched, before))
+        return _MatchedRows(entry, rows, matched if before is None else pc.or_(matched, before))
 
 
-class _Found(NamedTuple):
+class _MatchedRows(NamedTuple):
     entry: FragmentEntry
     new_rows: int
     """That fulfil the condition and were not deleted before."""

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, matching
 from compactor.read.pruning import bounds_by_keys, overlapping_groups
-from compactor.read.scan import ScanReport, columns_of_window, merged_windows, wanted_rows
+from compactor.read.report import ScanReport
+from compactor.read.scan import columns_of_window, merged_windows, wanted_rows
 from compactor.rows.flags import KEPT
 from compactor.stores.base import Store
 from compactor.table.deletions import Deleted, read_deletion

@@ -85,7 +85,7 @@ def test_the_history_says_what_every_version_changed(table: Table) -> None:
     table.compact(full=True)
     history = table.history().to_pylist()
     assert [row["version"] for row in history] == list(range(table.version, 0, -1))
-    assert {row["operation"] for row in history} == {"ingest", "delete", "claim", "compact"}
+    assert {row["operation"] for row in history} == {"ingest", "delete", "lease", "compact"}
     newest, first = history[0], history[-1]
     assert (newest["operation"], newest["fragments_added"], newest["rows_added"]) == (
         "compact",

@@ -44,7 +44,7 @@ def test_commands_behind_a_network_that_delivers_twice_say_and_do_what_they_shou
     assert cli("verify", table).startswith("ok: 1 fragments, 10 rows")
     assert numbers(cli, table) == list(range(10))
     state = json.loads(cli("inspect", table, "--json"))
-    assert not state.get("claims"), state
+    assert not state.get("leases"), state
 
 
 def test_a_store_without_conditional_writes_takes_no_table(

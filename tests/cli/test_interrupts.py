@@ -21,7 +21,7 @@ from compactor.table.commit_log import CommitLog
 from tests.support.tables import log_rows
 
 
-def test_a_compaction_that_is_terminated_gives_up_its_claims(
+def test_a_compaction_that_is_terminated_gives_up_its_leases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [str(tmp_path / f"{number}.parquet") for number in range(3)]
@@ -30,10 +30,10 @@ def test_a_compaction_that_is_terminated_gives_up_its_claims(
     table = str(tmp_path / "t")
     assert run(["ingest", table, *files, "--sort-by", "service,ts"]) == 0
     log = CommitLog(open_store(table))
-    claimed = []
+    leased = []
 
     def wait(_engine: InProcessEngine, _timeout_seconds: float) -> list[object]:
-        claimed.append(len(log.current().claims))
+        leased.append(len(log.current().leases))
         os.kill(os.getpid(), signal.SIGTERM)
         return []
 
@@ -42,8 +42,8 @@ def test_a_compaction_that_is_terminated_gives_up_its_claims(
     capsys.readouterr()
     assert run(["compact", table, "--full", "--master", "in-process"]) == 130
     assert capsys.readouterr().err.endswith("interrupted; nothing unfinished is visible\n")
-    assert claimed == [1]
-    assert not log.current().claims
+    assert leased == [1]
+    assert not log.current().leases
     assert len(log.current().fragments) == 3
     assert signal.getsignal(signal.SIGTERM) == before
 

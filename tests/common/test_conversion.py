@@ -27,7 +27,14 @@ def converted_types() -> set[str]:
 def test_every_type_that_values_are_converted_to_is_looked_at_by_the_thread_that_imports_it() -> (
     None
 ):
-    assert {"Quarantine", "RunRecord", "Ttl", "TimeWindows", "Totals", "Work"} <= converted_types()
+    assert {
+        "Quarantine",
+        "CompactionRecord",
+        "Ttl",
+        "TimeWindows",
+        "Totals",
+        "Work",
+    } <= converted_types()
     text = "".join(path.read_text() for path in _FOLDER.rglob("*.py"))
     for name in converted_types():
         assert any(
@@ -41,12 +48,12 @@ _RACE = """
 import sys, threading
 sys.setswitchinterval(1e-6)
 import msgspec
-from compactor.table.version import Claim, Quarantine, Work
+from compactor.table.version import Lease, Quarantine, CompactionCost
 
 values = [
-    (Claim, dict(compaction_id="a", owner="o", inputs=["x"], output_level=1, expires_unix_ms=1)),
+    (Lease, dict(compaction_id="a", owner="o", inputs=["x"], output_level=1, expires_unix_ms=1)),
     (Quarantine, dict(key="k", reason="r", since_unix_ms=1)),
-    (Work, dict(raw_bytes=1, task_seconds=1.0)),
+    (CompactionCost, dict(raw_bytes=1, task_seconds=1.0)),
 ]
 barrier = threading.Barrier(16)
 

@@ -250,7 +250,7 @@ def test_a_damaged_input_is_put_in_quarantine_and_the_rest_is_compacted(tmp_path
     report = compact_table(store, max_attempts=2)
     after = CommitLog(store).current()
     assert after.fragments == before.fragments
-    assert after.claims == {}
+    assert after.leases == {}
     assert list(after.quarantine) == [key]
     assert victim.name in after.quarantine[key].reason
     assert [s.attempt for s in report.failed] == [1, 2]
@@ -276,7 +276,7 @@ def test_a_failed_compaction_does_not_lose_the_others(tmp_path: Path) -> None:
     after = CommitLog(store).current()
     assert len(after.fragments) == 2 + 2
     assert len(after.quarantine) == 1
-    assert compact_table(store).settled == []
+    assert compact_table(store).finished == []
 
 
 def test_a_failure_that_passes_is_tried_again_and_told(tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_what_others_compact_is_left_alone_unless_taken_over(tmp_path: Path) -> 
         return outcome
 
     report = compact_table(store, engine=InProcessEngine(overtaken))
-    assert seen[0].settled == []
+    assert seen[0].finished == []
     assert len(seen[1].done) == 1
     assert (len(report.void), report.done, report.failed) == (1, [], [])
     assert table_rows(store) == expected_rows(tables)
@@ -442,14 +442,14 @@ def test_compactions_and_outcomes_survive_their_json(tmp_path: Path) -> None:
     assert Outcome.from_json(failure.to_json()) == failure
 
 
-def test_every_compaction_is_claimed_and_then_committed(tmp_path: Path) -> None:
+def test_every_compaction_is_leased_and_then_committed(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     log = ingest_tables(store, [log_rows(60, seed) for seed in range(2)], tmp_path)
     compact_table(store)
     versions = log.history.versions_after(Snapshot.empty(), log.current().version)
     operations = [version.changes.operation for version in versions]
-    assert operations == [Operation.INGEST] * 2 + [Operation.CLAIM, Operation.COMPACT]
-    assert log.latest.claims == {}
+    assert operations == [Operation.INGEST] * 2 + [Operation.LEASE, Operation.COMPACT]
+    assert log.latest.leases == {}
     totals = log.latest.totals
     assert totals.ingested_rows == 120
     assert totals.write_amplification > 1.5

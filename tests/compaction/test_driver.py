@@ -1,4 +1,4 @@
-"""Several drivers on one table: claims, races, zombies, moves and expiry, each as its commits tell."""
+"""Several drivers on one table: leases, races, zombies, moves and expiry, each as its commits tell."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def outcome(compaction: Compaction) -> Outcome:
     return Outcome(compaction.compaction_id, (entry,))
 
 
-def test_what_one_driver_claims_another_leaves_alone(world: World) -> None:
+def test_what_one_driver_leases_another_leaves_alone(world: World) -> None:
     for first in (0, 5, 100, 105):
         world.ingest(first, first + 9)
     one, other = world.driver("one"), world.driver("other")
@@ -94,17 +94,17 @@ def test_what_one_driver_claims_another_leaves_alone(world: World) -> None:
     (b,) = other.decide(9)
     assert not {e.key for e in a.spec.inputs} & {e.key for e in b.spec.inputs}
     assert one.decide(9) == other.decide(9) == []
-    assert not one.settle([outcome(a)])[0].is_void
-    assert not other.settle([outcome(b)])[0].is_void
+    assert not one.commit_outcomes([outcome(a)])[0].is_void
+    assert not other.commit_outcomes([outcome(b)])[0].is_void
     snapshot = world.snapshot()
-    assert (len(snapshot.fragments), snapshot.claims) == (2, {})
+    assert (len(snapshot.fragments), snapshot.leases) == (2, {})
 
 
-def claiming_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
-    """A driver that does not know that its claim is in the log, and its store."""
+def leasing_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
+    """A driver that does not know that its lease is in the log, and its store."""
     for first in (0, 5):
         world.ingest(first, first + 9)
-    driver = world.driver("one", claim_seconds=3600)
+    driver = world.driver("one", lease_seconds=3600)
     store = driver.log.store
     assert isinstance(store, MemoryStore)
     lose_the_answers(store, landed=True)
@@ -113,19 +113,19 @@ def claiming_without_an_answer(world: World) -> tuple[Driver, MemoryStore]:
     return driver, store
 
 
-def test_a_claim_whose_answer_was_lost_blocks_nothing(world: World) -> None:
-    driver, store = claiming_without_an_answer(world)
-    assert len(world.snapshot().claims) == 1
+def test_a_lease_whose_answer_was_lost_blocks_nothing(world: World) -> None:
+    driver, store = leasing_without_an_answer(world)
+    assert len(world.snapshot().leases) == 1
     answer_again(store)
     (compaction,) = driver.decide(1)
-    assert set(world.snapshot().claims) == {compaction.compaction_id}
+    assert set(world.snapshot().leases) == {compaction.compaction_id}
 
 
-def test_a_claim_whose_answer_was_lost_is_given_up_at_the_end(world: World) -> None:
-    driver, store = claiming_without_an_answer(world)
+def test_a_lease_whose_answer_was_lost_is_given_up_at_the_end(world: World) -> None:
+    driver, store = leasing_without_an_answer(world)
     answer_again(store)
     driver.give_up()
-    assert world.snapshot().claims == {}
+    assert world.snapshot().leases == {}
 
 
 def test_a_compaction_whose_commit_got_no_answer_is_not_void_though_others_merged_its_outputs(
@@ -139,16 +139,16 @@ def test_a_compaction_whose_commit_got_no_answer_is_not_void_though_others_merge
     (compaction,) = driver.decide(1)
     lose_the_answers(store, landed=True)
     with pytest.raises(UnknownOutcomeError):
-        driver.settle([outcome(compaction)])
+        driver.commit_outcomes([outcome(compaction)])
     answer_again(store)
     (output,) = world.snapshot().fragments
     world.log().commit(lambda _: Changes(Operation.COMPACT, removes=(output,)))
-    (settled,) = driver.settle([outcome(compaction)])
-    assert not settled.is_void
+    (finished,) = driver.commit_outcomes([outcome(compaction)])
+    assert not finished.is_void
     assert len(world.snapshot().fragments) == 0
 
 
-def test_a_driver_that_loses_the_race_for_a_claim_has_decided_nothing(world: World) -> None:
+def test_a_driver_that_loses_the_race_for_a_lease_has_decided_nothing(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
     one, other = world.driver("one"), world.driver("other")
@@ -164,30 +164,30 @@ def test_a_driver_that_loses_the_race_for_a_claim_has_decided_nothing(world: Wor
     assert other.decide(1) == []
     assert other.running == 0
     assert len(decided) == 1
-    assert list(world.snapshot().claims) == [decided[0].compaction_id]
+    assert list(world.snapshot().leases) == [decided[0].compaction_id]
 
 
-def test_an_expired_claim_is_taken_over_and_its_late_owner_is_void(world: World) -> None:
+def test_an_expired_lease_is_taken_over_and_its_late_owner_is_void(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
-    slow, quick = world.driver("slow", claim_seconds=60), world.driver("quick")
+    slow, quick = world.driver("slow", lease_seconds=60), world.driver("quick")
     (first,) = slow.decide(1)
     world.clock.sleep(59)
     assert quick.decide(1) == []
     world.clock.sleep(2)
     (second,) = quick.decide(1)
-    assert list(world.snapshot().claims) == [second.compaction_id]
-    # The inputs are all still live: it is the claim that counts.
-    (settled,) = slow.settle([outcome(first)])
-    assert settled.is_void
-    assert not quick.settle([outcome(second)])[0].is_void
+    assert list(world.snapshot().leases) == [second.compaction_id]
+    # The inputs are all still live: it is the lease that counts.
+    (finished,) = slow.commit_outcomes([outcome(first)])
+    assert finished.is_void
+    assert not quick.commit_outcomes([outcome(second)])[0].is_void
     assert len(world.snapshot().fragments) == 1
 
 
-def test_a_claim_that_is_prolonged_does_not_expire(world: World) -> None:
+def test_a_lease_that_is_prolonged_does_not_expire(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
-    slow, quick = world.driver("slow", claim_seconds=60), world.driver("quick")
+    slow, quick = world.driver("slow", lease_seconds=60), world.driver("quick")
     (compaction,) = slow.decide(1)
     for _ in range(5):
         world.clock.sleep(40)
@@ -195,14 +195,14 @@ def test_a_claim_that_is_prolonged_does_not_expire(world: World) -> None:
         assert quick.decide(1) == []
     version = world.snapshot().version
     slow.prolong()
-    assert world.snapshot().version == version, "a fresh claim needs no commit"
-    assert not slow.settle([outcome(compaction)])[0].is_void
+    assert world.snapshot().version == version, "a fresh lease needs no commit"
+    assert not slow.commit_outcomes([outcome(compaction)])[0].is_void
 
 
-def test_an_older_claim_is_prolonged_while_newer_ones_are_made(world: World) -> None:
+def test_an_older_lease_is_prolonged_while_newer_ones_are_made(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
-    busy, idle = world.driver("busy", claim_seconds=60), world.driver("idle")
+    busy, idle = world.driver("busy", lease_seconds=60), world.driver("idle")
     (oldest,) = busy.decide(1)
     for low in (100, 200, 300, 400):
         world.clock.sleep(25)
@@ -211,16 +211,16 @@ def test_an_older_claim_is_prolonged_while_newer_ones_are_made(world: World) -> 
         world.ingest(low + 5, low + 14)
         assert len(busy.decide(1)) == 1
         assert idle.decide(9) == []
-    assert not busy.settle([outcome(oldest)])[0].is_void
+    assert not busy.commit_outcomes([outcome(oldest)])[0].is_void
 
 
-def test_what_a_dead_process_of_this_host_claimed_is_free_at_once(world: World) -> None:
+def test_what_a_dead_process_of_this_host_leased_is_free_at_once(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
     (lost,) = world.driver("dead").decide(1)
     (again,) = world.driver("alive").decide(1)
     assert again.spec.inputs == lost.spec.inputs
-    assert list(world.snapshot().claims) == [again.compaction_id]
+    assert list(world.snapshot().leases) == [again.compaction_id]
 
 
 def test_what_is_given_up_is_free_at_once(world: World) -> None:
@@ -229,21 +229,21 @@ def test_what_is_given_up_is_free_at_once(world: World) -> None:
     one = world.driver("one")
     assert len(one.decide(1)) == 1
     one.give_up()
-    assert world.snapshot().claims == {}
+    assert world.snapshot().leases == {}
     assert len(world.driver("other").decide(1)) == 1
 
 
 def test_a_compaction_that_a_vacuum_moved_past_is_void(world: World) -> None:
     world.ingest(0, 9)
     world.ingest(5, 14)
-    driver = world.driver("one", claim_seconds=1e6)
+    driver = world.driver("one", lease_seconds=1e6)
     (compaction,) = driver.decide(1)
     done = outcome(compaction)
     world.store.objects[done.outputs[0].key] = b"written"
     report = vacuum(world.log(), VacuumSettings(grace_seconds=0, deleters=1))
     assert report.fragments == 1
-    (settled,) = driver.settle([done])
-    assert settled.is_void
+    (finished,) = driver.commit_outcomes([done])
+    assert finished.is_void
     assert len(world.snapshot().fragments) == 2
 
 
@@ -312,10 +312,10 @@ def test_who_cannot_see_its_own_processes_judges_nobody(
 
 
 def die_of(world: World, driver: Driver) -> list[str]:
-    """Keys of the inputs that the driver has claimed. Nothing more is heard of it."""
-    claimed = driver.decide(9)
+    """Keys of the inputs that the driver has leased. Nothing more is heard of it."""
+    leased = driver.decide(9)
     world.clock.now_ms += 1_000_000
-    return [entry.key for c in claimed for entry in c.spec.inputs]
+    return [entry.key for c in leased for entry in c.spec.inputs]
 
 
 def test_what_ends_workers_is_divided_and_then_put_in_quarantine_while_the_rest_gets_through(
@@ -332,7 +332,7 @@ def test_what_ends_workers_is_divided_and_then_put_in_quarantine_while_the_rest_
                 deaths += 1
                 world.clock.now_ms += 1_000_000  # its lease ends, nothing is heard of it
                 break
-            driver.settle([outcome(c) for c in compactions])
+            driver.commit_outcomes([outcome(c) for c in compactions])
         else:
             break
     snapshot = world.snapshot()
@@ -341,7 +341,7 @@ def test_what_ends_workers_is_divided_and_then_put_in_quarantine_while_the_rest_
     assert "alone" in snapshot.quarantine[deadly].reason
     assert not set(keys) - {deadly} & set(snapshot.fragments)
     # Released, it is taken for a new one.
-    world.log().commit(lambda _: Changes(Operation.QUARANTINE, pardons=(deadly,)))
+    world.log().commit(lambda _: Changes(Operation.QUARANTINE, released_fragments=(deadly,)))
     assert world.snapshot().suspects.keys() <= set(snapshot.fragments) - {deadly}
     assert world.snapshot().quarantine == {}
 
@@ -357,7 +357,7 @@ def test_what_is_too_much_together_is_merged_in_smaller_groups(world: World) -> 
                 deaths += 1
                 world.clock.now_ms += 1_000_000
                 break
-            driver.settle([outcome(c) for c in compactions])
+            driver.commit_outcomes([outcome(c) for c in compactions])
         else:
             break
     snapshot = world.snapshot()
@@ -392,7 +392,7 @@ def test_what_is_under_suspicion_runs_alone_so_that_nothing_else_goes_down_with_
     while compactions := driver.decide(9):
         assert len(compactions) == 1
         assert driver.decide(9) == []
-        done += driver.settle([outcome(compactions[0])])
+        done += driver.commit_outcomes([outcome(compactions[0])])
     assert len(done) == 3
     assert world.snapshot().suspects == {}
 
@@ -417,18 +417,18 @@ def test_failures_that_say_nothing_of_the_inputs_are_tried_again_ever_less_often
     for _ in range(20):
         (compaction,) = driver.decide(9)
         failure = Outcome(compaction.compaction_id, failure="KMS.DisabledException (400)")
-        (settled,) = driver.settle([failure])
-        assert settled.quarantined == ()
+        (finished,) = driver.commit_outcomes([failure])
+        assert finished.quarantined == ()
         assert driver.decide(9) == []
         assert driver.retry_unix_ms is not None
         waits.append(driver.retry_unix_ms - world.clock.now_ms)
-        assert settled.retry_seconds == waits[-1] / 1000
+        assert finished.retry_seconds == waits[-1] / 1000
         world.clock.now_ms = driver.retry_unix_ms
     assert world.snapshot().quarantine == {}
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (RETRY_SECONDS * 1000, MAX_RETRY_SECONDS * 1000)
     (compaction,) = driver.decide(9)
-    assert not driver.settle([outcome(compaction)])[0].is_void
+    assert not driver.commit_outcomes([outcome(compaction)])[0].is_void
     assert not keys & set(world.snapshot().fragments)
 
 
@@ -437,7 +437,9 @@ def test_a_clock_that_goes_back_puts_off_no_attempt_for_long(world: World) -> No
         world.ingest(0, 9)
     driver = world.driver("one")
     (compaction,) = driver.decide(9)
-    driver.settle([Outcome(compaction.compaction_id, failure="KMS.DisabledException (400)")])
+    driver.commit_outcomes(
+        [Outcome(compaction.compaction_id, failure="KMS.DisabledException (400)")]
+    )
     world.clock.now_ms -= 86_400_000
     assert len(driver.decide(9)) == 1
 
@@ -454,7 +456,7 @@ def test_an_input_that_a_failure_names_holds_up_no_others(world: World) -> None:
             told = outcome(compaction)
             if bad in keys:
                 told = Outcome(compaction.compaction_id, failure="no such object", culprit=bad)
-            driver.settle([told])
+            driver.commit_outcomes([told])
         world.clock.now_ms = driver.retry_unix_ms or world.clock.now_ms
     snapshot = world.snapshot()
     assert bad in snapshot.fragments
@@ -476,8 +478,8 @@ def test_an_outcome_that_the_log_was_not_told_counts_once(world: World) -> None:
     for _ in range(5):
         store.fault = unreachable
         with pytest.raises(StoreUnreachableError):
-            driver.settle([damage])
+            driver.commit_outcomes([damage])
     store.fault = lambda operation, key: None
-    (settled,) = driver.settle([damage])
-    assert (settled.attempt, settled.quarantined) == (1, ())
+    (finished,) = driver.commit_outcomes([damage])
+    assert (finished.attempt, finished.quarantined) == (1, ())
     assert world.snapshot().quarantine == {}

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction, Outcome
-from compactor.compaction.driver import Driver, DriverSettings, Settled
+from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.compaction.engine import InProcessEngine
 from compactor.compaction.listener import Silent
 from compactor.compaction.worker import Worker
@@ -85,8 +85,8 @@ class Told(Silent):
     def __init__(self) -> None:
         self.failures: list[str | None] = []
 
-    def settled(self, _driver: Driver, settled: Settled) -> None:
-        self.failures.append(settled.outcome.failure)
+    def finished(self, _driver: Driver, finished: FinishedCompaction) -> None:
+        self.failures.append(finished.outcome.failure)
 
 
 def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_waits_in_a_circle() -> (
@@ -102,7 +102,7 @@ def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_wai
     def refuse(operation: str, key: str) -> None:
         nonlocal creates
         creates += operation == "create:before" and key.endswith(".json")
-        if creates > 2:  # the claims and the first result
+        if creates > 2:  # the leases and the first result
             raise StoreUnreachableError(f"{operation} {key}: no answer")
 
     store.fault = refuse

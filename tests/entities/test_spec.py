@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from compactor.entities.expressions import Call, Operand
-from compactor.entities.expressions import Path as PathOf
-from compactor.entities.spec import Dataset, Identity, Rule, Strategy, load_spec, parse_spec
+from compactor.entities.expressions import FunctionCall, Operand
+from compactor.entities.expressions import PropertyPath as PathOf
+from compactor.entities.spec import Dataset, Identity, PropertyStrategy, Rule, load_spec, parse_spec
 from compactor.errors import ConfigError
 from tests.entities.support import spec
 
@@ -42,8 +42,8 @@ def test_a_spec_is_read_with_all_its_settings() -> None:
     assert [(rule.left.alias, rule.right.alias) for rule in spec.rules] == [
         ("o", "c"), ("c", "s"), ("s", "o"),
     ]  # fmt: skip
-    assert spec.rules[1].right == Operand("s", Call("lower", (PathOf(("mail",)),)))
-    assert (spec.identity, spec.strategy) == (Identity.FIRST, Strategy.COMPACT)
+    assert spec.rules[1].right == Operand("s", FunctionCall("lower", (PathOf(("mail",)),)))
+    assert (spec.identity, spec.strategy) == (Identity.FIRST, PropertyStrategy.COMPACT)
     assert (spec.max_merged, spec.initial_datasets) == (7, ("orders",))
     assert not spec.ignore_non_existent_datasets
     assert spec.sources == (("orders", "s3://bucket/orders"),)
@@ -52,7 +52,7 @@ def test_a_spec_is_read_with_all_its_settings() -> None:
 
 def test_what_is_not_said_has_a_default() -> None:
     spec = parse_spec('{"datasets": ["A a"]}', "m.json")
-    assert (spec.identity, spec.strategy) == (Identity.COMPOSITE, Strategy.DEFAULT)
+    assert (spec.identity, spec.strategy) == (Identity.COMPOSITE, PropertyStrategy.DEFAULT)
     assert (spec.max_merged, spec.rules, spec.initial_datasets) == (50_000, (), ())
     assert spec.ignore_non_existent_datasets
 

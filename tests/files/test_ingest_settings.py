@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from compactor.cli.ingest_settings import chosen_settings, ingest_settings_options
 from compactor.errors import UsageError
-from compactor.rows.policy import Function, Kind
-from compactor.spark.source.options import Call
+from compactor.rows.policy import RowFunction, RowKind
+from compactor.spark.source.options import CallOptions
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest import IngestOptions
 from compactor.write.ingest.settings import IngestSettings
@@ -54,20 +54,20 @@ def test_what_is_written_as_flags_and_as_options_of_spark_is_the_same() -> None:
     place = words.index("--aggregate")
     words[place : place + 2] = ["--aggregate", "a:sum", "--aggregate", "b:max"]
     settings = by_command_line(*words)
-    spark = Call(given).write()
+    spark = CallOptions(given).write()
     assert settings.model_dump() == {
         name: getattr(spark, name) for name in IngestSettings.model_fields
     }
     assert settings.options.windows == TimeWindows("t", 6 * 3600, 14 * 86_400)
     rows = settings.options.rows
     assert rows is not None
-    assert (rows.kind, rows.keeps_tombstones) == (Kind.AGGREGATE, True)
-    assert rows.aggregates == (("a", Function.SUM), ("b", Function.MAX))
+    assert (rows.kind, rows.keeps_tombstones) == (RowKind.AGGREGATE, True)
+    assert rows.aggregates == (("a", RowFunction.SUM), ("b", RowFunction.MAX))
 
 
 def test_a_column_with_a_comma_has_a_flag_of_its_own() -> None:
     settings = by_command_line("--row-policy", "aggregate", "--aggregate", "a,b:sum")
-    assert settings.aggregate == (("a,b", Function.SUM),)
+    assert settings.aggregate == (("a,b", RowFunction.SUM),)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from format.errors import (
     NotAFragmentError,
     UnsupportedVersionError,
 )
-from format.layout import BLOCK_HEADER_BYTES, Codec, Kind, pack_block_header
+from format.layout import BLOCK_HEADER_BYTES, BlockKind, Codec, pack_block_header
 from format.nodes import NODE_BYTES
 from format.reader import FragmentReader
 from tests.support.fragments import BytesSource, read_random, read_stream, rows_of, write_fragment
@@ -115,7 +115,9 @@ def rebuilt(
     meta: bytes, stored: bytes, *, rows: int, raw_bytes: int | None = None, codec=Codec.NONE
 ) -> bytes:
     raw = len(stored) if raw_bytes is None else raw_bytes
-    head = pack_block_header(Kind.DATA, codec, rows=rows, meta=meta, stored=stored, raw_bytes=raw)
+    head = pack_block_header(
+        BlockKind.DATA, codec, rows=rows, meta=meta, stored=stored, raw_bytes=raw
+    )
     return head + meta + stored
 
 

@@ -15,7 +15,7 @@ from format.decode import decode_array
 from format.encode import encode_array
 from format.errors import CorruptFragmentError
 from format.keys import min_max
-from format.layout import Kind, unpack_block_header
+from format.layout import BlockKind, unpack_block_header
 from format.nodes import Encoding, Node, join_buffers, pack_nodes
 
 
@@ -85,7 +85,7 @@ def test_a_chunk_that_needs_more_memory_than_there_is_is_an_error(monkeypatch) -
         raise MemoryError
 
     monkeypatch.setattr(blocks, "decode_array", fail)
-    header = unpack_block_header(chunk.parts(Kind.DATA)[0], name="f", offset=0)
+    header = unpack_block_header(chunk.parts(BlockKind.DATA)[0], name="f", offset=0)
     block = Block(header, chunk.meta, chunk.stored, 0, "f", "c")
     with pytest.raises(CorruptFragmentError, match="more memory than there is"):
         block.decode(pa.int64())

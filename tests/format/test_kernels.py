@@ -21,7 +21,7 @@ from format.blocks import make_chunk
 from format.encode import by_dictionary, encode_ints
 from format.hashing import value_hashes
 from format.keys import min_max
-from format.layout import Kind
+from format.layout import BlockKind
 from format.nodes import join_buffers, pack_nodes
 
 STRING_TYPES = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
@@ -68,7 +68,7 @@ def test_strings_are_hashed_coded_and_bounded_alike(
     assert one.equals(other) and one.type == other.type
     one, other = both_ways(lambda: min_max(array))
     assert one == other
-    one, other = both_ways(lambda: make_chunk(array, level=1).block(Kind.DATA))
+    one, other = both_ways(lambda: make_chunk(array, level=1).block(BlockKind.DATA))
     assert one == other
 
 
@@ -81,7 +81,7 @@ def test_integers_are_encoded_alike(data: st.DataObject, dtype: pa.DataType, nul
     values = [v for run in data.draw(st.lists(runs, min_size=1, max_size=60)) for v in run]
     array = pa.array([None if nulls and n % 7 == 3 else v for n, v in enumerate(values)], dtype)
     array = array.slice(data.draw(st.integers(0, len(array) - 1)))
-    one, other = both_ways(lambda: make_chunk(array, level=1).block(Kind.DATA))
+    one, other = both_ways(lambda: make_chunk(array, level=1).block(BlockKind.DATA))
     assert one == other
 
 

@@ -15,7 +15,7 @@ from format.blocks import Block, BlockReader, Chunk, make_block, make_chunk
 from format.emitter import FragmentEmitter
 from format.errors import CorruptFragmentError, LimitError, SchemaError
 from format.footer import Footer, pack_column, pack_footer
-from format.layout import Codec, Kind
+from format.layout import BlockKind, Codec
 from format.limits import MAX_JSON_BYTES
 from format.reader import FragmentReader
 from format.schema import FragmentHeader
@@ -53,7 +53,7 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Limit]:
 
 
 def block_of(chunk: Chunk) -> Block:
-    return BlockReader(BytesIO(chunk.block(Kind.DATA)), "mem").read_block("v")
+    return BlockReader(BytesIO(chunk.block(BlockKind.DATA)), "mem").read_block("v")
 
 
 def reads_back(array: pa.Array, level: int = 3) -> Chunk:
@@ -228,9 +228,9 @@ def test_what_decoding_takes_is_never_more_than_was_foreseen(
 
 
 def test_a_header_that_compresses_too_well_is_stored_uncompressed() -> None:
-    block = make_block(Kind.HEADER, b"x" * (MAX_JSON_BYTES + 1), level=3)
+    block = make_block(BlockKind.HEADER, b"x" * (MAX_JSON_BYTES + 1), level=3)
     assert len(block) > MAX_JSON_BYTES
-    assert len(make_block(Kind.HEADER, b"x" * MAX_JSON_BYTES, level=3)) < 100_000
+    assert len(make_block(BlockKind.HEADER, b"x" * MAX_JSON_BYTES, level=3)) < 100_000
     schema = pa.schema([("k", pa.int64())], metadata={"a": "a" * MAX_JSON_BYTES})
     table = pa.table({"k": [1]}, schema=schema)
     data = write_fragment(table, "k")
@@ -246,7 +246,7 @@ def test_a_footer_of_many_columns_and_row_groups_is_read() -> None:
     sink = NonSeekableSink()
     emitter = FragmentEmitter(sink, FragmentHeader(schema, sort_schema("k"), 1))
     key, chunk = make_chunk(pa.array([1]), level=0), make_chunk(pa.array([text]), level=0)
-    block = chunk.block(Kind.DATA)
+    block = chunk.block(BlockKind.DATA)
     stats = chunk.stats(offset=0, stored_bytes=len(block))
     for _ in range(groups):
         emitter.key_group([key], (1,), (1,))

@@ -24,8 +24,7 @@ from compactor.compaction.worker import compact
 from compactor.errors import CompactorError
 from compactor.files.stream import StreamBatches
 from compactor.predicate import parse
-from compactor.predicate.skipping.spec import Kind as SkipKind
-from compactor.predicate.skipping.spec import can_index
+from compactor.predicate.skipping.spec import SkipKind, can_index
 from compactor.read.export import export_file
 from compactor.read.scan import scan
 from compactor.read.verify import verify
@@ -235,8 +234,8 @@ class Case:
         )
         engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
         report = compact(driver, engine)
-        for settled in report.failed:
-            raise FindingError(f"a compaction failed: {settled.outcome.failure}")
+        for finished in report.failed:
+            raise FindingError(f"a compaction failed: {finished.outcome.failure}")
 
     def _delete(self, rng: random.Random) -> None:
         schema = self._snapshot().table.shown_schema

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from compactor.errors import UsageError
 from compactor.predicate.prune import BoundsOf, may_match
-from compactor.predicate.skipping.spec import Kind as SkipKind
-from compactor.predicate.skipping.spec import SkipSpec, can_index
+from compactor.predicate.skipping.spec import SkipKind, SkipSpec, can_index
 from compactor.predicate.tree import And, IsNull, Predicate, matching
 from compactor.read.fragment_columns import open_fragment, read_columns
 from compactor.read.pruning import (
@@ -27,10 +26,10 @@ from compactor.read.pruning import (
     bounds_by_statistics,
     skip_index_of,
 )
-from compactor.read.scan import ScanReport, scan, scan_schema
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan, scan_schema
 from compactor.read.scan_tasks import read_parts, tasks_of
-from compactor.rows.policy import Kind as RowKind
-from compactor.rows.policy import RowPolicy
+from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on

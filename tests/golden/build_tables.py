@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compactor.predicate.skipping.spec import Kind, SkipSpec
+from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.read.scan import scan
-from compactor.rows.policy import Function, RowPolicy, Ttl
-from compactor.rows.policy import Kind as RowKind
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes
@@ -26,7 +25,7 @@ from compactor.table.conditions import condition_on
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.object_names import checkpoint_key, fragment_key
-from compactor.table.version import Changes, Claim, Operation, Quarantine
+from compactor.table.version import Changes, Lease, Operation, Quarantine
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
@@ -55,7 +54,7 @@ def some_rows(start: int, count: int = 40) -> pa.Table:
 
 
 def plain(store: MemoryStore) -> None:
-    """Log files of protocol 1: ingests, a compaction, a claim, a quarantine; a checkpoint amid them."""
+    """Log files of protocol 1: ingests, a compaction, a lease, a quarantine; a checkpoint amid them."""
     for start in (0, 40, 80):
         append_table(store, some_rows(start), "service:desc:nulls_first,größe", max_rows=16)
     compact_table(store)
@@ -63,12 +62,12 @@ def plain(store: MemoryStore) -> None:
     append_table(store, some_rows(120), None, max_rows=16)
     log = CommitLog(store)
     entry = min(log.current().fragments.values(), key=lambda entry: entry.level)
-    claim = Claim("compaction-1", "host:1", (entry.key,), 1, 1_700_000_000_000)
+    lease = Lease("compaction-1", "host:1", (entry.key,), 1, 1_700_000_000_000)
     quarantine = Quarantine(entry.key, "for this table", 1_700_000_000_000)
-    log.commit(lambda _: Changes(Operation.CLAIM, claims=(claim,)))
+    log.commit(lambda _: Changes(Operation.LEASE, leases=(lease,)))
     log.commit(
         lambda _: Changes(
-            Operation.QUARANTINE, releases=("compaction-1",), quarantines=(quarantine,)
+            Operation.QUARANTINE, ended_leases=("compaction-1",), quarantines=(quarantine,)
         )
     )
 
@@ -87,14 +86,14 @@ def deleted(store: MemoryStore) -> None:
 
 def skipping(store: MemoryStore) -> None:
     """Protocol 3: skip indexes of both kinds, one added later; columns renamed, dropped and redacted."""
-    skips = SkipSpec((("trace", Kind.BLOOM), ("service", Kind.VALUES)))
+    skips = SkipSpec((("trace", SkipKind.BLOOM), ("service", SkipKind.VALUES)))
     for start in (0, 40):
         options = IngestOptions(skips=skips)
         append_table(store, some_rows(start), "größe", options, max_rows=16)
     log = CommitLog(store)
     alter_table(log, Alteration(renames={"time": "zeit"}, drops=["tags"], redacts=["service"]))
     append_table(store, some_rows(80).drop_columns(["tags", "time"]), None, max_rows=16)
-    alter_table(log, Alteration(skips={"zeit": Kind.BLOOM}, order=["trace"]))
+    alter_table(log, Alteration(skips={"zeit": SkipKind.BLOOM}, order=["trace"]))
     append_table(store, some_rows(120).select(["größe", "trace"]), None, max_rows=16)
     _checkpoint(store)
 
@@ -116,7 +115,7 @@ def aggregates(store: MemoryStore) -> None:
     """Row policy `aggregate`, and time windows."""
     policy = RowPolicy(
         RowKind.AGGREGATE,
-        aggregates=(("größe", Function.SUM), ("trace", Function.MAX)),
+        aggregates=(("größe", RowFunction.SUM), ("trace", RowFunction.MAX)),
     )
     options = IngestOptions(rows=policy, windows=TimeWindows("time", 60))
     for start in (0, 30, 60):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.read.scan import ScanReport, scan
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.settings.compaction import Strategy
 from compactor.table.commit_log import CommitLog
@@ -72,7 +73,7 @@ def test_golden_tables_can_be_compacted(name: str) -> None:
     store = load(name)
     log = CommitLog(store)
     quarantine = tuple(log.current().quarantine)
-    log.commit(lambda _: Changes(Operation.QUARANTINE, pardons=quarantine))
+    log.commit(lambda _: Changes(Operation.QUARANTINE, released_fragments=quarantine))
     before = [repr(row) for row in table_rows(store)]
     assert before == expected[max(expected, key=int)]
     compact_table(store, strategy=Strategy.FULL)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.merge.codebook import Codebook
+from compactor.merge.merged_dictionary import MergedDictionary
 from format.reader import FragmentReader
 from format.writer import WriterOptions
 from tests.merge.test_oracle import Merged
@@ -68,7 +68,7 @@ def test_strings_that_the_row_hash_can_not_tell_apart_are_one_dictionary() -> No
 
 
 def test_columns_of_int32_are_no_codes() -> None:
-    assert not Codebook("n", pa.int32(), 1 << 20).has_coded(pa.array([1], pa.int32()))
+    assert not MergedDictionary("n", pa.int32(), 1 << 20).has_coded(pa.array([1], pa.int32()))
     column = pa.array([n % 3 for n in range(500)], pa.int32())
     merged_rows(interleaved([column, column]))
 
@@ -81,12 +81,12 @@ def test_plain_and_coded_chunks_of_one_column_merge() -> None:
 
 
 def test_a_full_book_leaves_what_is_new_outside() -> None:
-    book = Codebook("v", pa.string(), 2000)
+    dictionary = MergedDictionary("v", pa.string(), 2000)
     first = pa.array([f"value {n % 5}" for n in range(100)]).dictionary_encode()
-    assert book.has_coded(book.adopt(first))
+    assert dictionary.has_coded(dictionary.adopt(first))
     wide = pa.array([f"{n % 9:0400d}" for n in range(900)]).dictionary_encode()
-    assert pa.types.is_dictionary(book.adopt(wide).type)
-    assert book.decoded(book.adopt(first)).equals(first.dictionary_decode())
+    assert pa.types.is_dictionary(dictionary.adopt(wide).type)
+    assert dictionary.decoded(dictionary.adopt(first)).equals(first.dictionary_decode())
 
 
 @pytest.mark.parametrize("width", [70, 150])

@@ -16,7 +16,7 @@ from compactor.pipelines.sorted_rows import Room, SortedRows
 from compactor.pipelines.sorting import Sorter
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from format.schema import SortSchema
 
 MIB = 1 << 20
@@ -31,7 +31,7 @@ class Held:
 
     def __init__(self, limit_bytes: int = 512 * MIB) -> None:
         stages = tuple(
-            Stage(name, "", Buffer.MATERIALIZED, limit_bytes, spill_priority=0)
+            MemoryStage(name, "", Buffer.MATERIALIZED, limit_bytes, spill_priority=0)
             for name in ("join", CHUNKS)
         )
         self.budget = MemoryBudget(StagePlan(limit_bytes, 0, stages))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from compactor.pipelines.config import Source, parse_pipeline
 from compactor.pipelines.nodes.source import SourceReader
 from compactor.pipelines.provenance import one_document
-from compactor.pipelines.run import Run
+from compactor.pipelines.run import PipelineRun
 
 MIB = 1 << 20
 
@@ -46,7 +46,7 @@ def numbered(name: str, rows: int, **more: Any) -> pa.Table:
 
 def run_of(
     nodes: Mapping[str, Any], tables: Mapping[str, pa.Table | Gated], **settings: Any
-) -> Run:
+) -> PipelineRun:
     """A run of nodes; sources of a path that `tables` names are those."""
     given = {n: t if isinstance(t, Gated) else Gated(t, 1000) for n, t in tables.items()}
 
@@ -56,7 +56,7 @@ def run_of(
         return SourceReader(gated.schema, lambda: one_document(name, iter(gated), gated.schema))
 
     document = {"nodes": nodes, **settings}
-    return Run(parse_pipeline(json.dumps(document), "test.yaml"), opener)
+    return PipelineRun(parse_pipeline(json.dumps(document), "test.yaml"), opener)
 
 
 def sources(*names: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.005)
 
 
-def in_background(run: Run) -> tuple[threading.Thread, list[Any]]:
+def in_background(run: PipelineRun) -> tuple[threading.Thread, list[Any]]:
     results: list[Any] = []
 
     def work() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.read import open_table_file
 from compactor.pipelines.binding import UnserializableMapValue
-from compactor.pipelines.letters import Letters
+from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import numbered as with_origin
 from compactor.pipelines.report import RunReport
 from tests.pipelines.support import lines_of, numbered, run_of, sources
@@ -165,7 +165,7 @@ def test_letters_of_a_batch_are_written_together_in_the_order_of_rows(
     class Sink:
         write = staticmethod(written.append)
 
-    letters = Letters(["a", "t"], report := RunReport(), Sink())
+    letters = DeadLetters(["a", "t"], report := RunReport(), Sink())
     batch = full_rows(pa.RecordBatch.from_pydict({"d": divisors}))
 
     def make(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -191,7 +191,7 @@ def full_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def test_good_rows_that_do_not_fit_into_one_batch_come_in_several() -> None:
-    letters = Letters(["a", "t"], RunReport(), None)
+    letters = DeadLetters(["a", "t"], RunReport(), None)
 
     def make(rows: pa.RecordBatch) -> pa.RecordBatch:
         if rows.num_rows > 10:

@@ -8,7 +8,7 @@ import pytest
 
 from compactor.errors import ConfigError, UsageError
 from compactor.pipelines.config import load_pipeline, parse_pipeline
-from compactor.pipelines.run import Run
+from compactor.pipelines.run import PipelineRun
 from tests.pipelines.support import numbered, run_of, sources
 
 
@@ -152,7 +152,7 @@ def test_what_does_not_fit_the_columns_is_refused_before_anything_runs(
 def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
     pipeline = parse_pipeline(GOOD.replace("a.ndjson", str(tmp_path / "nope.ndjson")), "p.yaml")
     with pytest.raises(Exception, match=r"nope\.ndjson"):
-        Run(pipeline)
+        PipelineRun(pipeline)
 
 
 @pytest.mark.parametrize(

@@ -16,26 +16,26 @@ from compactor.errors import ConfigError, DataError
 from compactor.files.read import open_table_file
 from compactor.pipelines import writers
 from compactor.pipelines.config import parse_pipeline
-from compactor.pipelines.letters import Letters
+from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import boundary_of
-from compactor.pipelines.run import Run
+from compactor.pipelines.run import PipelineRun
 from compactor.pipelines.writers import _quoted
 from tests.pipelines.support import lines_of, numbered, run_of, sources
 
 
-def run_files(nodes: Mapping[str, Any], **settings: Any) -> Run:
-    return Run(parse_pipeline(json.dumps({"nodes": nodes, **settings}), "t.yaml"))
+def run_files(nodes: Mapping[str, Any], **settings: Any) -> PipelineRun:
+    return PipelineRun(parse_pipeline(json.dumps({"nodes": nodes, **settings}), "t.yaml"))
 
 
 def write_lines(path: Path, rows: int, first: int = 0) -> None:
     path.write_text("".join(f'{{"n": {n}}}\n' for n in range(first, first + rows)))
 
 
-def events_of(run: Run, node: str) -> list[Any]:
+def events_of(run: PipelineRun, node: str) -> list[Any]:
     """Rows of each batch that a node gives, and boundaries: as (is open, name)."""
     found: list[Any] = []
     work = run._work
-    work.letters = Letters(list(work.nodes), work.report, None)
+    work.dead_letters = DeadLetters(list(work.nodes), work.report, None)
     with work.begun():
         for batch in work.stream(node):
             boundary = boundary_of(batch)

@@ -18,7 +18,7 @@ ROWS = 3000
 RUN = """
 import json, sys
 from compactor.pipelines.config import parse_pipeline
-from compactor.pipelines.run import Run
+from compactor.pipelines.run import PipelineRun
 
 def run(rows, seed):
     nodes = {}
@@ -29,7 +29,7 @@ def run(rows, seed):
     nodes["both"] = {"merge": merge | ({} if seed is None else {"interleave_seed": seed})}
     nodes["out"] = {"output": {"input": "both", "path": f"{sys.argv[1]}/out.parquet"}}
     document = {"nodes": nodes, "memory": {"limit": sys.argv[2]}}
-    return Run(parse_pipeline(json.dumps(document), "test.yaml")).run()
+    return PipelineRun(parse_pipeline(json.dumps(document), "test.yaml")).run()
 
 def status(name):
     [line] = [line for line in open("/proc/self/status") if line.startswith(name)]

@@ -22,7 +22,7 @@ from compactor.pipelines.binding import UnserializableMapValue
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.expressions import Expression
 from compactor.pipelines.nodes.transform import Transformer
-from compactor.pipelines.run import Run
+from compactor.pipelines.run import PipelineRun
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
 from tests.pipelines.support import MIB, Gated, lines_of, numbered, run_of, sources
@@ -347,7 +347,7 @@ def test_files_of_several_kinds_go_into_a_table_and_out_of_it(tmp_path: Path) ->
         },
         "out": {"output": {"input": "t", "table": str(tmp_path / "t"), "sort_by": "who,id"}},
     }
-    Run(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml")).run()
+    PipelineRun(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml")).run()
     expected = sorted(
         (
             {k: r[k] for k in ("id", "who", "size")}
@@ -361,7 +361,7 @@ def test_files_of_several_kinds_go_into_a_table_and_out_of_it(tmp_path: Path) ->
         "a": {"source": {"table": str(tmp_path / "t"), "where": "size > 900", "columns": ["id"]}},
         "out": {"output": {"input": "a", "path": str(tmp_path / "o.ndjson")}},
     }
-    Run(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml")).run()
+    PipelineRun(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml")).run()
     assert lines_of(tmp_path / "o.ndjson") == [
         {"id": r["id"]} for r in expected if (r["size"] or 0) > 900
     ]
@@ -426,16 +426,16 @@ def test_several_files_are_one_source_in_the_order_of_their_names(tmp_path: Path
         lines = [json.dumps({"n": n, "file": name}) for n in rows]
         (tmp_path / f"in-{name}.ndjson").write_text("\n".join(lines))
     nodes = {"a": {"source": {"path": str(tmp_path / "in-*.ndjson")}}, **out(tmp_path, "a")}
-    Run(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml")).run()
+    PipelineRun(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml")).run()
     assert [row["n"] for row in lines_of(tmp_path / "out.ndjson")] == [1, 2, 3, 4, None]
     (tmp_path / "in-d.ndjson").write_text('{"n":"x","file":"d"}')
     with pytest.raises(
         ConfigError, match=r"column 'n' is int64 in .*in-a.ndjson', string in .*in-d"
     ):
-        Run(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml"))
+        PipelineRun(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml"))
     nodes["a"]["source"]["path"] = str(tmp_path / "none-*.csv")
     with pytest.raises(InputError, match=r"node 'a': .*none-\*.csv: no such file"):
-        Run(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml"))
+        PipelineRun(parse_pipeline(json.dumps({"nodes": nodes}), "x.yaml"))
 
 
 @pytest.mark.parametrize(

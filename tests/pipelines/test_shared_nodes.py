@@ -14,7 +14,7 @@ import pytest
 from compactor.pipelines.config import Source, parse_pipeline
 from compactor.pipelines.nodes.source import SourceReader, open_source
 from compactor.pipelines.provenance import Batches
-from compactor.pipelines.run import Run
+from compactor.pipelines.run import PipelineRun
 
 Nodes = dict[str, Any]
 ROWS = 300
@@ -111,7 +111,7 @@ def run(nodes: Nodes, folder: Path, place: Path, ending: str) -> dict[str, list[
     place.mkdir()
     opener = Opened()
     text = json.dumps(document | {"batch_size": 64}).replace("OUT/", f"{place}/")
-    report = Run(parse_pipeline(text, "test.yaml"), opener).run()
+    report = PipelineRun(parse_pipeline(text, "test.yaml"), opener).run()
     assert dict(report.records_read) == dict.fromkeys(opener.reads, ROWS)
     assert set(opener.reads.values()) == {1}
     return {path.stem: sorted(path.read_text().splitlines()) for path in place.iterdir()}

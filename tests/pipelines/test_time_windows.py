@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compactor.errors import ConfigError
 from compactor.pipelines.time_windows import (
-    TimeWindows,
+    ColumnWindows,
     WindowSizes,
     parse_origin,
     parse_size,
@@ -27,7 +27,7 @@ def found_windows(
     """(row, start, end), sorted; times are stored integers of the type."""
     stored = pa.int32() if dtype == pa.date32() else pa.int64()
     batch = pa.record_batch({"t": pa.array(times, stored).cast(dtype), "row": range(len(times))})
-    windows = TimeWindows("t", sizes, batch.schema, "node 'w'")
+    windows = ColumnWindows("t", sizes, batch.schema, "node 'w'")
     found = []
     for rows in windows.with_windows(batch, windows.last_starts(batch), "start"):
         assert rows.schema.field("start").type == dtype
@@ -143,4 +143,4 @@ def test_mistakes_in_sizes_name_the_setting(
 def test_mistakes_in_columns_are_named(column: str, sizes: WindowSizes, message: str) -> None:
     schema = pa.schema([("x", pa.int64()), ("t", pa.timestamp("s")), ("d", pa.date32())])
     with pytest.raises(ConfigError, match=f"node 'w': window: .*{message}"):
-        TimeWindows(column, sizes, schema, "node 'w'")
+        ColumnWindows(column, sizes, schema, "node 'w'")

@@ -19,14 +19,16 @@ from compactor.pipelines.segments import Frames, accumulated
 from compactor.pipelines.window_functions import WindowedColumns
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.errors import MemoryLimitError
-from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 
 MIB = 1 << 20
 Row = dict[str, Any]
 
 
 def budget_of(limit: int) -> MemoryBudget:
-    return MemoryBudget(StagePlan(limit, 0, (Stage("w", "fused", Buffer("streaming"), limit),)))
+    return MemoryBudget(
+        StagePlan(limit, 0, (MemoryStage("w", "fused", Buffer("streaming"), limit),))
+    )
 
 
 def windowed(

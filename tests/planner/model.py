@@ -19,7 +19,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.object_names import fragment_key
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
+from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from format.footer import ColumnBytes
 from tests.support.fragments import sort_schema
 
@@ -56,11 +56,11 @@ class ModelTable:
     def plan(self) -> CompactionPlan:
         return plan_compactions(self.snapshot, self.policy, self.settings, self.now_unix_ms)
 
-    def claim(self, spec: CompactionSpec) -> str:
+    def lease(self, spec: CompactionSpec) -> str:
         compaction_id = f"c{next(self._ids)}"
         keys = tuple(entry.key for entry in spec.inputs)
-        claim = Claim(compaction_id, "model", keys, spec.output_level, 1 << 60)
-        self._commit(Changes(Operation.CLAIM, claims=(claim,)))
+        lease = Lease(compaction_id, "model", keys, spec.output_level, 1 << 60)
+        self._commit(Changes(Operation.LEASE, leases=(lease,)))
         return compaction_id
 
     def quarantine(self, key: str) -> None:
@@ -83,9 +83,9 @@ class ModelTable:
         self._commit(Changes(Operation.COMPACT, tuple(adds), removes))
 
     def move_and_expire(self, plan: CompactionPlan) -> None:
-        for move in plan.moves:
+        for move in plan.trivial_moves:
             adds = tuple(replace(entry, level=move.output_level) for entry in move.entries)
-            self._commit(Changes(Operation.MOVE, adds, tuple(entry.key for entry in adds)))
+            self._commit(Changes(Operation.TRIVIAL_MOVE, adds, tuple(entry.key for entry in adds)))
         if plan.expiry.entries:
             removes = tuple(entry.key for entry in plan.expiry.entries)
             self._commit(Changes(Operation.EXPIRE, removes=removes))

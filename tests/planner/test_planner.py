@@ -54,7 +54,7 @@ def test_any_mix_of_ingests_and_compactions_keeps_rows_order_and_disjoint_levels
         plan = table.plan()
         check_plan(table, plan)
         table.move_and_expire(plan)
-        in_flight += [(spec, table.claim(spec)) for spec in plan.specs[:step]]
+        in_flight += [(spec, table.lease(spec)) for spec in plan.specs[:step]]
         while len(in_flight) > 1:
             table.run(*in_flight.pop(0))
             table.check_invariants()
@@ -73,10 +73,10 @@ def test_any_mix_of_ingests_and_compactions_keeps_rows_order_and_disjoint_levels
 
 def check_plan(table: ModelTable, plan) -> None:
     taken = [e.key for spec in plan.specs for e in spec.inputs]
-    taken += [e.key for move in plan.moves for e in move.entries]
+    taken += [e.key for move in plan.trivial_moves for e in move.entries]
     assert len(taken) == len(set(taken)), "a fragment in two parts of a plan"
-    claimed = {key for claim in table.snapshot.claims.values() for key in claim.inputs}
-    assert not claimed.intersection(taken)
+    leased = {key for lease in table.snapshot.leases.values() for key in lease.inputs}
+    assert not leased.intersection(taken)
     trees = forest(table.snapshot)
     limits = Limits.of(table.settings)
     for spec in plan.specs:

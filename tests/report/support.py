@@ -73,7 +73,7 @@ class MadeUp:
 
     def move(self, entries: Sequence[FragmentEntry], level: int) -> list[FragmentEntry]:
         moved = [replace(entry, level=level) for entry in entries]
-        self.commit(Operation.MOVE, moved, [entry.key for entry in entries])
+        self.commit(Operation.TRIVIAL_MOVE, moved, [entry.key for entry in entries])
         return moved
 
     def quarantine(self, entry: FragmentEntry, reason: str) -> None:

@@ -84,7 +84,7 @@ def test_before_is_the_table_before_the_last_compactions_unless_said_otherwise(
     store = compacted(tmp_path)
     space = report_of(store).key_space
     assert space.before is not None
-    # Four files, a claim, a compaction, two files.
+    # Four files, a lease, a compaction, two files.
     assert (space.before.version, space.now.version) == (5, 8)
     assert (space.before.fragments, space.before.levels[0].level) == (4, 0)
     since = report_of(store, since_version=2).key_space.before

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.planner.plan import plan_compactions
-from compactor.planner.spec import CompactionPlan, Move
+from compactor.planner.spec import CompactionPlan, TrivialMove
 from compactor.report.held import held_up
 from compactor.report.page import page
 from compactor.report.text import window_text
@@ -82,9 +82,9 @@ def test_one_window_does_not_wait_for_another() -> None:
 def test_what_waits_for_its_turn_waits_for_those_of_its_window() -> None:
     made = MadeUp()
     younger, older, elsewhere = (replace(made.entry(0, 5), window=w) for w in (1, 1, 2))
-    released = CompactionPlan(moves=(Move((younger,), 1, "overlaps nothing"),))
+    released = CompactionPlan(trivial_moves=(TrivialMove((younger,), 1, "overlaps nothing"),))
     (step,) = held_up(CompactionPlan(), released, [older, elsewhere])
-    assert (step.what, step.waiting, step.quarantined) == ("move", (younger,), (older,))
+    assert (step.what, step.waiting, step.quarantined) == ("trivial move", (younger,), (older,))
     assert held_up(released, released, [older, elsewhere]) == ()
 
 
@@ -103,17 +103,17 @@ def test_windows_are_named_by_when_they_begin(window: int | None, seconds: int, 
 @settings(max_examples=60)
 @given(
     ranges=st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), min_size=2, max_size=14),
-    settled=st.integers(0, 14),
+    finished=st.integers(0, 14),
     places=st.sets(st.integers(0, 30), min_size=1, max_size=3),
     strategy=st.sampled_from(Strategy),
 )
 def test_every_step_of_after_a_release_is_due_now_or_held_up(
-    ranges: Sequence[tuple[int, int]], settled: int, places: set[int], strategy: Strategy
+    ranges: Sequence[tuple[int, int]], finished: int, places: set[int], strategy: Strategy
 ) -> None:
     policy = Policy(strategy=strategy, level0_trigger_runs=2, level1_target_bytes=2000)
     table = ModelTable(policy, SMALL)
     for number, (low, length) in enumerate(ranges):
-        if number == settled:
+        if number == finished:
             table.settle()
         table.ingest(range(low, low + length))
     keys = sorted(table.snapshot.fragments)
@@ -135,4 +135,4 @@ def test_every_step_of_after_a_release_is_due_now_or_held_up(
 
 def inputs_of(plan: CompactionPlan) -> list[str]:
     merged = [entry.key for spec in plan.specs for entry in spec.inputs]
-    return merged + [entry.key for move in plan.moves for entry in move.entries]
+    return merged + [entry.key for move in plan.trivial_moves for entry in move.entries]

@@ -9,12 +9,12 @@ import pytest
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.errors import MemoryLimitError
-from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 
 
 def budget_of(**priorities: int | None) -> MemoryBudget:
     stages = tuple(
-        Stage(name, "", Buffer.STREAMING, 0, spill_priority=priority)
+        MemoryStage(name, "", Buffer.STREAMING, 0, spill_priority=priority)
         for name, priority in priorities.items()
     )
     return MemoryBudget(StagePlan(1000, 0, stages))

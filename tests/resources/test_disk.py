@@ -14,12 +14,12 @@ import pytest
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import LocalDiskError
-from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from compactor.resources.tape import PagedNumbers, Tape
 
 
 def budget() -> MemoryBudget:
-    stages = (Stage("s", "", Buffer.MATERIALIZED, 0, spill_priority=0),)
+    stages = (MemoryStage("s", "", Buffer.MATERIALIZED, 0, spill_priority=0),)
     return MemoryBudget(StagePlan(1 << 20, 0, stages))
 
 

@@ -12,7 +12,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import LocalDiskError
 from compactor.resources.fetch import ClosableSource, FetchedSource, FetchSettings
-from compactor.resources.stage import Buffer, Stage, StagePlan
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 
 PIECE = 1 << 10
 FOR_EVER = 1e9
@@ -50,8 +50,8 @@ def disk() -> Iterator[LocalDisk]:
 
 def budget_of(limit_bytes: int = 1 << 30) -> MemoryBudget:
     stages = (
-        Stage("fetch", "", Buffer.STREAMING, 0),
-        Stage("other", "", Buffer.STREAMING, 0, spill_priority=0),
+        MemoryStage("fetch", "", Buffer.STREAMING, 0),
+        MemoryStage("other", "", Buffer.STREAMING, 0, spill_priority=0),
     )
     return MemoryBudget(StagePlan(limit_bytes, 0, stages))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from compactor.rows.policy import Function, Kind, RowPolicy
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 
 Row = dict[str, Any]
 
@@ -53,9 +53,9 @@ class Model:
         if not alive:
             return None
         match policy.kind:
-            case Kind.LAST:
+            case RowKind.LAST:
                 return alive[-1]
-            case Kind.FIRST:
+            case RowKind.FIRST:
                 return alive[0]
         return {
             name: alive[-1][name]
@@ -65,25 +65,25 @@ class Model:
         }
 
 
-def _fold(function: Function, values: list[Any]) -> Any:
+def _fold(function: RowFunction, values: list[Any]) -> Any:
     present = [value for value in values if value is not None]
-    if function is Function.COUNT:
+    if function is RowFunction.COUNT:
         return len(present)
     if not present:
         return None
     match function:
-        case Function.LAST:
+        case RowFunction.LAST:
             return present[-1]
-        case Function.FIRST:
+        case RowFunction.FIRST:
             return present[0]
-        case Function.SUM:
+        case RowFunction.SUM:
             return sum(present)
-        case Function.MIN | Function.BOOL_AND:
+        case RowFunction.MIN | RowFunction.BOOL_AND:
             return min(present)
-        case Function.MAX | Function.BOOL_OR:
+        case RowFunction.MAX | RowFunction.BOOL_OR:
             return max(present)
-        case Function.LIST:
+        case RowFunction.LIST:
             return [item for value in present for item in value]
-        case Function.SET:
+        case RowFunction.SET:
             return list(dict.fromkeys(item for value in present for item in value))
     raise AssertionError(function)

@@ -17,7 +17,7 @@ from compactor.compaction.driver import Driver, DriverSettings
 from compactor.files.stream import StreamBatches
 from compactor.predicate import parse_where
 from compactor.read.verify import verify
-from compactor.rows.policy import Function, Kind, RowPolicy
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
@@ -47,22 +47,23 @@ SCHEMA = pa.schema(
     }
 )
 AGGREGATES = (
-    ("number", Function.SUM), ("money", Function.SUM), ("flag", Function.BOOL_OR),
-    ("other", Function.BOOL_AND), ("items", Function.LIST), ("tags", Function.SET), ("hits", Function.COUNT),
-    ("lowest", Function.MIN), ("highest", Function.MAX),
+    ("number", RowFunction.SUM), ("money", RowFunction.SUM), ("flag", RowFunction.BOOL_OR),
+    ("other", RowFunction.BOOL_AND), ("items", RowFunction.LIST), ("tags", RowFunction.SET),
+    ("hits", RowFunction.COUNT),
+    ("lowest", RowFunction.MIN), ("highest", RowFunction.MAX),
 )  # fmt: skip
 POLICIES = {
-    "last": RowPolicy(Kind.LAST),
-    "last by sequence": RowPolicy(Kind.LAST, sequence="seq"),
-    "last with tombstones": RowPolicy(Kind.LAST, delete_marker="gone"),
-    "last by sequence with tombstones": RowPolicy(Kind.LAST, sequence="seq", delete_marker="gone"),
-    "first": RowPolicy(Kind.FIRST),
-    "first by sequence": RowPolicy(Kind.FIRST, sequence="seq"),
-    "first with tombstones": RowPolicy(Kind.FIRST, delete_marker="gone"),
-    "partial update": RowPolicy(Kind.PARTIAL_UPDATE),
-    "partial update with tombstones": RowPolicy(Kind.PARTIAL_UPDATE, delete_marker="gone"),
-    "aggregate": RowPolicy(Kind.AGGREGATE, aggregates=AGGREGATES),
-    "aggregate with tombstones": RowPolicy(Kind.AGGREGATE, delete_marker="gone", aggregates=AGGREGATES),
+    "last": RowPolicy(RowKind.LAST),
+    "last by sequence": RowPolicy(RowKind.LAST, sequence="seq"),
+    "last with tombstones": RowPolicy(RowKind.LAST, delete_marker="gone"),
+    "last by sequence with tombstones": RowPolicy(RowKind.LAST, sequence="seq", delete_marker="gone"),
+    "first": RowPolicy(RowKind.FIRST),
+    "first by sequence": RowPolicy(RowKind.FIRST, sequence="seq"),
+    "first with tombstones": RowPolicy(RowKind.FIRST, delete_marker="gone"),
+    "partial update": RowPolicy(RowKind.PARTIAL_UPDATE),
+    "partial update with tombstones": RowPolicy(RowKind.PARTIAL_UPDATE, delete_marker="gone"),
+    "aggregate": RowPolicy(RowKind.AGGREGATE, aggregates=AGGREGATES),
+    "aggregate with tombstones": RowPolicy(RowKind.AGGREGATE, delete_marker="gone", aggregates=AGGREGATES),
 }  # fmt: skip
 
 
@@ -157,7 +158,7 @@ class History:
     def settle(self) -> None:
         if self.running:
             driver, outcomes = self.running.pop(self.rng.randrange(len(self.running)))
-            self.void += sum(settled.is_void for settled in driver.settle(outcomes))
+            self.void += sum(finished.is_void for finished in driver.commit_outcomes(outcomes))
             self.settled += len(outcomes)
 
     def delete(self) -> None:

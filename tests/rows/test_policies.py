@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,7 +14,7 @@ from compactor.errors import InputError, UsageError
 from compactor.read.scan import scan
 from compactor.rows.flags import COUNTS, KEPT, is_divisible, whole_until
 from compactor.rows.fold import FoldError, folded
-from compactor.rows.policy import Function, Kind, RowPolicy, Ttl
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
@@ -28,8 +27,8 @@ from compactor.write.ingest import IngestOptions
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, table_rows
 
-LAST = RowPolicy(Kind.LAST)
-TOMBSTONES = RowPolicy(Kind.LAST, delete_marker="gone")
+LAST = RowPolicy(RowKind.LAST)
+TOMBSTONES = RowPolicy(RowKind.LAST, delete_marker="gone")
 
 
 @pytest.fixture
@@ -116,7 +115,7 @@ def test_tombstones_that_hide_nothing_are_dropped_by_a_compaction_of_their_own(
 
 
 def test_with_a_sequence_tombstones_stay_for_rows_that_come_late(store: MemoryStore) -> None:
-    policy = RowPolicy(Kind.LAST, sequence="v", delete_marker="gone")
+    policy = RowPolicy(RowKind.LAST, sequence="v", delete_marker="gone")
     add(store, [{"k": 1, "v": 5, "gone": True}, {"k": 2, "v": 5, "gone": None}], policy)
     compact_table(store, strategy=Strategy.FULL)
     add(store, [{"k": 1, "v": 4, "gone": None}])
@@ -126,7 +125,7 @@ def test_with_a_sequence_tombstones_stay_for_rows_that_come_late(store: MemorySt
 
 
 def test_who_says_that_no_row_comes_late_has_tombstones_dropped(store: MemoryStore) -> None:
-    policy = RowPolicy(Kind.LAST, sequence="v", delete_marker="gone", keeps_tombstones=False)
+    policy = RowPolicy(RowKind.LAST, sequence="v", delete_marker="gone", keeps_tombstones=False)
     add(store, [{"k": 1, "v": 5, "gone": True}, {"k": 2, "v": 5, "gone": None}], policy)
     assert dropped(compact_table(store, strategy=Strategy.FULL)) == {"tombstones": 1}
 
@@ -183,9 +182,9 @@ def test_an_expired_row_stays_while_it_hides_an_older_one(store: MemoryStore) ->
     assert [row["k"] for row in table_rows(store)] == [0, 1, 2, 3, 6, 7, 8]
 
 
-@pytest.mark.parametrize("kind", [Kind.PARTIAL_UPDATE, Kind.LAST])
+@pytest.mark.parametrize("kind", [RowKind.PARTIAL_UPDATE, RowKind.LAST])
 def test_heavy_values_that_meet_in_one_row_group_are_divided_between_keys(
-    store: MemoryStore, kind: Kind
+    store: MemoryStore, kind: RowKind
 ) -> None:
     """A second pass, whose row groups never part the rows that go into one."""
     rng = np.random.default_rng(3)
@@ -196,7 +195,7 @@ def test_heavy_values_that_meet_in_one_row_group_are_divided_between_keys(
             length = 30_000 if 20 <= k < 30 else 1
             text = f"{run}-{k}-" + "x" * length if rng.random() < 0.8 else None
             rows.append({"k": k, "text": text})
-            if text is not None or kind is Kind.LAST:
+            if text is not None or kind is RowKind.LAST:
                 expected[k] = text
         add(store, rows, RowPolicy(kind), max_rows=64)
     settings = CompactionSettings(target_row_group_bytes=200_000)
@@ -206,7 +205,7 @@ def test_heavy_values_that_meet_in_one_row_group_are_divided_between_keys(
 
 
 def test_a_sum_that_its_type_cannot_hold_is_an_error_and_loses_nothing(store: MemoryStore) -> None:
-    policy = RowPolicy(Kind.AGGREGATE, aggregates=(("n", Function.SUM),))
+    policy = RowPolicy(RowKind.AGGREGATE, aggregates=(("n", RowFunction.SUM),))
     for _ in range(2):
         add(store, [{"k": 1, "n": 2**62}, {"k": 2, "n": 1}], policy)
     report = compact_table(store, strategy=Strategy.FULL)
@@ -233,11 +232,11 @@ def test_sums_are_right_or_refused(values: list[Any], dtype: pa.DataType, is_err
     array = pa.array(values, dtype)
     if is_error:
         with pytest.raises(FoldError, match="'n'"):
-            folded(array, flags, Function.SUM, "n")
+            folded(array, flags, RowFunction.SUM, "n")
         return
     present = [value for value in values if value is not None]
     expected = sum(present) if present else None
-    assert folded(array, flags, Function.SUM, "n").to_pylist() == [expected]
+    assert folded(array, flags, RowFunction.SUM, "n").to_pylist() == [expected]
 
 
 def test_rows_are_divided_only_after_one_that_is_kept_or_counts_for_nothing() -> None:
@@ -253,20 +252,23 @@ def test_rows_are_divided_only_after_one_that_is_kept_or_counts_for_nothing() ->
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (RowPolicy(Kind.PARTIAL_UPDATE, sequence="v"), "--sequence: .* in the order in which they came"),
-        (RowPolicy(Kind.APPEND, sequence="v"), "need a --row-policy"),
-        (RowPolicy(Kind.LAST, sequence="nope"), "nope"),
-        (RowPolicy(Kind.LAST, sequence="k"), "leave 'k' out of --sort-by"),
-        (RowPolicy(Kind.FIRST, sequence="v", delete_marker="gone"), "not with --row-policy first"),
-        (RowPolicy(Kind.LAST, delete_marker="v"), "'v' is int64, it has to be boolean"),
-        (RowPolicy(Kind.LAST, aggregates=(("v", Function.SUM),)), "only with --row-policy aggregate"),
-        (RowPolicy(Kind.AGGREGATE, aggregates=(("k", Function.SUM),)), "'k' is part of the key"),
-        (RowPolicy(Kind.AGGREGATE, aggregates=(("s", Function.SUM),)), "'s' is string; for sum it has to"),
-        (RowPolicy(Kind.AGGREGATE, aggregates=(("v", Function.BOOL_OR),)), "has to be boolean"),
-        (RowPolicy(Kind.AGGREGATE, aggregates=(("s", Function.LIST),)), "has to be a list"),
-        (RowPolicy(Kind.AGGREGATE, aggregates=(("ll", Function.SET),)), "a list of plain values"),
-        (RowPolicy(Kind.AGGREGATE, aggregates=(("ll", Function.MAX),)), "of a type with an order"),
-        (RowPolicy(Kind.AGGREGATE, aggregates=(("zz", Function.MAX),)), "no column 'zz'"),
+        (RowPolicy(RowKind.PARTIAL_UPDATE, sequence="v"), "--sequence: .* in the order in which they came"),
+        (RowPolicy(RowKind.APPEND, sequence="v"), "need a --row-policy"),
+        (RowPolicy(RowKind.LAST, sequence="nope"), "nope"),
+        (RowPolicy(RowKind.LAST, sequence="k"), "leave 'k' out of --sort-by"),
+        (RowPolicy(RowKind.FIRST, sequence="v", delete_marker="gone"), "not with --row-policy first"),
+        (RowPolicy(RowKind.LAST, delete_marker="v"), "'v' is int64, it has to be boolean"),
+        (RowPolicy(RowKind.LAST, aggregates=(("v", RowFunction.SUM),)), "only with --row-policy aggregate"),
+        (RowPolicy(RowKind.AGGREGATE, aggregates=(("k", RowFunction.SUM),)), "'k' is part of the key"),
+        (
+            RowPolicy(RowKind.AGGREGATE, aggregates=(("s", RowFunction.SUM),)),
+            "'s' is string; for sum it has to",
+        ),
+        (RowPolicy(RowKind.AGGREGATE, aggregates=(("v", RowFunction.BOOL_OR),)), "has to be boolean"),
+        (RowPolicy(RowKind.AGGREGATE, aggregates=(("s", RowFunction.LIST),)), "has to be a list"),
+        (RowPolicy(RowKind.AGGREGATE, aggregates=(("ll", RowFunction.SET),)), "a list of plain values"),
+        (RowPolicy(RowKind.AGGREGATE, aggregates=(("ll", RowFunction.MAX),)), "of a type with an order"),
+        (RowPolicy(RowKind.AGGREGATE, aggregates=(("zz", RowFunction.MAX),)), "no column 'zz'"),
     ],
 )  # fmt: skip
 def test_a_policy_that_does_not_fit_is_refused_and_says_what_would(
@@ -283,7 +285,7 @@ def test_a_time_to_live_needs_a_time_that_is_known_with_the_keys(store: MemorySt
     with pytest.raises(UsageError, match="'v' is int64, it has to be a timestamp"):
         add(store, [row], ttl=Ttl("v", 60))
     with pytest.raises(UsageError, match="one of the columns of --sort-by"):
-        add(store, [row], RowPolicy(Kind.PARTIAL_UPDATE), ttl=Ttl("ts", 60))
+        add(store, [row], RowPolicy(RowKind.PARTIAL_UPDATE), ttl=Ttl("ts", 60))
     with pytest.raises(UsageError, match="no sort column"):
         add(store, [row], LAST, windows=TimeWindows("ts", 60))
 
@@ -291,7 +293,7 @@ def test_a_time_to_live_needs_a_time_that_is_known_with_the_keys(store: MemorySt
 def test_another_policy_than_the_tables_is_refused(store: MemoryStore) -> None:
     add(store, [{"k": 1, "ts": datetime.now(UTC)}], LAST, ttl=Ttl("ts", 60))
     with pytest.raises(UsageError, match="--row-policy: the table has"):
-        add(store, [{"k": 1, "ts": None}], RowPolicy(Kind.FIRST))
+        add(store, [{"k": 1, "ts": None}], RowPolicy(RowKind.FIRST))
     with pytest.raises(UsageError, match="--ttl: the table has"):
         add(store, [{"k": 1, "ts": None}], ttl=Ttl("ts", 61))
     assert CommitLog(store).current().version == 1
@@ -308,7 +310,9 @@ def test_files_may_leave_the_delete_marker_out(store: MemoryStore) -> None:
 
 
 def test_counted_columns_count_values_of_any_type(store: MemoryStore) -> None:
-    policy = RowPolicy(Kind.AGGREGATE, aggregates=(("who", Function.COUNT), ("n", Function.SUM)))
+    policy = RowPolicy(
+        RowKind.AGGREGATE, aggregates=(("who", RowFunction.COUNT), ("n", RowFunction.SUM))
+    )
     add(
         store,
         pa.table({"k": [1, 1, 2], "who": ["a", None, "b"], "n": pa.array([1, 2, 3], pa.int8())}),
@@ -330,7 +334,7 @@ def test_counted_columns_count_values_of_any_type(store: MemoryStore) -> None:
 def test_sets_have_each_element_once_whatever_its_type(
     store: MemoryStore, dtype: pa.DataType
 ) -> None:
-    policy = RowPolicy(Kind.AGGREGATE, aggregates=(("v", Function.SET),))
+    policy = RowPolicy(RowKind.AGGREGATE, aggregates=(("v", RowFunction.SET),))
     lists: list[list[int | None]] = [[1, 2, 1], [2, None], [], [None, 3]]
     for n, items in enumerate(lists):
         values = pa.array([[item if item is None else Decimal(item) for item in items]])
@@ -342,13 +346,10 @@ def test_sets_have_each_element_once_whatever_its_type(
     assert table_rows(store) == expected
 
 
-def test_a_table_with_a_policy_is_refused_by_programs_that_would_take_it_for_another(
-    store: MemoryStore,
-) -> None:
+def test_log_and_checkpoint_keep_a_tables_policy_and_its_tombstones(store: MemoryStore) -> None:
     log = add(store, [{"k": 1, "gone": True}], TOMBSTONES)
     first = next(key.key for key in store.list("_log/") if "000001" in key.key)
     text = store.read(first)
-    assert json.loads(text.partition(b"\n")[0])["protocol"] == 3
     assert Version.from_bytes(text, name="x").changes.metadata == log.latest.metadata
     again = read_checkpoint(checkpoint_bytes(log.latest), name="x")
     assert again == log.latest
@@ -361,15 +362,15 @@ def test_a_sum_of_decimals_is_never_wrapped(dtype: pa.DataType) -> None:
     flags = np.array([COUNTS, KEPT | COUNTS], dtype=np.uint8)
     values = pa.array([Decimal(nines), Decimal(1)], dtype)
     with pytest.raises(FoldError, match="does not fit"):
-        folded(values, flags, Function.SUM, "n")
+        folded(values, flags, RowFunction.SUM, "n")
     values = pa.array([Decimal(nines), Decimal(-1)], dtype)
-    assert folded(values, flags, Function.SUM, "n").to_pylist() == [Decimal(nines[:-1] + "8")]
+    assert folded(values, flags, RowFunction.SUM, "n").to_pylist() == [Decimal(nines[:-1] + "8")]
 
 
 def test_sums_that_do_not_fit_put_nothing_in_quarantine_and_can_be_mended(
     store: MemoryStore,
 ) -> None:
-    policy = RowPolicy(Kind.AGGREGATE, aggregates=(("n", Function.SUM),))
+    policy = RowPolicy(RowKind.AGGREGATE, aggregates=(("n", RowFunction.SUM),))
     for _ in range(2):
         add(store, [{"k": 1, "n": 9 * 10**18}, {"k": 2, "n": 1}], policy)
     assert compact_table(store, strategy=Strategy.FULL).to_json()["failures"]
@@ -383,7 +384,7 @@ def test_an_expired_first_row_hides_those_that_came_later_until_they_go_with_it(
     store: MemoryStore,
 ) -> None:
     now = datetime.now(UTC)
-    first = RowPolicy(Kind.FIRST)
+    first = RowPolicy(RowKind.FIRST)
     add(store, [{"k": 1, "ts": now - timedelta(days=99), "n": "old"}], first, ttl=Ttl("ts", 86_400))
     add(store, [{"k": 1, "ts": now, "n": "new"}])
     for strategy in (Strategy.TIERED, Strategy.LEVELED):
@@ -414,7 +415,7 @@ def test_the_policy_of_a_table_is_said_and_compared_by_the_names_of_its_columns_
 ) -> None:
     log = add(store, [{"k": 1, "gone": False}], TOMBSTONES)
     alter_table(log, Alteration(renames={"gone": "deleted", "k": "id"}))
-    renamed = RowPolicy(Kind.LAST, delete_marker="deleted")
+    renamed = RowPolicy(RowKind.LAST, delete_marker="deleted")
     add(store, [{"id": 1, "deleted": True}], renamed, sort_by="id")
     assert table_rows(store) == []
     with pytest.raises(UsageError, match="tombstones where deleted"):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from compactor.errors import ConfigError
 from compactor.planner.debt import Pressure
-from compactor.planner.spec import CompactionSpec, Move
-from compactor.planner.tree import Range, Tree
+from compactor.planner.spec import CompactionSpec, TrivialMove
+from compactor.planner.tree import KeyRange, Tree
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.simulate.fragments import fragment, merged
 from compactor.simulate.result import Result
@@ -78,7 +78,7 @@ class Follower(Observer):
             filled |= self.flushes[output.key].keys()
         assert filled == spans.keys(), "keys are lost"
 
-    def moved(self, move: Move) -> None:
+    def moved(self, move: TrivialMove) -> None:
         assert move.entries
 
     def expired(self, entries: Sequence[FragmentEntry]) -> None:
@@ -139,8 +139,8 @@ def least_overlap_first(tree: Tree, level: int) -> list[str]:
     below = [item for item in tree.items() if item.entry.level == level + 1]
 
     def rank(item):
-        keys = Range(item.lower, item.upper)
-        overlapped = [o for o in below if keys.overlaps(Range(o.lower, o.upper))]
+        keys = KeyRange(item.lower, item.upper)
+        overlapped = [o for o in below if keys.overlaps(KeyRange(o.lower, o.upper))]
         return sum(o.entry.size_bytes for o in overlapped) / item.entry.size_bytes, item.lower
 
     here = [item for item in tree.items() if item.entry.level == level]
@@ -239,7 +239,7 @@ def test_tiered_writes_less_than_leveled() -> None:
 def test_keys_that_only_grow_are_hardly_rewritten() -> None:
     result = run(LEVELED, locality=Locality(Spread.APPEND))
     assert result.last.write_amplification < 2
-    assert result.peaks.moves
+    assert result.peaks.trivial_moves
 
 
 def test_the_same_seed_gives_the_same_result_and_another_one_another() -> None:

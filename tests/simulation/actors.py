@@ -78,7 +78,7 @@ class World:
         """In a wide one most fragments overlap nothing, and compactions reach over the gaps."""
         self.widths = [3, 40]
         self.policies = POLICIES
-        self.claim_seconds = [5.0, 120.0]
+        self.lease_seconds = [5.0, 120.0]
         self.failing = self.random.choice([0.03, 0.03, 0.4])
         """Chance that an attempt at a compaction fails."""
         self.dawdle_seconds = 0.0
@@ -358,23 +358,23 @@ def compactor(world: World, name: str, rounds: int) -> None:
     """Decides, executes and settles step by step, with twins and pauses that no worker makes."""
     log = world.log()
     driver = make_driver(world, log, name)
-    unsettled: list[Outcome] = []
+    uncommitted: list[Outcome] = []
     for _ in range(rounds):
         with world.tolerant("compactor"):
             for compaction in driver.decide(world.random.randint(1, 3)):
-                unsettled.append(execute(world, log, compaction))
+                uncommitted.append(execute(world, log, compaction))
                 if world.random.random() < 0.1:
-                    unsettled.append(execute(world, log, compaction))  # a speculative twin
+                    uncommitted.append(execute(world, log, compaction))  # a speculative twin
                 driver.prolong()
-            driver.settle(unsettled)
-            unsettled.clear()
+            driver.commit_outcomes(uncommitted)
+            uncommitted.clear()
         world.scheduler.sleep(world.random.expovariate(1 / 60))
     if world.random.random() < 0.5:
         with world.tolerant("compactor"):
             driver.give_up()
     if log.latest.version and world.random.random() < 0.3:
-        with world.tolerant("pardon"):
-            log.commit(pardon_all)
+        with world.tolerant("release"):
+            log.commit(release_all)
 
 
 def worker(world: World, name: str, seconds: float, lives: int) -> None:
@@ -446,10 +446,10 @@ class Stop:
         return self.is_set()
 
 
-def pardon_all(snapshot: Snapshot) -> Changes:
+def release_all(snapshot: Snapshot) -> Changes:
     """Suspects, too: workers were killed by chance, and whoever knows that says so."""
-    pardons = dict.fromkeys([*snapshot.quarantine, *snapshot.suspects])
-    return Changes(Operation.QUARANTINE, pardons=tuple(pardons))
+    released_fragments = dict.fromkeys([*snapshot.quarantine, *snapshot.suspects])
+    return Changes(Operation.QUARANTINE, released_fragments=tuple(released_fragments))
 
 
 def make_driver(world: World, log: CommitLog, name: str) -> Driver:
@@ -457,7 +457,7 @@ def make_driver(world: World, log: CommitLog, name: str) -> Driver:
         world.random.choice(world.policies),
         world.settings,
         max_attempts=world.random.choice([1, 3]),
-        claim_seconds=world.random.choice(world.claim_seconds),
+        lease_seconds=world.random.choice(world.lease_seconds),
         takes_over=world.random.random() < 0.1,
     )
     return Driver(log, settings, ids=world.name, owner=name, owner_is_gone=world.is_gone)

@@ -33,7 +33,16 @@ from tests.simulation.vandal import Vandal
 Row = tuple[int, int, int]
 _FRESH_READER_EVERY = 5
 _CLOCK_TOLERANCE_SECONDS = 900
-_FIELDS = ["metadata", "claims", "quarantine", "totals", "fence", "oldest", "commit_id", "table_id"]
+_FIELDS = [
+    "metadata",
+    "leases",
+    "quarantine",
+    "totals",
+    "min_base_version",
+    "oldest",
+    "commit_id",
+    "table_id",
+]
 
 
 class Auditor:
@@ -196,14 +205,14 @@ class Auditor:
             )
         self._check_levels()
         self._check_order()
-        self._check_claims()
+        self._check_leases()
         self._committed_ms.append(self._scheduler.now_ms)
 
     def _check_boundaries(self, version: Version, vacuum: VacuumSettings) -> None:
         """No vacuum ends the time of what is younger than it was told, whatever its clock says."""
         changes = version.changes
         for what, boundary, seconds in (
-            ("fence", changes.fence, vacuum.grace_seconds),
+            ("min_base_version", changes.min_base_version, vacuum.grace_seconds),
             ("oldest", changes.oldest, vacuum.retain_seconds),
         ):
             known = getattr(self.snapshots[version.number - 1], what)
@@ -283,9 +292,9 @@ class Auditor:
                 assert known <= age, f"rows of key {key} are out of order"
                 last[entry.window, key] = age
 
-    def _check_claims(self) -> None:
-        claimed = [key for claim in self.snapshot.claims.values() for key in claim.inputs]
-        assert len(claimed) == len(set(claimed)), "two compactions claim one fragment"
+    def _check_leases(self) -> None:
+        leased = [key for lease in self.snapshot.leases.values() for key in lease.inputs]
+        assert len(leased) == len(set(leased)), "two compactions lease one fragment"
 
     # --- what actors say and see ---
 

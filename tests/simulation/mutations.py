@@ -14,13 +14,13 @@ from compactor.errors import ObjectExistsError, UnknownOutcomeError
 from compactor.planner import tree as trees
 from compactor.planner.leveled import _Leveled
 from compactor.planner.limits import Limits
-from compactor.planner.tree import Run, Tree
+from compactor.planner.tree import SortedRun, Tree
 from compactor.table import clocks
 from compactor.table import snapshot as snapshots
 from compactor.table.commit_log import CommitLog, _LostRaceError
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
-from compactor.table.history import History, Loaded
+from compactor.table.history import History, LoadedSnapshot
 from compactor.table.object_names import base_version, parse_version, version_key
 from compactor.table.proof import Proof
 from compactor.table.suspects import Suspect
@@ -123,11 +123,11 @@ def _a_void_compaction_is_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Driver, "_stands", stands)
 
 
-def _the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CommitLog, "_check_fence", lambda self, snapshot, changes: None)
+def _the_base_version_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitLog, "_check_base_version", lambda self, snapshot, changes: None)
 
 
-def _garbage_is_removed_without_a_fence(patch: pytest.MonkeyPatch) -> None:
+def _garbage_is_removed_unannounced(patch: pytest.MonkeyPatch) -> None:
     def move(self: _Vacuum, snapshot: Any, proved: Any) -> Changes:
         return Changes(Operation.VACUUM, oldest=max(snapshot.oldest, proved.boundaries.oldest))
 
@@ -136,15 +136,15 @@ def _garbage_is_removed_without_a_fence(patch: pytest.MonkeyPatch) -> None:
     def remove(self: _Vacuum, proved: Any) -> None:
         for info in list(self._store.list("data/")):
             base = base_version(info.key) or 0
-            if info.key not in proved.needed and base < fences[id(proved)]:
+            if info.key not in proved.needed and base < minimums[id(proved)]:
                 self._store.delete(info.key)
 
-    fences: dict[int, int] = {}
+    minimums: dict[int, int] = {}
 
     def survey(self: _Vacuum, snapshot: Any, proved: Any) -> Any:
-        if id(proved) not in fences:
-            fences.clear()
-            fences[id(proved)] = proved.boundaries.fence
+        if id(proved) not in minimums:
+            minimums.clear()
+            minimums[id(proved)] = proved.boundaries.min_base_version
         return surveyed(self, snapshot, proved)
 
     patch.setattr(_Vacuum, "_move_boundaries", move)
@@ -169,7 +169,7 @@ def _needed(by: Callable[[Any], set[str]]) -> Patch:
 _retained_versions_lose_their_fragments = _needed(lambda snapshot: set(snapshot.fragments))
 
 
-def _what_is_needed_is_looked_up_before_the_fence(patch: pytest.MonkeyPatch) -> None:
+def _what_is_needed_is_looked_up_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_Vacuum, "_needed_since", lambda self, proved, snapshot: set())
 
 
@@ -198,14 +198,14 @@ def _a_checkpoint_misses_a_fragment(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_reader_stops_at_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    def loaded(self: History, version: int, files: Any, damaged: Any) -> Loaded:
-        return Loaded(self.checkpoint(version), version)
+    def loaded(self: History, version: int, files: Any, damaged: Any) -> LoadedSnapshot:
+        return LoadedSnapshot(self.checkpoint(version), version)
 
     patch.setattr(History, "_from_checkpoint", loaded)
 
 
 def _runs_that_are_no_neighbours_are_merged(patch: pytest.MonkeyPatch) -> None:
-    def chunks(self: Limits, runs: Any, max_runs: int) -> Iterator[list[Run]]:
+    def chunks(self: Limits, runs: Any, max_runs: int) -> Iterator[list[SortedRun]]:
         runs = list(runs)
         yield runs[::2]
         yield runs[1::2]
@@ -223,8 +223,8 @@ def _ranges_in_flight_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Tree, "may_output", lambda self, keys, level: True)
 
 
-def _claims_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(trees, "_mark_claims", lambda snapshot, found: None)
+def _leases_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(trees, "_mark_leases", lambda snapshot, found: None)
 
 
 def _depth_does_not_count_as_age(patch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,7 @@ def _bases_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def _garbage_is_told_by_age(patch: pytest.MonkeyPatch) -> None:
-    """What began before the fence goes, whether or not it is live."""
+    """What began before the minimum base version goes, whether or not it is live."""
     _needed(lambda snapshot: set())(patch)
     patch.setattr(_Vacuum, "_needed_since", lambda self, proved, snapshot: set())
 
@@ -257,7 +257,7 @@ def _attempts_share_names(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_follows_a_gap_is_believed(patch: pytest.MonkeyPatch) -> None:
-    def follow(self: History, known: Any) -> Loaded:
+    def follow(self: History, known: Any) -> LoadedSnapshot:
         return self._followed(known, self._files_from(known.version + 1), [])
 
     patch.setattr(History, "_follow", follow)
@@ -307,12 +307,12 @@ MUTATIONS = [
     Mutation("an unknown outcome is no success", _unknown_counts_as(True)),
     Mutation("whose a version is, its commit id says", _what_exists_is_not_ours, hazards=(_TWICE,)),
     Mutation("changes are prepared afresh for every try", _changes_are_prepared_once, 0, spawn_many),
-    Mutation("a compaction stands only while its claim does", _a_void_compaction_is_committed, 0, spawn_many),
-    Mutation("two drivers never work on one fragment", _claims_are_not_looked_at),
-    Mutation("attempts before the fence can't commit", _the_fence_is_not_looked_at, 0, spawn_many),
-    Mutation("the fence is moved before garbage goes", _garbage_is_removed_without_a_fence, 0, spawn_many),
+    Mutation("a compaction stands only while its lease does", _a_void_compaction_is_committed, 0, spawn_many),
+    Mutation("two drivers never work on one fragment", _leases_are_not_looked_at),
+    Mutation("attempts too old can't commit", _the_base_version_is_not_looked_at, 0, spawn_many),
+    Mutation("garbage goes once the minimum has risen", _garbage_is_removed_unannounced, 0, spawn_many),
     Mutation("retained versions keep their fragments", _retained_versions_lose_their_fragments),
-    Mutation("what is needed is looked up after the fence", _what_is_needed_is_looked_up_before_the_fence),
+    Mutation("what is needed is looked up after that", _what_is_needed_is_looked_up_first),
     Mutation("log files go oldest first", _log_files_go_newest_first, 0, spawn_many),
     Mutation("a commit's predecessor must still be there", _the_predecessor_is_not_looked_at, 0, spawn_many),
     Mutation("log files after the checkpoint stay", _log_files_go_past_the_checkpoint),
@@ -330,6 +330,6 @@ MUTATIONS = [
     Mutation("clocks are held against the store's", _clocks_are_believed, hazards=("clocks wrong",)),
     Mutation("a vacuum reads what it keeps", _a_checkpoint_is_kept_unread, hazards=("checkpoints damaged",)),
     Mutation("only damage is put in quarantine", _all_failures_are_damage, hazards=("a full disk",)),
-    Mutation("abandoned claims are counted", _nobody_counts_the_dead, hazards=("too little memory",)),
+    Mutation("abandoned leases are counted", _nobody_counts_the_dead, hazards=("too little memory",)),
     Mutation("what is none of the table's is a stray", _strays_count_as_lost, hazards=(_FUTURE,)),
 ]  # fmt: skip

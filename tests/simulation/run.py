@@ -25,8 +25,8 @@ from tests.simulation.actors import (
     deleter,
     execute,
     ingest,
-    pardon_all,
     reader,
+    release_all,
     restarting,
     worker,
     writer,
@@ -121,12 +121,12 @@ def spawn_few(world: World) -> None:
 
 
 def spawn_zombies(world: World) -> None:
-    """Compactions that outlive their claims, on fragments with wide gaps between them."""
+    """Compactions that outlive their leases, on fragments with wide gaps between them."""
     world.shared.faults = Faults(slow=0.05)
     world.key_space, world.widths = 60, [1, 3]
     world.settings = CompactionSettings(target_fragment_bytes=100_000)
     world.policies = [POLICIES[3], POLICIES[4]]
-    world.claim_seconds, world.dawdle_seconds = [5.0, 60.0], 40.0
+    world.lease_seconds, world.dawdle_seconds = [5.0, 60.0], 40.0
     for number in range(2):
         world.scheduler.spawn(f"writer{number}", partial(writer, world, 8))
     for number in range(3):
@@ -234,7 +234,7 @@ def _ingest(world: World) -> None:
 def _release(world: World) -> None:
     log = world.log()
     log.refresh()
-    log.commit(pardon_all)
+    log.commit(release_all)
 
 
 def _vacuum(world: World) -> None:
@@ -276,7 +276,7 @@ def _compact_with(world: World, log: CommitLog, driver: Driver) -> None:
         compactions = driver.decide(99)
         if not compactions:
             return
-        driver.settle([execute(world, log, compaction) for compaction in compactions])
+        driver.commit_outcomes([execute(world, log, compaction) for compaction in compactions])
     raise AssertionError("compactions come to no end")
 
 

@@ -165,17 +165,19 @@ class Vandal:
 
     def _emptied(self, snapshot: Snapshot) -> bytes:
         return checkpoint_bytes(
-            replace(snapshot, fragments=FragmentMap(), claims={}, quarantine={})
+            replace(snapshot, fragments=FragmentMap(), leases={}, quarantine={})
         )
 
     def _forged_checkpoint(self, snapshot: Snapshot, number: int) -> bytes:
         return self._emptied(
-            replace(snapshot, version=number, commit_id="forged", fence=number, oldest=number)
+            replace(
+                snapshot, version=number, commit_id="forged", min_base_version=number, oldest=number
+            )
         )
 
     def _forged_version(self, snapshot: Snapshot, number: int, table_id: str) -> bytes:
         """table_id: who may read the log knows it."""
-        changes = Changes(Operation.VACUUM, fence=number, oldest=number)
+        changes = Changes(Operation.VACUUM, min_base_version=number, oldest=number)
         stamp = snapshot.committed_unix_ms + self._random.choice([0, 10 * _YEAR_MS])
         return Version(number, "forged", stamp, changes, table_id).to_bytes()
 

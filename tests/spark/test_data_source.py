@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor import Table
 from compactor.common.clock import SystemClock
 from compactor.read.verify import verify
-from compactor.rows.policy import Kind, RowPolicy
+from compactor.rows.policy import RowKind, RowPolicy
 from compactor.spark import register
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
@@ -161,9 +161,9 @@ def test_only_columns_of_the_schema_given_are_read(
     )
 
 
-@pytest.mark.parametrize("kind", [Kind.LAST, Kind.FIRST, Kind.PARTIAL_UPDATE])
+@pytest.mark.parametrize("kind", [RowKind.LAST, RowKind.FIRST, RowKind.PARTIAL_UPDATE])
 def test_row_policies_and_deleted_rows_are_those_of_readers(
-    source: SparkSession, tmp_path: Path, kind: Kind
+    source: SparkSession, tmp_path: Path, kind: RowKind
 ) -> None:
     options = IngestOptions(rows=RowPolicy(kind), writer=WriterOptions(16))
     table = Table.create(tmp_path / "t", events(80), sort_by="n", options=options)

@@ -20,9 +20,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from compactor import Table
 from compactor.errors import DataError, UsageError
-from compactor.read.scan import ScanReport, scan, scan_schema
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan, scan_schema
 from compactor.read.scan_tasks import RowGroups, read_parts, tasks_of
-from compactor.rows.policy import Function, Kind, RowPolicy
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.spark.source.filters import condition_of, with_filters
 from compactor.spark.source.read import FragmentsReader, SingleUseReader
 from compactor.spark.source.source import FragmentsDataSource
@@ -72,11 +73,11 @@ def arrow_condition(where: str | None, pushed: list[ds.Filter]) -> pc.Expression
 
 POLICIES = {
     "append": None,
-    "last": RowPolicy(Kind.LAST),
-    "first": RowPolicy(Kind.FIRST),
-    "partial-update": RowPolicy(Kind.PARTIAL_UPDATE),
+    "last": RowPolicy(RowKind.LAST),
+    "first": RowPolicy(RowKind.FIRST),
+    "partial-update": RowPolicy(RowKind.PARTIAL_UPDATE),
     "aggregate": RowPolicy(
-        Kind.AGGREGATE, aggregates=(("value", Function.SUM), ("id", Function.MAX))
+        RowKind.AGGREGATE, aggregates=(("value", RowFunction.SUM), ("id", RowFunction.MAX))
     ),
 }
 PUSHED: list[ds.Filter] = [

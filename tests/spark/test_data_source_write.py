@@ -25,7 +25,7 @@ from compactor.errors import (
     TableNotFoundError,
     UsageError,
 )
-from compactor.rows.policy import Kind
+from compactor.rows.policy import RowKind
 from compactor.spark.source.source import FragmentsDataSource
 from compactor.spark.source.types import from_spark
 from compactor.stores.local import LocalStore
@@ -597,7 +597,7 @@ def test_tables_are_made_as_an_ingest_makes_them(url: str) -> None:
     table = Table.open(url)
     assert sorted(table.scan(["id", "seq"]).to_table().column("seq").to_pylist()) == [1, 2]
     metadata = CommitLog(LocalStore(url)).current().table
-    assert metadata.rows.kind is Kind.LAST
+    assert metadata.rows.kind is RowKind.LAST
     assert metadata.windows is not None
     assert metadata.windows.window_seconds == 7 * 86_400
 

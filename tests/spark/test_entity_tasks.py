@@ -236,7 +236,7 @@ class TestRuns:
                 "k": pa.array(['"same"'] * 300, pa.large_string()),
             }
         )
-        sent = [m for m in tasks.settle(context, 7, [(0, lines)]) if isinstance(m, tasks.Rows)]
+        sent = [m for m in tasks.settle(context, 7, [(0, lines)]) if isinstance(m, tasks.TaskRows)]
         assert [each.batch.num_rows for each in sent] == [1]
 
 

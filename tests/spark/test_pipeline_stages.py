@@ -19,7 +19,7 @@ from compactor.errors import CompactorError, ConfigError, DataError, InputError,
 from compactor.pipelines.config import Pipeline, parse_pipeline
 from compactor.pipelines.on_spark import SparkRun
 from compactor.pipelines.report import RunReport
-from compactor.pipelines.run import Run
+from compactor.pipelines.run import PipelineRun
 from compactor.read.verify import verify
 from compactor.resources.errors import MemoryLimitError
 from compactor.spark.session import SparkOptions
@@ -72,7 +72,7 @@ def both(
     nodes: Nodes, folder: Path, place: Path, parts: int | None = 3, **document: Any
 ) -> tuple[RunReport, RunReport]:
     """Reports of a run in this process, whose outputs are in `one`, and of one in stages, in `many`."""
-    one = Run(pipeline(nodes, folder, place / "one", **document)).run()
+    one = PipelineRun(pipeline(nodes, folder, place / "one", **document)).run()
     spark = FakeSpark()
     many = SparkRun(pipeline(nodes, folder, place / "many", **document)).run(
         as_session(spark), SparkOptions(shuffle_partitions=parts)
@@ -328,7 +328,7 @@ def test_a_bad_record_ends_a_run_with_its_number_and_without_output(
              "out": {"output": {"input": "t", "path": "OUT/out.ndjson"}},
              "two": {"output": {"input": "t", "table": "OUT/two", "sort_by": "n"}}}  # fmt: skip
     errors = []
-    runs: list[tuple[str, Callable[[Pipeline], Any]]] = [("one", Run), ("many", spark_run)]
+    runs: list[tuple[str, Callable[[Pipeline], Any]]] = [("one", PipelineRun), ("many", spark_run)]
     for name, run in runs:
         with pytest.raises(DataError) as error:
             run(pipeline(nodes, folder, tmp_path / name)).run()
@@ -362,7 +362,7 @@ MISTAKES: dict[str, tuple[Nodes, type[CompactorError]]] = {
 def test_mistakes_are_told_in_the_same_words(case: str, folder: Path, tmp_path: Path) -> None:
     nodes, kind = MISTAKES[case]
     texts = []
-    for run in (Run, spark_run):
+    for run in (PipelineRun, spark_run):
         with pytest.raises(kind) as error:
             run(pipeline({**nodes, **OUT}, folder, tmp_path / "o")).run()
         texts.append(str(error.value))

@@ -139,7 +139,7 @@ def test_a_spark_that_has_ended_ends_the_worker_and_puts_nothing_in_quarantine(
     with pytest.raises(EngineLostError, match="Spark has ended"):
         compact_table(store, engine=fake_engine(MortalSpark(2), slots=1))
     snapshot = CommitLog(store).current()
-    assert (snapshot.quarantine, snapshot.claims, snapshot.suspects) == ({}, {}, {})
+    assert (snapshot.quarantine, snapshot.leases, snapshot.suspects) == ({}, {}, {})
     assert len(snapshot.fragments) == 3 * 2 + 1, "what ended before is committed"
     assert table_rows(store) == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
     with pytest.raises(EngineLostError):  # before anything is tried

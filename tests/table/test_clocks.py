@@ -20,7 +20,7 @@ from compactor.table.clocks import MAX_QUIET_SECONDS, MAX_SKEW_SECONDS, commit_s
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TimeWindows
 from compactor.table.object_names import version_key
-from compactor.table.version import Changes, Claim, Operation, Version
+from compactor.table.version import Changes, Lease, Operation, Version
 from tests.compaction.test_driver import World as Drivers
 from tests.support.memory_store import MemoryStore
 from tests.support.s3_server import S3Server
@@ -66,7 +66,7 @@ def forge(world: World, stamp_ms: int) -> None:
         snapshot.version + 1,
         f"forged-{stamp_ms}",
         stamp_ms,
-        Changes(Operation.CLAIM),
+        Changes(Operation.LEASE),
         snapshot.table_id,
     )
     world.store.objects[version_key(version.number)] = version.to_bytes()
@@ -95,7 +95,7 @@ def test_a_version_is_as_old_as_the_earliest_stamp_at_or_after_it(
 ) -> None:
     store = MemoryStore()
     for number, stamp in enumerate(times, 1):
-        changes = Changes(Operation.CLAIM, metadata=METADATA if number == 1 else None)
+        changes = Changes(Operation.LEASE, metadata=METADATA if number == 1 else None)
         version = Version(number, f"id{number}", stamp, changes)
         store.objects[version_key(number)] = version.to_bytes()
     log = CommitLog(store)
@@ -116,16 +116,16 @@ def test_a_checkpoint_remembers_where_stamps_went_back() -> None:
     assert read_checkpoint(checkpoint_bytes(snapshot), name="x").ordered_from == 1
 
 
-def test_a_claim_from_the_far_future_holds_nothing() -> None:
+def test_a_lease_from_the_far_future_holds_nothing() -> None:
     drivers = Drivers()
     keys = tuple(drivers.ingest(first, first + 9) for first in (0, 5))
-    claim = Claim("lost", "elsewhere", keys, 1, drivers.clock.now_ms + TEN_YEARS_MS)
-    drivers.log().commit(lambda _: Changes(Operation.CLAIM, claims=(claim,)))
+    lease = Lease("lost", "elsewhere", keys, 1, drivers.clock.now_ms + TEN_YEARS_MS)
+    drivers.log().commit(lambda _: Changes(Operation.LEASE, leases=(lease,)))
     assert len(drivers.driver("one").decide(1)) == 1
-    assert "lost" not in drivers.snapshot().claims
+    assert "lost" not in drivers.snapshot().leases
 
 
-def test_a_worker_whose_clock_is_ahead_leaves_the_claims_of_others_alone() -> None:
+def test_a_worker_whose_clock_is_ahead_leaves_the_leases_of_others_alone() -> None:
     drivers = Drivers()
     for first in (0, 5):
         drivers.ingest(first, first + 9)
@@ -136,7 +136,7 @@ def test_a_worker_whose_clock_is_ahead_leaves_the_claims_of_others_alone() -> No
     (compaction,) = one.decide(1)
     drivers.clock.now_ms += SKEW_MS
     assert two.decide(1) == []
-    assert compaction.compaction_id in drivers.snapshot().claims
+    assert compaction.compaction_id in drivers.snapshot().leases
     assert not drivers.snapshot().suspects
 
 

@@ -26,8 +26,7 @@ from compactor.errors import (
     TableNotFoundError,
     UnknownOutcomeError,
 )
-from compactor.predicate.skipping.spec import Kind as SkipKind
-from compactor.predicate.skipping.spec import SkipSpec
+from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.stores import base
 from compactor.stores.base import ObjectInfo
 from compactor.stores.local import LocalStore
@@ -39,7 +38,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import PROBE_KEY, parse_version, version_key
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes, Claim, Operation, Quarantine, Version, Work
+from compactor.table.version import Changes, CompactionCost, Lease, Operation, Quarantine, Version
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
@@ -450,13 +449,13 @@ def test_a_version_survives_its_own_bytes() -> None:
         (entry("a"),),
         ("b",),
         METADATA,
-        claims=(Claim("c", "owner", ("data/x.frag",), 1, 7),),
-        releases=("d",),
+        leases=(Lease("c", "owner", ("data/x.frag",), 1, 7),),
+        ended_leases=("d",),
         quarantines=(Quarantine("data/q.frag", "why", 9),),
-        pardons=("data/p.frag",),
-        fence=2,
+        released_fragments=("data/p.frag",),
+        min_base_version=2,
         oldest=1,
-        work=Work(100, 0.5),
+        cost=CompactionCost(100, 0.5),
     )
     version = Version(3, "id", 5, changes)
     assert Version.from_bytes(version.to_bytes(), name="x") == version
@@ -571,7 +570,7 @@ def test_a_commit_that_another_has_replaced_is_no_success() -> None:
 
     def overtake(operation: str, key: str) -> None:
         if operation == "create:after" and key == version_key(3) and next(overtaken, False):
-            store.objects[key] = Version(3, "theirs", 9, Changes(Operation.CLAIM)).to_bytes()
+            store.objects[key] = Version(3, "theirs", 9, Changes(Operation.LEASE)).to_bytes()
 
     store.fault = overtake
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Opening long histories, reading earlier versions, removing what nobody needs, fencing the slow."""
+"""Opening long histories, reading earlier versions, removing what nobody needs, refusing the slow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from compactor.errors import (
     DataError,
-    FencedError,
+    StaleAttemptError,
     StoreUnreachableError,
     TableNotFoundError,
     UnknownOutcomeError,
@@ -22,7 +22,7 @@ from compactor.table.entry import key_range
 from compactor.table.object_names import checkpoint_key, fragment_key, parse_checkpoint, version_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import LOG_GRACE_SECONDS, VacuumSettings, vacuum
-from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
+from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from format.footer import ColumnBytes
 from tests.support.memory_store import MemoryStore, TimedObjects
 from tests.table.test_commit_log import METADATA, entry
@@ -98,12 +98,14 @@ def full_snapshot() -> Snapshot:
         replace(entry("a"), columns=columns, window=-3, first_key=("é", None), last_key=("z", 1)),
         replace(entry("b"), level=2, row_hash=(1 << 64) - 1, first_key=(), last_key=()),
     ]
-    claim = Claim("c", "host:1:x", ("data/b.frag",), 1, 5)
-    changes = Changes(Operation.INGEST, tuple(entries), metadata=METADATA, claims=(claim,))
+    lease = Lease("c", "host:1:x", ("data/b.frag",), 1, 5)
+    changes = Changes(Operation.INGEST, tuple(entries), metadata=METADATA, leases=(lease,))
     version = Version(1, "id", 9, changes)
     snapshot = Snapshot.empty().apply(version)
     return replace(
-        snapshot, quarantine={"data/a.frag": Quarantine("data/a.frag", "why", 3)}, fence=1
+        snapshot,
+        quarantine={"data/a.frag": Quarantine("data/a.frag", "why", 3)},
+        min_base_version=1,
     )
 
 
@@ -292,7 +294,7 @@ def test_what_a_first_write_left_is_for_the_vacuum_of_the_table_and_not_before(
     assert world.data() == {stalled}
 
 
-def test_a_stalled_writer_is_fenced_and_told(world: World) -> None:
+def test_a_stalled_writer_is_refused_and_told(world: World) -> None:
     world.add("a")
     slow = world.write(1, "slow")
     world.clock.now_ms += 2 * DAY_MS
@@ -300,7 +302,7 @@ def test_a_stalled_writer_is_fenced_and_told(world: World) -> None:
     world.clock.now_ms += 2 * DAY_MS
     world.vacuum()
     before = world.log.current().version
-    with pytest.raises(FencedError, match="run it again"):
+    with pytest.raises(StaleAttemptError, match="run it again"):
         world.open().commit(lambda snapshot: world.adding(snapshot, slow))
     assert world.log.current().version == before
 

@@ -24,7 +24,7 @@ from compactor.table.object_names import checkpoint_key, deletions_key, fragment
 from compactor.table.repair import diagnose, log_faults, repair
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import MIN_SHRINK_ROWS, VacuumSettings, vacuum
-from compactor.table.version import Changes, Claim, Operation, Quarantine, Version
+from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
 from tests.table.test_commit_log import METADATA, entry
@@ -139,7 +139,7 @@ def test_a_damaged_newest_log_file_is_never_passed_over(world: World) -> None:
     is_usable(world, 10)
 
 
-@pytest.mark.parametrize("where", ["quarantines", "claims", "commit_id"])
+@pytest.mark.parametrize("where", ["quarantines", "leases", "commit_id"])
 def test_half_a_surrogate_pair_in_a_log_file_is_damage(world: World, where: str) -> None:
     """No checkpoint could be written of it: each commit that is to write one would fail, and each vacuum."""
     whole = filled(world, 3).log.latest
@@ -147,7 +147,7 @@ def test_half_a_surrogate_pair_in_a_log_file_is_damage(world: World, where: str)
     changes = Changes(
         Operation.QUARANTINE,
         quarantines=(Quarantine(key, "<quarantines>", 1),),
-        claims=(Claim("c", "<claims>", (key,), 1, 1),),
+        leases=(Lease("c", "<leases>", (key,), 1, 1),),
     )
     text = Version(4, "<commit_id>", 1, changes, whole.table_id).to_bytes().partition(b"\n")[0]
     for half, is_damage in ((rb"\ud83d", True), (rb"\ud83d\ude00", False)):
@@ -616,7 +616,7 @@ def test_no_commit_can_say_that_versions_are_not_kept(world: World) -> None:
     keys = [big(world, f"f{n}", MIN_SHRINK_ROWS) for n in range(3)]
     world.log.commit(
         lambda snapshot: Changes(
-            Operation.VACUUM, removes=tuple(keys), oldest=snapshot.version + 1, fence=1
+            Operation.VACUUM, removes=tuple(keys), oldest=snapshot.version + 1, min_base_version=1
         )
     )
     for hours in (1, 30, 30):

@@ -13,7 +13,7 @@ from compactor import Table
 from compactor.errors import InputError, TableExistsError, UsageError
 from compactor.files.stream import StreamBatches
 from compactor.read.verify import verify
-from compactor.rows.policy import Kind, RowPolicy
+from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.compaction import Strategy
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
@@ -115,7 +115,7 @@ def test_a_file_without_a_column_that_is_not_null_is_refused(tmp_path: Path) -> 
 
 
 def test_a_delete_marker_that_is_not_null_has_to_be_there(tmp_path: Path) -> None:
-    policy = RowPolicy(Kind.LAST, delete_marker="gone")
+    policy = RowPolicy(RowKind.LAST, delete_marker="gone")
     options = IngestOptions(rows=policy, not_null=("gone",))
     with pytest.raises(InputError, match="column 'gone' is not null in the table, and is not here"):
         Table.create(tmp_path / "t", rows({}), "k", options)

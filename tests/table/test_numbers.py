@@ -14,16 +14,16 @@ import xxhash
 
 from compactor.cli.main import run
 from compactor.errors import DataError, TableError
-from compactor.read.scan import ScanReport
+from compactor.read.report import ScanReport
 from compactor.read.scan_tasks import RowGroups, tasks_of
 from compactor.stores.local import LocalStore
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
+from compactor.table.compaction_record import records_from_json
 from compactor.table.entry import Deletion, FragmentEntry, SkipIndex
 from compactor.table.entry_table import EntryTable
 from compactor.table.fragments import FragmentMap
 from compactor.table.numbers import MIN_ROW_GROUP_BYTES
-from compactor.table.run_record import runs_from_json
 from compactor.table.snapshot import Snapshot, Totals
 from compactor.table.version import Changes, Operation, Version
 from format.footer import ColumnBytes
@@ -35,8 +35,8 @@ from tests.table.test_commit_log import METADATA, entry
 HUGE = (10**25, 10**30, 2**63, -1)
 DELETES = f"data/{'0' * 20}-a.deletes"
 SKIPS = f"data/{'0' * 20}-a.skips"
-CLAIM = {"compaction_id": "c", "owner": "o", "inputs": [], "output_level": 1, "expires_unix_ms": 5}
-WORK = {"raw_bytes": 1, "task_seconds": 1.0}
+LEASE = {"compaction_id": "c", "owner": "o", "inputs": [], "output_level": 1, "expires_unix_ms": 5}
+COST = {"raw_bytes": 1, "task_seconds": 1.0}
 WINDOWS = {"column": "ts", "window_seconds": 60, "retention_seconds": 5}
 
 
@@ -51,7 +51,7 @@ def _in(name: str, value: dict[str, Any], member: str) -> Callable[[dict[str, An
     def forge(document: dict[str, Any], number: Any) -> None:
         holder = document["metadata"] if name in ("windows", "ttl", "skip_index") else document
         forged = value | {member: number}
-        holder[name] = [forged] if name in ("claims", "quarantines") else forged
+        holder[name] = [forged] if name in ("leases", "quarantines") else forged
 
     return forge
 
@@ -76,14 +76,14 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any], Any], None]]] = {
     "skip offset": ("skip_index offset", _of_entry(lambda n: [SKIPS, {"k": [n, 1]}], "skip_index")),
     "skip length": ("skip_index length", _of_entry(lambda n: [SKIPS, {"k": [1, n]}], "skip_index")),
     "version": ("version", lambda document, n: document.update(version=n)),
-    "fence": ("fence", lambda document, n: document.update(fence=n)),
+    "min_base_version": ("min_base_version", lambda document, n: document.update(min_base_version=n)),
     "oldest": ("oldest", lambda document, n: document.update(oldest=n)),
     "time": ("committed_unix_ms", lambda document, n: document.update(committed_unix_ms=n)),
-    "claim level": ("output_level", _in("claims", CLAIM, "output_level")),
-    "claim end": ("expires_unix_ms", _in("claims", CLAIM, "expires_unix_ms")),
+    "lease level": ("output_level", _in("leases", LEASE, "output_level")),
+    "lease end": ("expires_unix_ms", _in("leases", LEASE, "expires_unix_ms")),
     "quarantine": ("since_unix_ms", _in("quarantines", {"key": "k", "reason": "r"}, "since_unix_ms")),
-    "work": ("raw_bytes", _in("work", WORK, "raw_bytes")),
-    "work seconds": ("task_seconds", _in("work", WORK, "task_seconds")),
+    "cost": ("raw_bytes", _in("cost", COST, "raw_bytes")),
+    "cost seconds": ("task_seconds", _in("cost", COST, "task_seconds")),
     "windows": ("window_seconds", _in("windows", WINDOWS, "window_seconds")),
     "retention": ("retention_seconds", _in("windows", WINDOWS, "retention_seconds")),
     "ttl": ("ttl seconds", _in("ttl", {"column": "ts"}, "seconds")),
@@ -174,7 +174,7 @@ def _checkpoint(changed: FragmentEntry | None = None, **more: Any) -> bytes:
 @pytest.mark.parametrize(
     "more",
     [
-        {"fence": 4},
+        {"min_base_version": 4},
         {"oldest": 10**30},
         {"committed_unix_ms": 10**18},
         {"version": 10**30},
@@ -219,7 +219,9 @@ def test_columns_of_a_checkpoint_are_looked_at_when_they_are_asked_for() -> None
 
 def test_a_record_with_a_number_that_is_none_is_left_out() -> None:
     good = {"compaction_id": "a", "rows_in": 2**63 - 1}
-    assert len(runs_from_json([good, good | {"rows_in": 2**63}, good | {"seconds": -1e300}])) == 1
+    assert (
+        len(records_from_json([good, good | {"rows_in": 2**63}, good | {"seconds": -1e300}])) == 1
+    )
 
 
 @pytest.mark.parametrize(

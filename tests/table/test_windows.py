@@ -178,7 +178,7 @@ def test_a_fragment_whose_entry_lies_about_its_window_is_found(tmp_path: Path) -
     (entry,) = log.current().fragments.values()
     for window in (1, None):
         moved = replace(entry, window=window)
-        changes = Changes(Operation.MOVE, (moved,), (moved.key,))
+        changes = Changes(Operation.TRIVIAL_MOVE, (moved,), (moved.key,))
         log.commit(lambda _, changes=changes: changes)  # type: ignore[misc]
         (fault,) = verify(store, log.latest).faults
         assert f"row 0 of row group 0 is not of time window {window}" in fault

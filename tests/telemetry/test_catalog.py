@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from compactor.telemetry.metrics.catalog import METRICS, Change, Kind, Metric
+from compactor.telemetry.metrics.catalog import METRICS, Change, Metric, MetricKind
 from compactor.telemetry.metrics.registry import MetricsRegistry
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def alert_queries() -> list[str]:
 def metric_of(series: str) -> Metric | None:
     """By the name of a series, which for histograms has an ending."""
     base = re.sub(r"_(bucket|count|sum)$", "", series)
-    if series in BY_NAME and BY_NAME[series].kind is not Kind.HISTOGRAM:
+    if series in BY_NAME and BY_NAME[series].kind is not MetricKind.HISTOGRAM:
         return BY_NAME[series]
     return BY_NAME.get(base) if base != series else None
 
@@ -54,11 +54,11 @@ def promtool() -> str:
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_names_go_by_prometheus_rules(metric: Metric) -> None:
     assert re.fullmatch(r"compactor_[a-z0-9]+(_[a-z0-9]+)*", metric.name)
-    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+    assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)
     assert not re.search(r"_(ms|millis|kb|mb|percent|count|sum|bucket|created)$", metric.name)
     assert metric.help.endswith(".")
     assert len(set(metric.labels)) == len(metric.labels)
-    assert (metric.kind is Kind.HISTOGRAM) == bool(metric.buckets)
+    assert (metric.kind is MetricKind.HISTOGRAM) == bool(metric.buckets)
     assert list(metric.buckets) == sorted(metric.buckets)
     for unit in UNITS:  # comes last, before _total
         if f"_{unit}" in metric.name:

@@ -75,7 +75,7 @@ def test_counters_of_a_compaction_are_those_of_its_report_and_of_the_server(
     assert value("store_gets_total", table=url, role="task") == len(gets) == 5
     commits = s3_server.requests("PUT", "t/_log/0")
     assert value("store_puts_total", table=url, role="driver") == len(commits)
-    assert value("commits_total", table=url, operation="claim") == 1
+    assert value("commits_total", table=url, operation="lease") == 1
     assert value("commits_total", table=url, operation="compact") == 1
     assert value("store_puts_total", table=url, role="task") == told["output_fragments"]
     sent = Counter(
@@ -129,7 +129,7 @@ def test_a_compaction_that_others_overtook_is_void_and_adds_no_rows(
 
     def overtaken(compaction: Compaction) -> Outcome:
         outcome = run_compaction(compaction)
-        changes = Changes(Operation.CLAIM, releases=(compaction.compaction_id,))
+        changes = Changes(Operation.LEASE, ended_leases=(compaction.compaction_id,))
         if CommitLog(store).current().version == 4:
             CommitLog(store).commit(lambda _: changes)
         return outcome

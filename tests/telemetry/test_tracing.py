@@ -67,18 +67,18 @@ def times_of(span: ReadableSpan) -> tuple[int, int]:
 def test_a_compaction_is_a_span_with_its_attempt_and_its_commit_below(
     tmp_path: Path, traces: Tracing, exporter: InMemorySpanExporter
 ) -> None:
-    (settled,) = traced(tmp_path, traces).settled
-    report = settled.outcome.report
+    (finished,) = traced(tmp_path, traces).finished
+    report = finished.outcome.report
     assert report is not None
     (compaction,) = named(exporter, "compaction")
     (attempt,) = named(exporter, "attempt")
     commits = {told_by(span)["compactor.operation"]: span for span in named(exporter, "commit")}
-    assert set(commits) == {"claim", "compact"}
+    assert set(commits) == {"lease", "compact"}
     told = told_by(compaction)
-    assert told["compactor.compaction_id"] == settled.compaction.compaction_id
+    assert told["compactor.compaction_id"] == finished.compaction.compaction_id
     assert told["compactor.table"] == str(tmp_path / "t")
     assert (told["compactor.inputs"], told["compactor.input_rows"]) == (3, 300)
-    assert told["compactor.input_bytes"] == settled.compaction.spec.size_bytes
+    assert told["compactor.input_bytes"] == finished.compaction.spec.size_bytes
     assert (told["compactor.outcome"], told["compactor.attempt"]) == ("done", 1)
     assert told["compactor.version"] == 5
     assert told_by(attempt)["compactor.rows_out"] == report.rows_out
@@ -86,7 +86,7 @@ def test_a_compaction_is_a_span_with_its_attempt_and_its_commit_below(
     stages = {k: v for k, v in told_by(attempt).items() if k.startswith("compactor.stage.")}
     assert sum(stages.values()) == pytest.approx(sum(report.stage_seconds.values()))
     assert attempt.parent == commits["compact"].parent == compaction.context
-    assert commits["claim"].parent is None  # it is what makes it a compaction
+    assert commits["lease"].parent is None  # it is what makes it a compaction
     begin, end = times_of(attempt)
     assert times_of(compaction)[0] <= begin <= end <= times_of(compaction)[1]
     assert end - begin == pytest.approx(report.seconds * 1e9, abs=5e6)

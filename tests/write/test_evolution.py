@@ -14,11 +14,10 @@ from compactor import Table
 from compactor.errors import CommitConflictError, InputError, UsageError
 from compactor.files.stream import StreamBatches
 from compactor.merge.converted import ConvertedRows
-from compactor.predicate.skipping.spec import Kind as SkipKind
-from compactor.predicate.skipping.spec import SkipSpec
+from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.read.scan import scan
 from compactor.read.verify import verify
-from compactor.rows.policy import Function, Kind, RowPolicy
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
@@ -303,7 +302,7 @@ def test_what_cannot_be_altered_is_refused(
 
 
 def test_an_aggregated_column_cannot_be_dropped(store: MemoryStore) -> None:
-    policy = RowPolicy(Kind.AGGREGATE, aggregates=(("n", Function.SUM),))
+    policy = RowPolicy(RowKind.AGGREGATE, aggregates=(("n", RowFunction.SUM),))
     log = add(store, pa.table({"k": [1], "n": [1], "x": [1]}), rows=policy)
     with pytest.raises(UsageError, match="'n' is aggregated"):
         alter_table(log, Alteration(drops=["n"]))
@@ -388,7 +387,7 @@ def test_values_that_conflict_may_go_to_a_column_of_their_own(
 
 
 def test_what_orders_or_adds_up_rows_is_never_made_text(store: MemoryStore) -> None:
-    policy = RowPolicy(Kind.AGGREGATE, aggregates=(("n", Function.SUM),))
+    policy = RowPolicy(RowKind.AGGREGATE, aggregates=(("n", RowFunction.SUM),))
     log = add(store, pa.table({"k": [1], "n": [1], "l": [[1]]}), rows=policy)
     for name in ("k", "n", "l"):
         columns = {"k": [1], "n": [1]} | {name: ["x"]}

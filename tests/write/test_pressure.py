@@ -49,7 +49,7 @@ def test_a_writer_waits_until_compactions_have_caught_up() -> None:
         if len(naps) == 3:
             driver = world.driver("one")
 
-            driver.settle([outcome(c) for c in driver.decide(1)])
+            driver.commit_outcomes([outcome(c) for c in driver.decide(1)])
 
     world.clock.sleep = compact_after_three  # type: ignore[method-assign]
     said: list[Debt] = []

@@ -16,8 +16,8 @@ from compactor.pipelines.classify import is_sorted_by
 from compactor.pipelines.config import Aggregate, TimeWindow
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches
 from compactor.pipelines.sorting import Sorter
-from compactor.pipelines.time_windows import END, START, TimeWindows, window_sizes
-from compactor.pipelines.work import Work
+from compactor.pipelines.time_windows import END, START, ColumnWindows, window_sizes
+from compactor.pipelines.work import RunContext
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from format.schema import SortColumn
@@ -27,28 +27,28 @@ _WINDOW: Final = "$window"
 _LAST: Final = "$last"
 
 
-def bound(work: Work, name: str, node: Aggregate, given: pa.Schema) -> pa.Schema:
+def bound(work: RunContext, name: str, node: Aggregate, given: pa.Schema) -> pa.Schema:
     unused = MemoryBudget(work.stage_plan())
     windows = None if node.window is None else _windows(name, node.window, given)
     grouper = _grouper(name, node, _with_window(given, windows), unused, LocalDisk())
     return _shown(grouper.schema.empty_table(), windows).schema
 
 
-def _windows(name: str, window: TimeWindow, given: pa.Schema) -> TimeWindows:
+def _windows(name: str, window: TimeWindow, given: pa.Schema) -> ColumnWindows:
     for ours in (_WINDOW, _LAST):
         if ours in given.names:
             raise ConfigError(
                 f"node {name!r}: a column is called {ours!r}, which is ours: rename it in a transform"
             )
     sizes = window_sizes(window.size, window.slide, window.origin)
-    return TimeWindows(window.column, sizes, given, f"node {name!r}")
+    return ColumnWindows(window.column, sizes, given, f"node {name!r}")
 
 
-def _with_window(schema: pa.Schema, windows: TimeWindows | None) -> pa.Schema:
+def _with_window(schema: pa.Schema, windows: ColumnWindows | None) -> pa.Schema:
     return schema if windows is None else schema.append(pa.field(_WINDOW, windows.type))
 
 
-def _shown(groups: pa.Table, windows: TimeWindows | None) -> pa.Table:
+def _shown(groups: pa.Table, windows: ColumnWindows | None) -> pa.Table:
     """With the bounds of windows as people know them."""
     if windows is None:
         return groups
@@ -79,13 +79,13 @@ def _grouper(
         raise ConfigError(f"{what}: {str(error).splitlines()[0]}") from None
 
 
-def rows(work: Work, name: str, node: Aggregate) -> Batches:
+def rows(work: RunContext, name: str, node: Aggregate) -> Batches:
     if node.window is None and is_sorted_by(node.input, node.group_by, work.nodes):
         return _of_sorted(work, name, node)
     return _hashed(work, name, node)
 
 
-def _of_sorted(work: Work, name: str, node: Aggregate) -> Batches:
+def _of_sorted(work: RunContext, name: str, node: Aggregate) -> Batches:
     """Group by group, in the order in which they come."""
     schema = work.schemas[node.input]
     row = 0
@@ -104,7 +104,7 @@ def _of_sorted(work: Work, name: str, node: Aggregate) -> Batches:
             yield from given(table)
 
 
-def _hashed(work: Work, name: str, node: Aggregate) -> Batches:
+def _hashed(work: RunContext, name: str, node: Aggregate) -> Batches:
     given = needed_columns(node, work.schemas[node.input], f"node {name!r}")
     windows = None if node.window is None else _windows(name, node.window, given)
     schema = _with_window(given, windows)
@@ -148,7 +148,7 @@ def needed_columns(node: Aggregate, given: pa.Schema, what: str) -> pa.Schema:
 
 
 def _in_windows(
-    work: Work, name: str, windows: TimeWindows, needed: Sequence[str], batches: Batches
+    work: RunContext, name: str, windows: ColumnWindows, needed: Sequence[str], batches: Batches
 ) -> Batches:
     """Rows once for each window they fall into; those without a time are in none, and are counted."""
 
@@ -161,7 +161,7 @@ def _in_windows(
         # Rows are copied for each window.
         hidden = [column for column in batch.schema.names if column in HIDDEN_NAMES]
         batch = batch.select([*needed, *hidden])
-        for sound in work.letters.made(with_last, batch, name):
+        for sound in work.dead_letters.made(with_last, batch, name):
             last = sound.column(_LAST)
             missing[name] += last.null_count
             yield from windows.with_windows(sound.drop_columns([_LAST]), last, _WINDOW)

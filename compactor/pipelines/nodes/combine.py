@@ -7,7 +7,7 @@ import pyarrow as pa
 from compactor.pipelines.config import Combine, Method
 from compactor.pipelines.nodes import hash_combine, sorted_combine
 from compactor.pipelines.provenance import Batches
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 
 
 def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Schema:
@@ -16,7 +16,7 @@ def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Sc
     return sorted_combine.bound(node, probe, build, what)
 
 
-def rows(work: Work, name: str, node: Combine) -> Batches:
+def rows(work: RunContext, name: str, node: Combine) -> Batches:
     method = hash_combine.rows if node.method is Method.HASH else sorted_combine.rows
     row = 0
     for found in method(work, name, node):

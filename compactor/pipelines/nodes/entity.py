@@ -13,12 +13,12 @@ from compactor.entities.expressions import ID, IDS
 from compactor.entities.fold import MERGED
 from compactor.entities.memory import COPIES
 from compactor.entities.run import merged_batches
-from compactor.entities.spec import EntityMergeSpec, Strategy
+from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
 from compactor.errors import CompactorError, ConfigError
 from compactor.pipelines.binding import fitted
 from compactor.pipelines.config import Merge
 from compactor.pipelines.provenance import Batches, without_hidden
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from compactor.resources.errors import MemoryLimitError
 from format.types import storage_type
 
@@ -38,12 +38,12 @@ def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
             )
     assert isinstance(node.entity, EntityMergeSpec)
     names = sorted({name for schema in given for name in schema.names} - set(RESERVED))
-    if node.entity.strategy is Strategy.LIST:
+    if node.entity.strategy is PropertyStrategy.LIST:
         names = [MERGED]
     return pa.schema([*_OWN, *(pa.field(name, pa.json_()) for name in names)])
 
 
-def rows(work: Work, name: str, node: Merge) -> Batches:
+def rows(work: RunContext, name: str, node: Merge) -> Batches:
     """In the order of their ids. Everything is held: more than the memory limit allows is an error."""
     held = 0
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.combining import BuildTable, joined_schema
 from compactor.pipelines.config import Combine, keys_of
-from compactor.pipelines.dividing import Divider, gathered_bytes
+from compactor.pipelines.dividing import PartitionBuffers, gathered_bytes
 from compactor.pipelines.provenance import Batches
 from compactor.pipelines.sorted_rows import Room
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from compactor.spark.shuffle.exchange import part_by_keys
 from format.schema import SortColumn
 
@@ -28,7 +28,7 @@ def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Sc
     return joined_schema(probe, build, keys_of(node), what)
 
 
-def rows(work: Work, name: str, node: Combine) -> Batches:
+def rows(work: RunContext, name: str, node: Combine) -> Batches:
     build, names = work.schemas[node.build], work.schemas[name].names
     held = work.buffer(name, build)
     for batch in work.rows(node.build):
@@ -42,7 +42,7 @@ def rows(work: Work, name: str, node: Combine) -> Batches:
         yield found.select(names)
 
 
-def _joined(work: Work, name: str, node: Combine, held: BatchBuffer) -> Batches:
+def _joined(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Batches:
     """The build side at once; then the probe side, in a thread of its own."""
     room = _room(work, name)
     with work.budget.holding(name, _BUILD_COPIES * held.bytes), room.working():
@@ -53,7 +53,7 @@ def _joined(work: Work, name: str, node: Combine, held: BatchBuffer) -> Batches:
             yield from table.probe(batch.select(columns), keys, room, keeps_all=node.how == "left")
 
 
-def _joined_in_parts(work: Work, name: str, node: Combine, held: BatchBuffer) -> Batches:
+def _joined_in_parts(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Batches:
     """Both sides on local disk, divided by the hash of their keys; rows in the probe side's order."""
     on, probe, build = keys_of(node), work.schemas[node.probe], work.schemas[node.build]
     sequence = _free_name("$sequence", {*probe.names, *build.names})
@@ -63,9 +63,9 @@ def _joined_in_parts(work: Work, name: str, node: Combine, held: BatchBuffer) ->
     work.keep(name, *lefts, *rights)
     most_bytes = gathered_bytes(work.budget, _PARTS)
     with work.budget.holding(name, most_bytes):
-        _divide(held.drain(), [right for _, right in on], Divider(rights, most_bytes))
+        _divide(held.drain(), [right for _, right in on], PartitionBuffers(rights, most_bytes))
         rows = _sequenced(work.rows(node.probe), probe.names, sequence)
-        _divide(rows, [left for left, _ in on], Divider(lefts, most_bytes))
+        _divide(rows, [left for left, _ in on], PartitionBuffers(lefts, most_bytes))
     full = joined_schema(sequenced, build, on, f"node {name!r}")
     order, room = (SortColumn(sequence),), _room(work, name)
     with work.sorter(name, full, order) as sorter:
@@ -80,13 +80,13 @@ def _joined_in_parts(work: Work, name: str, node: Combine, held: BatchBuffer) ->
         yield from sorter.sorted()
 
 
-def _build_table(work: Work, node: Combine, held: BatchBuffer) -> BuildTable:
+def _build_table(work: RunContext, node: Combine, held: BatchBuffer) -> BuildTable:
     schema = work.schemas[node.build]
     table = pa.Table.from_batches(held, held.schema).select(schema.names)
     return BuildTable(table, [right for _, right in keys_of(node)])
 
 
-def _room(work: Work, name: str) -> Room:
+def _room(work: RunContext, name: str) -> Room:
     return Room(work.budget, name, lambda schema: work.buffer(name, schema))
 
 
@@ -106,7 +106,7 @@ def _sequenced(batches: Batches, names: Sequence[str], sequence: str) -> Batches
         yield batch.select(names).append_column(sequence, numbers)
 
 
-def _divide(batches: Batches, keys: Sequence[str], divider: Divider) -> None:
+def _divide(batches: Batches, keys: Sequence[str], divider: PartitionBuffers) -> None:
     """Rows of equal keys into the same part, on disk."""
     for batch in batches:
         divider.put(batch, part_by_keys(batch, keys, _PARTS))

@@ -17,7 +17,7 @@ from compactor.pipelines.config import Merge, MergeMode
 from compactor.pipelines.merging import InterleavedRows, by_key
 from compactor.pipelines.nodes import entity
 from compactor.pipelines.provenance import Batches
-from compactor.pipelines.work import Work, taken
+from compactor.pipelines.work import RunContext, taken
 
 _HELD_BYTES: Final = 256 << 10
 """Of an input that is held whole: what is read of it at a time."""
@@ -34,7 +34,7 @@ def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
     return schema
 
 
-def rows(work: Work, name: str, node: Merge) -> Batches:
+def rows(work: RunContext, name: str, node: Merge) -> Batches:
     match node.mode:
         case MergeMode.KEY:
             return _sorted(work, name, node)
@@ -47,7 +47,7 @@ def rows(work: Work, name: str, node: Merge) -> Batches:
     return _interleaved(work, name, node)
 
 
-def _sorted(work: Work, name: str, node: Merge) -> Batches:
+def _sorted(work: RunContext, name: str, node: Merge) -> Batches:
     assert node.sort_by is not None
     schema = work.schemas[name]
     sort = sort_schema(node.sort_by, schema, f"node {name!r}")
@@ -55,7 +55,7 @@ def _sorted(work: Work, name: str, node: Merge) -> Batches:
     return by_key(inputs, work.full(schema), sort, work.batch_rows, work.budget, work.disk)
 
 
-def _interleaved(work: Work, name: str, node: Merge) -> Batches:
+def _interleaved(work: RunContext, name: str, node: Merge) -> Batches:
     schema = work.schemas[name]
     buffers = [work.buffer(name, schema) for _ in node.inputs]
     # A batch of each input will be in memory at a time.
@@ -72,7 +72,7 @@ def _interleaved(work: Work, name: str, node: Merge) -> Batches:
             yield from rows.drawn([buffer.rows for buffer in buffers], node.interleave_seed)
 
 
-def _one_after_the_other(work: Work, name: str, node: Merge) -> Batches:
+def _one_after_the_other(work: RunContext, name: str, node: Merge) -> Batches:
     """Inputs that are read without holding anything produce meanwhile, each into its channel."""
     schema = work.schemas[name]
     ahead = {
@@ -85,7 +85,7 @@ def _one_after_the_other(work: Work, name: str, node: Merge) -> Batches:
         yield from _aligned(work, batches, schema)
 
 
-def _polled(work: Work, name: str, node: Merge) -> Batches:
+def _polled(work: RunContext, name: str, node: Merge) -> Batches:
     """Whatever is there, of any source; a source that has nothing holds up none."""
     changed = threading.Condition()
     schema = work.schemas[name]
@@ -108,6 +108,6 @@ def _wait_for_any(channels: Sequence[Channel], changed: threading.Condition) -> 
         changed.wait_for(lambda: any(channel.has_something for channel in channels))
 
 
-def _aligned(work: Work, batches: Batches, schema: pa.Schema) -> Batches:
+def _aligned(work: RunContext, batches: Batches, schema: pa.Schema) -> Batches:
     full = work.full(schema)
     return (fitted(batch, full) for batch in batches)

@@ -24,7 +24,7 @@ from compactor.pipelines.classify import is_live
 from compactor.pipelines.config import Aggregate, Combine, Node, Output, Source, inputs_of
 from compactor.pipelines.provenance import GROUP, Batches, boundary_of
 from compactor.pipelines.report import Counted, OutputReport
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from compactor.pipelines.writers import Writer, writer_of
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -95,7 +95,7 @@ def open_sink(
 class Writing:
     """One output of a run: `hold` what waits for its groups, `write`, and `publish` when all is written."""
 
-    def __init__(self, work: Work, name: str, node: Output) -> None:
+    def __init__(self, work: RunContext, name: str, node: Output) -> None:
         self._work = work
         self._name = name
         self._node = node
@@ -134,7 +134,7 @@ class Writing:
             for table in sizes.results():
                 large = table.filter(pc.greater(table.column("rows"), most))
                 for group in large.column(GROUP).to_pylist():
-                    work.letters.fail_group(
+                    work.dead_letters.fail_group(
                         group, f"group {group!r} has more than max_group_buffer ({most:,}) records"
                     )
             work.report.spills += sizes.spills
@@ -201,7 +201,7 @@ class Writing:
             if not batch.num_rows:
                 yield batch
             else:
-                yield self._work.letters.without_failed(batch, self._name)
+                yield self._work.dead_letters.without_failed(batch, self._name)
 
     def _open_sink(self, path: str) -> StagedSink:
         if self._node.split is not None:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from compactor.pipelines.binding import condition
 from compactor.pipelines.config import Route
 from compactor.pipelines.provenance import boundary_of
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from compactor.predicate.tree import columns_of, matching
 from format.storage import to_storage
 
@@ -27,7 +27,7 @@ def edges_of(name: str, node: Route) -> list[str]:
     return edges if node.otherwise is None else [*edges, f"{name}.{node.otherwise}"]
 
 
-def divided(work: Work, name: str, node: Route) -> Iterator[tuple[str, pa.RecordBatch]]:
+def divided(work: RunContext, name: str, node: Route) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Rows, with the edge that they leave by."""
     edges = edges_of(name, node)
     what = f"node {name!r}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from compactor.pipelines.config import Aggregate, Combine, Merge, Node, Sort, Transform, Window
 from compactor.pipelines.nodes import aggregate, combine, merge, sort, transform, window
 from compactor.pipelines.provenance import Batches
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 
 
-def rows_of(work: Work, name: str, node: Node) -> Batches:
+def rows_of(work: RunContext, name: str, node: Node) -> Batches:
     """Of a node with one result that takes rows by `work.stream`: no source, route or output."""
     match node:
         case Transform(window=None):

@@ -7,7 +7,7 @@ import pyarrow as pa
 from compactor.pipelines.binding import sort_schema
 from compactor.pipelines.config import Sort
 from compactor.pipelines.provenance import Batches
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 
 
 def bound(node: Sort, given: pa.Schema, what: str) -> pa.Schema:
@@ -15,7 +15,7 @@ def bound(node: Sort, given: pa.Schema, what: str) -> pa.Schema:
     return given
 
 
-def rows(work: Work, name: str, node: Sort) -> Batches:
+def rows(work: RunContext, name: str, node: Sort) -> Batches:
     schema = work.full(work.schemas[name])
     sort = sort_schema(node.by, work.schemas[name], f"node {name!r}")
     with work.sorter(name, schema, sort) as sorter:

@@ -15,14 +15,14 @@ from compactor.pipelines.asof_join import AsofJoin
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.classify import merge_order, order_of, point_order
 from compactor.pipelines.combining import joined_schema
-from compactor.pipelines.config import Combine, Range, keys_of
+from compactor.pipelines.config import Combine, RangeCondition, keys_of
 from compactor.pipelines.merge_join import How, MergeJoin
 from compactor.pipelines.pairing import Joined
 from compactor.pipelines.provenance import Batches
 from compactor.pipelines.range_join import Closed, Intervals, RangeJoin, interval_order
 from compactor.pipelines.sorted_rows import Room, SortedRows
 from compactor.pipelines.sorting import Sorter
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from format.schema import SortColumn, SortSchema
 from format.types import storage_type
 
@@ -40,7 +40,7 @@ def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Sc
     return schema
 
 
-def rows(work: Work, name: str, node: Combine) -> Batches:
+def rows(work: RunContext, name: str, node: Combine) -> Batches:
     with _Sides(work, name) as sides:
         joined = Joined(work.schemas[name], work.schemas[node.probe], keys_of(node))
         if node.range is not None:
@@ -60,7 +60,7 @@ def _merge_join(node: Combine, order: SortSchema, sides: _Sides, joined: Joined)
     return MergeJoin(left, right, joined, How(node.how)).rows()
 
 
-def _range_join(node: Combine, interval: Range, sides: _Sides, joined: Joined) -> Batches:
+def _range_join(node: Combine, interval: RangeCondition, sides: _Sides, joined: Joined) -> Batches:
     keys = tuple(right for _, right in keys_of(node))
     points = sides.sorted(node.probe, point_order(node))
     build_order = interval_order(tuple(SortColumn(key) for key in keys), interval.begin)
@@ -79,7 +79,7 @@ def _asof_join(node: Combine, at: dict[str, str], sides: _Sides, joined: Joined)
 class _Sides:
     """Both inputs of a join in order, and what it puts aside: under the memory of one node."""
 
-    def __init__(self, work: Work, name: str) -> None:
+    def __init__(self, work: RunContext, name: str) -> None:
         self._work = work
         self._name = name
         self._sorters: list[Sorter] = []

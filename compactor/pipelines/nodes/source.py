@@ -29,7 +29,7 @@ from compactor.pipelines.provenance import (
     placed,
 )
 from compactor.pipelines.types import TYPES
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from compactor.read.scan import scan, scan_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -226,7 +226,7 @@ def _column_as(batch: pa.RecordBatch, field: pa.Field, path: str) -> pa.Array:
         ) from None
 
 
-def rows(work: Work, name: str, reader: SourceReader) -> Batches:
+def rows(work: RunContext, name: str, reader: SourceReader) -> Batches:
     """Batches of the pipeline's size, with the hidden columns; bad rows are put aside."""
     schema, full = work.schemas[name], work.full(work.schemas[name])
     node = work.nodes[name]
@@ -246,7 +246,7 @@ def rows(work: Work, name: str, reader: SourceReader) -> Batches:
                     [_group_texts(name, node.correlation_key, k) for k in keys]
                 )
             reasons = [left_out.reason for left_out in new]
-            work.letters.put_bad(name, bad, reasons, groups)
+            work.dead_letters.put_bad(name, bad, reasons, groups)
             places = Places([left_out.ordinal for left_out in reader.bad_rows])
         work.report.records_read[name] = row + places.left_out
         if (boundary := boundary_of(given)) is not None:
@@ -261,7 +261,7 @@ def rows(work: Work, name: str, reader: SourceReader) -> Batches:
             yield placed(piece, number, numbers, _groups(work, name, node, piece))
 
 
-def _groups(work: Work, name: str, node: Source, batch: pa.RecordBatch) -> pa.Array | None:
+def _groups(work: RunContext, name: str, node: Source, batch: pa.RecordBatch) -> pa.Array | None:
     if not work.has_groups:
         return None
     if node.correlation_key is None:

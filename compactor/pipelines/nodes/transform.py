@@ -15,7 +15,7 @@ from compactor.pipelines.provenance import (
     boundary_of,
     with_columns,
 )
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from compactor.predicate.tree import columns_of, matching
 from format.storage import to_storage
 
@@ -62,7 +62,7 @@ def bound(node: Transform, given: pa.Schema, what: str) -> pa.Schema:
     return Transformer(node, given, what).schema
 
 
-def rows(work: Work, name: str, node: Transform) -> Batches:
+def rows(work: RunContext, name: str, node: Transform) -> Batches:
     transformer = Transformer(node, work.schemas[node.input], f"node {name!r}")
     full = work.full(transformer.schema)
     for batch in work.stream(node.input):
@@ -70,4 +70,4 @@ def rows(work: Work, name: str, node: Transform) -> Batches:
             yield boundary_batch(boundary, full)
         size = node.batch_size or batch.num_rows
         for start in range(0, batch.num_rows, max(1, size)):
-            yield from work.letters.made(transformer, batch.slice(start, size), name)
+            yield from work.dead_letters.made(transformer, batch.slice(start, size), name)

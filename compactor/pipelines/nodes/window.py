@@ -10,7 +10,7 @@ from compactor.pipelines.config import Transform, Window
 from compactor.pipelines.nodes.transform import Filter, chosen_columns
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, with_columns
 from compactor.pipelines.window_functions import WindowedColumns, window_order
-from compactor.pipelines.work import Work
+from compactor.pipelines.work import RunContext
 from format.errors import SchemaError
 from format.schema import check_sort_schema, parse_sort_schema
 
@@ -49,7 +49,7 @@ def bound(node: Transform, window: Window, given: pa.Schema, what: str) -> pa.Sc
     return WindowedTransformer(node, window, given, what).schema
 
 
-def rows(work: Work, name: str, node: Transform, window: Window) -> Batches:
+def rows(work: RunContext, name: str, node: Transform, window: Window) -> Batches:
     """By partition, then in order; rows that are equal in both as they came."""
     made = WindowedTransformer(node, window, work.schemas[node.input], f"node {name!r}")
     count = node.batch_size or work.batch_rows
@@ -59,8 +59,8 @@ def rows(work: Work, name: str, node: Transform, window: Window) -> Batches:
         ready = (
             batch
             for ordered in sorter.sorted()
-            for batch in work.letters.made(made.columns.with_arguments, ordered, name)
+            for batch in work.dead_letters.made(made.columns.with_arguments, ordered, name)
         )
         for block in made.columns.over(ready, made.partition_by, count, work.budget, name):
             for start in range(0, block.num_rows, count):
-                yield from work.letters.made(made.result, block.slice(start, count), name)
+                yield from work.dead_letters.made(made.result, block.slice(start, count), name)

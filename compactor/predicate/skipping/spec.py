@@ -18,7 +18,7 @@ from format.types import storage_type
 DEFAULT_BYTES: Final = 64 << 10
 
 
-class Kind(StrEnum):
+class SkipKind(StrEnum):
     BLOOM = "bloom"
     """A split-block Bloom filter: for values looked up one by one, of which there are many."""
     VALUES = "values"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 class SkipSpec:
     """Of one table."""
 
-    columns: tuple[tuple[str, Annotated[Kind, Strict(False)]], ...] = ()
+    columns: tuple[tuple[str, Annotated[SkipKind, Strict(False)]], ...] = ()
     """By the names under which they are stored."""
     bytes_per_row_group: PositiveInt = DEFAULT_BYTES
     """Of each column, at most; what does not get along with that is not kept."""
@@ -43,7 +43,7 @@ class SkipSpec:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         return cls(
-            tuple((name, Kind(kind)) for name, kind in value["columns"].items()),
+            tuple((name, SkipKind(kind)) for name, kind in value["columns"].items()),
             msgspec.convert(value["bytes_per_row_group"], int),
         )
 
@@ -51,11 +51,11 @@ class SkipSpec:
 NONE: Final = SkipSpec()
 
 
-def can_index(kind: Kind, dtype: pa.DataType) -> bool:
+def can_index(kind: SkipKind, dtype: pa.DataType) -> bool:
     """Whether equal values of a storage type hash alike, and are texts where that is needed."""
     if pt.is_null(dtype):
         return True
-    if kind is Kind.VALUES:
+    if kind is SkipKind.VALUES:
         return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
     return not (
         pt.is_nested(dtype)
@@ -65,13 +65,13 @@ def can_index(kind: Kind, dtype: pa.DataType) -> bool:
     )
 
 
-def check_skip_column(name: str, kind: Kind, dtype: pa.DataType) -> None:
+def check_skip_column(name: str, kind: SkipKind, dtype: pa.DataType) -> None:
     """Raises `UsageError` for a type that the kind is not for."""
     if can_index(kind, storage_type(dtype)):
         return
     fits = (
         "for values it has to be text"
-        if kind is Kind.VALUES
+        if kind is SkipKind.VALUES
         else "bloom is for texts, bytes, whole numbers, decimals and times"
     )
     raise UsageError(f"--skip-index: column {name!r} is {dtype}; {fits}")

@@ -11,17 +11,17 @@ from pyarrow import types as pt
 
 from compactor.predicate.prune import Summary
 from compactor.predicate.skipping import bloom
-from compactor.predicate.skipping.spec import Kind, can_index
+from compactor.predicate.skipping.spec import SkipKind, can_index
 from compactor.predicate.skipping.value_set import ValueSet
 from compactor.predicate.skipping.value_set import build as build_value_set
 from format.hashing import value_hashes
 from format.types import storage_type
 
-_CODES: Final = {Kind.BLOOM: 1, Kind.VALUES: 2}
+_CODES: Final = {SkipKind.BLOOM: 1, SkipKind.VALUES: 2}
 _HEAD_BYTES: Final = 2
 
 
-def build(kind: Kind, array: pa.Array, most_bytes: int) -> bytes | None:
+def build(kind: SkipKind, array: pa.Array, most_bytes: int) -> bytes | None:
     """Of a storage array, possibly dictionary-coded; None if it is not worth its place."""
     # A column may have become one of another type since its index was asked for.
     if not can_index(kind, storage_type(array.type)):
@@ -32,13 +32,13 @@ def build(kind: Kind, array: pa.Array, most_bytes: int) -> bytes | None:
     return None if body is None else head + body
 
 
-def _build(kind: Kind, array: pa.Array, most_bytes: int) -> bytes | None:
+def _build(kind: SkipKind, array: pa.Array, most_bytes: int) -> bytes | None:
     if pt.is_null(array.type):
-        array = pa.array([], pa.int64() if kind is Kind.BLOOM else pa.string())
+        array = pa.array([], pa.int64() if kind is SkipKind.BLOOM else pa.string())
     elif pt.is_dictionary(array.type):
         array = array.dictionary.take(pc.unique(array.indices.drop_null()))
     array = array.drop_null()
-    if kind is Kind.BLOOM:
+    if kind is SkipKind.BLOOM:
         return bloom.build(value_hashes(array, is_whole=True), most_bytes)
     return build_value_set(array.unique(), most_bytes)
 
@@ -54,7 +54,7 @@ def summary_of(data: bytes, dtype: pa.DataType) -> Summary | None:
     if data[_HEAD_BYTES : _HEAD_BYTES + length] not in (_domain(dtype), b""):
         return None
     body = data[_HEAD_BYTES + length :]
-    if code == _CODES[Kind.VALUES]:
+    if code == _CODES[SkipKind.VALUES]:
         return ValueSet(body)
     if not body or len(body) % bloom.BLOCK_BYTES:
         raise ValueError(f"a Bloom filter of {len(body)} bytes")

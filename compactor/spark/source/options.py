@@ -86,7 +86,7 @@ class WriteOptions(IngestSettings):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallOptions:
     """The options of one read or write."""
 
     given: Mapping[str, str]

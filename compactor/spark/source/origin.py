@@ -19,7 +19,7 @@ _KEY: Final = "fragments"
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedVersion:
     """A version of a table, as it was loaded."""
 
     table: str
@@ -37,12 +37,12 @@ class Origin:
     """As the rows have it."""
     stored: str
     """Under which name the table stores it: that never becomes another column's."""
-    loaded: Loaded
+    loaded: LoadedVersion
 
 
 def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
     """schema: of columns of the table, which then know where they were loaded from."""
-    loaded = asdict(Loaded(url, snapshot.version, snapshot.commit_id))
+    loaded = asdict(LoadedVersion(url, snapshot.version, snapshot.commit_id))
     return StructType(
         [
             StructField(
@@ -67,5 +67,5 @@ def origins_of(schema: StructType) -> list[Origin]:
                 "version": int(version),
                 "commit_id": str(commit_id),
             }:
-                found.append(Origin(field.name, stored, Loaded(table, version, commit_id)))
+                found.append(Origin(field.name, stored, LoadedVersion(table, version, commit_id)))
     return found

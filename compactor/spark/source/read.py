@@ -14,10 +14,11 @@ from pyspark.sql.types import StructType
 
 from compactor.files.source import sliced
 from compactor.predicate.tree import Predicate, columns_of
-from compactor.read.scan import ScanReport, scan_schema
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan_schema
 from compactor.read.scan_tasks import Part, read_parts, tasks_of
 from compactor.spark.source.filters import condition_of, with_filters
-from compactor.spark.source.options import Call, ReadOptions
+from compactor.spark.source.options import CallOptions, ReadOptions
 from compactor.spark.source.types import as_spark, check_asked, check_names, spark_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -37,7 +38,7 @@ class Opened:
     snapshot: Snapshot
 
 
-def opened(call: Call, version: int | None) -> Opened:
+def opened(call: CallOptions, version: int | None) -> Opened:
     """version: at which it was opened before; None: as the options say.
 
     Raises `UsageError`, `TableNotFoundError`, `VersionNotFoundError`, `StoreError`.

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from compactor.errors import CompactorError, UsageError
-from compactor.spark.source.options import Call
+from compactor.spark.source.options import CallOptions
 from compactor.spark.source.origin import with_origin
 from compactor.spark.source.read import (
     FragmentsReader,
@@ -107,5 +107,5 @@ class FragmentsDataSource(DataSource):
         return StreamWriter(self._call, schema, overwrite)
 
     @property
-    def _call(self) -> Call:
-        return Call({name.lower(): text for name, text in self.options.items()})
+    def _call(self) -> CallOptions:
+        return CallOptions({name.lower(): text for name, text in self.options.items()})

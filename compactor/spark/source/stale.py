@@ -14,7 +14,7 @@ from compactor.errors import (
     UsageError,
     VersionNotFoundError,
 )
-from compactor.spark.source.origin import Loaded, Origin
+from compactor.spark.source.origin import LoadedVersion, Origin
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
@@ -24,8 +24,8 @@ from compactor.table.version import Operation
 _SEEN_BY_NO_READER: Final = frozenset(
     (
         Operation.COMPACT,
-        Operation.MOVE,
-        Operation.CLAIM,
+        Operation.TRIVIAL_MOVE,
+        Operation.LEASE,
         Operation.QUARANTINE,
         Operation.VACUUM,
     )
@@ -68,7 +68,7 @@ class Staleness:
         self._log = log
         self._latest = latest
         self._origins = origins
-        self._known: dict[Loaded, bool] = {}
+        self._known: dict[LoadedVersion, bool] = {}
 
     def base(self, named: int | None) -> Base:
         """For an overwrite. named: the version that the user names, if any.
@@ -103,12 +103,12 @@ class Staleness:
                     "written: load the table again, or leave the column out"
                 )
 
-    def _is_here(self, loaded: Loaded) -> bool:
+    def _is_here(self, loaded: LoadedVersion) -> bool:
         if loaded not in self._known:
             self._known[loaded] = self._look(loaded)
         return self._known[loaded]
 
-    def _look(self, loaded: Loaded) -> bool:
+    def _look(self, loaded: LoadedVersion) -> bool:
         """Whether it was loaded from this table. True, too, where nobody can tell any more."""
         if loaded.table == self._log.store.url:
             return True

@@ -31,7 +31,7 @@ from compactor.errors import (
     UsageError,
 )
 from compactor.files.source import FileBatches
-from compactor.spark.source.options import Call, named_as_options
+from compactor.spark.source.options import CallOptions, named_as_options
 from compactor.spark.source.origin import origins_of
 from compactor.spark.source.stale import Base, Staleness, base_now, check_unchanged
 from compactor.spark.source.types import check_written, from_spark, in_types_of
@@ -71,7 +71,7 @@ class WritePlan:
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class WrittenFragments(WriterCommitMessage):
     """What a task has to say."""
 
     entries: tuple[FragmentEntry, ...] = ()
@@ -90,7 +90,7 @@ class _AlreadyTakenError(Exception):
 
 
 def plan_write(
-    call: Call, schema: StructType, overwrites: bool, *, is_stream: bool = False
+    call: CallOptions, schema: StructType, overwrites: bool, *, is_stream: bool = False
 ) -> WritePlan:
     """Raises `CommitConflictError` for an overwrite by rows that are known to be older than the table's, and
     for columns whose values it gave up; and as `compactor.write.ingest.plan_ingest`."""
@@ -139,12 +139,12 @@ def _check_case(known: pa.Schema | None, schema: StructType, url: str) -> None:
             )
 
 
-def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> Written:
+def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> WrittenFragments:
     """One attempt of a task: its fragments, under names of their own."""
     context = TaskContext.get()
     query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
     is_first = context is None or context.partitionId() == 0
-    said = Written(plan=plan if is_first else None, query_id=query_id)
+    said = WrittenFragments(plan=plan if is_first else None, query_id=query_id)
     try:
         few, rows = _few(rows)
         if few is not None:
@@ -177,7 +177,7 @@ def _few(rows: Iterator[pa.RecordBatch]) -> tuple[bytes | None, Iterator[pa.Reco
     return sink.getvalue().to_pybytes(), iter(held)
 
 
-def _entries(plan: WritePlan, written: Sequence[Written]) -> Iterator[FragmentEntry]:
+def _entries(plan: WritePlan, written: Sequence[WrittenFragments]) -> Iterator[FragmentEntry]:
     """The fragments of all tasks in the order of their rows; what tasks have sent is written."""
     told = [message for message in written if message.entries or message.rows is not None]
     for is_sent, messages in itertools.groupby(told, lambda message: message.rows is not None):
@@ -196,7 +196,7 @@ def commit_rows(
     Raises the first mistake that a task met, `CommitConflictError` for an overwrite if others changed rows
     meanwhile, and as `compactor.write.ingest.commit_fragments`.
     """
-    written = [message for message in messages if isinstance(message, Written)]
+    written = [message for message in messages if isinstance(message, WrittenFragments)]
     for error in (message.error for message in written if message.error is not None):
         raise error
     log = CommitLog(open_store(plan.url))
@@ -227,12 +227,12 @@ def commit_rows(
 class BatchWriter(DataSourceArrowWriter):
     """Picklable: Spark sends it to tasks, and to the process that commits."""
 
-    def __init__(self, call: Call, schema: StructType, overwrites: bool) -> None:
+    def __init__(self, call: CallOptions, schema: StructType, overwrites: bool) -> None:
         self._plan = plan_write(call, schema, overwrites)
         if self._plan.app_id is not None and self._plan.batch is None:
             raise UsageError("fragments: app_id: number the batch by option batch_id")
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFragments:
         """Raises `StoreError`, `FormatError`."""
         return write_rows(self._plan, iterator)
 
@@ -244,12 +244,12 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Made anew for each batch, and again to commit it."""
 
-    def __init__(self, call: Call, schema: StructType, overwrites: bool) -> None:
+    def __init__(self, call: CallOptions, schema: StructType, overwrites: bool) -> None:
         self._plan = plan_write(call, schema, overwrites, is_stream=True)
         if self._plan.batch is not None:
             raise UsageError("fragments: batch_id: a stream numbers its batches itself")
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFragments:
         """Raises `StoreError`, `FormatError`."""
         return write_rows(self._plan, iterator)
 
@@ -258,7 +258,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
         Raises as `commit_rows`.
         """
-        said = [message for message in messages if isinstance(message, Written)]
+        said = [message for message in messages if isinstance(message, WrittenFragments)]
         if not said:
             return
         # The plan of the tasks: the table may have changed since.

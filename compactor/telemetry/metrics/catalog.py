@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -21,7 +21,7 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Metric:
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ("table",)
     buckets: tuple[float, ...] = ()
@@ -29,11 +29,11 @@ class Metric:
 
 
 def _counter(name: str, help: str, *labels: str) -> Metric:
-    return Metric(name, Kind.COUNTER, help, ("table", *labels))
+    return Metric(name, MetricKind.COUNTER, help, ("table", *labels))
 
 
 def _gauge(name: str, help: str, *labels: str) -> Metric:
-    return Metric(name, Kind.GAUGE, help, ("table", *labels))
+    return Metric(name, MetricKind.GAUGE, help, ("table", *labels))
 
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
@@ -83,8 +83,8 @@ INPUT_FRAGMENTS = _counter("compactor_input_fragments_total", "Fragments merged 
 OUTPUT_FRAGMENTS = _counter("compactor_output_fragments_total", "Fragments written by compactions.")
 INPUT_ROWS = _counter("compactor_input_rows_total", "Rows that compactions merged.")
 OUTPUT_ROWS = _counter("compactor_output_rows_total", "Rows that compactions wrote.")
-PASSED_ROWS = _counter(
-    "compactor_passed_rows_total", "Rows that went out as they came in, compressed and unread."
+COPIED_ROWS = _counter(
+    "compactor_copied_rows_total", "Rows that went out as they came in, compressed and unread."
 )
 DROPPED_ROWS = _counter(
     "compactor_dropped_rows_total",
@@ -104,7 +104,7 @@ STAGE_SECONDS = _counter(
 TASK_SECONDS = _counter("compactor_task_seconds_total", "Seconds of attempts, of failed ones too.")
 COMPACTION_SECONDS = Metric(
     "compactor_compaction_seconds",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "How long attempts that were done took.",
     buckets=_SECONDS,
 )
@@ -134,7 +134,7 @@ COMMIT_FAILURES = _counter(
 )
 COMMIT_SECONDS = Metric(
     "compactor_commit_seconds",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "How long commits took, their further tries included.",
     buckets=_COMMIT_SECONDS,
 )
@@ -161,7 +161,7 @@ LEVEL_FRAGMENTS = _gauge("compactor_level_fragments", "Live fragments.", "level"
 LEVEL_BYTES = _gauge("compactor_level_bytes", "Bytes of live fragments.", "level")
 LEVEL_ROWS = _gauge("compactor_level_rows", "Rows of live fragments.", "level")
 QUARANTINED = _gauge("compactor_quarantined_fragments", "Live fragments kept from compactions.")
-CLAIMS = _gauge("compactor_claims", "Compactions that are claimed, by any worker.")
+LEASES = _gauge("compactor_leases", "Compactions that are leased, by any worker.")
 INGESTED_BYTES = _gauge("compactor_ingested_bytes", "Bytes ever ingested into the table.")
 COMPACTED_BYTES = _gauge("compactor_compacted_bytes", "Bytes ever written by its compactions.")
 WRITE_AMPLIFICATION = _gauge(
@@ -170,9 +170,9 @@ WRITE_AMPLIFICATION = _gauge(
 
 # --- the process ---
 LAST_TURN = Metric(
-    "compactor_last_turn_timestamp_seconds", Kind.GAUGE, "When the loop last went round.", ()
+    "compactor_last_turn_timestamp_seconds", MetricKind.GAUGE, "When the loop last went round.", ()
 )
-BUILD_INFO = Metric("compactor_build_info", Kind.GAUGE, "1, by version.", ("version",))
+BUILD_INFO = Metric("compactor_build_info", MetricKind.GAUGE, "1, by version.", ("version",))
 
 # --- batch commands ---
 RUN_SUCCESS = _gauge("compactor_run_success", "1 if the last run ended well, else 0.", "command")
@@ -188,10 +188,13 @@ VACUUMED_OBJECTS = _counter(
 )
 VACUUMED_BYTES = _counter("compactor_vacuumed_bytes_total", "Bytes of fragments removed.")
 READ_RECORDS = Metric(
-    "compactor_read_records_total", Kind.COUNTER, "Records a pipeline read.", ("table", "node")
+    "compactor_read_records_total",
+    MetricKind.COUNTER,
+    "Records a pipeline read.",
+    ("table", "node"),
 )
 WRITTEN_RECORDS = Metric(
-    "compactor_written_records_total", Kind.COUNTER, "Records it wrote.", ("table", "node")
+    "compactor_written_records_total", MetricKind.COUNTER, "Records it wrote.", ("table", "node")
 )
 BAD_RECORDS = _counter("compactor_bad_records_total", "Bad records it put aside.")
 PIPELINE_SPILLS = _counter("compactor_pipeline_spills_total", "Times it put rows on local disk.")

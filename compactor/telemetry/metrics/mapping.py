@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.compaction.compaction import AttemptReport
-from compactor.compaction.driver import Settled
+from compactor.compaction.driver import FinishedCompaction
 from compactor.entities.report import EntityMergeReport
 from compactor.pipelines.report import RunReport
 from compactor.planner.debt import Debt, Pressure
@@ -43,7 +43,7 @@ _REQUESTS: Final[Mapping[str, tuple[Metric, tuple[str, ...]]]] = {
 _ENDS: Final = (CommitEnd.CONFLICT, CommitEnd.UNKNOWN, CommitEnd.FAILED)
 _OUTCOMES: Final = ("done", "failed", "void")
 _OF_COMPACTIONS: Final = (
-    c.RETRIES, c.INPUT_FRAGMENTS, c.OUTPUT_FRAGMENTS, c.INPUT_ROWS, c.OUTPUT_ROWS, c.PASSED_ROWS,
+    c.RETRIES, c.INPUT_FRAGMENTS, c.OUTPUT_FRAGMENTS, c.INPUT_ROWS, c.OUTPUT_ROWS, c.COPIED_ROWS,
     c.SECOND_PASSES, c.REPLAYED_INPUTS, c.SPILLED_BYTES, c.TASK_SECONDS,
 )  # fmt: skip
 
@@ -73,12 +73,12 @@ def of_requests(table: str, role: str, counts: Mapping[str, int]) -> list[Change
     ]
 
 
-def of_settled(table: str, settled: Settled) -> list[Change]:
+def of_finished(table: str, finished: FinishedCompaction) -> list[Change]:
     """An attempt that is over. Rows and fragments count only if its outputs are live now."""
-    outcome = settled.outcome
-    name = "void" if settled.is_void else "done" if outcome.failure is None else "failed"
+    outcome = finished.outcome
+    name = "void" if finished.is_void else "done" if outcome.failure is None else "failed"
     changes = [Change(c.COMPACTIONS, 1, (table, name))]
-    if settled.attempt > 1:
+    if finished.attempt > 1:
         changes.append(Change(c.RETRIES, 1, (table,)))
     if outcome.record is not None:
         changes += of_requests(table, TASK, outcome.record.requests)
@@ -89,7 +89,7 @@ def of_settled(table: str, settled: Settled) -> list[Change]:
     if name == "done":
         changes += _of_result(table, outcome.report)
         changes += [
-            Change(c.INPUT_FRAGMENTS, len(settled.compaction.spec.inputs), (table,)),
+            Change(c.INPUT_FRAGMENTS, len(finished.compaction.spec.inputs), (table,)),
             Change(c.OUTPUT_FRAGMENTS, len(outcome.outputs), (table,)),
         ]
     return changes
@@ -114,7 +114,7 @@ def _of_result(table: str, report: AttemptReport) -> list[Change]:
     return [
         Change(c.INPUT_ROWS, report.rows_in, (table,)),
         Change(c.OUTPUT_ROWS, report.rows_out, (table,)),
-        Change(c.PASSED_ROWS, report.passed_rows, (table,)),
+        Change(c.COPIED_ROWS, report.copied_rows, (table,)),
         Change(c.COMPACTION_SECONDS, report.seconds, (table,)),
         *(Change(c.DROPPED_ROWS, rows, (table, reason)) for reason, rows in report.dropped.items()),
     ]
@@ -143,7 +143,7 @@ def of_snapshot(
         Change(c.PENDING_BYTES, debt.pending_bytes, (table,)),
         Change(c.LEVEL0_RUNS, debt.level0_runs, (table,)),
         Change(c.QUARANTINED, len(snapshot.quarantine), (table,)),
-        Change(c.CLAIMS, len(snapshot.claims), (table,)),
+        Change(c.LEASES, len(snapshot.leases), (table,)),
         Change(c.INGESTED_BYTES, snapshot.totals.ingested_bytes, (table,)),
         Change(c.COMPACTED_BYTES, snapshot.totals.compactions_bytes, (table,)),
         Change(c.WRITE_AMPLIFICATION, snapshot.totals.write_amplification, (table,)),

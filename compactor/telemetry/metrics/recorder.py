@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.redact import redacted
 from compactor.compaction.compaction import Compaction
-from compactor.compaction.driver import Driver, Settled
+from compactor.compaction.driver import Driver, FinishedCompaction
 from compactor.compaction.listener import Silent
 from compactor.planner.debt import debt_of
 from compactor.stores.base import Store
@@ -70,9 +70,9 @@ class Recorder(Silent):
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
         self._count_running(driver)
 
-    def settled(self, driver: Driver, settled: Settled) -> None:
-        self.apply(mapping.of_settled(label(driver.url), settled))
-        is_done = settled.outcome.failure is None and not settled.is_void
+    def finished(self, driver: Driver, finished: FinishedCompaction) -> None:
+        self.apply(mapping.of_finished(label(driver.url), finished))
+        is_done = finished.outcome.failure is None and not finished.is_void
         if is_done and not self._is_of_run:
             now = self._clock.now_unix_ms() / 1000
             self.apply([Change(c.LAST_SUCCESS, now, (label(driver.url),))])

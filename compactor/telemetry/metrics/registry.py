@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.metrics_core import Metric as Family
 
 from compactor import __version__
-from compactor.telemetry.metrics.catalog import BUILD_INFO, Change, Kind, Metric
+from compactor.telemetry.metrics.catalog import BUILD_INFO, Change, Metric, MetricKind
 
 
 class _PlainRegistry(CollectorRegistry):
@@ -55,11 +55,11 @@ class MetricsRegistry:
 
 def _made(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
     match metric.kind:
-        case Kind.COUNTER:
+        case MetricKind.COUNTER:
             return Counter(metric.name, metric.help, metric.labels, registry=registry)
-        case Kind.GAUGE:
+        case MetricKind.GAUGE:
             return Gauge(metric.name, metric.help, metric.labels, registry=registry)
-        case Kind.HISTOGRAM:
+        case MetricKind.HISTOGRAM:
             return Histogram(
                 metric.name,
                 metric.help,

@@ -2,7 +2,7 @@
 
 from compactor.write.ingest.commit import Amend, commit_fragments
 from compactor.write.ingest.files import IngestReport, ingest_batches, ingest_file
-from compactor.write.ingest.fragments import Progress, WrittenFragments, write_fragments
+from compactor.write.ingest.fragments import ByteProgress, WrittenFragments, write_fragments
 from compactor.write.ingest.options import BUFFER_BYTES, IngestOptions
 from compactor.write.ingest.plan import IngestPlan, plan_ingest
 from compactor.write.ingest.sorting import sorted_batches
@@ -10,10 +10,10 @@ from compactor.write.ingest.sorting import sorted_batches
 __all__ = [
     "BUFFER_BYTES",
     "Amend",
+    "ByteProgress",
     "IngestOptions",
     "IngestPlan",
     "IngestReport",
-    "Progress",
     "WrittenFragments",
     "commit_fragments",
     "ingest_batches",

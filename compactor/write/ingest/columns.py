@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from compactor.errors import InputError
-from compactor.rows.policy import Function, Kind, RowPolicy, with_result_types
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy, with_result_types
 from compactor.table.metadata import TableMetadata
 from compactor.write.schema_union import OnConflict, conflicting, split_name
 
@@ -56,7 +56,7 @@ class StoredNames:
 
 def fixed_columns(table: TableMetadata) -> set[str]:
     """Columns whose stored values are in bounds of keys, or are added up and the like."""
-    chosen = (Function.LAST, Function.FIRST)
+    chosen = (RowFunction.LAST, RowFunction.FIRST)
     computed = {name for name, function in table.rows.aggregates if function not in chosen}
     return computed.union(column.column for column in table.sort)
 
@@ -71,8 +71,8 @@ def schema_to_read(table: TableMetadata) -> pa.Schema:
         [
             field.with_name(table.shown_name(field.name))
             for field in table.schema
-            if table.rows.kind is not Kind.AGGREGATE
-            or table.rows.function(field.name) is not Function.COUNT
+            if table.rows.kind is not RowKind.AGGREGATE
+            or table.rows.function(field.name) is not RowFunction.COUNT
         ]
     )
 
@@ -81,7 +81,7 @@ def with_counts(batch: pa.RecordBatch, rows: RowPolicy) -> pa.RecordBatch:
     """Columns that are counted as ones, and zeros for null."""
     for name, function in rows.aggregates:
         place = batch.schema.get_field_index(name)
-        if function is Function.COUNT and place >= 0:
+        if function is RowFunction.COUNT and place >= 0:
             ones = batch.column(place).is_valid().cast(pa.int64())
             batch = batch.set_column(place, pa.field(name, pa.int64()), ones)
     return batch

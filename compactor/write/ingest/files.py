@@ -19,7 +19,7 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.write.ingest.columns import fixed_shown, schema_to_read
 from compactor.write.ingest.commit import Amend, as_they_are, commit_fragments
-from compactor.write.ingest.fragments import Progress, write_fragments
+from compactor.write.ingest.fragments import ByteProgress, write_fragments
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import plan_ingest
 from compactor.write.schema_union import OnConflict, conflicting, same_kind
@@ -50,7 +50,7 @@ def ingest_file(
     options: IngestOptions,
     *,
     ids: Ids = random_id,
-    on_progress: Progress = lambda _done, _total: None,
+    on_progress: ByteProgress = lambda _done, _total: None,
 ) -> IngestReport:
     """Adds a file's rows to the table, creating the table if there is none and `sort` is given.
 
@@ -106,7 +106,7 @@ def ingest_batches(
     options: IngestOptions,
     *,
     ids: Ids = random_id,
-    on_progress: Progress = lambda _done, _total: None,
+    on_progress: ByteProgress = lambda _done, _total: None,
     amend: Amend = as_they_are,
 ) -> IngestReport:
     """As `ingest_file`, of batches that were opened with the snapshot's schema known."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from compactor.errors import InputError
 from compactor.files.source import FileBatches
 from compactor.predicate.skipping.summary import build as build_summary
-from compactor.rows.flags import Census, RowRule
+from compactor.rows.flags import RowRule, RowStatistics
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import FragmentEntry, SkipIndex
 from compactor.table.numbers import MAX_KEY_BYTES
@@ -30,7 +30,7 @@ from format.writer import FragmentWriter
 
 _LEAST_ROW_BYTES: Final = 16
 """A row counts for no less: its place in the order takes as much, however narrow it is."""
-Progress = Callable[[int, int], None]
+ByteProgress = Callable[[int, int], None]
 """Called with bytes of the file consumed, and in all."""
 
 
@@ -49,7 +49,7 @@ def write_fragments(
     file: FileBatches,
     attempt_id: str,
     *,
-    on_progress: Progress = lambda _done, _total: None,
+    on_progress: ByteProgress = lambda _done, _total: None,
 ) -> WrittenFragments:
     """Nothing of it is visible before `commit_fragments`. attempt_id: of nobody else."""
     writer = _FragmentsOfFile(store, plan, attempt_id)
@@ -77,7 +77,7 @@ class _FragmentsOfFile:
         table = plan.metadata
         self._rule = RowRule(table.rows, table.ttl, plan.schema, table.sort, is_bottom=False)
 
-    def write(self, file: FileBatches, on_progress: Progress) -> Iterator[FragmentEntry]:
+    def write(self, file: FileBatches, on_progress: ByteProgress) -> Iterator[FragmentEntry]:
         pending: list[pa.RecordBatch] = []
         rows, size, held = 0, 0, HeldBytes()
         shown = dict(self._metadata.names)
@@ -137,10 +137,10 @@ class _FragmentsOfFile:
                 on_row_group=self._summarise,
             ) as writer,
         ):
-            census = Census()
+            row_statistics = RowStatistics()
             for batch in sorted_batches(batches, schema, sort, self._rule):
                 keys = [to_storage(batch.column(column.column)) for column in sort]
-                census += self._rule.census(keys)
+                row_statistics += self._rule.row_statistics(keys)
                 writer.write(batch)
             written = writer.finish()
             upload.complete()
@@ -152,7 +152,7 @@ class _FragmentsOfFile:
             level=0,
             run=key,
             window=window,
-            census=census,
+            row_statistics=row_statistics,
             skip_index=self._take_skips(),
         )
 

@@ -13,9 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
-from compactor.predicate.skipping.spec import Kind as SkipKind
-from compactor.predicate.skipping.spec import SkipSpec
-from compactor.rows.policy import Function, Kind, RowPolicy, Ttl
+from compactor.predicate.skipping.spec import SkipKind, SkipSpec
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from compactor.settings import units
 from compactor.settings.column_kinds import column_kinds
 from compactor.table.metadata import TimeWindows
@@ -84,7 +83,7 @@ class IngestSettings(BaseModel):
     retention: Seconds | None = Field(
         None, description="Windows that ended longer ago are dropped.  [default: kept]"
     )
-    row_policy: Kind | None = Field(
+    row_policy: RowKind | None = Field(
         None,
         description="What rows of equal --sort-by are in a new table.  [default: append]",
     )
@@ -98,8 +97,8 @@ class IngestSettings(BaseModel):
         None,
         description="Whether compactions drop tombstones.  [default: keep with --sequence]",
     )
-    aggregate: Annotated[tuple[tuple[str, Function], ...], _pairs(Function, "function")] = Field(
-        (), description="What becomes of a column's values, for row policy aggregate."
+    aggregate: Annotated[tuple[tuple[str, RowFunction], ...], _pairs(RowFunction, "function")] = (
+        Field((), description="What becomes of a column's values, for row policy aggregate.")
     )
     ttl: Seconds | None = Field(
         None, description="Rows of a new table that are older are dropped by compactions."

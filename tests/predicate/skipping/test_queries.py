@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import DataError, UsageError
-from compactor.predicate.skipping.spec import Kind, SkipSpec
-from compactor.read.scan import ScanReport, scan
+from compactor.predicate.skipping.spec import SkipKind, SkipSpec
+from compactor.read.report import ScanReport
+from compactor.read.scan import scan
 from compactor.read.verify import verify
-from compactor.rows.policy import Kind as RowKind
-from compactor.rows.policy import RowPolicy
+from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
@@ -30,7 +30,7 @@ from compactor.write.ingest import IngestOptions
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table
 
-SKIPS = SkipSpec((("trace", Kind.BLOOM), ("service", Kind.VALUES), ("n", Kind.BLOOM)))
+SKIPS = SkipSpec((("trace", SkipKind.BLOOM), ("service", SkipKind.VALUES), ("n", SkipKind.BLOOM)))
 
 
 @pytest.fixture
@@ -93,10 +93,10 @@ def test_whole_row_groups_that_pass_a_compaction_keep_an_index(store: MemoryStor
         table = some_rows(start, 1000)
         table = table.set_column(0, "ts", pa.array(range(start, start + 1000)))
         log = add(store, table)
-        alter_table(log, Alteration(skips={"n": None if start else Kind.BLOOM}))
+        alter_table(log, Alteration(skips={"n": None if start else SkipKind.BLOOM}))
     settings = CompactionSettings(max_rows_per_row_group=50, compression_level=1)
     done = compact_table(store, settings, strategy=Strategy.FULL)
-    assert done.to_json()["passed_rows"] == 2000
+    assert done.to_json()["copied_rows"] == 2000
     entry = CommitLog(store).current().by_age()[0]
     assert entry.skip_index is not None and sorted(entry.skip_index.columns) == ["service", "trace"]
     rows, report = found(store, f"trace = '{table.column('trace')[3].as_py()}'")
@@ -143,7 +143,7 @@ def test_a_decimal_is_found_by_the_index_whatever_its_scale(
     cents = [None if n % 7 == 0 else Decimal(n * 100).scaleb(-2) for n in range(400)]
     rows = pa.table({"ts": range(400), "c": pa.array(cents, dtype)})
     log = append_table(
-        store, rows, "ts", IngestOptions(skips=SkipSpec((("c", Kind.BLOOM),))), max_rows=50
+        store, rows, "ts", IngestOptions(skips=SkipSpec((("c", SkipKind.BLOOM),))), max_rows=50
     )
     for where in ("c = 100", "c = 100.0", "c = 1e2", "c = 100.0000", "c IN (100)"):
         got, report = found(store, where)
@@ -172,7 +172,7 @@ def test_an_index_rules_out_nothing_that_a_newer_row_may_have_replaced(store: Me
             store,
             pa.table({"ts": [1, 2], "service": [value, "x"]}),
             rows=rows,
-            skips=SkipSpec((("service", Kind.VALUES),)),
+            skips=SkipSpec((("service", SkipKind.VALUES),)),
         )
     assert found(store, "service = 'old'")[0] == []
     assert found(store, "service = 'new'")[0] == [{"ts": 1, "service": "new"}]
@@ -182,8 +182,8 @@ def test_indexes_come_and_go_with_the_fragments_and_follow_their_columns(tmp_pat
     store = LocalStore(tmp_path / "t")
     log = add(store, some_rows(1), skips=SkipSpec())
     assert log.current().by_age()[0].skip_index is None
-    alter_table(log, Alteration(skips={"trace": Kind.BLOOM}, renames={"service": "app"}))
-    alter_table(log, Alteration(renames={"trace": "span"}, skips={"app": Kind.VALUES}))
+    alter_table(log, Alteration(skips={"trace": SkipKind.BLOOM}, renames={"service": "app"}))
+    alter_table(log, Alteration(renames={"trace": "span"}, skips={"app": SkipKind.VALUES}))
     compact_table(store, strategy=Strategy.OVERLAPPING)
     add(store, some_rows(2).rename_columns(["ts", "span", "app", "n"]), skips=SkipSpec())
     compact_table(store, CompactionSettings(max_rows_per_row_group=50), strategy=Strategy.FULL)
@@ -224,20 +224,20 @@ def test_a_damaged_index_is_done_without_and_named_by_verify(store: MemoryStore)
 @pytest.mark.parametrize(
     ("skips", "message"),
     [
-        ((("ts", Kind.BLOOM),), "sort column"),
-        ((("nope", Kind.BLOOM),), "no column 'nope'"),
-        ((("n", Kind.VALUES),), "has to be text"),
+        ((("ts", SkipKind.BLOOM),), "sort column"),
+        ((("nope", SkipKind.BLOOM),), "no column 'nope'"),
+        ((("n", SkipKind.VALUES),), "has to be text"),
     ],
 )
 def test_an_index_that_would_be_of_no_use_is_refused(
-    store: MemoryStore, skips: tuple[tuple[str, Kind], ...], message: str
+    store: MemoryStore, skips: tuple[tuple[str, SkipKind], ...], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         add(store, some_rows(1), skips=SkipSpec(skips))
 
 
 def test_a_column_that_has_become_a_float_is_not_asked_by_hashes(store: MemoryStore) -> None:
-    skips = SkipSpec((("n", Kind.BLOOM),))
+    skips = SkipSpec((("n", SkipKind.BLOOM),))
     log = add(store, pa.table({"ts": [1, 2], "n": pa.array([0, 5], pa.int32())}), skips=skips)
     add(store, pa.table({"ts": [3, 4], "n": [-0.0, 0.5]}), skips=SkipSpec())
     for _ in range(2):
@@ -251,11 +251,11 @@ def test_a_column_that_has_become_a_float_is_not_asked_by_hashes(store: MemorySt
 def test_a_full_compaction_makes_the_indexes_that_were_asked_for_later(store: MemoryStore) -> None:
     log = add(store, some_rows(1), skips=SkipSpec())
     compact_table(store, CompactionSettings(max_rows_per_row_group=50), strategy=Strategy.FULL)
-    alter_table(log, Alteration(skips={"trace": Kind.BLOOM}, skip_bytes=4096))
+    alter_table(log, Alteration(skips={"trace": SkipKind.BLOOM}, skip_bytes=4096))
     settings = CompactionSettings(max_rows_per_row_group=50)
     assert len(compact_table(store, settings, strategy=Strategy.FULL).done) == 1
     assert found(store, f"trace = '{some_rows(1).column('trace')[0].as_py()}'")[1].rows_read <= 150
-    alter_table(log, Alteration(skip_bytes=32, skips={"n": Kind.BLOOM}))
+    alter_table(log, Alteration(skip_bytes=32, skips={"n": SkipKind.BLOOM}))
     assert len(compact_table(store, settings, strategy=Strategy.FULL).done) == 1
     assert not compact_table(
         store, settings, strategy=Strategy.FULL

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from compactor.errors import UsageError
 from compactor.predicate.prune import Bounds, Summary, may_match
-from compactor.predicate.skipping.spec import Kind, check_skip_column
+from compactor.predicate.skipping.spec import SkipKind, check_skip_column
 from compactor.predicate.skipping.summary import AnyOf, build, summary_of
 from compactor.predicate.tree import Compare, IsIn, Like, Op, matching
 
@@ -36,11 +36,11 @@ def knows(summary: Summary) -> Any:
     return lambda _column: Bounds(None, None, summary=summary)
 
 
-@given(data=st.data(), budget=BUDGETS, kind=st.sampled_from(Kind), coded=st.booleans())
+@given(data=st.data(), budget=BUDGETS, kind=st.sampled_from(SkipKind), coded=st.booleans())
 def test_a_row_group_is_never_skipped_that_has_a_row(
-    data: st.DataObject, budget: int, kind: Kind, coded: bool
+    data: st.DataObject, budget: int, kind: SkipKind, coded: bool
 ) -> None:
-    dtype, values = data.draw(st.sampled_from(TYPES[:2] if kind is Kind.VALUES else TYPES))
+    dtype, values = data.draw(st.sampled_from(TYPES[:2] if kind is SkipKind.VALUES else TYPES))
     array = pa.array(data.draw(st.lists(st.none() | values, max_size=30)), dtype)
     asked = pa.array(data.draw(st.lists(values, min_size=1, max_size=4)), dtype)
     packed = build(kind, array.dictionary_encode() if coded else array, budget)
@@ -50,7 +50,7 @@ def test_a_row_group_is_never_skipped_that_has_a_row(
     summary = summary_of(packed, dtype)
     assert summary is not None
     conditions: list[Any] = [Compare("x", Op.EQ, asked[0]), IsIn("x", asked.unique())]
-    if kind is Kind.VALUES:
+    if kind is SkipKind.VALUES:
         pattern = data.draw(st.text(alphabet="ab%_x", max_size=5))
         conditions += [Like("x", pattern), Like("x", pattern, ignores_case=True)]
     for condition in conditions:
@@ -61,7 +61,7 @@ def test_a_row_group_is_never_skipped_that_has_a_row(
 
 def test_few_absent_values_pass_a_filter_of_enough_bytes() -> None:
     numbers = pa.array(np.arange(50_000))
-    packed = build(Kind.BLOOM, numbers, 1 << 20)
+    packed = build(SkipKind.BLOOM, numbers, 1 << 20)
     assert packed is not None
     summary = summary_of(packed, numbers.type)
     assert summary is not None
@@ -72,12 +72,12 @@ def test_few_absent_values_pass_a_filter_of_enough_bytes() -> None:
 
 
 def test_a_filter_that_would_say_yes_to_everything_is_not_kept() -> None:
-    assert build(Kind.BLOOM, pa.array(np.arange(100_000)), 4096) is None
+    assert build(SkipKind.BLOOM, pa.array(np.arange(100_000)), 4096) is None
 
 
 def test_values_are_cut_as_little_as_the_budget_asks_for() -> None:
     texts = pa.array([f"{kind}/{n:06d}" for kind in ("api", "web") for n in range(500)])
-    whole, cut = build(Kind.VALUES, texts, 1 << 16), build(Kind.VALUES, texts, 300)
+    whole, cut = build(SkipKind.VALUES, texts, 1 << 16), build(SkipKind.VALUES, texts, 300)
     assert whole is not None and cut is not None
 
     def may(packed: bytes, condition: Any) -> bool:
@@ -104,7 +104,7 @@ def test_of_values_that_have_been_converted_nothing_is_known(
     made_of: pa.DataType, asked_as: pa.DataType
 ) -> None:
     packed = build(
-        Kind.BLOOM,
+        SkipKind.BLOOM,
         pa.array([1, 2], pa.int32())
         .cast(pa.int64())
         .cast(pa.decimal128(30, 2) if pa.types.is_decimal(made_of) else made_of),
@@ -115,7 +115,7 @@ def test_of_values_that_have_been_converted_nothing_is_known(
 
 
 def test_wider_types_ask_for_the_same_values() -> None:
-    packed = build(Kind.BLOOM, pa.array([1, -2, 3], pa.int8()), 100)
+    packed = build(SkipKind.BLOOM, pa.array([1, -2, 3], pa.int8()), 100)
     assert packed is not None
     summary = summary_of(packed, pa.int64())
     assert summary is not None
@@ -123,7 +123,7 @@ def test_wider_types_ask_for_the_same_values() -> None:
 
 
 def test_a_row_group_of_nulls_holds_no_value() -> None:
-    for kind, dtype in ((Kind.BLOOM, pa.int64()), (Kind.VALUES, pa.string())):
+    for kind, dtype in ((SkipKind.BLOOM, pa.int64()), (SkipKind.VALUES, pa.string())):
         for array in (pa.nulls(3), pa.nulls(3, dtype)):
             packed = build(kind, array, 100)
             assert packed is not None
@@ -135,12 +135,12 @@ def test_a_row_group_of_nulls_holds_no_value() -> None:
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [
-        (Kind.VALUES, pa.int64()),
-        (Kind.BLOOM, pa.float64()),
-        (Kind.BLOOM, pa.list_(pa.int64())),
-        (Kind.BLOOM, pa.bool_()),
+        (SkipKind.VALUES, pa.int64()),
+        (SkipKind.BLOOM, pa.float64()),
+        (SkipKind.BLOOM, pa.list_(pa.int64())),
+        (SkipKind.BLOOM, pa.bool_()),
     ],
 )
-def test_columns_of_other_types_are_refused(kind: Kind, dtype: pa.DataType) -> None:
+def test_columns_of_other_types_are_refused(kind: SkipKind, dtype: pa.DataType) -> None:
     with pytest.raises(UsageError, match="'x'"):
         check_skip_column("x", kind, dtype)

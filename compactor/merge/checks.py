@@ -1,0 +1,82 @@
+"""The checks of a merge: rows and row hashes in are those out, with the rows that were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from compactor.merge.context import MergeContext
+from compactor.merge.errors import MergeCheckError
+from compactor.merge.outputs import OutputFragment, Page
+from compactor.merge.row_order import GroupOrder
+from compactor.rows.flags import KEPT
+from format.hashing import combine
+
+
+def check_rows(
+    context: MergeContext, ends: Sequence[tuple[int, int]], row_hashes: Sequence[Sequence[int]]
+) -> None:
+    """Raises `MergeCheckError` unless rows and row hashes of the inputs equal those of the outputs, with the
+    rows that were left out.
+
+    ends: rows and row hash of each input, by its footer. row_hashes: of each output, by row group.
+    """
+    rows_in = sum(rows for rows, _ in ends)
+    rows_out = sum(output.emitter.rows for output in context.outputs)
+    rows_out += sum(context.dropped.values())
+    hash_in = combine(*(row_hash for _, row_hash in ends))
+    hash_out = combine(*(value for hashes in row_hashes for value in hashes))
+    has_old = any(output.row_numbers.has_old for output in context.outputs)
+    if has_old or context.dropped:
+        # Of all rows taken: those that are not written went through the columns as well.
+        orders = context.order.groups()
+        hash_out = combine(
+            *(
+                _hash_taken(context, output, page, next(orders))
+                for output in context.outputs
+                for page in output.pages
+            )
+        )
+    if (rows_in, hash_in) != (rows_out, hash_out):
+        raise MergeCheckError(
+            f"the merge of {len(ends)} fragments took {rows_in} rows of hash {hash_in:016x} "
+            f"and gave {rows_out} rows of hash {hash_out:016x}; its outputs were dropped, the "
+            "inputs are untouched"
+        )
+
+
+def row_hashes_of(context: MergeContext) -> list[list[int]]:
+    """Returns of each output the hashes of its row groups that are written."""
+    orders = context.order.groups()
+    return [_row_hashes(context, output, orders) for output in context.outputs]
+
+
+def _row_hashes(
+    context: MergeContext, output: OutputFragment, orders: Iterator[GroupOrder]
+) -> list[int]:
+    """Returns the hashes of an output's row groups, those without rows left out."""
+    hashes = (_row_hash(context, output, page, next(orders)) for page in output.pages)
+    return [value for value in hashes if value is not None]
+
+
+def _row_hash(
+    context: MergeContext, output: OutputFragment, page: Page | None, order: GroupOrder
+) -> int | None:
+    """Returns the hash of a row group as it is written; None if no row of it is."""
+    if page is None:
+        assert order.copied is not None
+        return context.copied[int(order.inputs[0])].row_hash(order.copied)
+    if page.folded is not None:
+        return output.folded.hash_of(page.folded)
+    if order.flags is not None and not (order.flags & KEPT).any():
+        return None
+    return output.row_numbers.hash_of(page.number, order.flags)
+
+
+def _hash_taken(
+    context: MergeContext, output: OutputFragment, page: Page | None, order: GroupOrder
+) -> int:
+    """Returns the hash of a row group as it was taken, by the rules of the inputs' hashes."""
+    if page is None:
+        assert order.copied is not None
+        return context.copied[int(order.inputs[0])].row_hash(order.copied)
+    return output.row_numbers.comparable_hash(page.number, order.origins())

@@ -1,0 +1,77 @@
+"""Completes the outputs of a merge: skip indexes, footers, uploads. Nothing is visible before."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from compactor.errors import CompactorError
+from compactor.merge.context import MergeContext
+from compactor.merge.contract import MergedFragment
+from compactor.merge.outputs import OutputFragment
+from format.footer import ValueStats, with_values
+
+
+def _with_values(context: MergeContext, output: OutputFragment) -> Callable[[bytes], bytes]:
+    """Returns what puts into a column's statistics what only the inputs' footers know of copied chunks."""
+    if None not in output.pages:
+        return lambda column: column
+
+    def known(column: str, group: int) -> ValueStats | None:
+        origin = output.copied_from.get(group)
+        return None if origin is None else context.copied[origin[0]].values(column, origin[1])
+
+    return lambda column: with_values(column, known)
+
+
+def write_skips(context: MergeContext) -> list[dict[str, tuple[int, int]]]:
+    """Writes the skip indexes of all outputs into one object; returns their offsets and lengths by column."""
+    open_sink = context.settings.open_skips
+    if open_sink is None or not context.settings.skips.columns:
+        return [{} for _ in context.outputs]
+    sink, offset, places = open_sink(context.uploads), 0, []
+    try:
+        for output in context.outputs:
+            columns = dict.fromkeys(output.skips.columns, (0, 0))
+            for name, block in output.skips.blocks():
+                sink.write(block)
+                columns[name] = offset, len(block)
+                offset += len(block)
+            places.append(columns)
+        if offset:
+            sink.complete()
+        else:
+            sink.abort()
+    except BaseException:
+        with contextlib.suppress(CompactorError):
+            sink.abort()
+        raise
+    return places
+
+
+def completed(
+    context: MergeContext,
+    output: OutputFragment,
+    row_hashes: Sequence[int],
+    skips: dict[str, tuple[int, int]],
+) -> MergedFragment:
+    """Writes the footer and completes the upload."""
+    with (
+        context.watch.on("encode"),
+        context.budget.holding("encode", 2 * output.shelf.size_bytes),
+    ):
+        summary = output.emitter.finish(row_hashes, _with_values(context, output))
+    for index, group in output.copied_from.values():
+        copied_bytes = context.copied[index].heaviest_bytes(group)
+        summary.peak_chunk_bytes = max(summary.peak_chunk_bytes, copied_bytes)
+    with context.watch.on("upload wait"):
+        output.sink.complete()
+    emitter = output.emitter
+    return MergedFragment(
+        output.sink,
+        emitter.header.schema,
+        emitter.bytes_written,
+        summary,
+        output.row_statistics,
+        skips,
+    )

@@ -1,0 +1,98 @@
+"""What the phases of one pass share: settings, memory, inputs, the row order, the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from compactor.merge.chunk_encoder import ChunkEncoder
+from compactor.merge.contract import MergeSettings
+from compactor.merge.copied import CopiedRowGroups
+from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.merge.merge_input import MergeInput
+from compactor.merge.outputs import OutputFragment
+from compactor.merge.row_numbers import STAGE as ROW_HASHES
+from compactor.merge.row_order import RowOrder
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_plan import MergePlan
+from compactor.resources.stopwatch import Stopwatch
+from compactor.resources.tape import Tape
+from compactor.resources.upload_memory import PARTS, BudgetedUploads
+from format.keys import KeyComparator
+from format.schema import FragmentHeader
+
+
+class MergeContext:
+    """Owns the row order and the outputs of one pass; says how each of its stages spills to local disk."""
+
+    def __init__(
+        self,
+        settings: MergeSettings,
+        plan: MergePlan,
+        budget: MemoryBudget,
+        disk: LocalDisk,
+        watch: Stopwatch,
+    ) -> None:
+        self.settings = settings
+        self.plan = plan
+        self.budget = budget
+        self.disk = disk
+        self.watch = watch
+        self.compare = KeyComparator(settings.schema, settings.sort)
+        self.uploads = BudgetedUploads(budget, plan.upload_bytes)
+        self.encoder = ChunkEncoder(
+            budget, watch, settings.options.compression_level, in_thread=settings.encode_thread
+        )
+        self.inputs: Sequence[MergeInput] = ()
+        self.schemas: list[pa.Schema] = []
+        """The different schemas of the inputs."""
+        self._order_tape = Tape(budget, "row order", disk)
+        self.order = RowOrder(self._order_tape)
+        self.outputs: list[OutputFragment] = []
+        self.copied: dict[int, CopiedRowGroups] = {}
+        """By input."""
+        self.dropped: dict[str, int] = {}
+        """Rows, by reason."""
+        budget.spill_by("row order", lambda _: self._order_tape.spill())
+        budget.spill_by(ROW_HASHES, self._spill_row_hashes)
+        budget.spill_by(
+            "footer", lambda _: sum(o.shelf.spill() + o.skips.spill() for o in self.outputs)
+        )
+        budget.spill_by(CHUNKS, self._spill_chunks)
+        budget.spill_by(PARTS, self._spill_parts)
+
+    def with_shared_schema(self, header: FragmentHeader) -> FragmentHeader:
+        """Returns the header with the schema object of an earlier input, if that is equal: a thousand copies
+        would add up."""
+        for schema in self.schemas:
+            if schema.equals(header.schema, check_metadata=True):
+                return header.with_schema(schema)
+        self.schemas.append(header.schema)
+        return header
+
+    def close(self) -> None:
+        """Gives back the memory and the disk space of the row order and the outputs."""
+        self._order_tape.close()
+        for output in self.outputs:
+            output.close()
+
+    def _spill_row_hashes(self, _size: int) -> int:
+        freed = sum(o.row_numbers.spill() + o.folded.spill() for o in self.outputs)
+        return freed + sum(source.spill_row_hashes() for source in self.inputs)
+
+    def _spill_chunks(self, size: int) -> int:
+        """The largest first."""
+        freed = 0
+        for source in sorted(self.inputs, key=lambda source: -source.spillable_bytes):
+            if freed >= size or not source.spillable_bytes:
+                break
+            freed += source.spill()
+        return freed
+
+    def _spill_parts(self, _size: int) -> int:
+        before = self.budget.held_bytes(PARTS)
+        for output in self.outputs:
+            output.sink.spill(self.disk)
+        return before - self.budget.held_bytes(PARTS)

@@ -1,0 +1,102 @@
+"""Row groups that go out as they came in: compressed, unread.
+
+What their chunks hold is known only to their input's footer, which comes last; so does the output's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from compactor.merge.decoded import STAGE as CHUNKS
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk, Region
+from format.blocks import Block
+from format.footer import Footer, ValueStats
+
+_VALUES_BYTES: Final = 256
+"""Of what a footer says of a chunk's values, as Python has it."""
+
+
+class StoredKeys:
+    """A row group's sort columns as they are stored, until it is known whether it passes: in memory, or on
+    local disk."""
+
+    def __init__(self, blocks: Sequence[Block], budget: MemoryBudget, disk: LocalDisk) -> None:
+        self._blocks = list(blocks)
+        self._budget = budget
+        self._disk = disk
+        self._region: Region | None = None
+        self.held_bytes = sum(len(block.stored) for block in blocks)
+        budget.charge(CHUNKS, self.held_bytes)
+
+    def take(self) -> list[Block]:
+        """The chunks; they are not held here any more."""
+        if self._region is None:
+            blocks = self._blocks
+        else:
+            data, at, blocks = self._disk.read(self._region), 0, []
+            for block in self._blocks:
+                end = at + block.header.stored_bytes
+                blocks.append(replace(block, stored=data[at:end]))
+                at = end
+        self.drop()
+        return blocks
+
+    def drop(self) -> None:
+        """They are not needed any more."""
+        self._blocks = []
+        self._budget.discharge(CHUNKS, self.held_bytes)
+        self.held_bytes = 0
+        if self._region is not None:
+            self._disk.release(self._region)
+            self._region = None
+
+    def spill(self) -> int:
+        """Moves them to disk; how many bytes that frees."""
+        freed = self.held_bytes
+        if freed:
+            self._region = self._disk.allocate(freed)
+            self._disk.write(self._region, b"".join(block.stored for block in self._blocks))
+            self._blocks = [replace(block, stored=b"") for block in self._blocks]
+            self._budget.discharge(CHUNKS, freed)
+            self.held_bytes = 0
+        return freed
+
+
+class CopiedRowGroups:
+    """Row groups of one input that were copied."""
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+        self._values: dict[str, dict[int, ValueStats]] = {}
+        self._row_hashes: dict[int, int] = {}
+
+    def add(self, group: int) -> None:
+        """group: its number in the input."""
+        self._groups.add(group)
+
+    def take_from(self, footer: Footer) -> None:
+        for name, chunks in footer.columns.items():
+            self._values[name] = {
+                g: ValueStats(chunks[g].min, chunks[g].max, chunks[g].decoded_bytes)
+                for g in self._groups
+            }
+        self._row_hashes = {g: footer.row_groups[g].row_hash for g in self._groups}
+
+    @property
+    def nbytes(self) -> int:
+        """About what is held of the footer."""
+        return _VALUES_BYTES * len(self._values) * len(self._groups)
+
+    def row_hash(self, group: int) -> int:
+        return self._row_hashes[group]
+
+    def values(self, column: str, group: int) -> ValueStats | None:
+        """Returns what is known of a chunk's values; None of a column that the input has not."""
+        return self._values.get(column, {}).get(group)
+
+    def heaviest_bytes(self, group: int) -> int:
+        """Returns what the values of the row group's heaviest chunk take."""
+        return max(chunks[group].decoded_bytes for chunks in self._values.values())

@@ -1,0 +1,80 @@
+"""Where the inputs of a pass come from: one GET each, or what an earlier pass has kept of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from compactor.merge.contract import MergeSettings
+from compactor.merge.merge_input import InputFragment
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.fetch import ClosableSource, FetchedSource, FetchSettings
+from compactor.resources.merge_plan import MergePlan
+
+_CLOSE_SECONDS: Final = 5.0
+"""How long all connections together may take to end; one that hangs is left to itself."""
+
+
+class InputSources:
+    """Opens all inputs at once and fetches them ahead of the merge."""
+
+    def __init__(
+        self,
+        inputs: Sequence[InputFragment],
+        settings: MergeSettings,
+        plan: MergePlan,
+        budget: MemoryBudget,
+        disk: LocalDisk,
+        before: InputSources | None,
+    ) -> None:
+        """before: those of the first pass, for a second one."""
+        self._before = before
+        replays = before.replays(inputs) if before else [None] * len(inputs)
+        self.replayed = sum(replay is not None for replay in replays)
+        size_bytes = sum(fragment.size_bytes for fragment in inputs)
+        fetch = FetchSettings(
+            plan.window_bytes,
+            plan.piece_bytes,
+            settings.memory.spool_after_seconds,
+            keeps_all=plan.keeps_inputs and before is None and disk.free_bytes() > 2 * size_bytes,
+        )
+        self.all: list[ClosableSource] = []
+        try:
+            for fragment, replay in zip(inputs, replays, strict=True):
+                self.all.append(
+                    replay
+                    or FetchedSource(fragment.open_source, fetch, budget, disk, fragment.size_bytes)
+                )
+        except BaseException:  # a thread that can't be started, of a thousand
+            for source in self.all:
+                source.close()
+            raise
+
+    def replays(self, inputs: Sequence[InputFragment]) -> list[ClosableSource | None]:
+        """Returns for every input what can be read again without a GET, or None."""
+        return [
+            fragment.read_again()
+            if fragment.read_again is not None
+            else (source.replay() if isinstance(source, FetchedSource) else None)
+            for fragment, source in zip(inputs, self.all, strict=True)
+        ]
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long the merge has waited for bytes, in earlier passes too."""
+        own = sum(source.wait_seconds for source in self._fetched)
+        return own + (self._before.wait_seconds if self._before else 0.0)
+
+    def close(self) -> None:
+        """Ends all connections; one that hangs holds up nobody for long."""
+        for source in self._fetched:
+            source.stop()
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        for source in self._fetched:
+            source.close(max(0.0, deadline - time.monotonic()))
+
+    @property
+    def _fetched(self) -> list[FetchedSource]:
+        return [source for source in self.all if isinstance(source, FetchedSource)]

@@ -1,0 +1,200 @@
+"""The key phase of a merge: sort columns of all inputs become the row order and the outputs' key sections."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.merge.context import MergeContext
+from compactor.merge.copied import CopiedRowGroups
+from compactor.merge.key_merge import CopiedRowGroup, MergeWindow, decided, merge_keys
+from compactor.merge.outputs import OpenOutput, OutputFragment, Page, TimedSink
+from compactor.merge.row_groups import (
+    SIZE_UNITS,
+    CopiedOutputGroup,
+    CutRule,
+    OutputGroup,
+    cut_row_groups,
+)
+from compactor.merge.row_numbers import RowNumbers
+from compactor.merge.skips import OutputSkips
+from compactor.merge.splits import Splits
+from compactor.resources.tape import Tape
+from compactor.rows.fold import merged_rows
+from format.emitter import FragmentEmitter
+from format.keys import KeyComparator, key_at
+from format.schema import FragmentHeader
+
+ORDER: Final = "order"
+
+
+class KeyPhase:
+    """Merges keys a batch at a time, cuts row groups and outputs, and writes what of them is keys."""
+
+    def __init__(
+        self, context: MergeContext, open_output: OpenOutput, splits: Splits, most_rows: int
+    ) -> None:
+        """splits: of row groups that an earlier pass has found too heavy. most_rows: of a row group."""
+        self._context = context
+        self._open_output = open_output
+        self._splits = splits
+        self._most_rows = most_rows
+        rule = context.settings.rule
+        self._key_order = (
+            context.compare if rule is None else KeyComparator(context.settings.schema, rule.key)
+        )
+        """Tells rows of one key: no two outputs have rows of the same."""
+        self._waiting_bytes = 0
+        self.began: tuple[float, float] | None = None
+        """When the first keys were in order: by the clock, and of this thread's CPU."""
+
+    def run(self) -> None:
+        """Raises as `merge_fragments`; the outputs are open then, and the caller's to abort."""
+        windows = merge_keys(
+            self._context.inputs,
+            self._context.compare,
+            self._context.settings.sort,
+            self._context.plan.batch_rows,
+            self._context.plan.batch_bytes,
+            self._context.settings.rule,
+        )
+        # Charged beforehand for all windows: a window takes most while it is made.
+        with self._context.budget.holding(ORDER, self._context.plan.order_bytes):
+            groups = cut_row_groups(self._noted(windows), self._cut_rule(), self._charge_waiting)
+            for number, whole in enumerate(groups):
+                if isinstance(whole, CopiedOutputGroup):
+                    self._copy_key_group(self._output_of(whole), whole.whole)
+                    continue
+                for group in self._splits.divide(number, whole):
+                    self._write_key_group(self._output_of(group), group)
+
+    def _output_of(self, group: OutputGroup | CopiedOutputGroup) -> OutputFragment:
+        if group.starts_fragment:
+            self._context.outputs.append(self._start_output())
+        return self._context.outputs[-1]
+
+    def _noted(
+        self, windows: Iterator[MergeWindow | CopiedRowGroup]
+    ) -> Iterator[MergeWindow | CopiedRowGroup]:
+        """With what becomes of the rows, which is counted."""
+        for window in windows:
+            self.began = self.began or (time.perf_counter(), time.thread_time())
+            if isinstance(window, CopiedRowGroup):
+                yield window
+                continue
+            flagged, dropped = decided(window, self._context.settings.rule)
+            for reason, rows in dropped.items():
+                self._context.dropped[reason] = self._context.dropped.get(reason, 0) + rows
+            yield flagged
+
+    def _charge_waiting(self, size: int) -> None:
+        """What waits for its row group to be full."""
+        if size > self._waiting_bytes:
+            self._context.budget.charge(ORDER, size - self._waiting_bytes)
+        else:
+            self._context.budget.discharge(ORDER, self._waiting_bytes - size)
+        self._waiting_bytes = size
+
+    def _cut_rule(self) -> CutRule:
+        sizes = np.array([s.fragment.size_bytes for s in self._context.inputs], dtype=np.int64)
+        rows = np.array([s.fragment.rows for s in self._context.inputs], dtype=np.int64)
+        total, options = max(1, int(sizes.sum())), self._context.settings.options
+        # Outputs of equal size rather than full ones and a small rest.
+        fragments = max(1, round(total / self._context.settings.target_fragment_bytes))
+        return CutRule(
+            self._most_rows,
+            options.target_row_group_bytes,
+            max(1, total * SIZE_UNITS // fragments),
+            -(-sizes * SIZE_UNITS // np.maximum(rows, 1)),
+            [self._key_order.key(bound) for bound in self._context.settings.cut_keys],
+            lambda window, row: self._context.compare.key(key_at(window.keys, row)),
+        )
+
+    def _start_output(self) -> OutputFragment:
+        sink = self._open_output(self._context.uploads)
+        present = {name for schema in self._context.schemas for name in schema.names}
+        schema = pa.schema(
+            [column for column in self._context.settings.schema if column.name in present],
+            metadata=self._context.settings.schema.metadata,
+        )
+        if self._context.outputs and self._context.outputs[0].emitter.header.schema.equals(
+            schema, check_metadata=True
+        ):
+            schema = self._context.outputs[0].emitter.header.schema
+        options = self._context.settings.options
+        header = FragmentHeader(
+            schema,
+            self._context.settings.sort,
+            options.max_rows,
+            options.writer_json(),
+            tuple(source.fragment.source_id for source in self._context.inputs),
+        )
+        shelf = Tape(self._context.budget, "footer", self._context.disk)
+        versions = [source.stream.version for source in self._context.inputs]
+        try:
+            numbers = RowNumbers(self._context.budget, self._context.disk, versions)
+            emitter = FragmentEmitter(TimedSink(sink, self._context.watch), header, shelf)
+            skips = OutputSkips(
+                self._context.settings.skips, self._context.budget, self._context.disk
+            )
+            folded_numbers = RowNumbers(self._context.budget, self._context.disk, ())
+            return OutputFragment(emitter, sink, numbers, shelf, skips, folded_numbers)
+        except BaseException:
+            sink.abort()
+            raise
+
+    def _write_key_group(self, output: OutputFragment, group: OutputGroup) -> None:
+        names = [column.column for column in self._context.settings.sort]
+        keys = group.keys
+        if group.flags is not None:
+            keys = [
+                merged_rows(array, group.flags, name, self._context.settings.rule)
+                for name, array in zip(names, keys, strict=True)
+            ]
+        if rows := len(keys[0]):
+            size = sum(key.nbytes for key in keys)
+            with self._context.budget.holding("encode", 2 * size):
+                output.emitter.key_group(
+                    [self._context.encoder.encode(array) for array in keys],
+                    key_at(keys, 0),
+                    key_at(keys, rows - 1),
+                )
+            output.groups += 1
+            if (rule := self._context.settings.rule) is not None:
+                output.row_statistics += rule.row_statistics(keys)
+        is_folded = self._is_folded and group.flags is not None and rows > 0
+        output.pages.append(
+            Page(len(output.row_numbers), len(output.folded) if is_folded else None)
+        )
+        with self._context.watch.on("hash"):
+            output.row_numbers.append(names, group.keys)
+            if is_folded:
+                output.folded.append(names, keys)
+        self._context.order.append(group.origins, group.flags)
+
+    def _copy_key_group(self, output: OutputFragment, whole: CopiedRowGroup) -> None:
+        group = whole.group
+        assert group.stored is not None
+        output.emitter.pass_key_group(group.stored.take(), group.first_key, group.last_key)
+        output.copied_from[output.groups] = whole.input, group.number
+        output.groups += 1
+        output.pages.append(None)
+        if (rule := self._context.settings.rule) is not None:
+            output.row_statistics = sum(
+                map(rule.row_statistics, whole.pieces), start=output.row_statistics
+            )
+        self._context.order.append_copied(whole.input, group.rows, group.number)
+        self._context.copied.setdefault(whole.input, CopiedRowGroups()).add(group.number)
+
+    @property
+    def _is_folded(self) -> bool:
+        """Whether rows that are written may be none of those taken."""
+        rule = self._context.settings.rule
+        return rule is not None and rule.policy.folds
+
+    def close(self) -> None:
+        self._charge_waiting(0)

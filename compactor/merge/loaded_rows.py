@@ -1,0 +1,85 @@
+"""A row group whose keys are loaded: it is copied whole, or its rows are merged with those of other inputs.
+
+    CANDIDATE --merge()--> MERGED   another input has keys in it, a rule changes its rows, or some were taken
+    CANDIDATE --copy()---> COPIED   all rows before it were taken, and no other input has keys in it
+
+A row group that may not be copied begins as MERGED. What it is goes by the rows alone, not by what happens
+to be loaded: so the same inputs always give the same outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from compactor.merge.copied import StoredKeys
+from format.keys import Bound
+
+ComparableKey = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedGroup:
+    """A row group whose sort columns were loaded."""
+
+    rows: int
+    first_key: Bound
+    last_key: Bound
+    heaviest_key_bytes: int
+    """The weight of the heaviest row's sort columns, counting dictionary values in full."""
+    number: int = 0
+    """Its place in the fragment."""
+    stored: StoredKeys | None = None
+    """The chunks as they were stored, if the row group may be copied as it is."""
+
+
+class GroupState(Enum):
+    CANDIDATE = "candidate"
+    MERGED = "merged"
+    COPIED = "copied"
+
+
+@dataclass(slots=True)
+class LoadedRows:
+    """The rows of one row group that are not taken yet."""
+
+    group: LoadedGroup
+    rows: int
+    row_bytes: int
+    """The weight of a row in the heaviest column."""
+    first_key: ComparableKey
+    last_key: ComparableKey
+    state: GroupState
+    checked_at: int = -1
+    """How many row groups of all inputs were loaded when none was found to have keys in this one."""
+
+    @classmethod
+    def of(
+        cls, group: LoadedGroup, row_bytes: int, first_key: ComparableKey, last_key: ComparableKey
+    ) -> LoadedRows:
+        state = GroupState.MERGED if group.stored is None else GroupState.CANDIDATE
+        return cls(group, group.rows, row_bytes, first_key, last_key, state)
+
+    @property
+    def is_candidate(self) -> bool:
+        return self.state is GroupState.CANDIDATE
+
+    def merge(self) -> None:
+        """Gives up the chunks as they were stored: the rows go through the merge."""
+        if self.is_candidate and self.group.stored is not None:
+            self.group.stored.drop()
+        self.state = GroupState.MERGED
+
+    def copy(self) -> LoadedGroup:
+        """Takes all rows at once; the chunks as they were stored are the caller's to take or drop."""
+        assert self.is_candidate
+        self.state, self.rows = GroupState.COPIED, 0
+        return self.group
+
+    def take(self, most: int) -> int:
+        """Takes some of the next rows for the merge; returns how many."""
+        self.merge()
+        count = min(most, self.rows)
+        self.rows -= count
+        return count

@@ -1,0 +1,182 @@
+"""Bad records: the first ends the run, or all are put aside with their source, row and reason; with them all
+that belongs to their groups."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.errors import DataError
+from compactor.files.problems import failing_rows
+from compactor.files.write import open_table_sink
+from compactor.pipelines.config import Pipeline
+from compactor.pipelines.provenance import GROUP, ROW, SOURCE, Batches
+from compactor.pipelines.report import RunReport, SeenRows
+
+SCHEMA: Final = pa.schema(
+    [("source", pa.string()), ("row", pa.int64()), ("node", pa.string()), ("reason", pa.string())]
+)
+
+
+class BadRecordError(DataError):
+    """A row that a node can do nothing with, where such rows are errors."""
+
+    def __init__(self, source: str, row: int, node: str, reason: str) -> None:
+        """row: from 1 on."""
+        self.source, self.row, self.node, self.reason = source, row, node, reason
+        super().__init__(
+            f"node {node!r}: row {row} of {source!r}: {reason}; no file was written "
+            "(`on_error: continue` puts such rows aside)"
+        )
+
+
+@contextmanager
+def opened_dead_letters(pipeline: Pipeline) -> Iterator[Any | None]:
+    """The file of the dead letters; None if bad records are errors."""
+    if pipeline.on_error != "continue":
+        yield None
+        return
+    assert pipeline.dead_letter is not None
+    with open_table_sink(pipeline.dead_letter, SCHEMA) as sink:
+        yield sink
+
+
+class DeadLetters:
+    """sink: where they go; None if the first of them is an error. Several threads may put records aside."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        report: RunReport,
+        sink: Any | None,
+        told: Collection[str] = (),
+        *,
+        first_row: int = 0,
+    ) -> None:
+        """names: of the nodes, by their numbers. told: nodes that ran before, whose bad records are known.
+        first_row: the number that row 0 has in batches."""
+        self._first_row = first_row
+        self._told = frozenset(told)
+        self._names = names
+        self._report = report
+        self._sink = sink
+        self._lock = threading.Lock()
+        self._failed: dict[str, str] = {}
+        self._failed_arrays: tuple[pa.Array, ...] = (pa.nulls(0, pa.string()),) * 2
+        self._seen = SeenRows()
+
+    def made(
+        self, make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch, node: str
+    ) -> Batches:
+        """What becomes of a batch; rows for which `make` raises `pa.ArrowException` are put aside.
+
+        Raises `DataError` if bad records are errors.
+        """
+        try:
+            yield make(batch)
+        except pa.ArrowException:
+            failing = failing_rows(
+                batch.num_rows,
+                lambda start, stop: make(batch.slice(start, stop - start)),
+                pa.ArrowException,
+            )
+            if self._sink is None:
+                failing = islice(failing, 1)
+            bad = [(row, str(error).splitlines()[0]) for row, error in failing]
+            is_good = np.ones(batch.num_rows, dtype=np.bool_)
+            is_good[[row for row, _ in bad]] = False
+            if bad:
+                reasons = [reason for _, reason in bad]
+                self._put_aside(batch.filter(pa.array(~is_good)), node, reasons)
+            if is_good.any():
+                yield from _in_parts(make, batch.filter(pa.array(is_good)))
+
+    def _put_aside(self, batch: pa.RecordBatch, node: str, reasons: Sequence[str]) -> None:
+        """Rows with their hidden columns, at least one. Raises `DataError` if bad records are errors."""
+        if self._sink is None:
+            source, row = self._names[batch.column(SOURCE)[0].as_py()], batch.column(ROW)[0].as_py()
+            raise BadRecordError(source, row + 1, node, reasons[0])
+        if GROUP in batch.schema.names:
+            self._fail_groups_of_bad(batch.column(GROUP))
+        self._write(self._sources(batch), pc.add(batch.column(ROW), 1), node, reasons)
+
+    def put_bad(
+        self,
+        source: str,
+        rows: npt.NDArray[np.int64],
+        reasons: Sequence[str],
+        groups: pa.Array | None = None,
+    ) -> None:
+        """Rows that a source left out, at least one; from 0, ascending. groups: null where unknown.
+
+        Raises `DataError` if bad records are errors.
+        """
+        if self._sink is None:
+            raise BadRecordError(source, self._first_row + int(rows[0]) + 1, source, reasons[0])
+        if groups is not None:
+            self._fail_groups_of_bad(groups)
+        self._write(np.repeat(source, len(rows)), self._first_row + rows + 1, source, reasons)
+
+    def _fail_groups_of_bad(self, groups: pa.Array) -> None:
+        for group in groups.drop_null().unique().to_pylist():
+            self._failed.setdefault(group, f"another record of its group {group!r} is bad")
+
+    def _sources(self, batch: pa.RecordBatch) -> pa.Array:
+        return pa.array(self._names, pa.string()).take(batch.column(SOURCE))
+
+    def fail_group(self, group: str, reason: str) -> None:
+        """All of it will be put aside. Raises `DataError` if bad records are errors."""
+        if self._sink is None:
+            raise DataError(f"{reason}; no file was written")
+        self._failed.setdefault(group, reason)
+
+    def without_failed(self, batch: pa.RecordBatch, node: str) -> pa.RecordBatch:
+        """The rows whose groups are well, or that have none; the others are put aside, each once."""
+        if not self._failed:
+            return batch
+        groups, reasons = self._failed_groups()
+        place = pc.index_in(batch.column(GROUP), value_set=groups)
+        bad = batch.filter(place.is_valid())
+        if bad.num_rows:
+            new = pa.array(self._seen.new(bad))
+            bad, why = bad.filter(new), place.drop_null().filter(new)
+            rows = pc.add(bad.column(ROW), 1)
+            self._write(self._sources(bad), rows, node, reasons.take(why))
+        return batch.filter(place.is_null())
+
+    def _failed_groups(self) -> tuple[pa.Array, ...]:
+        """With the reasons; made once while no other fails."""
+        if len(self._failed_arrays[0]) != len(self._failed):
+            columns = (list(self._failed), list(self._failed.values()))
+            self._failed_arrays = tuple(pa.array(column, pa.string()) for column in columns)
+        return self._failed_arrays
+
+    def _write(self, sources: Any, rows: Any, node: str, reasons: Any) -> None:
+        assert self._sink is not None
+        if node in self._told:
+            return
+        columns = [sources, rows, np.repeat(node, len(rows)), reasons]
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+        with self._lock:
+            self._sink.write(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+            self._report.dlq_count += len(rows)
+
+
+def _in_parts(make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch) -> Batches:
+    """Of rows that are good each: together they may be too long for one array."""
+    try:
+        yield make(batch)
+    except pa.ArrowException:
+        if batch.num_rows == 1:
+            raise
+        half = batch.num_rows // 2
+        yield from _in_parts(make, batch.slice(0, half))
+        yield from _in_parts(make, batch.slice(half))

@@ -1,0 +1,98 @@
+"""Reads the rows of one fragment that are wanted, a row group at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.predicate.prune import may_match
+from compactor.predicate.tree import Predicate, columns_of, matching
+from compactor.read.fragment_columns import open_fragment, read_columns
+from compactor.read.pruning import SkipIndexes, bounds_by_statistics
+from compactor.read.report import ScanReport
+from compactor.stores.base import Store
+from compactor.table.deletions import read_deletion
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+
+
+class RowGroupReader:
+    """Leaves out row groups that statistics rule out, deleted rows, and rows that do not fulfil a condition.
+
+    The condition's columns are read first, and the others only of row groups that have such rows.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        table: TableMetadata,
+        entry: FragmentEntry,
+        where: Predicate | None,
+        skips: SkipIndexes | None,
+        report: ScanReport,
+        groups: tuple[int, int] | None = None,
+    ) -> None:
+        """groups: the first row group, and the one after the last; None: all.
+
+        Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`.
+        """
+        self._reader = open_fragment(store, entry.key, entry.size_bytes)
+        self._deleted = read_deletion(store, entry)
+        self._schema = table.schema
+        self._where = where
+        self._skips = skips
+        self._report = report
+        self._start, self._stop = groups or (0, self._reader.row_groups)
+        report.row_groups += self._stop - self._start
+
+    @property
+    def name(self) -> str:
+        return self._reader.name
+
+    def rows_of_groups(self, names: Sequence[str]) -> Iterator[tuple[list[pa.Array], int]]:
+        """Yields columns as storage arrays of the types that the table has, and their rows, at least one."""
+        groups = self._reader.footer.row_groups
+        first_row = sum(group.rows for group in groups[: self._start])
+        for group in range(self._start, self._stop):
+            rows = groups[group].rows
+            if self._is_ruled_out(group):
+                self._report.row_groups_skipped += 1
+            else:
+                found = self._read(group, first_row, rows, names)
+                if found is not None:
+                    yield found
+            first_row += rows
+
+    def _is_ruled_out(self, group: int) -> bool:
+        return self._where is not None and not may_match(
+            self._where, bounds_by_statistics(self._reader, group, self._schema, self._skips)
+        )
+
+    def _read(
+        self, group: int, first_row: int, rows: int, names: Sequence[str]
+    ) -> tuple[list[pa.Array], int] | None:
+        self._report.rows_read += rows
+        asked = [] if self._where is None else columns_of(self._where)
+        arrays = read_columns(self._reader, group, asked, self._schema)
+        keep = self._wanted(arrays, first_row, rows)
+        kept = rows if keep is None else keep.true_count
+        if not kept:
+            return None
+        missing = [name for name in dict.fromkeys(names) if name not in arrays]
+        arrays |= read_columns(self._reader, group, missing, self._schema)
+        chosen = [arrays[name] for name in names]
+        return (chosen if kept == rows else [a.filter(keep) for a in chosen]), kept
+
+    def _wanted(
+        self, arrays: dict[str, pa.Array], first_row: int, rows: int
+    ) -> pa.BooleanArray | None:
+        """Returns which rows are wanted, without nulls; None: all of them."""
+        keep = None
+        if self._where is not None:
+            keep = pc.fill_null(matching(self._where, arrays, rows), False)
+        if self._deleted is not None:
+            alive = pc.invert(self._deleted.slice(first_row, rows))
+            keep = alive if keep is None else pc.and_(keep, alive)
+        return keep
