@@ -127,7 +127,7 @@ class RowRule:
         return self._merged(KeyRows.of(first, tombstone), expired)
 
     def _merged(self, rows: KeyRows, expired: npt.NDArray[np.bool_]) -> Decision | None:
-        """One live row of each key stays unless it has expired; a tombstone stays while it may hide others."""
+        """One live row of each key stays unless it is expired; tombstones stay while they may hide others."""
         kind = self.policy.kind
         kept = rows.oldest_live if kind is RowKind.FIRST else rows.newest_live
         gone = kept & expired
