@@ -18,7 +18,7 @@ from compactor.entities.on_spark import SparkEntityMerge
 from compactor.entities.report import EntityMergeReport
 from compactor.entities.run import EntityMerge
 from compactor.entities.spec import EntityMergeSpec
-from compactor.entities.tasks import reading
+from compactor.entities.tasks import matching, reading
 from compactor.entities.tasks.context import Context, TaskRows
 from compactor.errors import (
     CommitConflictError,
@@ -253,7 +253,7 @@ class TestRefused:
             "JobError: 5 entities would become one (the first is a0 of dataset A)"
         )
         assert CommitLog(both.many).refresh().version == 0
-        monkeypatch.setattr(reading, "label", None)
+        monkeypatch.setattr(matching, "label", None)
         with pytest.raises(JobError, match="5 entities would become one"):
             run_in_tasks(chosen, both.many, tmp_path)
 
