@@ -1,4 +1,4 @@
-"""An entity merge on Spark: the tasks of `entities/tasks.py`, and between them rows on their way as packets.
+"""An entity merge on Spark: the tasks of `entities/tasks`, and between them rows on their way as packets.
 
     read      a file or some fragments a task                        by the hash of _id ->
     settle    entities numbered and kept at home; values             by the hash of rule and value ->
@@ -26,7 +26,6 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.common.clock import random_id
-from compactor.entities import tasks
 from compactor.entities.clusters import too_many
 from compactor.entities.datasets import Located
 from compactor.entities.entities import no_entity
@@ -38,7 +37,21 @@ from compactor.entities.spark_jobs import ARROW_BATCHES, Done, Flow, Jobs, of_pa
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State
 from compactor.entities.target import ROW_POLICY, SORT, Target
-from compactor.entities.tasks import Context, DatasetPart, Partition, TaskOutput
+from compactor.entities.tasks import clustering, differing, folding, matching, reading
+from compactor.entities.tasks.context import (
+    GROUP,
+    LABEL,
+    NODE,
+    PLACE_BITS,
+    RULE,
+    TARGET,
+    TEXT_OF_VALUE,
+    Context,
+    DatasetPart,
+    Partition,
+    TaskInput,
+    TaskOutput,
+)
 from compactor.read.scan_pieces import pieces_of
 from compactor.spark.session import SparkOptions, as_job_error, check_shuffles, staging_place
 from compactor.spark.shuffle.exchange import (
@@ -171,7 +184,7 @@ class SparkEntityMerge:
         written = self._written(jobs)
         flows = [
             Flow(done.packets, rank, keys=(ID,))
-            for rank, done in ((tasks.CLUSTERS, clusters), (tasks.WRITTEN, written))
+            for rank, done in ((differing.CLUSTERS, clusters), (differing.WRITTEN, written))
             if done is not None and done.rows
         ]
         self.report.next_updated = self._target.first_updated
@@ -181,8 +194,8 @@ class SparkEntityMerge:
         size = sum(done.bytes for done in (clusters, written) if done is not None)
         everything = self._full
 
-        def differ(_part: int, given: tasks.TaskInput) -> TaskOutput:
-            return tasks.differ(context, given, everything=everything)
+        def differ(_part: int, given: TaskInput) -> TaskOutput:
+            return differing.differ(context, given, everything=everything)
 
         done = jobs.run(flows, size, differ, samples=True)
         for before in (clusters, written):
@@ -203,7 +216,7 @@ class SparkEntityMerge:
         pieces = [piece for n, at in enumerate(self._located) for piece in _pieces(n, at)]
         if not pieces:
             return None
-        read = jobs.run_pieces(len(pieces), lambda number: tasks.read_piece(pieces[number]))
+        read = jobs.run_pieces(len(pieces), lambda number: reading.read_piece(pieces[number]))
         before = [0] * len(context.names)
         for number, said in sorted(read.said.items()):
             dataset = pieces[number].dataset
@@ -215,8 +228,8 @@ class SparkEntityMerge:
             return None
         self._on_progress("finding values")
 
-        def settle(part: int, given: tasks.TaskInput) -> TaskOutput:
-            return tasks.settle(context, part, given)
+        def settle(part: int, given: TaskInput) -> TaskOutput:
+            return reading.settle(context, part, given)
 
         flows = [Flow(read.packets, n, n, keys=(ID,)) for n in range(len(context.names))]
         values = jobs.run(flows, read.bytes, settle)
@@ -233,8 +246,8 @@ class SparkEntityMerge:
         def first_nodes(batches: Batches) -> Iterator[Packet]:
             for batch in batches:
                 numbers = np.asarray(batch.column(0))
-                nodes = numbers[np.isin(numbers, list(homes))] << tasks.PLACE_BITS
-                yield from _one_packet({tasks.NODE: nodes, tasks.LABEL: nodes})
+                nodes = numbers[np.isin(numbers, list(homes))] << PLACE_BITS
+                yield from _one_packet({NODE: nodes, LABEL: nodes})
 
         # Every home has a row of its own, or it would not be asked.
         each = jobs.spark.range(0, parts, 1, 1)
@@ -242,14 +255,14 @@ class SparkEntityMerge:
         if labels is not None:
             flows.append(_plain(labels, 1, _labels_as_packets))
 
-        def label(part: int, given: tasks.TaskInput) -> TaskOutput:
-            return tasks.label(context, part, homes[part], given)
+        def label(part: int, given: TaskInput) -> TaskOutput:
+            return matching.label(context, part, homes[part], given)
 
         labelled = jobs.run(flows, 0, label, parts=parts)
         clusters = jobs.run(
-            [Flow(labelled.packets, 0, keys=(tasks.LABEL,))],
+            [Flow(labelled.packets, 0, keys=(LABEL,))],
             labelled.bytes,
-            lambda _part, given: tasks.cluster(context, given),
+            lambda _part, given: clustering.cluster(context, given),
         )
         labelled.packets.unpersist()
         return clusters
@@ -262,9 +275,9 @@ class SparkEntityMerge:
             return None
         self._on_progress("matching")
         matched = jobs.run(
-            [Flow(values.packets, 0, keys=(tasks.RULE, tasks.TEXT_OF_VALUE))],
+            [Flow(values.packets, 0, keys=(RULE, TEXT_OF_VALUE))],
             values.bytes,
-            lambda _part, given: tasks.match(context, given),
+            lambda _part, given: matching.match(context, given),
         )
         values.packets.unpersist()
         if not matched.rows:
@@ -273,9 +286,9 @@ class SparkEntityMerge:
 
         def edges(batches: Batches) -> Batches:
             for part, given in of_part(batches):
-                yield from tasks.edges_at_home(context, homes[part], given)
+                yield from matching.edges_at_home(context, homes[part], given)
 
-        sent = jobs.sent([Flow(matched.packets, 0, owner=tasks.GROUP)], parts)
+        sent = jobs.sent([Flow(matched.packets, 0, owner=GROUP)], parts)
         self._on_progress("connecting")
         with as_job_error("connected components"):
             labels = self._connector.components(
@@ -301,8 +314,8 @@ class SparkEntityMerge:
             return
         most, largest = found
 
-        def first(part: int, given: tasks.TaskInput) -> TaskOutput:
-            yield tasks.first_of_largest(context, homes[part], given)
+        def first(part: int, given: TaskInput) -> TaskOutput:
+            yield matching.first_of_largest(context, homes[part], given)
 
         flow = _plain(largest, 0, _labels_as_packets)
         done = jobs.run([flow], 0, first, parts=max(homes) + 1)
@@ -317,7 +330,9 @@ class SparkEntityMerge:
         url, pieces = target.store.url, list(pieces_of(target.snapshot))
         if not pieces:
             return None
-        return jobs.run_pieces(len(pieces), lambda number: tasks.written_rows(url, pieces[number]))
+        return jobs.run_pieces(
+            len(pieces), lambda number: differing.written_rows(url, pieces[number])
+        )
 
     # --- what is written ---
 
@@ -334,19 +349,19 @@ class SparkEntityMerge:
         bounds = splitters(changes.samples, SORT, parts)
         ranges = None if bounds is None else Divider(parts, bounds, SORT)
         heads = partial(_heads, ranges)
-        flows = [Flow(changes.packets, tasks.HEADS, column=tasks.TARGET, prepare=heads)]
+        flows = [Flow(changes.packets, folding.HEADS, column=TARGET, prepare=heads)]
         counts = jobs.counted(flows[0], parts)
         names: list[str] = []
         if members:
             taken = jobs.run(
-                [Flow(changes.packets, 0, owner=tasks.NODE, prepare=partial(_members, ranges))],
+                [Flow(changes.packets, 0, owner=NODE, prepare=partial(_members, ranges))],
                 0,
-                lambda part, given: tasks.take(context, homes[part], given),
+                lambda part, given: folding.take(context, homes[part], given),
                 parts=max(homes) + 1,
             )
             found_names = {name for said in taken.said.values() for name in said["names"]}
-            names = tasks.property_columns(self._spec, found_names)
-            flows.append(Flow(taken.packets, tasks.MEMBERS, column=tasks.TARGET))
+            names = folding.property_columns(self._spec, found_names)
+            flows.append(Flow(taken.packets, folding.MEMBERS, column=TARGET))
         self._on_progress("writing")
         options = IngestOptions(rows=ROW_POLICY)
         schema = written_schema(names)
@@ -354,8 +369,8 @@ class SparkEntityMerge:
         firsts = (target.first_updated + np.cumsum(counts) - counts).tolist()
         url = target.store.url
 
-        def fold(part: int, given: tasks.TaskInput) -> TaskOutput:
-            return tasks.fold(
+        def fold(part: int, given: TaskInput) -> TaskOutput:
+            return folding.fold(
                 context, given, table=url, plan=plan, names=names, first_updated=firsts[part]
             )
 
@@ -393,7 +408,7 @@ def _homes(values: Done | None) -> dict[int, Partition]:
 
 def _plain(frame: DataFrame, rank: int, prepare: Callable[[Batches], Iterator[Packet]]) -> Flow:
     """Nodes and their labels, to their homes."""
-    return Flow(frame, rank, owner=tasks.NODE, prepare=prepare, is_plain=True)
+    return Flow(frame, rank, owner=NODE, prepare=prepare, is_plain=True)
 
 
 def _one_packet(columns: Mapping[str, Any]) -> Iterator[Packet]:
@@ -405,7 +420,7 @@ def _one_packet(columns: Mapping[str, Any]) -> Iterator[Packet]:
 def _labels_as_packets(batches: Batches) -> Iterator[Packet]:
     """Of rows node, component."""
     for batch in batches:
-        yield from _one_packet({tasks.NODE: batch.column(0), tasks.LABEL: batch.column(1)})
+        yield from _one_packet({NODE: batch.column(0), LABEL: batch.column(1)})
 
 
 def _changes(ranges: Divider | None, batches: Batches) -> Iterator[tuple[int, pa.RecordBatch, Any]]:
@@ -419,13 +434,13 @@ def _changes(ranges: Divider | None, batches: Batches) -> Iterator[tuple[int, pa
 
 def _heads(ranges: Divider | None, batches: Batches) -> Iterator[Packet]:
     for place, batch, targets in _changes(ranges, batches):
-        heads = batch.drop_columns([tasks.NODE]).append_column(tasks.TARGET, pa.array(targets))
+        heads = batch.drop_columns([NODE]).append_column(TARGET, pa.array(targets))
         yield Packet(ROWS, 0, place, to_bytes([heads]))
 
 
 def _members(ranges: Divider | None, batches: Batches) -> Iterator[Packet]:
     for place, batch, targets in _changes(ranges, batches):
-        members = tasks.members_of(batch, targets)
+        members = differing.members_of(batch, targets)
         if members.num_rows:
             yield Packet(ROWS, 0, place, to_bytes([members]))
 

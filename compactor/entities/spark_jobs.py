@@ -16,10 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from compactor.entities import tasks
 from compactor.entities.memory import COPIES
 from compactor.entities.target import SORT
-from compactor.entities.tasks import SampledKeys, TaskOutput, TaskRows, TaskSummary
+from compactor.entities.tasks.context import (
+    PLACE_BITS,
+    SampledKeys,
+    TaskInput,
+    TaskOutput,
+    TaskRows,
+    TaskSummary,
+)
 from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError
 from compactor.files.source import sliced
 from compactor.resources.errors import MemoryLimitError
@@ -66,7 +72,7 @@ _CORRECTED_BY_USERS: Final = {
         FormatError,
     )
 }
-Task = Callable[[int, tasks.TaskInput], TaskOutput]
+Task = Callable[[int, TaskInput], TaskOutput]
 """Called with the number of a part and its rows."""
 
 
@@ -94,7 +100,7 @@ class Flow:
         if self.keys:
             return Divider(parts, keys=self.keys)
         if self.owner is not None:
-            return _ByNumber(self.owner, tasks.PLACE_BITS)
+            return _ByNumber(self.owner, PLACE_BITS)
         assert self.column is not None
         return _ByNumber(self.column, 0)
 
@@ -213,7 +219,7 @@ class Jobs:
             found = packets.where(f"kind <> {ROWS}").toArrow()
         done = Done(packets)
         reports = {
-            place.as_py() >> tasks.PLACE_BITS: json.loads(data.as_py())
+            place.as_py() >> PLACE_BITS: json.loads(data.as_py())
             for kind, place, data in values_of(found.to_batches(), ["kind", "place", "batch"])
             if kind.as_py() == REPORT
         }
@@ -225,7 +231,7 @@ class Jobs:
             done.bytes += report["bytes"]
         for kind, place, data in values_of(found.to_batches(), ["kind", "place", "batch"]):
             if kind.as_py() == SAMPLE:
-                weight = reports[place.as_py() >> tasks.PLACE_BITS]["sampled"]
+                weight = reports[place.as_py() >> PLACE_BITS]["sampled"]
                 done.samples.append((from_bytes(data.as_buffer()), weight))
         return done
 
@@ -234,7 +240,7 @@ def _packets(number: int, made: TaskOutput, limit_bytes: int, *, samples: bool) 
     """What a task gives, and at last what it said, or the mistake of the user's that ended it: Spark would
     try again what it takes for a failure."""
     most = packet_bytes(limit_bytes)
-    place = number << tasks.PLACE_BITS
+    place = number << PLACE_BITS
     report: dict[str, Any] = {"said": {}, "rows": 0, "bytes": 0, "sampled": 0}
     sample = KeySample(SORT) if samples else None
     try:
@@ -260,7 +266,7 @@ def _packets(number: int, made: TaskOutput, limit_bytes: int, *, samples: bool) 
     yield Packet(REPORT, -1, place, pa.py_buffer(json.dumps(report).encode()))
 
 
-def of_part(batches: Batches) -> Iterator[tuple[int, tasks.TaskInput]]:
+def of_part(batches: Batches) -> Iterator[tuple[int, TaskInput]]:
     """The part of a task and its rows; nothing if there are none."""
     found = received(batches)
     first = next(found, None)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from compactor.rows.key_rows import KeyRows
 from compactor.rows.policy import RowKind, RowPolicy, Ttl
 from format.schema import SortSchema
 from format.storage import plain
@@ -110,49 +111,41 @@ class RowRule:
         return not self._expired(keys).any()
 
     def decide(self, keys: Sequence[pa.Array], starts: npt.NDArray[np.bool_]) -> Decision | None:
-        """What becomes of rows in merged order; None: all stay as they are.
+        """Returns what becomes of rows in merged order; None: all stay as they are.
 
         keys: the sort columns. starts: whether a row is the first of its key; the first row counts as one.
         """
-        rows = len(starts)
-        starts = starts.copy()
-        starts[0] = True
-        tomb = np.zeros(rows, dtype=np.bool_)
-        if self._marker is not None:
-            tomb = _true(keys[self._marker])
+        first = starts.copy()
+        first[0] = True
+        tombstone = self._tombstones(keys)
         expired = self._expired(keys)
-        has_tombstones_to_drop = self._drops_tombstones and tomb.any()
-        is_plain = not self.merges or starts.all()
-        if is_plain and not expired.any() and not has_tombstones_to_drop:
+        is_plain = not self.merges or first.all()
+        if is_plain and not expired.any() and not (self._drops_tombstones and tombstone.any()):
             return None
         if not self.merges:
             return _decision(~expired, ~expired, {EXPIRED: int(expired.sum())})
-        at = np.arange(rows)
-        run = np.cumsum(starts) - 1
-        ends = np.append(starts[1:], True)
-        barrier = np.full(int(run[-1]) + 1, -1)
-        barrier[run[tomb]] = at[tomb]
-        counts = at > barrier[run]
-        if self.policy.kind is RowKind.FIRST:
-            kept = counts & (at == np.maximum(np.flatnonzero(starts), barrier + 1)[run])
-        else:
-            kept = counts & ends
+        return self._merged(KeyRows.of(first, tombstone), expired)
+
+    def _merged(self, rows: KeyRows, expired: npt.NDArray[np.bool_]) -> Decision | None:
+        """One live row of each key stays unless it is expired; tombstones stay while they may hide others."""
+        kind = self.policy.kind
+        kept = rows.oldest_live if kind is RowKind.FIRST else rows.newest_live
         gone = kept & expired
-        tombstones = tomb & (at == barrier[run])
-        if self.policy.kind is RowKind.LAST:
-            tombstones &= ends
+        folded = rows.live & ~rows.of_keys_with(gone) if gone.any() else rows.live
+        kept = kept & ~gone
         dropped = {EXPIRED: int(gone.sum())}
-        if gone.any():
-            kept &= ~gone
-            gone_runs = np.zeros(len(barrier), dtype=np.bool_)
-            gone_runs[run[gone]] = True
-            counts &= ~gone_runs[run]
+        tombstones = rows.barrier & rows.last if kind is RowKind.LAST else rows.barrier
         if self._drops_tombstones:
             dropped[TOMBSTONES] = int(tombstones.sum())
         else:
-            kept |= tombstones
-        dropped[SUPERSEDED] = rows - int(kept.sum()) - sum(dropped.values())
-        return _decision(kept, counts if self.policy.folds else kept, dropped)
+            kept = kept | tombstones
+        dropped[SUPERSEDED] = len(kept) - int(kept.sum()) - sum(dropped.values())
+        return _decision(kept, folded if self.policy.folds else kept, dropped)
+
+    def _tombstones(self, keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+        if self._marker is None:
+            return np.zeros(len(keys[0]), dtype=np.bool_)
+        return _true(keys[self._marker])
 
     def _expired(self, keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
         # An expired row that hides an older one has to wait for that.

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compactor.entities import tasks
 from compactor.entities.components import components
 from compactor.entities.on_spark import SparkEntityMerge
 from compactor.entities.report import EntityMergeReport
 from compactor.entities.run import EntityMerge
 from compactor.entities.spec import EntityMergeSpec
+from compactor.entities.tasks import matching, reading
+from compactor.entities.tasks.context import Context, TaskRows
 from compactor.errors import (
     CommitConflictError,
     CompactorError,
@@ -227,7 +228,7 @@ class TestRuns:
         write(tmp_path, {"A": many, "B": [{"_id": "b", "k": "same"}]})
         both.run(spec("A a", "B b", equality=ON_K))
         assert len(rows(both.many)[0]["$ids"]) == 301
-        context = tasks.Context(
+        context = Context(
             spec("A a", "B b", equality=ON_K), ("A", "B"), str(tmp_path / "x"), "r", 1 << 30
         )
         lines = pa.RecordBatch.from_pydict(
@@ -236,7 +237,7 @@ class TestRuns:
                 "k": pa.array(['"same"'] * 300, pa.large_string()),
             }
         )
-        sent = [m for m in tasks.settle(context, 7, [(0, lines)]) if isinstance(m, tasks.TaskRows)]
+        sent = [m for m in reading.settle(context, 7, [(0, lines)]) if isinstance(m, TaskRows)]
         assert [each.batch.num_rows for each in sent] == [1]
 
 
@@ -252,7 +253,7 @@ class TestRefused:
             "JobError: 5 entities would become one (the first is a0 of dataset A)"
         )
         assert CommitLog(both.many).refresh().version == 0
-        monkeypatch.setattr(tasks, "label", None)
+        monkeypatch.setattr(matching, "label", None)
         with pytest.raises(JobError, match="5 entities would become one"):
             run_in_tasks(chosen, both.many, tmp_path)
 

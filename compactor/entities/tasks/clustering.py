@@ -1,0 +1,50 @@
+"""From groups to clusters: what an entity that consists of several is called."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.entities.clusters import clusters_of
+from compactor.entities.entities import DELETED, SIGNATURE
+from compactor.entities.expressions import ID
+from compactor.entities.tasks.context import (
+    LABEL,
+    NODE,
+    Context,
+    TaskInput,
+    TaskOutput,
+    TaskRows,
+    TaskSummary,
+)
+from compactor.entities.tasks.lines import EntityLines, all_rows, ints_of
+from format.nested import build_list
+
+
+def cluster(context: Context, given: TaskInput) -> TaskOutput:
+    """Clusters of whole components: for the parts that go by the clusters' ids."""
+    lines = all_rows(context, given)
+    lines = lines.take(pc.sort_indices(lines, [("dataset", "ascending"), (ID, "ascending")]))
+    numbers = ints_of(lines, "dataset")
+    bounds = np.searchsorted(numbers, np.arange(len(context.names) + 1))
+    datasets = [EntityLines.of(lines.slice(start, end - start)) for start, end in pairwise(bounds)]
+    _, firsts, of = np.unique(ints_of(lines, LABEL), return_index=True, return_inverse=True)
+    clusters = clusters_of(context.spec, datasets, firsts[of].astype(np.int64))
+    nodes = ints_of(lines, NODE)[clusters.members]
+    starts = np.cumsum(clusters.counts) - clusters.counts
+    yield TaskRows(
+        pa.RecordBatch.from_pydict(
+            {
+                ID: clusters.ids,
+                SIGNATURE: pa.array(clusters.signatures),
+                DELETED: clusters.deleted,
+                "dataset": pa.array(numbers[clusters.members[starts]].astype(np.int32)),
+                LABEL: pa.array(nodes[starts]),
+                NODE: build_list(pa.large_list(pa.int64()), clusters.counts, pa.array(nodes), None),
+            }
+        )
+    )
+    yield TaskSummary({})

@@ -1,0 +1,116 @@
+"""From clusters to changes: what the target has already is left alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.entities.clusters import kept_of
+from compactor.entities.entities import DELETED, REPLACED, SIGNATURE
+from compactor.entities.expressions import ID
+from compactor.entities.output import difference, written_batches, written_of
+from compactor.entities.tasks.context import (
+    LABEL,
+    NODE,
+    TARGET,
+    Context,
+    SampledKeys,
+    TaskInput,
+    TaskOutput,
+    TaskRows,
+    TaskSummary,
+)
+from compactor.entities.tasks.lines import CLUSTER, array_of
+from compactor.entities.tasks.reading import SAMPLED_CHARACTERS
+from compactor.entities.texts import TEXT
+from compactor.stores.open import open_store
+from compactor.table.snapshot import Snapshot
+from format.nested import build_list
+
+
+def written_rows(table: str, snapshot: Snapshot) -> TaskOutput:
+    """What earlier runs have written in a piece of the table, for the parts that go by ids."""
+    for batch in written_batches(open_store(table), snapshot):
+        yield TaskRows(batch.set_column(0, ID, batch.column(0).cast(TEXT)))
+    yield TaskSummary({})
+
+
+CLUSTERS: Final = 0
+
+
+WRITTEN: Final = 1
+"""Inputs of `differ`."""
+
+
+def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutput:
+    """What has to be written of the ids of a part: a row for each, with the nodes of its cluster."""
+    charge = context.memory()
+    batches: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = [], []
+    for number, batch in given:
+        charge(batch.nbytes)
+        batches[number].append(batch)
+    written = written_of(batches[WRITTEN])
+    found = pa.Table.from_batches(batches[CLUSTERS], CLUSTER).combine_chunks()
+    found = found.take(pc.sort_indices(found.column("dataset")))
+    ids, deleted = (array_of(found, name) for name in (ID, DELETED))
+    kept = kept_of(context.spec, ids, np.asarray(deleted))
+    found = found.filter(pa.array(kept))
+    signatures = array_of(found, SIGNATURE)
+    changes = difference(
+        array_of(found, ID), np.asarray(signatures), written, everything=everything
+    )
+    changed = found.take(pa.array(changes.clusters)).drop_columns(["dataset"])
+    rows = len(changes.gone)
+    nobody = build_list(
+        pa.large_list(pa.int64()), np.zeros(rows, np.int64), pa.array([], pa.int64()), None
+    )
+    gone = pa.table(
+        [
+            changes.gone,
+            pa.nulls(rows, pa.int64()),
+            pa.repeat(True, rows),
+            pa.array(np.zeros(rows, np.int64)),
+            nobody,
+        ],
+        schema=changed.schema,
+    )
+    counts = pc.list_value_length(array_of(changed, NODE))
+    members = pc.sum(counts).as_py() or 0
+    for table, is_gone in ((changed, False), (gone, True)):
+        for batch in table.combine_chunks().to_batches():
+            flags = pa.repeat(is_gone, batch.num_rows)
+            yield TaskRows(batch.append_column(REPLACED, flags))
+    ids = pc.utf8_slice_codeunits(
+        pa.concat_arrays([array_of(changed, ID), changes.gone]), 0, SAMPLED_CHARACTERS
+    )
+    weights = np.concatenate([np.asarray(counts), np.ones(rows, np.int64)])
+    at = np.repeat(np.arange(len(weights)), weights)
+    yield SampledKeys(pa.RecordBatch.from_pydict({ID: ids.take(pa.array(at))}))
+    yield TaskSummary(
+        {
+            "clusters": found.num_rows,
+            "new": changes.new,
+            "changed": len(changes.clusters) - changes.new,
+            "gone": rows,
+            "members": members,
+        }
+    )
+
+
+def members_of(changes: pa.RecordBatch, targets: npt.NDArray[np.integer]) -> pa.RecordBatch:
+    """The entities of changed clusters, for their homes. targets: the part that folds each cluster."""
+    counts = np.asarray(pc.list_value_length(changes.column(NODE)))
+    of = np.repeat(np.arange(changes.num_rows), counts)
+    starts = np.cumsum(counts) - counts
+    return pa.RecordBatch.from_pydict(
+        {
+            NODE: pc.list_flatten(changes.column(NODE)),
+            LABEL: changes.column(LABEL).take(pa.array(of)),
+            "position": pa.array(np.arange(len(of)) - starts[of]),
+            TARGET: pa.array(targets[of].astype(np.int64)),
+        }
+    )

@@ -1,0 +1,117 @@
+"""From changes to rows: the entities of a cluster are folded into one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.common.clock import random_id
+from compactor.entities.clusters import Clusters
+from compactor.entities.entities import DELETED, REPLACED, SIGNATURE, Entities
+from compactor.entities.expressions import ID
+from compactor.entities.fold import MERGED, end_to_end
+from compactor.entities.output import Difference, EntityBatches
+from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
+from compactor.entities.tasks.context import (
+    LABEL,
+    NODE,
+    PLACE,
+    TARGET,
+    Context,
+    Partition,
+    TaskInput,
+    TaskOutput,
+    TaskRows,
+    TaskSummary,
+)
+from compactor.entities.tasks.lines import PROPERTY, all_rows, array_of, from_batch, ints_of
+from compactor.stores.open import open_store
+from compactor.stores.parts import part_rows
+from compactor.write.ingest import IngestPlan, write_fragments
+
+
+def take(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
+    """The entities of a home that are to be folded, each for the part that does it."""
+    asked = all_rows(context, given)
+    asked = asked.take(pc.sort_indices(asked.column(NODE)))
+    places = ints_of(asked, NODE) & PLACE
+    names: set[str] = set()
+    start = 0
+    for key, count in zip(home.entities, home.rows, strict=True):
+        end = start + count
+        at = start
+        for batch in [] if key is None else part_rows(open_store(context.staging), key):
+            low, high = np.searchsorted(places, [at, at + batch.num_rows])
+            if high > low:
+                chosen = batch.take(pa.array(places[low:high] - at))
+                here = {
+                    name: column
+                    for name, column in zip(chosen.schema.names, chosen.columns, strict=True)
+                    if column.null_count < len(column)
+                }
+                names.update(name[1:] for name in here if name.startswith(PROPERTY))
+                some = asked.slice(low, high - low)
+                here |= {name: array_of(some, name) for name in (LABEL, "position", TARGET)}
+                yield TaskRows(pa.RecordBatch.from_pydict(here))
+            at += batch.num_rows
+        start = end
+    yield TaskSummary({"names": sorted(names)})
+
+
+HEADS: Final = 0
+
+
+MEMBERS: Final = 1
+"""Inputs of `fold`."""
+
+
+def fold(
+    context: Context,
+    given: TaskInput,
+    *,
+    table: str,
+    plan: IngestPlan,
+    names: Sequence[str],
+    first_updated: int,
+) -> TaskOutput:
+    """The rows of a range of ids, as fragments that nobody sees yet. names: of all properties."""
+    charge = context.memory()
+    heads: list[pa.RecordBatch] = []
+    parts: list[Entities] = []
+    labels = [np.zeros(0, np.int64)]
+    positions = [np.zeros(0, np.int64)]
+    for number, batch in given:
+        charge(batch.nbytes)
+        if number == HEADS:
+            heads.append(batch)
+        else:
+            parts.append(from_batch(batch))
+            labels.append(np.asarray(batch.column(LABEL)))
+            positions.append(np.asarray(batch.column("position")))
+    head = pa.Table.from_batches(heads)
+    is_gone = head.column(REPLACED)
+    gone = array_of(head.filter(is_gone), ID)
+    head = head.filter(pc.invert(is_gone))
+    head = head.take(pc.sort_indices(head.column(LABEL)))
+    of = np.searchsorted(ints_of(head, LABEL), np.concatenate(labels))
+    clusters = Clusters(
+        np.lexsort((np.concatenate(positions), of)),
+        np.bincount(of, minlength=head.num_rows),
+        array_of(head, ID),
+        array_of(head, DELETED),
+        ints_of(head, SIGNATURE),
+    )
+    changes = Difference(np.arange(head.num_rows), 0, gone)
+    rows = EntityBatches(context.spec, [end_to_end(parts)], clusters, changes, first_updated, names)
+    written = write_fragments(open_store(table), plan, rows, random_id())
+    yield TaskSummary({"entries": [entry.to_json() for entry in written.entries]})
+
+
+def property_columns(spec: EntityMergeSpec, names: Iterable[str]) -> list[str]:
+    """Columns of the output. names: of properties that the entities have, none if there are no entities."""
+    there = sorted(set(names))
+    return there if spec.strategy is not PropertyStrategy.LIST else [MERGED]

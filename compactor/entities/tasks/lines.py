@@ -1,0 +1,130 @@
+"""Entities and lines about them as batches, and the staging place of a home."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.common.clock import random_id
+from compactor.entities.entities import DELETED, SIGNATURE, U64, Entities
+from compactor.entities.expressions import ID, IDS
+from compactor.entities.matching import starts_of
+from compactor.entities.tasks.context import LABEL, NODE, PLACE_BITS, Context, TaskInput
+from compactor.entities.texts import I64, TEXT
+from compactor.stores.open import open_store
+from compactor.stores.parts import BatchSink, writing_part
+
+STAGED_ROWS: Final = 1 << 16
+
+
+PROPERTY: Final = "."
+
+
+CLUSTER: Final = pa.schema(
+    [
+        (ID, TEXT),
+        (SIGNATURE, pa.int64()),
+        (DELETED, pa.bool_()),
+        ("dataset", pa.int32()),
+        (LABEL, pa.int64()),
+        (NODE, pa.large_list(pa.int64())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class EntityLines(Entities):
+    """Entities of which no more is known than their clusters need."""
+
+    known_hashes: U64 = field(default_factory=lambda: np.zeros(0, np.uint64))
+
+    def hashes(self) -> U64:
+        return self.known_hashes
+
+    @classmethod
+    def of(cls, lines: pa.Table) -> EntityLines:
+        deleted = np.asarray(lines.column(DELETED))
+        return cls(array_of(lines, ID), deleted, None, {}, np.asarray(lines.column("hash")))
+
+
+def lines_of(datasets: Sequence[Entities]) -> pa.RecordBatch:
+    offsets = np.repeat(np.arange(len(datasets), dtype=np.int32), np.diff(starts_of(datasets)))
+    return pa.RecordBatch.from_pydict(
+        {
+            "dataset": offsets,
+            ID: pa.concat_arrays([d.ids for d in datasets]),
+            DELETED: np.concatenate([d.deleted for d in datasets]),
+            "hash": np.concatenate([d.hashes() for d in datasets]),
+        }
+    )
+
+
+def as_batch(entities: Entities) -> pa.RecordBatch:
+    columns = {ID: entities.ids}
+    if entities.carried is not None:
+        columns[IDS] = entities.carried
+    columns |= {PROPERTY + name: column for name, column in entities.properties.items()}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def from_batch(batch: pa.RecordBatch) -> Entities:
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return Entities(
+        columns[ID],
+        np.zeros(batch.num_rows, np.bool_),
+        columns.get(IDS),
+        {name[1:]: c for name, c in columns.items() if name.startswith(PROPERTY)},
+    )
+
+
+class Staging:
+    """Where an attempt of a home puts what it keeps, under names of its own."""
+
+    def __init__(self, context: Context, part: int) -> None:
+        self._store = open_store(context.staging)
+        self._prefix = f"{context.run_id}/{part:07d}-{random_id()}"
+        self._count = 0
+
+    def begun(self, stack: ExitStack, schema: pa.Schema) -> tuple[str, BatchSink]:
+        """It is there when the stack ends."""
+        self._count += 1
+        key = f"{self._prefix}-{self._count}.arrow"
+        return key, stack.enter_context(writing_part(self._store, key, schema))
+
+    def put(self, batches: Sequence[pa.RecordBatch]) -> str:
+        with ExitStack() as stack:
+            key, sink = self.begun(stack, batches[0].schema)
+            for batch in batches:
+                sink.write_batch(batch)
+        return key
+
+
+def pieces_of(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    return [batch.slice(start, STAGED_ROWS) for start in range(0, batch.num_rows, STAGED_ROWS)]
+
+
+def number_of(part: int, places: I64) -> I64:
+    return places + (part << PLACE_BITS)
+
+
+def all_rows(context: Context, given: TaskInput) -> pa.Table:
+    charge = context.memory()
+    batches = []
+    for _, batch in given:
+        charge(batch.nbytes)
+        batches.append(batch)
+    return pa.Table.from_batches(batches).combine_chunks()
+
+
+def array_of(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name).combine_chunks()
+    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
+def ints_of(table: pa.Table, name: str) -> I64:
+    return np.asarray(table.column(name)).astype(np.int64)

@@ -1,0 +1,95 @@
+"""From homes to groups: entities that a rule finds to be the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.entities.expressions import ID
+from compactor.entities.tasks.context import (
+    GROUP,
+    LABEL,
+    NODE,
+    PLACE,
+    RULE,
+    TEXT_OF_VALUE,
+    Context,
+    Partition,
+    TaskInput,
+    TaskOutput,
+    TaskRows,
+    TaskSummary,
+)
+from compactor.entities.tasks.lines import all_rows, ints_of, number_of
+from compactor.stores.open import open_store
+from compactor.stores.parts import part_rows
+
+
+def match(context: Context, given: TaskInput) -> TaskOutput:
+    """The groups of all homes that share a value of which both sides of the rule have some: for their homes,
+    with the entity that all of them are joined to."""
+    found = all_rows(context, given)
+    texts = found.column(TEXT_OF_VALUE).combine_chunks()
+    coded = texts.dictionary_encode()
+    keys = np.asarray(coded.indices).astype(np.int64) * len(context.spec.rules)
+    keys += ints_of(found, RULE)
+    _, of, count = np.unique(keys, return_inverse=True, return_counts=True)
+    on_left, on_right = (
+        np.bincount(of, np.asarray(found.column(side)), len(count)) > 0
+        for side in ("on_left", "on_right")
+    )
+    nodes = ints_of(found, NODE)
+    firsts = np.full(len(count), np.iinfo(np.int64).max)
+    np.minimum.at(firsts, of, nodes)
+    matched = (on_left & on_right)[of]
+    groups = ints_of(found, GROUP)[matched]
+    if len(groups):
+        yield TaskRows(pa.RecordBatch.from_pydict({GROUP: groups, NODE: firsts[of[matched]]}))
+    yield TaskSummary({"matched": len(groups)})
+
+
+def edges_at_home(context: Context, home: Partition, given: TaskInput) -> Iterator[pa.RecordBatch]:
+    """Of groups that matched: each entity with the one that all are joined to. Columns left and right."""
+    assert home.groups is not None
+    found = all_rows(context, given)
+    groups = ints_of(found, GROUP) & PLACE
+    first_of = np.full(int(groups.max()) + 1, -1, np.int64)
+    first_of[groups] = ints_of(found, NODE)
+    for batch in part_rows(open_store(context.staging), home.groups):
+        of, nodes = (np.asarray(batch.column(name)) for name in (GROUP, NODE))
+        known = of < len(first_of)
+        of, nodes = of[known], nodes[known]
+        firsts = first_of[of]
+        is_edge = (firsts >= 0) & (firsts != nodes)
+        if is_edge.any():
+            yield pa.RecordBatch.from_pydict({"left": firsts[is_edge], "right": nodes[is_edge]})
+
+
+def label(context: Context, part: int, home: Partition, given: TaskInput) -> TaskOutput:
+    """A line for each entity of a home, with the label of its component: for the parts that go by labels.
+
+    given: nodes and labels. A node without is a component of its own.
+    """
+    labels = number_of(part, np.arange(sum(home.rows)))
+    for _, batch in given:
+        labels[np.asarray(batch.column(NODE)) & PLACE] = np.asarray(batch.column(LABEL))
+    start = 0
+    for batch in part_rows(open_store(context.staging), home.members):
+        end = start + batch.num_rows
+        columns = {
+            **dict(zip(batch.schema.names, batch.columns, strict=True)),
+            NODE: number_of(part, np.arange(start, end)),
+            LABEL: labels[start:end],
+        }
+        yield TaskRows(pa.RecordBatch.from_pydict(columns))
+        start = end
+    yield TaskSummary({})
+
+
+def first_of_largest(context: Context, home: Partition, given: TaskInput) -> TaskSummary:
+    """Of the nodes of a home that are given: the dataset and `_id` of the first."""
+    lines = pa.Table.from_batches(part_rows(open_store(context.staging), home.members))
+    place = min(int(np.min(np.asarray(batch.column(NODE)) & PLACE)) for _, batch in given)
+    return TaskSummary({"dataset": lines["dataset"][place].as_py(), "id": lines[ID][place].as_py()})

@@ -1,0 +1,105 @@
+"""From datasets to homes: entities are read, numbered and kept."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.entities.datasets import columns_in
+from compactor.entities.entities import SIGNATURE, UPDATED, Columns, entities_of, first_mistake
+from compactor.entities.expressions import ID
+from compactor.entities.matching import groups_of_rule, values_of_rules
+from compactor.entities.tasks.context import (
+    GROUP,
+    NODE,
+    RULE,
+    TEXT_OF_VALUE,
+    Context,
+    DatasetPart,
+    Partition,
+    TaskInput,
+    TaskOutput,
+    TaskRows,
+    TaskSummary,
+)
+from compactor.entities.tasks.lines import Staging, as_batch, lines_of, number_of, pieces_of
+from compactor.stores.parts import BatchSink
+
+SAMPLED_CHARACTERS: Final = 128
+"""Of an id: the beginning of one is as good a bound between ranges."""
+
+
+NOT_READ: Final = (UPDATED, SIGNATURE)
+
+
+def read_piece(piece: DatasetPart) -> TaskOutput:
+    """Rows as canonical texts, for the homes that go by their `_id`."""
+    rows = 0
+    for columns, count in columns_in(piece.located, piece.snapshot):
+        if (mistake := first_mistake(columns, count)) is not None:
+            yield TaskSummary({"rows": rows, "bad_row": rows + mistake[0], "why": mistake[1]})
+            return
+        kept = {name: column for name, column in columns.items() if name not in NOT_READ}
+        yield TaskRows(pa.RecordBatch.from_pydict(kept), piece.dataset)
+        rows += count
+    yield TaskSummary({"rows": rows})
+
+
+def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
+    """Entities of a home, numbered and kept; and for the parts that match, a row for each value and rule."""
+    charge = context.memory()
+    columns: list[list[Columns]] = [[] for _ in context.names]
+    for dataset, batch in given:
+        charge(batch.nbytes)
+        columns[dataset].append(dict(zip(batch.schema.names, batch.columns, strict=True)))
+    datasets = [
+        entities_of(some, [len(batch[ID]) for batch in some], name)
+        for some, name in zip(columns, context.names, strict=True)
+    ]
+    columns.clear()
+    if not any(d.rows for d in datasets):
+        yield TaskSummary({})
+        return
+    stage = Staging(context, part)
+    members = stage.put(pieces_of(lines_of(datasets)))
+    entities = tuple(stage.put(pieces_of(as_batch(d))) if d.rows else None for d in datasets)
+    with ExitStack() as stack:
+        groups: tuple[str, BatchSink] | None = None
+        count = 0
+        for rule, sides in enumerate(values_of_rules(context.spec, datasets, charge)):
+            found = groups_of_rule(*sides)
+            if not len(found.firsts):
+                continue
+            charge(found.texts.nbytes + found.nodes.nbytes)
+            numbers = number_of(part, count + np.arange(len(found.firsts)))
+            yield TaskRows(
+                pa.RecordBatch.from_pydict(
+                    {
+                        RULE: pa.array(np.full(len(numbers), rule, np.int32)),
+                        TEXT_OF_VALUE: found.texts,
+                        GROUP: numbers,
+                        NODE: number_of(part, found.firsts),
+                        "on_left": pa.array(found.on_left),
+                        "on_right": pa.array(found.on_right),
+                    }
+                )
+            )
+            batch = pa.RecordBatch.from_pydict(
+                {GROUP: count + found.of, NODE: number_of(part, found.nodes)}
+            )
+            if groups is None:
+                groups = stage.begun(stack, batch.schema)
+            for piece in pieces_of(batch):
+                groups[1].write_batch(piece)
+            count += len(numbers)
+    home = Partition(
+        members,
+        entities,
+        tuple(d.rows for d in datasets),
+        None if groups is None else groups[0],
+        sum(d.nbytes for d in datasets),
+    )
+    yield TaskSummary({"home": home.to_json()})

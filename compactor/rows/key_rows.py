@@ -1,0 +1,58 @@
+"""Rows in merged order, seen key by key: which of them a tombstone takes away, and which is the newest.
+
+Rows of one key follow one another, the oldest first. One worked example, of the keys `a` and `b`:
+
+    key         a  a  a  a  b  b
+    tombstone   .  x  .  .  .  .
+    first       x  .  .  .  x  .     the first row of its key
+    last        .  .  .  x  .  x     the last row of its key
+    live        .  .  x  x  x  x     newer than the newest tombstone of its key
+    oldest live .  .  x  .  x  .     what the policy `first` keeps
+    newest live .  .  .  x  .  x     what the other policies keep
+    barrier     .  x  .  .  .  .     the newest tombstone of its key, which older rows end at
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+Mask = npt.NDArray[np.bool_]
+_NONE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRows:
+    """Masks of shape (rows,) over rows of whole keys."""
+
+    live: Mask
+    oldest_live: Mask
+    newest_live: Mask
+    barrier: Mask
+    last: Mask
+    _number: npt.NDArray[np.int64]
+    """Which key each row is of, counted from 0. Shape (rows,)."""
+
+    @classmethod
+    def of(cls, first: Mask, tombstone: Mask) -> Self:
+        """first: whether a row is the first of its key, the first row among them. At least one row."""
+        at = np.arange(len(first))
+        number = np.cumsum(first) - 1
+        last = np.append(first[1:], True)
+        begins = np.flatnonzero(first)
+        newest_tombstone = np.full(len(begins), _NONE)
+        # Of several tombstones of a key the last one stays: numpy assigns in order.
+        newest_tombstone[number[tombstone]] = at[tombstone]
+        live = at > newest_tombstone[number]
+        oldest_live = live & (at == np.maximum(begins, newest_tombstone + 1)[number])
+        barrier = tombstone & (at == newest_tombstone[number])
+        return cls(live, oldest_live, live & last, barrier, last, number)
+
+    def of_keys_with(self, rows: Mask) -> Mask:
+        """Returns all rows of the keys that have any of these rows."""
+        keys = np.zeros(int(self._number[-1]) + 1, dtype=np.bool_)
+        keys[self._number[rows]] = True
+        return keys[self._number]
