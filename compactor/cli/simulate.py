@@ -8,8 +8,9 @@ from typing import Any, Final, TypeVar
 import click
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
+from compactor.cli.display import print_table, progress
 from compactor.cli.options import duration_seconds
-from compactor.cli.output import echo_json, human_bytes, print_table, progress
+from compactor.cli.output import echo_json, human_bytes
 from compactor.errors import ConfigError, UsageError
 from compactor.settings.compaction import (
     CompactionSettings,
