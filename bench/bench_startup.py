@@ -1,5 +1,5 @@
-"""Claim: the command line starts quickly. `compactor --help` takes at most 0.25 s of CPU, and `compactor head`
-of a small local table at most 0.6 s.
+"""Claim: commands start quickly. `compactor --help` takes at most 0.25 s of CPU, and `compactor head` of a
+small local table at most 0.6 s.
 
     python -m bench.bench_startup
     python -m bench.bench_startup --repeat 20 --strict

@@ -1,4 +1,4 @@
-"""What a command imports before it works: a command that imports all libraries takes seconds to say little."""
+"""What a command imports: one that imports every library takes a second to say a line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ print(code, *sys.modules, file=sys.stderr)
 
 
 def imported_by(*arguments: str) -> set[str]:
-    """Runs a command in a process of its own. Returns the names of all modules that are imported at its end."""
+    """Runs a command in a process of its own. Returns the names of the modules that it has imported."""
     done = subprocess.run(
         [sys.executable, "-c", _IMPORTED, *arguments], capture_output=True, text=True, check=True
     )
