@@ -36,6 +36,7 @@ Examples:
 
 \b
 TABLE is a folder or s3://bucket/prefix (credentials and AWS_ENDPOINT_URL as for every AWS tool).
+A SIZE is bytes, or has a unit: 512MiB is 512 x 1024 x 1024 bytes, 512MB and 512M are 512,000,000.
 Exit codes: 0 done, 1 faults found or job failed, 2 wrong call, 3 bad file or damaged data,
 4 store, 5 table missing or changed by others, 130 interrupted."""
 
