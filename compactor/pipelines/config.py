@@ -262,6 +262,8 @@ def _pipeline_of(settings: Document) -> Pipeline:
     raw = document.get("nodes")
     if not isinstance(raw, dict) or not raw:
         raise fail(("nodes",), "`nodes` is a mapping of at least one node by its name")
+    if not isinstance(document.get("memory", {}), dict):
+        raise fail(("memory",), "memory: a mapping, as in `memory: {limit: 512MiB}`")
     nodes: dict[str, Node] = {}
     for key, value in raw.items():
         nodes[str(key)] = _node(str(key), value, settings)

@@ -32,8 +32,6 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
             return f"{what} is none of: {known}"
         case "bool_parsing" | "bool_type":
             return f"{what} is neither true nor false"
-        case "model_type" | "dict_type":
-            return f"{what} is no mapping of settings"
         case "int_parsing" | "int_from_float":
             return f"{what} is no whole number"
         case "greater_than":

@@ -73,7 +73,7 @@ def test_a_pipeline_is_read_with_its_settings() -> None:
         ("input: both", "input: a", "line \\d: node 'bo?t?h?': nothing takes its rows"),
         ("limit: 64MiB", "limit: lots", "line 1: .*: memory: limit: 'lots' is no size: write 512MiB"),
         ("limit: 64MiB", "limit: 3", "line 1: the pipeline: memory: limit: 3 is too small: 1MiB at least"),
-        ("{limit: 64MiB}", "64MiB", "line 1: the pipeline: memory: '64MiB' is no mapping of settings"),
+        ("{limit: 64MiB}", "64MiB", "line 1: memory: a mapping, as in `memory: {limit: 512MiB}`"),
         ("batch_size: 100", "batch_size: 0", "line 2: the pipeline: batch_size: 0 is too small: 1 at least"),
         ("batch_size: 100", "batch_sise: 1", "line 2: the pipeline: no setting 'batch_sise'"),
         ("batch_size: 100", "on_error: continue", "line 2: on_error: continue needs a `dead_letter`"),
