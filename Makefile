@@ -2,7 +2,7 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium kubectl lock demo test test-long lint audit docs wheel bench peers scaling sizes small-jobs micro workload clean distclean
+.PHONY: help setup environment java promtool chromium kubectl lock demo test test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ sizes: setup  ## every column's bytes beside Parquet's (SIZES="--rows 400000")
 
 small-jobs: setup  ## 1,000 tiny compactions in one Spark job, and a 22 MB one
 	$(BIN)/python -m bench.bench_small_jobs $(SMALL_JOBS)
+
+startup: setup  ## CPU seconds of `compactor --help` and `compactor head`
+	$(BIN)/python -m bench.bench_startup $(STARTUP)
 
 micro: setup  ## encode, decode, order and gather of one row group
 	$(BIN)/python -m pytest bench/micro --benchmark-json=bench/results/micro.json $(MICRO)

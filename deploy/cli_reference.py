@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from compactor import errors
+from compactor.cli.commands import COMMANDS
 from compactor.cli.main import cli
 
 EXIT_CODES: Final = {
@@ -55,10 +56,7 @@ def reference() -> str:
 
 
 def _list_of_commands() -> str:
-    rows = [
-        f"| [`{name}`](#{name}) | {_cell(command.get_short_help_str(limit=200))} |"
-        for name, command in cli.commands.items()
-    ]
+    rows = [f"| [`{name}`](#{name}) | {_cell(place.summary)} |" for name, place in COMMANDS.items()]
     return "\n".join(["| command | what it does |", "|---|---|", *rows, ""])
 
 

@@ -18,7 +18,7 @@ from compactor import Table
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 PIPELINE = """\
-memory: {limit: 64M}          # everything that is held is charged to it; what does not fit goes to local disk
+memory: {limit: 64MiB}        # everything that is held is charged to it; what does not fit goes to local disk
 nodes:
   app:  {source: {path: app.ndjson}}
   web:  {source: {path: web.csv}}

@@ -83,10 +83,11 @@ def table_type(dtype: pa.DataType) -> pa.DataType:
     values is no rule for the next.
 
     Elements and fields may be null, maps do not say that their keys are sorted, and dictionaries have int32
-    indices, since narrow ones can't count the values of many fragments.
+    indices, since narrow ones can't count the values of many fragments. Dictionaries do not say that their
+    values are in order, since every row group and every reader makes them anew.
     """
     if pt.is_dictionary(dtype):
-        return pa.dictionary(pa.int32(), table_type(dtype.value_type), dtype.ordered)
+        return pa.dictionary(pa.int32(), table_type(dtype.value_type))
     if pt.is_struct(dtype):
         return pa.struct([_table_field(field) for field in dtype.fields])
     if pt.is_map(dtype):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
-from compactor.cli.options import skip_kinds
 from compactor.cli.output import echo_json
 from compactor.errors import UsageError
+from compactor.predicate.skipping.spec import SkipKind
+from compactor.settings.column_kinds import column_kinds
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
@@ -59,7 +62,7 @@ def alter_command(
         drops,
         redacts,
         [name.strip() for name in order.split(",")] if order else (),
-        skip_kinds(skips),
+        _skip_kinds(skips),
         skip_index_bytes,
     )
     if len(change.renames) < len(renames):
@@ -92,3 +95,11 @@ def _rename(text: str) -> tuple[str, str]:
     if not old or not new:
         raise UsageError(f"--rename {text!r}: give OLD:NEW")
     return old, new
+
+
+def _skip_kinds(texts: Sequence[str]) -> dict[str, SkipKind | None]:
+    """`--skip-index COLUMN:KIND` as they are given, with none for None. Raises `UsageError`."""
+    try:
+        return column_kinds(texts, {**{str(kind): kind for kind in SkipKind}, "none": None})
+    except ValueError as error:
+        raise UsageError(f"--skip-index: {error}") from None

@@ -10,19 +10,18 @@ from typing import Any, Final
 
 import click
 
-from compactor.cli.explain import explain_plan
-from compactor.cli.options import (
+from compactor.cli.compaction_options import chosen, compaction_options, policy_options
+from compactor.cli.display import print_table, progress, stderr
+from compactor.cli.engine_options import (
     IN_PROCESS,
     check_engine,
-    chosen,
-    compaction_options,
-    duration_seconds,
     engine_options,
     lease_seconds,
     open_engine,
-    policy_options,
 )
-from compactor.cli.output import echo_json, human_bytes, print_table, progress, stderr, warn
+from compactor.cli.explain import explain_plan
+from compactor.cli.options import duration_seconds
+from compactor.cli.output import echo_json, human_bytes, warn
 from compactor.cli.telemetry import (
     MetricsTargets,
     Telemetry,

@@ -6,7 +6,8 @@ from dataclasses import asdict
 
 import click
 
-from compactor.cli.output import echo_json, progress
+from compactor.cli.display import progress
+from compactor.cli.output import echo_json
 from compactor.cli.telemetry import log_options
 from compactor.errors import UsageError
 from compactor.stores.open import open_store

@@ -9,8 +9,10 @@ from typing import Any, Final
 import click
 import pyarrow as pa
 
-from compactor.cli.options import IN_PROCESS, is_on_spark, shuffle_options, size_bytes
-from compactor.cli.output import echo_json, stderr, warn
+from compactor.cli.display import stderr
+from compactor.cli.engine_options import IN_PROCESS, is_on_spark, shuffle_options
+from compactor.cli.options import size_bytes
+from compactor.cli.output import echo_json, warn
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.entities.datasets import check_not_over, locate
 from compactor.entities.lines import entity_lines

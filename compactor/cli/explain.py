@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from compactor.cli.output import echo_json, human_bytes, print_table
+from compactor.cli.display import print_table
+from compactor.cli.output import echo_json, human_bytes
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionPlan, CompactionSpec

@@ -10,8 +10,9 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from compactor.cli.display import print_table, progress
 from compactor.cli.options import open_snapshot, snapshot_options
-from compactor.cli.output import echo_json, echo_line, human_bytes, print_table, progress
+from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.telemetry import log_options
 from compactor.common.redact import redacted_value
 from compactor.compaction.owner import shown_owner

@@ -15,28 +15,16 @@ from collections.abc import Sequence
 import click
 
 from compactor import __version__
-from compactor.cli.alter import alter_command
-from compactor.cli.compact import compact_command, plan_command, watch_command
-from compactor.cli.delete import delete_command
-from compactor.cli.entity import entity_merge_command
+from compactor.cli.commands import Commands, LazyCommands
 from compactor.cli.interrupts import terminated_as_interrupted
-from compactor.cli.look import inspect_command, verify_command
-from compactor.cli.maintain import release_command, repair_command, vacuum_command
 from compactor.cli.output import fail
-from compactor.cli.read import export_command, head_command, query_command
-from compactor.cli.report import report_command
-from compactor.cli.run import run_command
-from compactor.cli.simulate import simulate_command
-from compactor.cli.write import ingest_command
 from compactor.common import logs
 from compactor.common.lines import one_line
 from compactor.common.logs import LogSettings
 from compactor.common.redact import redacted
 from compactor.common.system_errors import cause_and_advice
 from compactor.errors import CompactorError
-from compactor.table.version import PROTOCOL
 from format.errors import FormatError
-from format.layout import VERSION as FORMAT_VERSION
 
 _EPILOG = """\b
 Examples:
@@ -48,15 +36,35 @@ Examples:
 
 \b
 TABLE is a folder or s3://bucket/prefix (credentials and AWS_ENDPOINT_URL as for every AWS tool).
+A SIZE is bytes, or has a unit: 512MiB is 512 x 1024 x 1024 bytes, 512MB and 512M are 512,000,000.
 Exit codes: 0 done, 1 faults found or job failed, 2 wrong call, 3 bad file or damaged data,
 4 store, 5 table missing or changed by others, 130 interrupted."""
 
 
-@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(
-    __version__,
-    prog_name="compactor",
-    message=f"%(prog)s %(version)s (fragment format {FORMAT_VERSION}, table protocol {PROTOCOL})",
+def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted and not context.resilient_parsing:
+        from compactor.table.version import PROTOCOL
+        from format.layout import VERSION
+
+        click.echo(
+            f"compactor {__version__} (fragment format {VERSION}, table protocol {PROTOCOL})"
+        )
+        context.exit()
+
+
+@click.group(
+    cls=Commands,
+    commands=LazyCommands(),
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
 )
 def cli() -> None:
     """LSM compaction for columnar fragments on object storage.
@@ -64,29 +72,6 @@ def cli() -> None:
     Ingest files as sorted fragments, compact them by a streaming k-way merge (one GET per input,
     bounded memory, Spark tasks), and read the result.
     """
-
-
-for _command in (
-    ingest_command,
-    compact_command,
-    plan_command,
-    watch_command,
-    export_command,
-    head_command,
-    query_command,
-    run_command,
-    entity_merge_command,
-    alter_command,
-    delete_command,
-    inspect_command,
-    report_command,
-    verify_command,
-    vacuum_command,
-    repair_command,
-    release_command,
-    simulate_command,
-):
-    cli.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from compactor.common import logs
 from compactor.common.lines import indented, one_line
 from compactor.common.redact import redacted
 
 log = logging.getLogger("compactor.cli")
-stderr = Console(stderr=True, highlight=False)
 
 
 def echo_json(document: Any) -> None:
@@ -55,41 +48,3 @@ def _say(level: int, word: str, message: str, *, shows_where: bool = False) -> N
 
 def human_bytes(count: int) -> str:
     return decimal(count)
-
-
-def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[list[str]]) -> None:
-    """columns: name, and whether it is a number (right-aligned)."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name, is_number in columns:
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(one_line, row))
-    # Files and pipes get whole lines: only a terminal has a width to fold to.
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
-    with console.capture() as capture:
-        console.print(table)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
-
-
-@contextmanager
-def progress(description: str, total: int | None) -> Iterator[Any]:
-    """A bar on stderr while the block runs; nothing where stderr is no terminal.
-
-    Yields `advance(to, total=None)`.
-    """
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        console=stderr,
-        transient=True,
-        disable=not stderr.is_terminal,
-    )
-    with bar:
-        task = bar.add_task(description, total=total)
-
-        def advance(to: int, total: int | None = None) -> None:
-            bar.update(task, completed=to, total=total)
-
-        yield advance

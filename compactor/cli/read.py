@@ -1,4 +1,4 @@
-"""`export`, `head` and `query`."""
+"""`head` and `query`."""
 
 from __future__ import annotations
 
@@ -8,62 +8,18 @@ from dataclasses import asdict
 import click
 
 from compactor.cli.options import open_snapshot, snapshot_options
-from compactor.cli.output import echo_json, human_bytes, progress
+from compactor.cli.output import echo_json
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
-from compactor.files.write import check_sink_path
 from compactor.predicate.tree import Predicate
-from compactor.read.export import export_file
 from compactor.read.report import ScanReport
 from compactor.read.scan import scan, scan_schema
 from compactor.table.conditions import condition_on
 from compactor.table.metadata import TableMetadata
 
-_where_option = click.option(
+where_option = click.option(
     "--where", metavar="CONDITION", help="Only rows that fulfil it, such as \"level = 'ERROR'\"."
 )
-
-
-@click.command(
-    "export",
-    epilog="""\b
-Examples:
-  compactor export ./logs all.parquet
-  compactor export s3://bucket/logs errors.ndjson.zst --columns timestamp,level,message
-  compactor export ./logs errors.parquet --where "level = 'ERROR' AND status >= 500\"""",
-)
-@click.argument("table")
-@click.argument("out")
-@click.option("--columns", help="Only these columns, comma-separated, in this order.")
-@_where_option
-@snapshot_options
-def export_command(
-    table: str,
-    out: str,
-    columns: str | None,
-    where: str | None,
-    version: int | None,
-    as_of: int | None,
-) -> None:
-    """Write the rows of TABLE to the file OUT in sort order.
-
-    OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst). Streams; works on
-    tables that are not compacted, too. The file appears whole, or not at all. Parquet and Arrow files keep
-    the types, and say how their rows are sorted.
-    """
-    check_sink_path(out)
-    store, snapshot = open_snapshot(table, version, as_of)
-    names = _split(columns)
-    condition = _condition(where, snapshot.table)
-    rows = sum(entry.rows for entry in snapshot.fragments.all())
-    report = ScanReport()
-    with progress(f"export {out}", rows) as advance:
-        done = export_file(store, snapshot, out, names, condition, report, on_progress=advance)
-    if condition is not None:
-        click.echo(f"{report}", err=True)
-    click.echo(
-        f"{out}: {done.rows:,} rows, {human_bytes(done.arrow_bytes)} in memory, version {done.version}"
-    )
 
 
 @click.command(
@@ -85,7 +41,7 @@ def head_command(
 ) -> None:
     """Print the first rows of TABLE in sort order, one JSON object a line."""
     store, snapshot = open_snapshot(table, version, as_of)
-    names = _split(columns)
+    names = split_columns(columns)
     scan_schema(snapshot.table, names)
     left = rows
     for batch in scan(store, snapshot, names) if left else ():
@@ -111,7 +67,7 @@ no zone. In LIKE, % is any text, _ any character, and a backslash (or the charac
 takes that from them. NaN fulfils no comparison, <> no more than =; NOT of a comparison holds of it.""",
 )
 @click.argument("table")
-@_where_option
+@where_option
 @click.option("--columns", help="Only these columns, comma-separated, in this order.")
 @click.option("-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="At most so many.")
 @click.option("--count", "counts", is_flag=True, help="Only how many there are.")
@@ -139,8 +95,8 @@ def query_command(
     if as_json and not counts:
         raise UsageError("--json: rows are JSON anyway; it goes with --count")
     store, snapshot = open_snapshot(table, version, as_of)
-    names = [] if counts else _split(columns)
-    condition = _condition(where, snapshot.table)
+    names = [] if counts else split_columns(columns)
+    condition = condition_of(where, snapshot.table)
     scan_schema(snapshot.table, names)
     report = ScanReport()
     left = sys.maxsize if rows is None else rows
@@ -158,11 +114,11 @@ def query_command(
     click.echo(f"{report}", err=True)
 
 
-def _condition(where: str | None, table: TableMetadata) -> Predicate | None:
+def condition_of(where: str | None, table: TableMetadata) -> Predicate | None:
     return None if where is None else condition_on(table, where)
 
 
-def _split(columns: str | None) -> list[str] | None:
+def split_columns(columns: str | None) -> list[str] | None:
     if columns is None:
         return None
     names = [name.strip() for name in columns.split(",")]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from compactor.cli.display import progress
 from compactor.cli.options import check_one_moment, moment_unix_ms, snapshot_options
-from compactor.cli.output import echo_json, human_bytes, progress
+from compactor.cli.output import echo_json, human_bytes
 from compactor.errors import UsageError
 from compactor.files.write import check_target, write_whole
 from compactor.report.charts import check_plotly

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.options import IN_PROCESS, is_on_spark, shuffle_options
-from compactor.cli.output import echo_json, print_table, warn
+from compactor.cli.display import print_table
+from compactor.cli.engine_options import IN_PROCESS, is_on_spark, shuffle_options
+from compactor.cli.output import echo_json, warn
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import UsageError
 from compactor.pipelines import explain

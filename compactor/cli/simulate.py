@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
-from pydantic import ByteSize, TypeAdapter, ValidationError
 
+from compactor.cli.display import print_table, progress
 from compactor.cli.options import duration_seconds
-from compactor.cli.output import echo_json, human_bytes, print_table, progress
+from compactor.cli.output import echo_json, human_bytes
 from compactor.errors import ConfigError, UsageError
+from compactor.settings import units
 from compactor.settings.compaction import (
     CompactionSettings,
     Policy,
@@ -51,8 +52,8 @@ class _Bytes(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value).removesuffix("/s") if self._is_rate else str(value)
         try:
-            size = int(TypeAdapter(ByteSize).validate_python(text))
-        except (ValidationError, OverflowError):
+            size = units.size_bytes(text)
+        except ValueError:
             size = 0
         if size < 1:
             examples = "10GiB/s or 20MiB/s" if self._is_rate else "256MiB, 1.5GiB or 4096"

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from compactor.cli.display import progress
 from compactor.cli.ingest_settings import chosen_settings, ingest_settings_options
-from compactor.cli.output import echo_json, human_bytes, progress, warn
+from compactor.cli.output import echo_json, human_bytes, warn
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import CompactorError, InputError
 from compactor.planner.debt import Debt, Pressure

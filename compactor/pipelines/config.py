@@ -17,6 +17,7 @@ from compactor.files.names import FRAGMENT, kind_of
 from compactor.pipelines.time_windows import END, START, window_sizes
 from compactor.pipelines.types import TYPES
 from compactor.settings.document import Document
+from compactor.settings.fields import Bytes
 from compactor.settings.messages import cause
 
 MIB: Final = 1 << 20
@@ -198,11 +199,10 @@ _KINDS: Final[dict[str, type[_Model]]] = {
     "combine": Combine,
     "output": Output,
 }
-_UNITS: Final = {"k": 1 << 10, "m": MIB, "g": 1 << 30, "": 1}
 
 
 class Memory(_Model):
-    limit: int = 512 * MIB
+    limit: Bytes = Field(default=512 * MIB, ge=MIB)
 
 
 class Pipeline(_Model):
@@ -262,8 +262,8 @@ def _pipeline_of(settings: Document) -> Pipeline:
     raw = document.get("nodes")
     if not isinstance(raw, dict) or not raw:
         raise fail(("nodes",), "`nodes` is a mapping of at least one node by its name")
-    if "memory" in document:
-        document["memory"] = _memory(document["memory"], lambda m: fail(("memory",), m))
+    if not isinstance(document.get("memory", {}), dict):
+        raise fail(("memory",), "memory: a mapping, as in `memory: {limit: 512MiB}`")
     nodes: dict[str, Node] = {}
     for key, value in raw.items():
         nodes[str(key)] = _node(str(key), value, settings)
@@ -542,21 +542,5 @@ def _validated(model: Any, value: Any, place: tuple[Any, ...], what: str, fail: 
 def _model_of(model: Any, where: tuple[Any, ...]) -> Any:
     """Of a setting that has settings of its own, if the mistake is within."""
     field = model.model_fields.get(where[0]) if len(where) > 1 else None
-    kinds = () if field is None else get_args(field.annotation)
+    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
     return next((k for k in kinds if isinstance(k, type) and issubclass(k, _Model)), None)
-
-
-def _memory(value: Any, fail: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise fail("memory: a mapping, as in `memory: {limit: 512M}`")
-    limit = value.get("limit", 512 * MIB)
-    if isinstance(limit, str):
-        number, unit = limit[:-1], limit[-1:].lower()
-        if unit.isdigit():
-            number, unit = limit, ""
-        if unit not in _UNITS or not (number.isascii() and number.isdigit()):
-            raise fail(f"memory.limit: {limit!r} is no size; write 512M or 2G")
-        limit = int(number) * _UNITS[unit]
-    if not isinstance(limit, int) or limit < MIB:
-        raise fail("memory.limit: at least 1M")
-    return {**value, "limit": limit}

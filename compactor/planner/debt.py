@@ -5,11 +5,12 @@ The model is RocksDB's write stall conditions: runs at level 0, and bytes waitin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from compactor.planner.tree_shape import TreeShape, shapes
 from compactor.settings.compaction import Policy, Strategy
 from compactor.table.snapshot import Snapshot
 
@@ -47,37 +48,6 @@ class Debt:
             "level0_runs": self.level0_runs,
             "pending_bytes": self.pending_bytes,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class TreeShape:
-    """As much of one time window's tree as debt depends on."""
-
-    level0_runs: int
-    level_bytes: Mapping[int, int]
-
-
-def shapes(snapshot: Snapshot) -> list[TreeShape]:
-    """Of all windows. By sums over columns, so that writers of large tables can afford to ask."""
-    table = snapshot.fragments.table()
-    # On level 0, fragments of one sequence are one run; deeper down nobody counts them.
-    runs = ["window", "level", "sequence_version", "sequence_position"]
-    sums = (
-        table.group_by(runs)
-        .aggregate([("size_bytes", "sum")])
-        .group_by(["window", "level"])
-        .aggregate([("size_bytes_sum", "sum"), ("size_bytes_sum", "count")])
-    )
-    windows: dict[int | None, dict[int, dict[str, int]]] = {}
-    for row in sums.to_pylist():
-        windows.setdefault(row["window"], {})[row["level"]] = row
-    return [
-        TreeShape(
-            levels[0]["size_bytes_sum_count"] if 0 in levels else 0,
-            {level: row["size_bytes_sum_sum"] for level, row in levels.items()},
-        )
-        for levels in windows.values()
-    ]
 
 
 def compaction_debt(shapes: Iterable[TreeShape], policy: Policy) -> Debt:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from compactor.planner.debt import TreeShape
+from compactor.planner.tree_shape import TreeShape
 from compactor.rows.policy import APPEND, RowKind, RowPolicy, Ttl
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.snapshot import Snapshot

@@ -8,15 +8,16 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from compactor.errors import InputError, TableNotFoundError, UsageError
+from compactor.errors import CompactorError
 
 _FLAG: Final = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
-_IN_PYTHON: Final = {
+IN_PYTHON: Final = {
     "sort-by": "sort_by",
     "row-policy": "options.rows.kind",
     "sequence": "options.rows.sequence",
     "delete-marker": "options.rows.delete_marker",
-    "keep-tombstones": "options.rows.keep_tombstones",
+    "keep-tombstones": "options.rows.keeps_tombstones",
+    "drop-tombstones": "options.rows.keeps_tombstones",
     "aggregate": "options.rows.aggregates",
     "ttl": "options.ttl",
     "ttl-column": "options.ttl.column",
@@ -27,13 +28,18 @@ _IN_PYTHON: Final = {
     "promote": "options.promotes",
     "order": "order",
     "memory-limit": "settings.memory_limit_bytes",
-    "target-fragment-bytes": "policy.target_fragment_bytes",
+    "target-fragment-bytes": "settings.target_fragment_bytes",
+    "spool-directory": "settings.spool_directory",
+    "grace": "grace_seconds",
+    "retain": "retain_seconds",
+    "allow-shrinking": "allow_shrinking",
 }
+"""Arguments of `Table`'s methods, and fields of what they take, by flag."""
 
 
 def in_python(flag: str) -> str:
-    """The argument of the Python interface, or the flag if there is none for it."""
-    return _IN_PYTHON.get(flag, f"--{flag}")
+    """Returns the argument of the Python interface, or the flag if there is no argument for it."""
+    return IN_PYTHON.get(flag, f"--{flag}")
 
 
 def as_option(flag: str) -> str:
@@ -49,7 +55,7 @@ def settings_named(name_of: Callable[[str], str]) -> Iterator[None]:
     """
     try:
         yield
-    except (UsageError, InputError, TableNotFoundError) as error:
+    except CompactorError as error:
         told = _FLAG.sub(lambda flag: name_of(flag[1]), str(error))
         if told != str(error):
             error.args = (told,)

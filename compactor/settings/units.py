@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final
 
 from compactor.common.clock import Clock
@@ -14,7 +15,7 @@ _LONGEST_SECONDS: Final = 10_000 * 365 * 86_400
 _FIRST_UNIX_MS: Final = -62_135_596_800_000
 """Of the year 1, with which calendars begin."""
 _MOST_CHARACTERS: Final = 60
-_SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]i?)?b?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]i?)?b?", re.IGNORECASE | re.ASCII)
 
 
 def duration_seconds(text: str, least_seconds: int = 0) -> float:
@@ -39,13 +40,17 @@ def duration_text(seconds: float) -> str:
 
 
 def size_bytes(text: str) -> int:
-    """`512MiB`, `2GiB`, `1.5GB` or a number of bytes. Raises ValueError that says what to write."""
+    """Parses a size such as `512MiB`, `2Gi`, `1.5GB`, `100k` or a number of bytes, and returns the bytes.
+
+    With an i a unit is a power of 1024, without one it is a power of 1000. Case and the last B mean nothing.
+    Raises ValueError that says what to write.
+    """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{_shown(text)} is no size: write 512MiB, 2GiB or a number of bytes")
     unit = (match[2] or "").lower()
     base = 1024 if unit.endswith("i") else 1000
-    return round(float(match[1]) * float(base ** (" kmgt".index(unit[0]) if unit else 0)))
+    return round(Decimal(match[1]) * Decimal(base) ** " kmgt".index(unit[0] if unit else " "))
 
 
 def moment_unix_ms(text: str, clock: Clock) -> int:

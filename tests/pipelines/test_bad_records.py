@@ -238,14 +238,14 @@ def correlated(tmp_path: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("limit", ["256M", "1M"])
+@pytest.mark.parametrize("limit", ["256MiB", "1MiB"])
 def test_a_group_with_a_bad_record_is_put_aside_whole(tmp_path: Path, limit: str) -> None:
     tables = {name: orders(seed, 4000) for seed, name in enumerate("abc")}
     run = run_of(
         correlated(tmp_path), tables, memory={"limit": limit}, batch_size=100, **tolerant(tmp_path)
     )
     report = run.run()
-    assert (report.spills > 0) == (limit == "1M")
+    assert (report.spills > 0) == (limit == "1MiB")
     rows = {name: table.to_pylist() for name, table in tables.items()}
     bad = {row["order"] for row in rows["a"] if row["n"] == 0} - {None}
     assert 0 < len(bad) < 1000

@@ -31,7 +31,7 @@ def asof(at: dict[str, str]) -> dict[str, object]:
 
 
 GOOD = """\
-memory: {limit: 64M}
+memory: {limit: 64MiB}
 batch_size: 100
 nodes:
   a: {source: {path: a.ndjson}}
@@ -71,8 +71,9 @@ def test_a_pipeline_is_read_with_its_settings() -> None:
         ("{source: {path: a.ndjson}}", "a.ndjson", "line 4: node 'a' is one of source"),
         ("  out: {output: {input: both, path: out.ndjson}}", "", "line 3: no node is an output"),
         ("input: both", "input: a", "line \\d: node 'bo?t?h?': nothing takes its rows"),
-        ("limit: 64M", "limit: lots", "line 1: memory.limit: 'lots' is no size; write 512M"),
-        ("limit: 64M", "limit: 3", "line 1: memory.limit: at least 1M"),
+        ("limit: 64MiB", "limit: lots", "line 1: .*: memory: limit: 'lots' is no size: write 512MiB"),
+        ("limit: 64MiB", "limit: 3", "line 1: the pipeline: memory: limit: 3 is too small: 1MiB at least"),
+        ("{limit: 64MiB}", "64MiB", "line 1: memory: a mapping, as in `memory: {limit: 512MiB}`"),
         ("batch_size: 100", "batch_size: 0", "line 2: the pipeline: batch_size: 0 is too small: 1 at least"),
         ("batch_size: 100", "batch_sise: 1", "line 2: the pipeline: no setting 'batch_sise'"),
         ("batch_size: 100", "on_error: continue", "line 2: on_error: continue needs a `dead_letter`"),
@@ -165,7 +166,7 @@ def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
         ("nodes: !!int abc", "not YAML"),
         ("nodes: {a: !!python/object:os.system {}}", "not YAML"),
         ("batch_size: 10000000000000000000000\n" + GOOD.replace("batch_size: 100\n", ""), "batch_size"),
-        (GOOD.replace("64M", "\u00b2M"), "is no size"),
+        (GOOD.replace("64MiB", "\u00b2M"), "is no size"),
         (GOOD.replace("mode: interleave", "mode: interleave\n      interleave_seed: -1"), "interleave_seed"),
         (GOOD.replace("path: b.csv", "path: b.csv\n      columns: []"), "columns"),
         (GOOD.replace("path: b.csv", "path: b.csv\n      columns: [k, k]"), "a column is named twice"),

@@ -107,7 +107,7 @@ def test_documents_pass_buffers_and_routes_in_order(tmp_path: Path) -> None:
             }
         },
     }
-    report = run_files(nodes, batch_size=7, memory={"limit": "1M"}).run()
+    report = run_files(nodes, batch_size=7, memory={"limit": "1MiB"}).run()
     assert (report.outputs["low"].documents, report.outputs["low"].records_written) == (2, 20)
     assert (tmp_path / "low-a.csv").read_text().split() == ['"n"', *map(str, range(20))]
     # A document of which no row is left is there, without rows.
@@ -207,7 +207,7 @@ def test_a_fragment_is_written_sorted_and_read_back(tmp_path: Path) -> None:
         **sources("a"),
         "o": {"output": {"input": "a", "path": str(path), "sort_by": "m:desc,n"}},
     }
-    run_of(nodes, {"a": table}, memory={"limit": "1M"}).run()
+    run_of(nodes, {"a": table}, memory={"limit": "1MiB"}).run()
     expected = sorted(table.to_pylist(), key=lambda row: (-row["m"], row["n"]))
     with open_table_file(str(path)) as file:
         assert [row for batch in file for row in batch.to_pylist()] == expected

@@ -87,7 +87,7 @@ def test_its_inputs_may_be_any_nodes_and_its_rows_go_to_any(tmp_path: Path) -> N
 def test_more_than_memory_allows_is_an_error_that_names_the_node(tmp_path: Path) -> None:
     big = pa.table({"_id": [f"{n:0100d}" for n in range(20_000)]})
     run = run_of(nodes_of(tmp_path), {**EXAMPLE, "A": big.append_column("f1", big.column("_id"))},
-                 memory={"limit": "2M"})  # fmt: skip
+                 memory={"limit": "2MiB"})  # fmt: skip
     with pytest.raises(MemoryLimitError, match=r"'m'|\bm\b"):
         run.run()
     assert not (tmp_path / "o.ndjson").exists()

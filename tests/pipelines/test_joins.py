@@ -79,7 +79,7 @@ def test_neither_memory_nor_batches_change_a_byte(combine: dict[str, Any], tmp_p
     tables = {"a": requests(12_000), "b": incidents(14_000)}
     expected, report = joined(tmp_path, combine, tables)
     assert report.spills == 0 and report.outputs["out"].ok_count > 4000
-    found, report = joined(tmp_path, combine, tables, memory={"limit": "2M"}, batch_size=300)
+    found, report = joined(tmp_path, combine, tables, memory={"limit": "2MiB"}, batch_size=300)
     assert report.spills > 0
     assert found == expected
     tables = {name: table.slice(0, 600) for name, table in tables.items()}
@@ -201,7 +201,7 @@ def test_of_nothing_comes_nothing(combine: dict[str, Any], tmp_path: Path) -> No
 def test_beyond_the_limit_an_error_names_the_node(combine: dict[str, Any], tmp_path: Path) -> None:
     wide = requests(8).drop_columns("text").append_column("text", pa.array(["x" * (1 << 21)] * 8))
     with pytest.raises(MemoryLimitError, match=r"stage j needs .*memory.limit"):
-        joined(tmp_path, combine, {"a": wide, "b": incidents(9)}, memory={"limit": "2M"})
+        joined(tmp_path, combine, {"a": wide, "b": incidents(9)}, memory={"limit": "2MiB"})
     assert list(tmp_path.iterdir()) == []
 
 

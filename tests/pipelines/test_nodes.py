@@ -147,7 +147,7 @@ def test_blocking_stages_give_the_same_rows_with_and_without_memory(
     table = events(40_000)
     assert table.nbytes > 3 * MIB
     files = []
-    for limit, batch_size in (("512M", 2048), ("2M", 300)):
+    for limit, batch_size in (("512MiB", 2048), ("2MiB", 300)):
         name = f"o{limit}.ndjson"
         run = run_of(
             {**sources("a"), **nodes, **out(tmp_path, "s", name)},
@@ -156,7 +156,7 @@ def test_blocking_stages_give_the_same_rows_with_and_without_memory(
             batch_size=batch_size,
         )
         report = run.run()
-        assert (report.spills > 0) == (limit == "2M")
+        assert (report.spills > 0) == (limit == "2MiB")
         assert report.peak_bytes <= run._work.budget.limit_bytes
         files.append((tmp_path / name).read_bytes())
     assert files[0] == files[1]
@@ -265,7 +265,7 @@ def test_a_combine_gives_the_same_bytes_when_its_build_side_does_not_fit(
     )
     combine = {"probe": "a", "build": "b", "on": {"who": "user", "level": "level"}, "how": how}
     found = []
-    for limit in ("512M", "3M"):
+    for limit in ("512MiB", "3MiB"):
         nodes = {
             **sources("a", "b"),
             "c": {"combine": combine},
@@ -273,7 +273,7 @@ def test_a_combine_gives_the_same_bytes_when_its_build_side_does_not_fit(
         }
         run = run_of(nodes, {"a": left, "b": right}, memory={"limit": limit})
         report = run.run()
-        assert (report.spills > 0) == (limit == "3M")
+        assert (report.spills > 0) == (limit == "3MiB")
         assert report.peak_bytes <= run._work.budget.limit_bytes
         found.append((tmp_path / f"o{limit}.csv").read_bytes())
     assert found[0] == found[1]
@@ -286,7 +286,7 @@ def test_beyond_the_limit_an_error_names_the_stage(tmp_path: Path) -> None:
     tables = {"a": numbered("a", 10), "b": events(60_000).append_column("n", same)}
     nodes = {**sources("a", "b"), "join": {"combine": {"probe": "a", "build": "b", "on": ["n"]}}}
     with pytest.raises(MemoryLimitError, match="stage join needs"):
-        run_of({**nodes, **out(tmp_path, "join")}, tables, memory={"limit": "2M"}).run()
+        run_of({**nodes, **out(tmp_path, "join")}, tables, memory={"limit": "2MiB"}).run()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -580,7 +580,7 @@ def test_groups_are_by_columns_whatever_their_names(tmp_path: Path) -> None:
     assert found == [[1, 1, 1, 1], [1, 1, 2, 1], [1, 2, 1, 1], [2, 1, 1, 2]]
 
 
-@pytest.mark.parametrize("limit", ["512M", "2M"])
+@pytest.mark.parametrize("limit", ["512MiB", "2MiB"])
 def test_dictionaries_and_columns_without_nulls_go_anywhere(limit: str, tmp_path: Path) -> None:
     schema = pa.schema(
         [pa.field("c", pa.dictionary(pa.int32(), pa.string())), pa.field("n", pa.int64(), False)]
@@ -629,7 +629,7 @@ def test_sources_that_others_take_too_are_not_fused_into_a_merge(tmp_path: Path)
         **out(tmp_path, "a", "oa.arrow"),
         **out(tmp_path, "b", "ob.arrow"),
     }
-    run = run_of(nodes, tables, memory={"limit": "2M"})
+    run = run_of(nodes, tables, memory={"limit": "2MiB"})
     assert run.forms["m"].form == "built"
     report = run.run()
     assert not report.outputs["o"].live and report.spills
@@ -643,7 +643,7 @@ def test_any_number_of_groups_goes_through_little_memory(groups: int, tmp_path: 
         **sources("a"),
         "g": {"aggregate": {"input": "a", "group_by": ["k"], "columns": {"s": "sum(v)"}}},
     }
-    run = run_of({**nodes, **out(tmp_path, "g", "o.arrow")}, {"a": table}, memory={"limit": "8M"})
+    run = run_of({**nodes, **out(tmp_path, "g", "o.arrow")}, {"a": table}, memory={"limit": "8MiB"})
     assert run.run().outputs["o"].records_written == groups
 
 
@@ -651,7 +651,7 @@ def test_wide_rows_do_not_go_beyond_the_limit_while_they_wait(tmp_path: Path) ->
     heavy = ["x" * 20_000] * 1500
     tables = {name: Gated(numbered(name, 1500, text=heavy), 10) for name in "abc"}
     nodes = {**sources(*tables), "m": {"merge": {"inputs": list(tables), "mode": "interleave"}}}
-    run = run_of({**nodes, **out(tmp_path, "m", "o.arrow")}, tables, memory={"limit": "8M"})
+    run = run_of({**nodes, **out(tmp_path, "m", "o.arrow")}, tables, memory={"limit": "8MiB"})
     assert run.run().peak_bytes <= 8 * MIB
 
 
@@ -661,7 +661,7 @@ def test_many_matches_come_some_at_a_time(tmp_path: Path) -> None:
         "b": pa.table({"k": [1] * 1000, "m": range(1000)}),
     }
     nodes = {**sources("a", "b"), "c": {"combine": {"probe": "a", "build": "b", "on": ["k"]}}}
-    run = run_of({**nodes, **out(tmp_path, "c", "o.arrow")}, tables, memory={"limit": "8M"})
+    run = run_of({**nodes, **out(tmp_path, "c", "o.arrow")}, tables, memory={"limit": "8MiB"})
     assert run.run().outputs["o"].records_written == 1_000_000
 
 
@@ -678,7 +678,7 @@ def test_matches_of_wide_rows_leave_by_their_bytes(how: str, tmp_path: Path) -> 
         "j": {"combine": {"probe": "a", "build": "b", "on": ["k"], "how": how}},
         **out(tmp_path, "j", "o.arrow"),
     }
-    report = run_of(nodes, tables, memory={"limit": "16M"}, batch_size=50).run()
+    report = run_of(nodes, tables, memory={"limit": "16MiB"}, batch_size=50).run()
     assert report.peak_bytes <= 16 * MIB
     with pa.ipc.open_file(tmp_path / "o.arrow") as file:
         found = file.read_all()
@@ -700,7 +700,7 @@ def test_a_hash_join_on_disk_takes_columns_of_any_name(tmp_path: Path) -> None:
         "j": {"combine": {"probe": "a", "build": "b", "on": ["k"]}},
         **out(tmp_path, "j", "o.arrow"),
     }
-    report = run_of(nodes, tables, memory={"limit": "4M"}).run()
+    report = run_of(nodes, tables, memory={"limit": "4MiB"}).run()
     # A batch of 2048 rows in 32 parts, for each side, would be 1,900.
     assert 0 < report.spills < 600
     with pa.ipc.open_file(tmp_path / "o.arrow") as file:
@@ -719,7 +719,7 @@ def test_more_groups_than_a_part_can_hold_are_divided_again(tmp_path: Path) -> N
     }
     texts = pa.array([f"{number:060d}" for number in range(120_000)])
     rows = pa.record_batch({"k": pa.chunked_array([texts, texts[::2]]).combine_chunks()})
-    work = run_of(nodes, {"a": pa.Table.from_batches([rows])}, memory={"limit": "1M"})._work
+    work = run_of(nodes, {"a": pa.Table.from_batches([rows])}, memory={"limit": "1MiB"})._work
     with closing(LocalDisk()) as disk:
         count = [Measure("n", "count", None)]
         grouper = Grouper(["k"], count, rows.schema, work.budget, "g", disk)
@@ -733,7 +733,7 @@ def test_more_groups_than_a_part_can_hold_are_divided_again(tmp_path: Path) -> N
     assert found.column("n").to_pylist() == [2, 1] * 60_000
 
 
-@pytest.mark.parametrize("limit", ["1M", "256M"])
+@pytest.mark.parametrize("limit", ["1MiB", "256MiB"])
 def test_a_probe_side_that_is_held_is_read_in_a_thread_of_its_own(
     tmp_path: Path, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -756,7 +756,7 @@ def test_a_probe_side_that_is_held_is_read_in_a_thread_of_its_own(
         **out(tmp_path, "j"),
     }
     report = run_of(nodes, {"a": table, "b": build}, memory={"limit": limit}).run()
-    assert (report.spills > 0) == (limit == "1M")
+    assert (report.spills > 0) == (limit == "1MiB")
     # Also once for its types, on no rows.
     assert "read t" in seen and seen <= {"read t", "MainThread"}
     rank = dict(zip(*build.to_pydict().values(), strict=True))

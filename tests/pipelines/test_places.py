@@ -90,7 +90,7 @@ def test_a_table_is_written_in_fragments_that_memory_holds(tmp_path: Path) -> No
         "o": {"output": {"input": "a", "table": str(tmp_path / "t"), "sort_by": "n"}},
         "p": {"output": {"input": "a", "path": str(tmp_path / "p.parquet")}},
     }
-    report = run_of(nodes, {"a": table}, memory={"limit": "8M"}).run()
+    report = run_of(nodes, {"a": table}, memory={"limit": "8MiB"}).run()
     assert report.peak_bytes <= 8 * MIB
     found = Table.open(str(tmp_path / "t"))
     # Of 5 MB, 1 MiB at a time.

@@ -160,10 +160,10 @@ def test_windows_spill_and_give_the_same_bytes(
     table = log(60_000 if kind == "transform" else 20_000)
     group_by = {"group_by": ["id"]} if kind == "aggregate" else {}
     found = []
-    for limit in ("64M", "2M"):
+    for limit in ("64MiB", "2MiB"):
         path = tmp_path / f"{limit}.csv"
         report = run_one(kind, {**settings, **group_by}, table, path, memory={"limit": limit})
-        assert (report.spills > 0) == (limit == "2M")
+        assert (report.spills > 0) == (limit == "2MiB")
         assert report.peak_bytes <= int(limit[:-1]) << 20
         assert report.outputs["out"].ok_count == report.outputs["out"].records_written
         found.append(path.read_bytes())

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.planner.debt import Pressure, compaction_debt, debt_of, shapes
+from compactor.planner.debt import Pressure, compaction_debt, debt_of
 from compactor.planner.estimate import estimate
 from compactor.planner.limits import Limits
 from compactor.planner.tree import forest, overlapping_pairs, sorted_runs
+from compactor.planner.tree_shape import shapes
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.metadata import TimeWindows
 from tests.planner.model import ROW_BYTES, ModelTable

@@ -378,14 +378,14 @@ def test_a_limit_that_is_too_low_names_the_setting(folder: Path, tmp_path: Path)
              "k": {"transform": {"input": "w", "columns": {"id": "id"}}},
              "x": combine("k", "w", on=["id"]), **OUT}  # fmt: skip
     with pytest.raises(MemoryLimitError, match=r"stage x needs .*memory\.limit"):
-        spark_run(pipeline(nodes, folder, tmp_path / "o", memory={"limit": "1M"})).run()
+        spark_run(pipeline(nodes, folder, tmp_path / "o", memory={"limit": "1MiB"})).run()
     assert not list((tmp_path / "o").iterdir())
 
 
 def test_tasks_spill_under_a_limit_of_their_own(folder: Path, tmp_path: Path) -> None:
     pq.write_table(events(60_000, 3), tmp_path / "big.parquet")
     nodes = {"a": {"source": {"path": str(tmp_path / "big.parquet")}}, "x": sort("a"), **OUT}
-    _, many = both(nodes, folder, tmp_path, 2, memory={"limit": "4M"})
+    _, many = both(nodes, folder, tmp_path, 2, memory={"limit": "4MiB"})
     assert many.spills > 0
     assert many.peak_bytes <= 4 << 20
     assert (tmp_path / "many/out.ndjson").read_bytes() == (tmp_path / "one/out.ndjson").read_bytes()
@@ -394,7 +394,7 @@ def test_tasks_spill_under_a_limit_of_their_own(folder: Path, tmp_path: Path) ->
 def test_tasks_after_a_shuffle_are_as_many_as_its_bytes_need(folder: Path, tmp_path: Path) -> None:
     pq.write_table(events(60_000, 3), tmp_path / "big.parquet")
     nodes = {"a": {"source": {"path": str(tmp_path / "big.parquet")}}, "x": sort("a"), **OUT}
-    run = SparkRun(pipeline(nodes, folder, tmp_path / "o", memory={"limit": "4M"}))
+    run = SparkRun(pipeline(nodes, folder, tmp_path / "o", memory={"limit": "4MiB"}))
     run.run(as_session(FakeSpark()), SparkOptions())
     [feed] = run._stages[1].takes
     rows, size = run._sizes(feed)

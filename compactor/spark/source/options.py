@@ -12,11 +12,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from compactor.common.clock import SystemClock
 from compactor.errors import UsageError
 from compactor.settings import units
+from compactor.settings.fields import Bytes, names, written
 from compactor.settings.messages import validated
 from compactor.settings.names import as_option, settings_named
 from compactor.table.object_names import LAST_VERSION
 from compactor.write.ingest import IngestOptions
-from compactor.write.ingest.settings import Bytes, IngestSettings, names, written
+from compactor.write.ingest.settings import IngestSettings
 from format.writer import SPOOL_MEMORY_BYTES
 
 _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname"))

@@ -4,9 +4,7 @@ does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
-from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -15,8 +13,8 @@ from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
-from compactor.settings import units
 from compactor.settings.column_kinds import column_kinds
+from compactor.settings.fields import Bytes, Seconds, names, written
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.schema_union import OnConflict
@@ -25,37 +23,15 @@ from format.schema import SortSchema, parse_sort_schema
 from format.writer import WriterOptions
 
 
-def written(text: str) -> Any:
-    """A default as people write it: the model parses it."""
-    return text
-
-
-def names(text: Any) -> Any:
-    """Apart by commas."""
-    if not isinstance(text, str):
-        return text
-    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
-
-
 def _pairs(kinds: type[StrEnum], word: str) -> BeforeValidator:
     """`COLUMN:KIND`, several apart by commas in one text, or each a text, where a column may have a comma."""
     by_name = {str(kind): kind for kind in kinds}
     return BeforeValidator(lambda given: tuple(column_kinds(names(given), by_name, word).items()))
 
 
-def _parsed(parse: Callable[[str], float]) -> BeforeValidator:
-    return BeforeValidator(lambda given: parse(given) if isinstance(given, str) else given)
-
-
 def _paths(given: Any) -> tuple[str, ...]:
     """Several apart by commas in one text, or each a text."""
     return tuple(names(given))
-
-
-Seconds = Annotated[float, _parsed(partial(units.duration_seconds, least_seconds=1)), Field(ge=1)]
-"""Written as `90s`, `15m`, `6h`, `7d` or `2w`."""
-Bytes = Annotated[int, _parsed(units.size_bytes)]
-"""Written as `512MiB`, `2GiB` or a number of bytes."""
 
 
 class IngestSettings(BaseModel):

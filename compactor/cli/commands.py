@@ -1,0 +1,85 @@
+"""The commands by name: help lists them from here, and the module of a command is imported when it is called.
+
+A new command is a line in `COMMANDS` and a function `NAME_command` in the module that the line names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Final, NamedTuple
+
+import click
+
+from compactor.cli.frugal import frugal_imports
+
+
+class Place(NamedTuple):
+    """Where a command is defined, and the line that the list of commands shows for it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Final = {
+    "alter": Place("alter", "Rename, drop, redact, reorder or index columns of a table."),
+    "compact": Place("compact", "Merge fragments into larger, disjoint, sorted ones."),
+    "delete": Place("delete", "Delete the rows that fulfil a condition."),
+    "entity-merge": Place("entity", "Find the same entities in several datasets and merge them."),
+    "export": Place("export", "Write the rows of a table to a file, in sort order."),
+    "head": Place("read", "Print the first rows of a table, in sort order."),
+    "ingest": Place("write", "Add files to a table as sorted fragments."),
+    "inspect": Place("look", "Show what is in a table or in one fragment."),
+    "plan": Place("compact", "Show what `compact` would do next, why, and at what cost."),
+    "query": Place("read", "Print the rows that fulfil a condition, in sort order."),
+    "release": Place("maintain", "Let fragments out of quarantine."),
+    "repair": Place("maintain", "Show what is wrong with a commit log, and mend it."),
+    "report": Place("report", "Write one HTML page about a table."),
+    "run": Place("run", "Run the pipeline of a YAML file."),
+    "simulate": Place("simulate", "Try a policy: the real planner, weeks of ingest in seconds."),
+    "vacuum": Place("maintain", "Remove the files that no retained version needs."),
+    "verify": Place("look", "Read all of a table and check it."),
+    "watch": Place("compact", "Keep tables compacted until it is stopped."),
+}
+
+
+class LazyCommands(MutableMapping[str, click.Command]):
+    """Maps the name of each command to the command, which is imported when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._commands: dict[str, click.Command | None] = dict.fromkeys(COMMANDS)
+
+    def __getitem__(self, name: str) -> click.Command:
+        command = self._commands[name]
+        if command is None:
+            command = self._commands[name] = _imported(name)
+        return command
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._commands[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._commands)
+
+    def __len__(self) -> int:
+        return len(self._commands)
+
+
+class Commands(click.Group):
+    """The group of all commands. Its help imports none of them."""
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of commands from their summaries."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.summary) for name, place in COMMANDS.items()])
+
+
+def _imported(name: str) -> click.Command:
+    with frugal_imports():
+        module = import_module(f"compactor.cli.{COMMANDS[name].module}")
+    command = getattr(module, f"{name.replace('-', '_')}_command")
+    assert isinstance(command, click.Command)
+    return command

@@ -1,0 +1,78 @@
+"""Options that say where work runs: in this process or on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from compactor.compaction.driver import IN_PROCESS_LEASE_SECONDS, LEASE_SECONDS
+from compactor.compaction.engine import Engine, InProcessEngine
+from compactor.errors import UsageError
+from compactor.spark.engine import SparkEngine
+from compactor.spark.session import check_master, is_submitted, open_session, task_slots
+
+IN_PROCESS: Final = "in-process"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def engine_options(command: _Command) -> _Command:
+    """Where compactions run."""
+    command = click.option(
+        "--max-tasks",
+        type=click.IntRange(min=1),
+        help="Compactions at a time.  [default: all cores]",
+    )(command)
+    return click.option(
+        "--master",
+        help=f"Spark master such as local[2], or {IN_PROCESS}.  [default: local[*], or that of "
+        "spark-submit]",
+    )(command)
+
+
+def check_engine(master: str | None) -> None:
+    """What can be said about --master before anything is done. Raises `UsageError`."""
+    if master != IN_PROCESS:
+        check_master(master)
+
+
+def open_engine(master: str | None, max_tasks: int | None) -> Engine:
+    """Raises `UsageError` if Spark does not start."""
+    if master == IN_PROCESS:
+        return InProcessEngine()
+    session = open_session("local[*]" if master is None and not is_submitted() else master)
+    return SparkEngine(session, max_tasks or task_slots(session))
+
+
+def lease_seconds(master: str | None) -> float:
+    return IN_PROCESS_LEASE_SECONDS if master == IN_PROCESS else LEASE_SECONDS
+
+
+def shuffle_options(waiting: str) -> Callable[[_Command], _Command]:
+    """--staging and --shuffle-partitions. waiting: what the staging place is for."""
+
+    def add(command: _Command) -> _Command:
+        command = click.option(
+            "--shuffle-partitions",
+            type=click.IntRange(1, 10_000),
+            help="Spark tasks after a shuffle.  [default: by the size of what is shuffled]",
+        )(command)
+        return click.option(
+            "--staging",
+            metavar="URL",
+            help="With a cluster: s3://bucket/prefix, or a folder that all tasks share, where "
+            f"{waiting}.  [default for local masters: a temporary folder]",
+        )(command)
+
+    return add
+
+
+def is_on_spark(master: str | None, staging: str | None, shuffle_partitions: int | None) -> bool:
+    """Where a command that runs in this process by default is to run. Raises `UsageError`."""
+    check_engine(master)
+    on_spark = master != IN_PROCESS and (master is not None or is_submitted())
+    if not on_spark and (staging, shuffle_partitions) != (None, None):
+        raise UsageError("--staging and --shuffle-partitions go with --master")
+    return on_spark

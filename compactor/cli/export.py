@@ -1,0 +1,55 @@
+"""`export`."""
+
+from __future__ import annotations
+
+import click
+
+from compactor.cli.display import progress
+from compactor.cli.options import open_snapshot, snapshot_options
+from compactor.cli.output import human_bytes
+from compactor.cli.read import condition_of, split_columns, where_option
+from compactor.files.write import check_sink_path
+from compactor.read.export import export_file
+from compactor.read.report import ScanReport
+
+
+@click.command(
+    "export",
+    epilog="""\b
+Examples:
+  compactor export ./logs all.parquet
+  compactor export s3://bucket/logs errors.ndjson.zst --columns timestamp,level,message
+  compactor export ./logs errors.parquet --where "level = 'ERROR' AND status >= 500\"""",
+)
+@click.argument("table")
+@click.argument("out")
+@click.option("--columns", help="Only these columns, comma-separated, in this order.")
+@where_option
+@snapshot_options
+def export_command(
+    table: str,
+    out: str,
+    columns: str | None,
+    where: str | None,
+    version: int | None,
+    as_of: int | None,
+) -> None:
+    """Write the rows of TABLE to the file OUT in sort order.
+
+    OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst). Streams; works on
+    tables that are not compacted, too. The file appears whole, or not at all. Parquet and Arrow files keep
+    the types, and say how their rows are sorted.
+    """
+    check_sink_path(out)
+    store, snapshot = open_snapshot(table, version, as_of)
+    names = split_columns(columns)
+    condition = condition_of(where, snapshot.table)
+    rows = sum(entry.rows for entry in snapshot.fragments.all())
+    report = ScanReport()
+    with progress(f"export {out}", rows) as advance:
+        done = export_file(store, snapshot, out, names, condition, report, on_progress=advance)
+    if condition is not None:
+        click.echo(f"{report}", err=True)
+    click.echo(
+        f"{out}: {done.rows:,} rows, {human_bytes(done.arrow_bytes)} in memory, version {done.version}"
+    )

@@ -1,0 +1,95 @@
+"""What a command imports: one that imports every library takes a second to say a line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from compactor import Table
+from compactor.cli.commands import COMMANDS
+from compactor.cli.main import cli
+
+HEAVY: Final = {
+    "boto3",
+    "botocore",
+    "duckdb",
+    "matplotlib",
+    "opentelemetry",
+    "pandas",
+    "plotly",
+    "prometheus_client",
+    "pyspark",
+    "scipy",
+    "sqlglot",
+    "waitress",
+    "yaml",
+}
+"""What neither help nor a look at a local table needs."""
+_IMPORTED: Final = """
+import sys
+from compactor.cli.main import run
+code = run(sys.argv[1:])
+print(code, *sys.modules, file=sys.stderr)
+"""
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """Runs a command in a process of its own. Returns the names of the modules that it has imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTED, *arguments], capture_output=True, text=True, check=True
+    )
+    code, *modules = done.stderr.split()
+    assert code == "0"
+    return set(modules)
+
+
+def test_help_imports_no_command_and_no_library_of_one() -> None:
+    modules = imported_by("--help")
+    assert not modules & (HEAVY | {"numpy", "pyarrow", "pydantic", "rich.console", "msgspec"})
+    assert not [name for name in modules if name.startswith(("compactor.table", "compactor.read"))]
+
+
+def test_head_imports_what_reading_takes(tmp_path: Path) -> None:
+    Table.create(str(tmp_path / "t"), pa.table({"k": [2, 1], "v": ["a", "b"]}), "k")
+    modules = imported_by("head", str(tmp_path / "t"))
+    assert "compactor.read.scan" in modules
+    assert not modules & (HEAVY | {"rich.console"})
+    rooms = {name.split(".")[1] for name in modules if name.startswith("compactor.")}
+    assert not rooms & {
+        "entities",
+        "pipelines",
+        "report",
+        "simulate",
+        "spark",
+        "telemetry",
+        "write",
+    }
+
+
+def test_data_frames_and_threads_are_there_for_those_who_ask() -> None:
+    """What is kept out of the import of a command comes when it is wanted."""
+    program = """
+import json, os
+from compactor.cli.main import cli
+cli.commands["head"]
+import pyarrow as pa
+frame = pa.table({"a": [1, None]}).to_pandas()
+back = pa.Table.from_pandas(frame)
+print(json.dumps([str(type(frame)), back["a"].null_count, os.environ.get("OPENBLAS_NUM_THREADS")]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    kind, nulls, threads = json.loads(done.stdout)
+    assert "DataFrame" in kind and nulls == 1 and threads is None
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_the_list_is_there(name: str) -> None:
+    command = cli.commands[name]
+    assert command.name == name
+    assert len(f"  {max(COMMANDS, key=len)}  {COMMANDS[name].summary}") <= 78
