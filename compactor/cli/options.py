@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they turn into."""
+"""Options that several commands share, and the values they turn into."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def duration_seconds(text: str) -> float:
-    """`90s`, `15m`, `6h`, `7d`, `2w` or `0`. A type of click's options."""
+    """Parses `90s`, `15m`, `6h`, `7d`, `2w` or `0` as a type of click's options."""
     try:
         return units.duration_seconds(text)
     except ValueError as error:
@@ -42,7 +42,7 @@ def duration_seconds(text: str) -> float:
 
 
 def size_bytes(text: str) -> int:
-    """`512MiB`, `2GiB`, `1.5GB` or a number of bytes. A type of click's options."""
+    """Parses `512MiB`, `2GiB`, `1.5GB` or a number of bytes as a type of click's options."""
     try:
         return units.size_bytes(text)
     except ValueError as error:
@@ -50,7 +50,7 @@ def size_bytes(text: str) -> int:
 
 
 def moment_unix_ms(text: str) -> int:
-    """A time (ISO 8601, UTC if it names no zone), or a duration before now. A type of click's options."""
+    """Parses an ISO 8601 time (UTC without a zone) or a duration before now, as a type of click's options."""
     try:
         return units.moment_unix_ms(text, SystemClock())
     except ValueError as error:
@@ -58,32 +58,32 @@ def moment_unix_ms(text: str) -> int:
 
 
 def snapshot_options(command: _Command) -> _Command:
-    """--version and --as-of."""
+    """Adds --version and --as-of."""
     command = click.option(
         "--as-of",
         "as_of",
         type=moment_unix_ms,
         metavar="TIME",
-        help="The table as it was then (15m: a quarter of an hour ago).",
+        help="Read the table as it was at this time (15m: 15 minutes ago).",
     )(command)
     return click.option(
-        "--version", "version", type=click.IntRange(min=1), help="The table at this version."
+        "--version", "version", type=click.IntRange(min=1), help="Read the table at this version."
     )(command)
 
 
 def shuffle_options(waiting: str) -> Callable[[_Command], _Command]:
-    """--staging and --shuffle-partitions. waiting: what the staging place is for."""
+    """Adds --staging and --shuffle-partitions. waiting: says what waits in the staging folder."""
 
     def add(command: _Command) -> _Command:
         command = click.option(
             "--shuffle-partitions",
             type=click.IntRange(1, 10_000),
-            help="Spark tasks after a shuffle.  [default: by the size of what is shuffled]",
+            help="Spark tasks after a shuffle.  [default: by the size of the shuffled data]",
         )(command)
         return click.option(
             "--staging",
             metavar="URL",
-            help="With a cluster: s3://bucket/prefix, or a folder that all tasks share, where "
+            help="On a cluster: s3://bucket/prefix, or a folder that all tasks share, where "
             f"{waiting}.  [default for local masters: a temporary folder]",
         )(command)
 
@@ -91,7 +91,7 @@ def shuffle_options(waiting: str) -> Callable[[_Command], _Command]:
 
 
 def is_on_spark(master: str | None, staging: str | None, shuffle_partitions: int | None) -> bool:
-    """Where a command that runs in this process by default is to run. Raises `UsageError`."""
+    """Says whether a command runs on Spark instead of in this process. Raises `UsageError`."""
     check_engine(master)
     on_spark = master != IN_PROCESS and (master is not None or is_submitted())
     if not on_spark and (staging, shuffle_partitions) != (None, None):
@@ -100,15 +100,15 @@ def is_on_spark(master: str | None, staging: str | None, shuffle_partitions: int
 
 
 def check_one_moment(version: int | None, as_of: int | None) -> None:
-    """Raises `UsageError` if a snapshot is asked for twice."""
+    """Raises `UsageError` if both a version and a time are given."""
     if version is not None and as_of is not None:
         raise UsageError("--version and --as-of: give one of the two")
 
 
 def open_snapshot(table: str, version: int | None, as_of: int | None) -> tuple[Store, Snapshot]:
-    """A table's newest snapshot, or the one asked for.
+    """Opens a table at its newest version, or at the version or time given.
 
-    Raises `UsageError` if asked twice, `VersionNotFoundError` for what is not kept.
+    Raises `UsageError` if both are given, `VersionNotFoundError` for a version that is not retained.
     """
     check_one_moment(version, as_of)
     store = open_store(table)
@@ -116,7 +116,7 @@ def open_snapshot(table: str, version: int | None, as_of: int | None) -> tuple[S
 
 
 def policy_options(command: _Command) -> _Command:
-    """What to compact when."""
+    """Adds the options that decide what is compacted when."""
     for option in reversed(
         (
             click.option(
@@ -126,10 +126,10 @@ def policy_options(command: _Command) -> _Command:
                 "overlaps. full: one sorted run.  [default: leveled]",
             ),
             click.option("--level0-trigger-runs", type=int,
-                         help="Runs of like size that start a compaction of level 0.  [default: 4]"),
+                         help="Runs of similar size that start a level-0 compaction.  [default: 4]"),
             click.option("--level1-target-bytes", type=int, help="Size of level 1.  [default: 16 GiB]"),
             click.option("--level-multiplier", type=int,
-                         help="Size of each level by that above.  [default: 4]"),
+                         help="Size of each level relative to the one above.  [default: 4]"),
         )
     ):  # fmt: skip
         command = option(command)
@@ -137,39 +137,39 @@ def policy_options(command: _Command) -> _Command:
 
 
 def compaction_options(command: _Command) -> _Command:
-    """How fragments are cut, and what one task may use."""
+    """Adds the options that say how fragments are cut and what one task may use."""
     for option in reversed(
         (
             click.option("--target-fragment-bytes", type=int,
                          help="Size of output fragments.  [default: 512 MiB]"),
             click.option("--target-row-group-bytes", type=int,
-                         help="Raw bytes of a row group's heaviest column.  [default: a 64th of the "
+                         help="Raw bytes of a row group's largest column.  [default: a 64th of the "
                          "memory limit, 8 MiB at most]"),
             click.option("--max-rows-per-row-group", type=int,
-                         help="Rows of a row group at most.  [default: 65536]"),
+                         help="Most rows of a row group.  [default: 65536]"),
             click.option("--compression-level", type=int,
-                         help="zstd level of outputs, 0 for none.  [default: 1]"),
+                         help="zstd level of outputs, 0 for no compression.  [default: 1]"),
             click.option("--max-fan-in", type=int,
-                         help="Sorted runs merged by one task.  [default: 1000]"),
+                         help="Most sorted runs that one task merges.  [default: 1000]"),
             click.option("--memory-limit", "memory_limit_bytes", type=size_bytes, metavar="SIZE",
-                         help="Memory for one task's data; more is put on local disk, and what can't be is "
-                         "refused before it begins. The process itself takes some 150 MiB more.  "
+                         help="Memory for one task's data. More goes to local disk; a compaction that "
+                         "needs more in memory is refused. The process itself takes some 150 MiB more.  "
                          "[default: 512MiB]"),
             click.option("--batch-size", type=int, metavar="ROWS",
-                         help="Rows put in order at a time: changes the footprint, never the output.  "
+                         help="Most rows ordered at a time. Changes memory use, never the output.  "
                          "[default: 262144]"),
             click.option("--encode-thread/--no-encode-thread", default=None,
-                         help="Encode in a thread of its own while the next rows are gathered: changes the "
+                         help="Encode in a thread of its own while the next rows are gathered. Changes the "
                          "time, never the output.  [default: where there is more than one core]"),
             click.option("--spool-directory", type=click.Path(exists=True, file_okay=False, writable=True),
-                         help="Where to put what memory does not hold.  [default: the system's for "
-                         "temporary files]"),
+                         help="Folder for data that memory does not hold.  [default: the system's folder "
+                         "for temporary files]"),
             click.option("--spool-limit", "spool_limit_bytes", type=size_bytes, metavar="SIZE",
-                         help="Inputs up to this are kept there, so that a second pass takes no second GET. "
-                         "0: never.  [default: 64GiB]"),
+                         help="Keep inputs up to this size there, so that a second pass takes no second GET. "
+                         "0 keeps none.  [default: 64GiB]"),
             click.option("--spool-after", "spool_after_seconds", type=duration_seconds, metavar="DURATION",
-                         help="How long a connection may be left waiting before its data goes to local "
-                         "disk.  [default: 10s]"),
+                         help="Time that a paused connection waits before its data goes to local disk.  "
+                         "[default: 10s]"),
         )
     ):  # fmt: skip
         command = option(command)
@@ -185,18 +185,18 @@ _POLICY_NAMES: Final = (
 
 
 def chosen(options: dict[str, Any]) -> tuple[Policy, CompactionSettings]:
-    """From the values of `policy_options` and `compaction_options`. Raises `ConfigError`."""
+    """Makes the settings from the values of both groups of options. Raises `ConfigError`."""
     names = [name for name in _POLICY_NAMES if name in options]
     when = policy(**{name: options[name] for name in names})
     return when, compaction_settings(**{k: v for k, v in options.items() if k not in names})
 
 
 def engine_options(command: _Command) -> _Command:
-    """Where compactions run."""
+    """Adds --master and --max-tasks, which say where compactions run."""
     command = click.option(
         "--max-tasks",
         type=click.IntRange(min=1),
-        help="Compactions at a time.  [default: all cores]",
+        help="Most compactions at a time.  [default: all cores]",
     )(command)
     return click.option(
         "--master",
@@ -206,13 +206,13 @@ def engine_options(command: _Command) -> _Command:
 
 
 def check_engine(master: str | None) -> None:
-    """What can be said about --master before anything is done. Raises `UsageError`."""
+    """Checks --master as far as possible before Spark starts. Raises `UsageError`."""
     if master != IN_PROCESS:
         check_master(master)
 
 
 def open_engine(master: str | None, max_tasks: int | None) -> Engine:
-    """Raises `UsageError` if Spark does not start."""
+    """Opens the engine. Raises `UsageError` if Spark does not start."""
     if master == IN_PROCESS:
         return InProcessEngine()
     session = open_session("local[*]" if master is None and not is_submitted() else master)
@@ -224,7 +224,7 @@ def lease_seconds(master: str | None) -> float:
 
 
 def skip_kinds(texts: Sequence[str]) -> dict[str, SkipKind | None]:
-    """`--skip-index COLUMN:KIND` as they are given, with none for None. Raises `UsageError`."""
+    """Parses the values of `--skip-index COLUMN:KIND`; the kind none becomes None. Raises `UsageError`."""
     try:
         return column_kinds(texts, {**{str(kind): kind for kind in SkipKind}, "none": None})
     except ValueError as error:

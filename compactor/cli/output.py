@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, progress and errors on stderr."""
+"""Prints for commands: results on stdout, progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ stderr = Console(stderr=True, highlight=False)
 
 
 def echo_json(document: Any) -> None:
-    """One JSON object on stdout."""
+    """Prints one JSON object on stdout."""
     click.echo(json.dumps(document, ensure_ascii=False))
 
 
 def echo_line(text: str) -> None:
-    """A line on stdout that has texts of others in it, such as the reason of a failure."""
+    """Prints a line on stdout that quotes foreign text, such as a failure's reason: redacted, in one line."""
     click.echo(one_line(redacted(text)))
 
 
 def warn(message: str) -> None:
-    """A line on stderr, in the log's format."""
+    """Prints a line on stderr, in the log's format."""
     _say(logging.WARNING, "warning", message)
 
 
 def fail(message: str, *, shows_where: bool = False) -> None:
-    """The same for the error that ends the command; shows_where: with the traceback of what is handled."""
+    """Prints the error that ends the command; with shows_where, also the current traceback."""
     _say(logging.ERROR, "error", message, shows_where=shows_where)
 
 
@@ -58,13 +58,13 @@ def human_bytes(count: int) -> str:
 
 
 def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[list[str]]) -> None:
-    """columns: name, and whether it is a number (right-aligned)."""
+    """Prints a table on stdout. columns: each name, and whether it holds numbers (right-aligned)."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for name, is_number in columns:
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(one_line, row))
-    # Files and pipes get whole lines: only a terminal has a width to fold to.
+    # Files and pipes get whole lines, since only a terminal has a width to fold to.
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
     with console.capture() as capture:
         console.print(table)
@@ -73,10 +73,7 @@ def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[l
 
 @contextmanager
 def progress(description: str, total: int | None) -> Iterator[Any]:
-    """A bar on stderr while the block runs; nothing where stderr is no terminal.
-
-    Yields `advance(to, total=None)`.
-    """
+    """Shows a bar on stderr while the block runs, on terminals only. Yields `advance(to, total=None)`."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""`export`, `head` and `query`."""
+"""Implements `export`, `head` and `query`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from compactor.table.conditions import condition_on
 from compactor.table.metadata import TableMetadata
 
 _where_option = click.option(
-    "--where", metavar="CONDITION", help="Only rows that fulfil it, such as \"level = 'ERROR'\"."
+    "--where",
+    metavar="CONDITION",
+    help="Only rows that fulfil this condition, such as \"level = 'ERROR'\".",
 )
 
 
@@ -46,9 +48,9 @@ def export_command(
 ) -> None:
     """Write the rows of TABLE to the file OUT in sort order.
 
-    OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst). Streams; works on
-    tables that are not compacted, too. The file appears whole, or not at all. Parquet and Arrow files keep
-    the types, and say how their rows are sorted.
+    OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst). The export streams, and the
+    table need not be compacted. The file appears whole or not at all. Parquet and Arrow files keep the
+    types, and state how their rows are sorted.
     """
     check_sink_path(out)
     store, snapshot = open_snapshot(table, version, as_of)
@@ -104,18 +106,21 @@ Examples:
   compactor query s3://bucket/logs --where "status BETWEEN 500 AND 599" --count
 
 \b
-Conditions are SQL: =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT. Texts and
-times in 'single' quotes, columns that are no plain names in "double" ones; times of UTC where they name
-no zone. In LIKE, % is any text, _ any character, and a backslash (or the character of an ESCAPE clause)
-takes that from them. NaN fulfils no comparison, <> no more than =; NOT of a comparison holds of it.""",
+Conditions are SQL: =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT. Write texts and
+times in 'single' quotes, and column names that are not plain identifiers in "double" ones. Times without a
+zone are UTC. In LIKE, % stands for any text and _ for any character, unless a backslash (or the character of
+an ESCAPE clause) comes first. No comparison holds for NaN, neither = nor <>; its NOT does.""",
 )
 @click.argument("table")
 @_where_option
 @click.option("--columns", help="Only these columns, comma-separated, in this order.")
-@click.option("-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="At most so many.")
-@click.option("--count", "counts", is_flag=True, help="Only how many there are.")
+@click.option("-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="Most rows to print.")
+@click.option("--count", "counts", is_flag=True, help="Print only the number of rows.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="With --count: an object, with what was skipped."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="With --count: one JSON object, which also says what was skipped.",
 )
 @snapshot_options
 def query_command(
@@ -130,13 +135,13 @@ def query_command(
 ) -> None:
     """Print the rows of TABLE that fulfil a condition, one JSON object a line, in sort order.
 
-    Fragments and row groups that cannot have such rows by their key ranges and statistics are not
-    read; how many that were is said on stderr.
+    Fragments and row groups whose key ranges and statistics rule such rows out are not read; stderr says
+    how many were.
     """
     if counts and (columns is not None or rows is not None):
         raise UsageError("--count: leave out --columns and --rows")
     if as_json and not counts:
-        raise UsageError("--json: rows are JSON anyway; it goes with --count")
+        raise UsageError("--json: rows are JSON already; give it with --count")
     store, snapshot = open_snapshot(table, version, as_of)
     names = [] if counts else _split(columns)
     condition = _condition(where, snapshot.table)

@@ -194,7 +194,7 @@ def test_deleted_rows_are_gone_and_after_compaction_and_vacuum_from_storage_too(
     assert (proof["rows"], proof["waiting"]) == (0, [])
     assert not list((table_path / "data").glob("*.deletes"))
     assert "missing" in cli.fails_in_full("delete", table_path).lower()
-    assert "say which rows" in cli.fails(2, "delete", table_path, "--where", " ")
+    assert "name the rows to delete" in cli.fails(2, "delete", table_path, "--where", " ")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_deleted_rows_are_gone_and_after_compaction_and_vacuum_from_storage_too(
         (["--where", "service = 1"], "write a text in 'single' quotes"),
         (["--columns", "nope"], "no column 'nope'"),
         (["--count", "--columns", "ts"], "--count: leave out --columns and --rows"),
-        (["--json"], "it goes with --count"),
+        (["--json"], "give it with --count"),
     ],
 )
 def test_a_query_that_cannot_be_is_refused_in_one_line(
