@@ -556,7 +556,7 @@ def test_earlier_versions_are_read_by_number_and_by_time(
     assert json.loads(cli("verify", table_path, "--version", 2, "--json"))["fragments"] == 2
     assert "versions 1 to 5 are kept" in cli.fails(5, "head", table_path, "--version", 9)
     assert "is kept" in cli.fails(5, "head", table_path, "--as-of", "2020-01-01")
-    assert "no time" in cli.fails_in_full("head", table_path, "--as-of", "yesterday")
+    assert "not a time" in cli.fails_in_full("head", table_path, "--as-of", "yesterday")
     for text, cause in (
         ("9" * 30 + "d", "is too long: 3650000d at most"),
         ("9" * 400 + "d", "is too long: 3650000d at most"),
@@ -583,7 +583,7 @@ def test_vacuum_removes_what_was_compacted_away(cli: Cli, table_path: Path) -> N
     assert len(list((table_path / "data").iterdir())) == 1
     assert json.loads(cli("verify", table_path, "--json"))["rows"] == 300
     assert "to read" in cli.fails(5, "verify", table_path, "--version", 2)
-    assert "no duration" in cli.fails_in_full("vacuum", table_path, "--grace", "soon")
+    assert "not a duration" in cli.fails_in_full("vacuum", table_path, "--grace", "soon")
 
 
 def test_only_what_is_in_quarantine_can_be_released(cli: Cli, table_path: Path) -> None:
@@ -678,7 +678,7 @@ def test_a_memory_limit_that_is_too_low_names_the_one_that_would_do(
     ("options", "message"),
     [
         (["--batch-size", "0"], "batch_size"),
-        (["--memory-limit", "lots"], "is no size"),
+        (["--memory-limit", "lots"], "is not a size"),
         (["--memory-limit", "1MiB"], "memory_limit_bytes"),
         (["--spool-directory", "/no/such/folder"], "--spool-directory"),
         (["--format", "json"], "--explain"),
@@ -762,7 +762,7 @@ def test_a_table_of_newest_rows_through_ingest_query_compact_and_alter(
         (("--sequence", "v"), "go with --row-policy"),
         (
             ("--row-policy", "aggregate", "--aggregate", "v"),
-            "'v': give COLUMN:FUNCTION, a function being one of last, first, sum",
+            "'v': give COLUMN:FUNCTION, where function is one of last, first, sum",
         ),
         (("--row-policy", "aggregate", "--aggregate", "v:mean"), "sum, count, min"),
         (
@@ -791,7 +791,7 @@ def test_columns_that_cannot_be_altered_are_said_in_one_line(cli: Cli, table_pat
     for kind in ("id", "id:tree"):
         said = cli.fails(2, "alter", table_path, "--skip-index", kind)
         assert (
-            f"--skip-index: '{kind}': give COLUMN:KIND, a kind being one of bloom, values, none"
+            f"--skip-index: '{kind}': give COLUMN:KIND, where kind is one of bloom, values, none"
             in said
         )
 

@@ -69,7 +69,7 @@ def test_without_matplotlib_it_says_what_to_install(
         (["--ingest", "-1"], "is not a rate"),
         (["--ingest", "0"], "is not a rate"),
         (["--flush-bytes", "256 parsecs"], "is not a size; write 256MiB, 1.5GiB or 4096"),
-        (["--duration", "long"], "is no duration"),
+        (["--duration", "long"], "is not a duration"),
         (["--duration", "0"], "--duration must be at least one second"),
         (["--ingest", "1MiB/s", "--duration", "1s"], "not a single flush"),
         (["--time-window", "0"], "--time-window must be at least one second"),
