@@ -452,7 +452,7 @@ def test_a_stream_that_is_complete_anew_replaces_what_it_wrote(url: str) -> None
 
 def test_a_memory_of_batches_that_is_damaged_is_an_error() -> None:
     table = TableMetadata(pa.schema([]), (), properties=(("batches", "[1]"),))
-    with pytest.raises(DataError, match="somewhere: its memory of batches is damaged"):
+    with pytest.raises(DataError, match="somewhere: the table's property 'batches' is damaged"):
         is_taken(Batch("q", 0), table, "somewhere")
 
 
