@@ -177,7 +177,7 @@ def _with_full(options: dict[str, Any], *, full: bool) -> dict[str, Any]:
 
 
 class _Announcer(Silent):
-    """Announces on stderr the compactions that begin (on terminals only) and the attempts that fail."""
+    """A listener that prints compactions as they begin (on terminals only) and failed attempts, on stderr."""
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
         for compaction in compactions if stderr.is_terminal else ():

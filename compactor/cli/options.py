@@ -165,8 +165,8 @@ def compaction_options(command: _Command) -> _Command:
                          help="Folder for data that memory does not hold.  [default: the system's folder "
                          "for temporary files]"),
             click.option("--spool-limit", "spool_limit_bytes", type=size_bytes, metavar="SIZE",
-                         help="Keep inputs up to this size there, so that a second pass takes no second GET. "
-                         "0 keeps none.  [default: 64GiB]"),
+                         help="Keep inputs of up to this size on local disk, so that a second pass takes no "
+                         "second GET. 0 keeps none.  [default: 64GiB]"),
             click.option("--spool-after", "spool_after_seconds", type=duration_seconds, metavar="DURATION",
                          help="Time that a paused connection waits before its data goes to local disk.  "
                          "[default: 10s]"),

@@ -95,7 +95,7 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Telemetry:
-    """Opens stores and logs so that they are counted and traced where the user wants it."""
+    """The telemetry of a command: opens stores and logs, counted and traced where the user wants it."""
 
     def __init__(self, recorder: Recorder | None, traces: Tracing | None) -> None:
         self.recorder = recorder

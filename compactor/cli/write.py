@@ -114,7 +114,7 @@ def _taken_sort(report: IngestReport) -> str:
 
 
 class _Warner:
-    """Warns once that compactions lag behind."""
+    """A callback that warns once that compactions lag behind."""
 
     def __init__(self) -> None:
         self._is_said = False

@@ -100,7 +100,7 @@ class AttemptReport:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """What every attempt that ends reports, even a failed one."""
+    """The figures that every attempt reports when it ends, even a failed one."""
 
     attempt_id: str
     host: str
@@ -114,7 +114,7 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a compaction: outputs and a report, or the reason of its failure."""
+    """The outcome of a compaction: outputs and a report, or the reason of its failure."""
 
     compaction_id: str
     outputs: tuple[FragmentEntry, ...] = ()

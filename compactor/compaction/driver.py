@@ -45,7 +45,7 @@ MAX_RETRY_SECONDS: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class DriverSettings:
-    """How to compact one table."""
+    """Settings of the driver of one table."""
 
     policy: Policy = field(default_factory=Policy)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
@@ -79,7 +79,7 @@ class FinishedCompaction:
 
 @dataclass(frozen=True, slots=True)
 class _Setback:
-    """Why a fragment is not compacted for now."""
+    """The reason why a fragment is not compacted for now, and until when."""
 
     failures: int
     """Attempts that failed in a row, whatever was merged with the fragment."""

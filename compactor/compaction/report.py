@@ -38,7 +38,7 @@ def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class CompactReport:
-    """What became of the compactions of one table; `to_json` is the CLI's `--json` object."""
+    """The outcomes of one table's compactions; `to_json` is the CLI's `--json` object."""
 
     version: int
     finished: list[FinishedCompaction] = field(default_factory=list, repr=False)

@@ -31,7 +31,7 @@ class _Settings(BaseModel):
 
 
 class CompactionSettings(_Settings):
-    """How one compaction cuts its outputs, and what its task may use. Travels to the tasks as JSON."""
+    """Settings of one compaction: its output sizes and its task's resources. Travels to tasks as JSON."""
 
     target_fragment_bytes: int = Field(default=512 * MIB, ge=1)
     """Stored bytes of an output fragment. Larger gives fewer objects, smaller gives finer picks later."""
@@ -58,7 +58,7 @@ class CompactionSettings(_Settings):
     spool_after_seconds: float = Field(default=10.0, ge=0)
     """Seconds that a paused connection waits before its input goes on to local disk."""
     spool_limit_bytes: int = Field(default=64 << 30, ge=0)
-    """The most bytes of inputs kept on local disk until the merge ends, for a second pass. 0 keeps none."""
+    """Inputs of up to this many bytes together stay on local disk, for a second pass. 0 keeps none."""
     spool_directory: str | None = Field(default=None)
     """The folder for data that memory does not hold; by default the system's folder for temporary files."""
 
@@ -93,7 +93,7 @@ class Strategy(StrEnum):
 
 
 class Policy(_Settings):
-    """When to compact what. The defaults come from `compactor simulate` (docs/simulations.md)."""
+    """The policy: when to compact what. The defaults come from `compactor simulate` (docs/simulations.md)."""
 
     strategy: Strategy = Strategy.LEVELED
     level0_trigger_runs: int = Field(default=4, ge=2)

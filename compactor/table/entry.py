@@ -83,7 +83,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class SkipIndex:
-    """Where the skip index of a fragment is stored."""
+    """The place of a fragment's skip index on storage."""
 
     key: str
     """Key of the object."""

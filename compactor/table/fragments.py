@@ -18,7 +18,7 @@ _EMPTY: Final = EntryTable.of([])
 
 
 class FragmentMap(Mapping[str, FragmentEntry]):
-    """Maps keys to entries. Only the maker of a copy may change it; a snapshot's map never changes."""
+    """A map of entries by key. Only the maker of a copy may change it; a snapshot's map never changes."""
 
     __slots__ = ("_added", "_base", "_rows")
 

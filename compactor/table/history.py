@@ -49,7 +49,7 @@ _MAX_TRIES: Final = 5
 _VERSIONS_AT_A_TIME: Final = 64
 """Versions that are read ahead where they are looked at one after the other."""
 _PROVED_VERSIONS: Final = 900
-"""So many connected log files before a checkpoint prove it: mostly one page of a listing."""
+"""Number of connected log files that prove the checkpoint after them: mostly one page of a listing."""
 MAX_LOST_VERSIONS: Final = 1 << 20
 """A log file further beyond a gap proves no loss: checkpoints in between would be there."""
 _READ_AHEAD: Final = 1024
@@ -153,7 +153,7 @@ class History:
         Raises `VersionNotFoundError`, `OvertakenError`, `DataError`.
         """
         if not newest.oldest <= number <= newest.version:
-            which = number if number <= LAST_VERSION else "of so many digits"
+            which = number if number <= LAST_VERSION else "with so large a number"
             raise VersionNotFoundError(
                 f"{self._store.url}: there is no version {which} to read; versions "
                 f"{newest.oldest} to {newest.version} are kept"

@@ -111,7 +111,7 @@ def null_place(array: pa.Array, field: pa.Field) -> str | None:
 
 
 def _null_place(array: pa.Array, field: pa.Field, path: str, hidden: int) -> str | None:
-    """hidden: number of nulls that are null only because the value around them is."""
+    """Returns what `null_place` does. hidden: number of nulls that are null only within a null."""
     if not field.nullable and array.null_count > hidden:
         return path
     if pt.is_struct(array.type):

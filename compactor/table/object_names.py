@@ -75,7 +75,10 @@ def is_written_in_parts(key: str) -> bool:
 
 
 def fragment_key(base_version: int, attempt_id: str, part: int) -> str:
-    """base_version: the table's version when the attempt began; by it a vacuum detects stalled attempts."""
+    """Returns the key of a fragment.
+
+    base_version: the table's version when the attempt began; by it a vacuum detects stalled attempts.
+    """
     return f"{DATA_PREFIX}{base_version:020d}-{attempt_id}-{part:05d}.frag"
 
 

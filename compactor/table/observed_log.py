@@ -81,7 +81,7 @@ class ObservedCommitLog(CommitLog):
 
 
 class _Tries:
-    """Wraps `prepare`, and counts its calls: one for each try."""
+    """A wrapper of `prepare` that counts its calls: one for each try."""
 
     def __init__(self, prepare: Prepare) -> None:
         self._prepare = prepare

@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What readers make of a log."""
+    """The table as readers of a log see it, or the error that they get."""
 
     version: int = 0
     fragments: int = 0
@@ -72,7 +72,7 @@ class Meaning:
 
 @dataclass(slots=True)
 class RepairReport:
-    """What is wrong with a log, and what it means before and after the repair."""
+    """The findings about a log, and its meaning before and after the repair."""
 
     now: Meaning
     after: Meaning

@@ -55,7 +55,7 @@ Log files are small, and removing one under a running commit makes its outcome u
 
 @dataclass(slots=True)
 class VacuumReport:
-    """What was removed, or would be by a dry run."""
+    """Counts of what was removed, or would be by a dry run."""
 
     version: int
     oldest_version: int
@@ -388,7 +388,7 @@ class _Boundaries:
 
 @dataclass(slots=True)
 class _Proved:
-    """What the log says up to a snapshot, replayed from all its files."""
+    """The content of the log up to a snapshot, replayed from all its files."""
 
     snapshot: Snapshot
     listing: Listing

@@ -76,7 +76,7 @@ class Lease:
 @convertible
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Why a fragment is kept from compactions."""
+    """A fragment that is kept from compactions, and the reason."""
 
     key: str
     reason: str
@@ -86,7 +86,7 @@ class Quarantine:
 @convertible
 @dataclass(frozen=True, slots=True)
 class CompactionCost:
-    """What the compactions of a commit cost; later predictions use it."""
+    """The cost of the compactions of a commit; later predictions use it."""
 
     raw_bytes: Natural
     """Decoded bytes that were merged."""
@@ -95,7 +95,7 @@ class CompactionCost:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a commit wants to do to the snapshot for which it was prepared."""
+    """The changes of a commit to the snapshot for which it was prepared."""
 
     operation: Operation
     adds: tuple[FragmentEntry, ...] = ()

@@ -568,7 +568,7 @@ def test_earlier_versions_are_read_by_number_and_by_time(
         assert cause in said
         assert len(said) < 300
     said = cli.fails(5, "head", table_path, "--version", "9" * 400)
-    assert "there is no version of so many digits to read; versions 1 to" in said
+    assert "there is no version with so large a number to read; versions 1 to" in said
 
 
 def test_vacuum_removes_what_was_compacted_away(cli: Cli, table_path: Path) -> None:
