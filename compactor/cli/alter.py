@@ -40,7 +40,7 @@ old fragments are vacuumed. A column that is added later under a dropped name st
     type=click.IntRange(min=32),
     help="Largest skip index of a column in a row group.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def alter_command(
     table: str,
     renames: tuple[str, ...],

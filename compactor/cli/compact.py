@@ -90,7 +90,7 @@ The exit code is 1 if a compaction failed for good or a fragment is in quarantin
 @log_options
 @metrics_options
 @click.option("--profile", is_flag=True, help="Also show the time that each stage took.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def compact_command(
     table: str,
     full: bool,
@@ -308,7 +308,7 @@ Examples:
 @click.option("--full", is_flag=True, help="Plan one sorted run: --strategy full.")
 @policy_options
 @compaction_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:
     """Show what `compact` would do to TABLE next, why, and what it would cost.
 

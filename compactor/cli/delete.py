@@ -41,7 +41,7 @@ row stays."""
 )
 @click.option("--dry-run", is_flag=True, help="Count the rows, and delete nothing.")
 @log_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def delete_command(table: str, where: str, dry_run: bool, as_json: bool) -> None:
     """Delete the rows of TABLE that fulfil a condition, in one commit.
 

@@ -73,7 +73,7 @@ unless the spec's `sources` says otherwise."""
 @shuffle_options("entities wait to be merged")
 @log_options
 @metrics_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def entity_merge_command(
     spec: str,
     table: str | None,

@@ -48,7 +48,7 @@ Examples:
     help=f"Show all fragments, not only the first {_MOST_FRAGMENTS}.",
 )
 @snapshot_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def inspect_command(
     target: str, show_all: bool, version: int | None, as_of: int | None, as_json: bool
 ) -> None:
@@ -252,7 +252,7 @@ Examples:
 @click.argument("table")
 @snapshot_options
 @log_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def verify_command(table: str, version: int | None, as_of: int | None, as_json: bool) -> None:
     """Read all of TABLE and check checksums, order, statistics, counts and disjointness.
 

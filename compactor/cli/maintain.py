@@ -41,7 +41,7 @@ loses only its work. Vacuum is safe beside all other work, at any time, and can 
 @click.option("--dry-run", is_flag=True, help="Count the objects, and remove nothing.")
 @log_options
 @metrics_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def vacuum_command(
     table: str,
     grace: float,
@@ -108,7 +108,7 @@ this table that follow a gap, may hold rows. Restore what is missing from a back
 @click.option("--end-at", type=click.IntRange(min=1), metavar="VERSION",
               help="End the log with this version, and put later files aside.")  # fmt: skip
 @log_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def repair_command(table: str, apply: bool, end_at: int | None, as_json: bool) -> None:
     """Show what is wrong with the log of TABLE, and put strays and damaged checkpoints aside.
 

@@ -127,7 +127,7 @@ def policy_options(command: _Command) -> _Command:
             ),
             click.option("--level0-trigger-runs", type=int,
                          help="Runs of similar size that start a level-0 compaction.  [default: 4]"),
-            click.option("--level1-target-bytes", type=int, help="Size of level 1.  [default: 16 GiB]"),
+            click.option("--level1-target-bytes", type=int, help="Bytes of level 1.  [default: 16 GiB]"),
             click.option("--level-multiplier", type=int,
                          help="Size of each level relative to the one above.  [default: 4]"),
         )
@@ -141,7 +141,7 @@ def compaction_options(command: _Command) -> _Command:
     for option in reversed(
         (
             click.option("--target-fragment-bytes", type=int,
-                         help="Size of output fragments.  [default: 512 MiB]"),
+                         help="Bytes of an output fragment.  [default: 512 MiB]"),
             click.option("--target-row-group-bytes", type=int,
                          help="Raw bytes of a row group's largest column.  [default: a 64th of the "
                          "memory limit, 8 MiB at most]"),

@@ -173,7 +173,7 @@ busy        share of the workers' time since the line before"""
 @click.option(
     "--plot", "plot_path", metavar="FILE", help="Also draw a picture: .png, .svg or .pdf."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def simulate_command(
     strategies: tuple[str, ...],
     plot_path: str | None,

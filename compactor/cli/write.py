@@ -48,7 +48,7 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
               show_default=True, help="What to do when compactions lag behind.")  # fmt: skip
 @log_options
 @metrics_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def ingest_command(
     table: str,
     files: tuple[str, ...],
