@@ -174,7 +174,7 @@ class Worker:
         if self._quiet_for() not in (None, table):
             most = 0
         compactions = table.driver.decide(most, beside=beside)
-        table.failures = 0  # a commit would not do: without outcomes it makes no request
+        table.failures = 0  # reset here: a commit without outcomes makes no request
         for compaction in compactions:
             self._engine.submit(compaction)
         if compactions:
