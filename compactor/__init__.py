@@ -7,7 +7,7 @@
     table.compact()
     errors = table.scan(["timestamp", "message"], where="level = 'ERROR'")
 
-`Table` and `Scan` are what there is to do, the others are options, what comes back, and errors. Other modules
+`Table` and `Scan` do the work; the other names are options, reports and errors. Other modules
 may change in any version.
 """
 
@@ -98,7 +98,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported when it is asked for: not every process needs stores and Arrow."""
+    """Imports a public name when it is first asked for, since not every process needs stores and Arrow."""
     if name == "errors":
         return import_module("compactor.errors")
     if name not in _PLACES:

@@ -1,4 +1,4 @@
-"""`python -m compactor`: the command, by this very interpreter."""
+"""Runs the command in this interpreter: `python -m compactor`."""
 
 from compactor.cli.main import main
 

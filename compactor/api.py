@@ -1,4 +1,4 @@
-"""Tables from Python. Rows come and go by Arrow's stream interface; what they do is what the commands do.
+"""Opens tables from Python. Rows come and go by Arrow's stream interface.
 
     from compactor import Table
 
@@ -8,7 +8,8 @@
     polars.DataFrame(errors)
     duckdb.sql("SELECT count(*) FROM errors")
 
-A `Table` stays at the version at which it was opened, or of its last append, until `refresh`.
+A `Table` stays at the version at which it was opened until its own next commit or `refresh`. Each method does
+what the command of its name does.
 """
 
 from __future__ import annotations
@@ -62,11 +63,12 @@ from format.schema import ordering, parse_sort_schema
 
 
 class Scan:
-    """Rows of a table in sort order, read as they are asked for; may be read many times.
+    """The rows of a table in sort order, read lazily; it may be read many times.
 
-    Has Arrow's stream interface, so whatever reads that reads this. Readings are independent of one
-    another, in threads, too; one that is dropped half way lets go of all it holds. What goes wrong on the
-    way is raised by whoever reads: our errors by us, theirs with our message by others.
+    It has Arrow's stream interface, so any library that reads Arrow streams reads it. Readings are
+    independent of one another, in threads too; a reading that is dropped half way releases everything it
+    holds. An error on the way is raised in the reader: as our own exception where we read, as the other
+    library's exception with our message where it reads.
     """
 
     def __init__(
@@ -76,35 +78,35 @@ class Scan:
         columns: Sequence[str] | None,
         where: Predicate | None,
     ) -> None:
-        """Use `Table.scan`."""
+        """Is called by `Table.scan`."""
         self._store = store
         self._snapshot = snapshot
         self._columns = columns
         self._where = where
         self.schema = scan_schema(snapshot.table, columns)
-        """Of every batch."""
+        """The Arrow schema of every batch."""
         self.report = ScanReport()
-        """Of the last reading, so far."""
+        """The counts of the last reading, as far as it has come."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Batches from the beginning. Raises `DataError`, `FormatError`, `StoreError` where it meets them."""
+        """Reads batches from the beginning. Raises `DataError`, `FormatError`, `StoreError` on the way."""
         self.report = ScanReport()
         return scan(self._store, self._snapshot, self._columns, self._where, self.report)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """A stream from the beginning."""
+        """Returns a stream of batches from the beginning."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def to_table(self) -> pa.Table:
-        """All rows, in memory."""
+        """Reads all rows into memory."""
         return self.to_reader().read_all()
 
     @checked
     def to_file(self, path: str | PathLike[str]) -> ExportReport:
         """Writes all rows to a .parquet, .arrow, .frag, .ndjson, .csv or .xml file, as `compactor export`.
 
-        The file appears whole, or not at all; Parquet and Arrow files say how their rows are sorted.
-        Raises `UsageError` for another ending, `InputError` for a place that can't be written.
+        The file appears whole or not at all. Parquet and Arrow files state how their rows are sorted. Raises
+        `UsageError` for another ending, `InputError` for a path that cannot be written.
         """
         self.report = ScanReport()
         return export_file(
@@ -112,7 +114,7 @@ class Scan:
         )
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A stream from the beginning, of the types asked for where rows can be cast to them."""
+        """Returns a stream from the beginning, cast to the requested types where rows can be cast to them."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:
@@ -125,10 +127,10 @@ class Scan:
 
 
 class Table:
-    """One table, at one version."""
+    """One table at one version."""
 
     def __init__(self, store: Store, log: CommitLog, snapshot: Snapshot) -> None:
-        """Use `open` or `create`."""
+        """Is called by `open` and `create`."""
         self._store = store
         self._log = log
         self._snapshot = snapshot
@@ -138,11 +140,12 @@ class Table:
     def open(
         cls, url: str | PathLike[str], *, version: int | None = None, as_of: datetime | None = None
     ) -> Self:
-        """The table in a folder or at s3://bucket/prefix: newest, at a version, or as it was at a time.
+        """Opens the table in a folder or at s3://bucket/prefix: its newest version, or an earlier one.
 
-        as_of: UTC if it names no zone.
-        Raises `TableNotFoundError`, `VersionNotFoundError`, `StoreError`, `UsageError` if asked for both or
-        for a time before the year 1.
+        version: opens this version.
+        as_of: opens the version that was current at this time; a time without a zone is UTC.
+        Raises `TableNotFoundError`, `VersionNotFoundError`, `StoreError`, and `UsageError` if both are given
+        or the time is before the year 1.
         """
         if version is not None and as_of is not None:
             raise UsageError("version and as_of: give one of the two")
@@ -157,7 +160,7 @@ class Table:
     @classmethod
     @checked
     def exists(cls, url: str | PathLike[str]) -> bool:
-        """Whether there is a table. Raises `StoreError`, `UsageError`."""
+        """Says whether a table is at this address. Raises `StoreError`, `UsageError`."""
         return CommitLog(open_store(fspath(url))).refresh().metadata is not None
 
     @classmethod
@@ -169,31 +172,30 @@ class Table:
         sort_by: str | None = None,
         options: IngestOptions | None = None,
     ) -> Self:
-        """A new table of some rows.
+        """Creates a table of these rows.
 
-        rows: anything with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
-        sort_by: such as `service,host,timestamp:desc:nulls_first`; not needed where a Parquet, Arrow or
-        fragment file says how it is sorted, as exported ones do.
-        Raises `TableExistsError` where there is one, and as `append`.
+        rows: any object with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
+        sort_by: the sort key, such as `service,host,timestamp:desc:nulls_first`; may be left out where a
+        Parquet, Arrow or fragment file states its order, as exported files do.
+        Raises `TableExistsError` if a table is there, and what `append` raises.
         """
         store = open_store(fspath(url))
         log = CommitLog(store)
         snapshot = log.refresh()
         if snapshot.metadata is not None:
-            raise TableExistsError(f"{url}: there is a table already: open it")
+            raise TableExistsError(f"{url}: there is a table already; open it with Table.open")
         table = cls(store, log, snapshot)
         table._ingest(rows, sort_by, options)
         return table
 
     @checked
     def append(self, rows: Any, options: IngestOptions | None = None) -> IngestReport:
-        """Adds rows in one commit, and moves on to its version.
+        """Adds rows in one commit and moves on to its version.
 
-        rows: anything with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
-        Columns the table has not are added to it.
-        Levels of a pandas index that have no name are left out.
-        Raises `InputError` naming the column for what does not fit, and what a reader of PyArrow raises on
-        the way, such as a generator's own exception; nothing is added then.
+        rows: any object with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
+        Columns that the table lacks are added to it. Unnamed levels of a pandas index are left out.
+        Raises `InputError`, naming the column, for values that do not fit, and whatever the stream itself
+        raises, such as a generator's own exception; then nothing is added.
         """
         return self._ingest(rows, None, options)
 
@@ -207,16 +209,18 @@ class Table:
         except SchemaError as error:
             raise UsageError(f"sort_by: {error}") from error
         if isinstance(rows, (Scan, OpenFragment)):
-            rows = rows.to_reader()  # not through C, which has no exceptions
+            rows = rows.to_reader()  # not through the C interface, which loses exceptions
         if isinstance(rows, (str, PathLike)):
             report = ingest_file(self._store, self._log, fspath(rows), sort, options)
         elif options.promotes:
-            raise UsageError("options.promotes: only of files, which are read twice for it")
+            raise UsageError(
+                "options.promotes: works for files only, because it reads the rows twice"
+            )
         else:
             with StreamBatches(rows, DEFAULT_BATCH_BYTES) as batches:
                 if latest.metadata is None and (sort or batches.sort) is None:
                     raise UsageError(
-                        "sort_by: say by which columns the new table is sorted, such as 'service,time:desc'"
+                        "sort_by: name the columns that sort the new table, such as 'service,time:desc'"
                     )
                 report = ingest_batches(self._store, self._log, latest, batches, sort, options)
         self._snapshot = self._log.latest
@@ -224,20 +228,21 @@ class Table:
 
     @checked
     def scan(self, columns: Iterable[str] | None = None, where: str | None = None) -> Scan:
-        """Rows in sort order: all or some columns, all rows or those of which the SQL condition holds.
+        """Returns the rows in sort order: the given columns of the rows that fulfil the SQL condition.
 
-        columns: names in any order; of a set, in alphabetical order.
-        Nothing is read yet. Raises `UsageError` for an unknown column or a wrong condition.
+        columns: names in the order wanted, or a set, which is taken in alphabetical order; None stands for
+        all.
+        Reads nothing yet. Raises `UsageError` for an unknown column or an invalid condition.
         """
         names = None if columns is None else tuple(columns)
         return Scan(self._store, self._snapshot, names, self._condition(where))
 
     @checked
     def delete(self, where: str) -> DeleteReport:
-        """Deletes all rows of which the SQL condition holds, in one commit, and moves on to its version.
+        """Deletes all rows that fulfil the SQL condition, in one commit, and moves on to its version.
 
-        Readers of that version see them no more; storage is free of them once their fragments are compacted
-        and the old ones vacuumed. Raises as `scan`, and `CommitConflictError`.
+        Readers of that version no longer see the rows. They leave storage when their fragments have been
+        compacted and the old fragments vacuumed. Raises what `scan` raises, and `CommitConflictError`.
         """
         self.refresh()
         report = delete_rows(self._store, self._log, condition_on(self._snapshot.table, where))
@@ -255,8 +260,9 @@ class Table:
     ) -> None:
         """Renames, drops, redacts and reorders columns in one commit, and moves on to its version.
 
-        See `compactor.write.alter.Alteration`. No fragment is rewritten; earlier versions show what they had.
-        Raises `UsageError` naming the column that does not allow it, `CommitConflictError`.
+        The arguments are those of `compactor.write.alter.Alteration`. No fragment is rewritten, and earlier
+        versions keep their columns. Raises `UsageError`, naming the column that does not allow the change,
+        and `CommitConflictError`.
         """
         change = Alteration(renames or {}, tuple(drops), tuple(redacts), tuple(order))
         self._snapshot = alter_table(self._log, change)
@@ -271,20 +277,21 @@ class Table:
         spark: Any = None,
         max_tasks: PositiveInt | None = None,
     ) -> CompactReport:
-        """Merges fragments as far as it is due, and moves on to the version after. Readers see the same rows.
+        """Merges fragments as far as it is due, and moves on to the new version. Rows stay the same.
 
-        full: everything into one sorted run. policy, settings: when to compact what, and how.
-        spark: a `SparkSession`, whose tasks do the merging, max_tasks at a time (all cores by default);
-        without one they run one after the other in this process.
+        full: merges everything into one sorted run.
+        policy, settings: when to compact which fragments, and how.
+        spark: a `SparkSession` whose tasks do the merging, max_tasks at a time (all cores by default);
+        without it, compactions run one after the other in this process.
         Raises `JobError` if a compaction failed for good (the others are committed) or a fragment is in
-        quarantine, `ConfigError` for what `memory_limit_bytes` does not allow, `UsageError` for both `full`
-        and `policy`.
+        quarantine, `ConfigError` for a compaction that `memory_limit_bytes` does not allow, `UsageError` for
+        both `full` and `policy`.
         """
         if full and policy is not None:
             raise UsageError("full and policy: give one of the two")
         policy = Policy(strategy=Strategy.FULL) if full else policy or Policy()
         if spark is not None and not hasattr(spark, "createDataFrame"):
-            raise UsageError(f"spark: {spark!r} is no SparkSession")
+            raise UsageError(f"spark: {spark!r} is not a SparkSession")
         engine: Engine
         if spark is None:
             engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
@@ -317,13 +324,13 @@ class Table:
         dry_run: bool = False,
         allow_shrinking: bool = False,
     ) -> VacuumReport:
-        """Removes objects that no version of the last `retain_seconds` needs, safely beside everything.
+        """Removes objects that no version of the last `retain_seconds` needs; is safe beside all other work.
 
-        grace_seconds: attempts that began longer ago and are not committed are taken for dead.
+        grace_seconds: uncommitted attempts that began longer ago count as dead.
         dry_run: counts, and removes nothing.
-        allow_shrinking: removes older versions although most of their rows are in none of the newer ones.
-        Having removed nothing, raises `TableError` for these without it, `DataError` for a damaged log.
-        Raises `StoreError`; what is left is for the next time.
+        allow_shrinking: removes older versions although the newer ones have lost most of their rows.
+        Raises `TableError` for such a loss without `allow_shrinking` and `DataError` for a damaged log, both
+        before anything is removed. Raises `StoreError` half way; the next vacuum removes the rest.
         """
         self._log.current()
         settings = VacuumSettings(grace_seconds, retain_seconds, dry_run, allow_shrinking)
@@ -332,21 +339,22 @@ class Table:
         return report
 
     def verify(self) -> VerifyReport:
-        """Reads everything of this version; `faults` says what is damaged, a line each.
+        """Reads all data of this version; `faults` of the report has one line for each damage found.
 
-        Raises `StoreError` only where the store itself can't be reached.
+        Raises `StoreError` only if the store itself cannot be reached.
         """
         return verify(self._store, self._snapshot)
 
     def fragments(self) -> pa.Table:
-        """The fragments of this version, oldest first, with sizes, key ranges and levels."""
+        """Returns the fragments of this version, oldest first, with sizes, key ranges and levels."""
         return fragments_table(self._snapshot)
 
     @checked
     def history(self, limit: NonNegativeInt | None = None) -> pa.Table:
-        """The versions up to this one that are kept, newest first: when they came, and what they changed.
+        """Returns the retained versions up to this one, newest first: when each came, and what it changed.
 
-        limit: so many at most; each takes one GET. Raises `DataError` if a vacuum removes them meanwhile.
+        limit: the most versions to return; each takes one GET. Raises `DataError` if a vacuum removes them
+        meanwhile.
         """
         newest, history = self._snapshot, self._log.history
         before = newest.oldest if newest.oldest > 1 else 0
@@ -364,34 +372,34 @@ class Table:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address of the table."""
         return self._store.url
 
     @property
     def version(self) -> int:
-        """Counts commits, from 1."""
+        """The version number, which counts commits from 1."""
         return self._snapshot.version
 
     @property
     def sort_by(self) -> str:
-        """By which columns rows are sorted, as `create` takes it."""
+        """The sort key, written as `create` takes it."""
         table = self._snapshot.table
         shown = [replace(c, column=table.shown_name(c.column)) for c in ordering(table.sort)]
         return ",".join(map(str, shown))
 
     @property
     def row_policy(self) -> RowPolicy:
-        """What rows of equal key mean."""
+        """The row policy, which says what rows of equal key become."""
         return self._snapshot.table.shown_rows
 
     @property
     def schema(self) -> pa.Schema:
-        """At this version."""
+        """The Arrow schema at this version."""
         return self._snapshot.table.shown_schema
 
     @property
     def rows(self) -> int:
-        """Stored and not deleted, before those of equal key are merged by the row policy."""
+        """The stored rows that are not deleted, before the row policy merges rows of equal key."""
         return sum(entry.live_rows for entry in self._snapshot.fragments.all())
 
     def __len__(self) -> int:

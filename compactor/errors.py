@@ -1,11 +1,11 @@
-"""Errors of the worker, by what the caller would do differently.
+"""The exceptions of the worker. A class exists where the caller would act differently.
 
-CompactorError                  every error a user can cause or meet; `exit_code` is the CLI's
-├── UsageError            (2)   wrong argument or option: correct the call
+CompactorError                  base of all errors that a user can cause or meet; `exit_code` is the CLI's
+├── UsageError            (2)   an argument or option is wrong: correct the call
 │   └── ConfigError       (2)   a setting is out of range or contradicts another
 ├── InputError            (3)   a user's file can't be read or does not fit the table
 ├── DataError             (3)   stored data is damaged or breaks an invariant
-│   └── DamagedInputError       a fragment is, and which one
+│   └── DamagedInputError       this fragment is damaged
 ├── StoreError            (4)   the store refused or could not be reached
 │   ├── ObjectNotFoundError
 │   ├── ObjectExistsError       create-if-absent lost to an earlier object
@@ -18,9 +18,9 @@ CompactorError                  every error a user can cause or meet; `exit_code
 │   ├── TableExistsError
 │   ├── CommitConflictError     others kept winning the race for the next version
 │   ├── BackPressureError       compactions did not catch up while a writer waited
-│   ├── StaleAttemptError             the attempt was stalled so long that a vacuum has moved past it
-│   ├── VersionNotFoundError    the table has no such version, or no longer
-│   ├── ClockError              this machine's clock is not the store's: nothing is stamped or removed by it
+│   ├── StaleAttemptError       the attempt stalled for so long that a vacuum has moved past it
+│   ├── VersionNotFoundError    the table does not have this version, or no longer keeps it
+│   ├── ClockError              this machine's clock differs from the store's: nothing is stamped or removed
 │   ├── OvertakenError          a vacuum removed what was being read
 │   └── CompactionVoidError     inputs of a compaction are no longer live; its outputs are garbage
 └── JobError              (1)   work was tried and did not finish; nothing of it is visible
@@ -36,8 +36,11 @@ from compactor.common.redact import redacted
 
 
 class CompactorError(Exception):
-    """Base of all errors with a message meant for the user: without secrets, whatever a server or a library
-    said in it. What an error was raised from is as it came."""
+    """Base of all errors whose message is meant for the user.
+
+    The message never holds secrets, whatever a server or a library put into it. The exception that caused it
+    (`__cause__`) is left as it came.
+    """
 
     exit_code = 1
 
@@ -68,10 +71,7 @@ class DataError(CompactorError):
 
 
 class DamagedInputError(DataError):
-    """A fragment is damaged, or is not what the table's log says of it.
-
-    `name` is the object's.
-    """
+    """A fragment is damaged, or differs from its entry in the table's log; `name` is the object's."""
 
     def __init__(self, message: str = "", *, name: str = "") -> None:
         super().__init__(message)
@@ -135,11 +135,11 @@ class StaleAttemptError(TableError):
 
 
 class VersionNotFoundError(TableError):
-    """There is no such version of the table, or it can't be read any more."""
+    """The table does not have this version, or it can't be read any more."""
 
 
 class ClockError(TableError):
-    """This machine's clock is too far from the store's, or from the last commit's time, to go by it."""
+    """This machine's clock differs too much from the store's, or from the last commit's time, to be used."""
 
 
 class OvertakenError(TableError):
@@ -155,4 +155,4 @@ class JobError(CompactorError):
 
 
 class EngineLostError(JobError):
-    """What ran the work has ended, and can't be started again in this process."""
+    """The engine that ran the work has ended and can't be started again in this process."""

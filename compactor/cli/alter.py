@@ -1,4 +1,4 @@
-"""`alter`."""
+"""Implements `alter`."""
 
 from __future__ import annotations
 
@@ -24,28 +24,26 @@ Examples:
   compactor alter ./logs --skip-index trace_id:bloom --skip-index level:values
 
 \b
-One commit; no fragment is rewritten, and earlier versions show the columns of their time. What was dropped
-or redacted is left out by compactions (`compactor compact --full` does it at once), and gone for good when
-the old fragments are vacuumed. A column added later under a name that was dropped starts empty."""
+One commit changes the columns; no fragment is rewritten, and earlier versions keep theirs. Compactions leave
+out what was dropped or redacted (`compactor compact --full` does so at once); it is gone for good when the
+old fragments are vacuumed. A column that is added later under a dropped name starts empty."""
 
 
 @click.command("alter", epilog=_EPILOG)
 @click.argument("table")
-@click.option(
-    "--rename", "renames", multiple=True, metavar="OLD:NEW", help="Another name for a column."
-)
-@click.option(
-    "--drop", "drops", multiple=True, metavar="COLUMN", help="A column that is not to be."
-)
+@click.option("--rename", "renames", multiple=True, metavar="OLD:NEW", help="Rename a column.")
+@click.option("--drop", "drops", multiple=True, metavar="COLUMN", help="Drop a column.")
 @click.option("--redact", "redacts", multiple=True, metavar="COLUMN",
-              help="A column that loses all values it has.")  # fmt: skip
-@click.option("--order", metavar="COLUMN,...", help="Columns that come first, by their new names.")
+              help="Set all present values of a column to null.")  # fmt: skip
+@click.option("--order", metavar="COLUMN,...", help="Put these columns first, by their new names.")
 @click.option("--skip-index", "skips", multiple=True, metavar="COLUMN:KIND",
-              help="bloom, values or none, for fragments written from now on.")  # fmt: skip
+              help="Set a column's skip index (bloom, values, none) for new fragments.")  # fmt: skip
 @click.option(
-    "--skip-index-bytes", type=click.IntRange(min=32), help="Of a column and row group at most."
+    "--skip-index-bytes",
+    type=click.IntRange(min=32),
+    help="Largest skip index of a column in a row group.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def alter_command(
     table: str,
     renames: tuple[str, ...],
@@ -66,7 +64,7 @@ def alter_command(
         skip_index_bytes,
     )
     if len(change.renames) < len(renames):
-        raise UsageError("--rename: a column is named twice")
+        raise UsageError("--rename: a column is named twice; name each once")
     log = CommitLog(open_store(table))
     after = alter_table(log, change)
     holding = fragments_with_retired(after)
@@ -83,7 +81,7 @@ def alter_command(
 
 
 def fragments_with_retired(snapshot: Snapshot) -> list[str]:
-    """Keys of live fragments with columns that were dropped."""
+    """Returns the keys of live fragments that still hold dropped columns."""
     retired = set(snapshot.table.retired)
     if not retired:
         return []
@@ -93,7 +91,7 @@ def fragments_with_retired(snapshot: Snapshot) -> list[str]:
 def _rename(text: str) -> tuple[str, str]:
     old, _, new = text.rpartition(":")
     if not old or not new:
-        raise UsageError(f"--rename {text!r}: give OLD:NEW")
+        raise UsageError(f"--rename {text!r} is not of the form OLD:NEW")
     return old, new
 
 

@@ -1,4 +1,4 @@
-"""`compact`, `plan` and `watch`."""
+"""Implements `compact`, `plan` and `watch`."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ Examples:
   compactor compact ./logs --master in-process        without Spark
   compactor compact ./logs --metrics-textfile /var/lib/node_exporter/compactor.prom
 
-Under spark-submit, leave --master out: the session's own master is used. Every compaction is committed as
-it ends: a failed or killed run loses no other, and leaves no half of any. What fails is tried three times.
-A fragment that was found damaged each time is put in quarantine (`inspect` shows it, `release` lets it in
-again). Exit code 1 if one failed for good, or if a fragment is in quarantine."""
+Under spark-submit, leave --master out: the session's own master is used. Each compaction is committed as soon
+as it ends, so a failed or killed run loses no other and leaves no half of any. A failed compaction is tried
+three times. A fragment found damaged each time is quarantined (`inspect` shows it, `release` readmits it).
+The exit code is 1 if a compaction failed for good or a fragment is in quarantine."""
 
 
 @click.command("compact", epilog=_COMPACT_EPILOG)
@@ -80,18 +80,16 @@ again). Exit code 1 if one failed for good, or if a fragment is in quarantine.""
     "--format",
     "explain_format",
     type=click.Choice(["text", "json"]),
-    help="Of --explain.  [default: text]",
+    help="Output format of --explain.  [default: text]",
 )
-@click.option(
-    "--take-over", is_flag=True, help="Do not wait for compactions that others have begun."
-)
+@click.option("--take-over", is_flag=True, help="Do not wait for the leases of others.")
 @policy_options
 @compaction_options
 @engine_options
 @log_options
 @metrics_options
-@click.option("--profile", is_flag=True, help="Say also where the time went, stage by stage.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--profile", is_flag=True, help="Also show the time that each stage took.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def compact_command(
     table: str,
     full: bool,
@@ -146,7 +144,7 @@ def _compact(
 ) -> None:
     announcer = Events([to_log]) if is_json() else _Announcer()
     listener = told.listener(announcer)
-    # A missing table, or nothing to do, is said before Spark takes its seconds to start.
+    # A missing table, or nothing to do, is reported before Spark takes seconds to start.
     plan = driver.plan(driver.log.current())
     if not plan:
         listener.looked(driver)
@@ -178,7 +176,7 @@ def _with_full(options: dict[str, Any], *, full: bool) -> dict[str, Any]:
 
 
 class _Announcer(Silent):
-    """Says on stderr what begins, to people, and what fails, to all."""
+    """A listener that prints compactions as they begin (on terminals only) and failed attempts, on stderr."""
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
         for compaction in compactions if stderr.is_terminal else ():
@@ -306,15 +304,15 @@ Examples:
   compactor plan s3://bucket/logs --strategy full --json""",
 )
 @click.argument("table")
-@click.option("--full", is_flag=True, help="The plan of one sorted run: --strategy full.")
+@click.option("--full", is_flag=True, help="Plan one sorted run: --strategy full.")
 @policy_options
 @compaction_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:
     """Show what `compact` would do to TABLE next, why, and what it would cost.
 
-    Nothing is changed. Seconds go by how fast the table's compactions were so far. Later rounds, which
-    work on what this one makes, are not shown.
+    Nothing is changed. Seconds are estimated from the table's earlier compactions. Later rounds, which
+    work on the outputs of this one, are not shown.
     """
     policy, settings = chosen(_with_full(options, full=full))
     _show_plan(table, policy, settings, as_json=as_json)
@@ -399,9 +397,9 @@ Examples:
   compactor watch ./logs --poll 2s --json             one JSON object a line
   compactor watch s3://bucket/logs --metrics-port 9464 --log-format json
 
-Several may watch one table: what one has begun, the others leave alone. On SIGTERM or Ctrl-C nothing new
-is begun; what runs may end within --drain, then it is given up, for others to take at once. Either way
-exit code 0, and nothing is lost."""
+Several processes may watch one table: each leaves alone what another has leased. On SIGTERM or Ctrl-C no
+compaction begins; running ones may end within --drain, then their leases are given up, so that others can
+take over at once. Either way the exit code is 0, and nothing is lost."""
 
 
 @click.command("watch", epilog=_WATCH_EPILOG)
@@ -409,17 +407,17 @@ exit code 0, and nothing is lost."""
 @click.option("--poll", "poll_seconds", type=duration_seconds, metavar="DURATION", default="5s",
               show_default=True, help="How often to look at idle tables.")  # fmt: skip
 @click.option("--drain", "drain_seconds", type=duration_seconds, metavar="DURATION", default="25s",
-              show_default=True, help="Time for running compactions to end when told to stop.")  # fmt: skip
+              show_default=True, help="Time for running compactions to end after a signal.")  # fmt: skip
 @policy_options
 @compaction_options
 @engine_options
 @click.option("--metrics-port", type=click.IntRange(0, 65_535),
-              help="Serve /metrics for Prometheus, /healthz and /readyz on this port; 0: on any that is "
-              "free.  [default: none]")  # fmt: skip
+              help="Serve /metrics for Prometheus, /healthz and /readyz on this port; 0 takes any free "
+              "port.  [default: none]")  # fmt: skip
 @click.option("--metrics-address", default="127.0.0.1", show_default=True, metavar="ADDRESS",
-              help="Where to listen for that; 0.0.0.0: on all addresses. There is no password.")  # fmt: skip
+              help="Address of that port; 0.0.0.0 stands for all. There is no password.")  # fmt: skip
 @click.option("--stall-after", "stall_seconds", type=duration_seconds, metavar="DURATION",
-              help="/healthz fails when the loop has not gone round for so long.  [default: 5m; in-process, "
+              help="/healthz fails when the loop has made no round for this long.  [default: 5m; in-process, "
               "where compactions hold up the loop: 1h]")  # fmt: skip
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout.")
@@ -437,8 +435,8 @@ def watch_command(
 ) -> None:
     """Keep TABLEs compacted: look, plan by debt, run on Spark, commit, until stopped.
 
-    A table that is not there yet is waited for. Unreachable stores are tried again, less and less often.
-    Events are lines on stdout; with --log-format json they are lines of the log, on stderr.
+    The command waits for a table that does not exist yet, and retries an unreachable store less and less
+    often. Events are lines on stdout; with --log-format json they are lines of the log, on stderr.
     """
     policy, settings = chosen(options)
     check_engine(master)
@@ -446,7 +444,7 @@ def watch_command(
         raise UsageError("a table is named twice")
     urls = [open_store(table).url for table in tables]
     stop = threading.Event()
-    # Before Spark starts: it may take seconds.
+    # Handlers are set before Spark starts, which may take seconds.
     _stop_on_signals(stop)
     events = Events(_sinks(as_json=as_json))
     if stall_seconds is None:
@@ -471,7 +469,7 @@ def watch_command(
 
 
 def _sinks(*, as_json: bool) -> list[Callable[[Event], None]]:
-    """Lines on stdout, unless the log has them in a form that programs read."""
+    """Writes events as lines on stdout, unless the log has them as JSON already."""
     sinks: list[Callable[[Event], None]] = [to_log] if is_json() else []
     if as_json or not sinks:
         sinks.append(lambda event: click.echo(as_line(event, as_json=as_json)))
@@ -482,11 +480,11 @@ def _sinks(*, as_json: bool) -> list[Callable[[Event], None]]:
 def _served(
     address: str, port: int | None, health: Health
 ) -> Iterator[tuple[Recorder | None, int | None]]:
-    """Metrics and health over HTTP while the block runs, if a port was given."""
+    """Serves metrics and health over HTTP while the block runs, if a port was given."""
     if port is None:
         yield None, None
         return
-    # Imported late: who serves nothing needs none of it.
+    # Imported late: a process without a port needs none of it.
     from compactor.telemetry.metrics.registry import MetricsRegistry
     from compactor.telemetry.metrics.server import metrics_app, serving
 

@@ -1,4 +1,4 @@
-"""`delete`."""
+"""Implements `delete`."""
 
 from __future__ import annotations
 
@@ -21,34 +21,37 @@ Examples:
   compactor delete s3://bucket/logs --where "service = 'test' AND timestamp < '2026-11-01'"
 
 \b
-To have none of them left in storage (the order matters, and so does that nobody needs what was):
+To remove rows from storage for good (in this order, and only if nobody needs the earlier versions):
   compactor delete ./logs --where "user_id = 4711"
   compactor compact ./logs --full                     writes their fragments anew without them
   compactor vacuum ./logs --retain 0 --grace 0        removes the old fragments, and the way back
   compactor delete ./logs --where "user_id = 4711" --json   0 rows, 0 fragments waiting
 First and last keys of removed fragments stay in the log until a later vacuum: docs/how-to/operations.md.
 
-Conditions are those of `compactor query`. Where one is unknown, as of a comparison with null, the row
-stays."""
+Conditions are those of `compactor query`. Where a condition is unknown, as in a comparison with null, the
+row stays."""
 
 
 @click.command("delete", epilog=_EPILOG)
 @click.argument("table")
 @click.option(
-    "--where", required=True, metavar="CONDITION", help='Which rows, such as "user_id = 4711".'
+    "--where",
+    required=True,
+    metavar="CONDITION",
+    help='Delete these rows, such as "user_id = 4711".',
 )
-@click.option("--dry-run", is_flag=True, help="Count them, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Count the rows, and delete nothing.")
 @log_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def delete_command(table: str, where: str, dry_run: bool, as_json: bool) -> None:
     """Delete the rows of TABLE that fulfil a condition, in one commit.
 
-    Readers do not see them from then on. In storage they are until their fragments are compacted, which
-    fragments with many of them are without waiting for a merge, and the old ones are vacuumed.
-    Earlier versions still have them.
+    Readers no longer see the rows from then on. The rows stay in storage until their fragments have been
+    compacted and the old ones vacuumed; a fragment with many deleted rows does not wait for a merge. Earlier
+    versions still have the rows.
     """
     if not where.strip():
-        raise UsageError("--where: say which rows")
+        raise UsageError("--where: the condition is empty; name the rows to delete")
     store = open_store(table)
     log = CommitLog(store)
     snapshot = log.current()

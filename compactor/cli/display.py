@@ -18,13 +18,13 @@ stderr = Console(stderr=True, highlight=False)
 
 
 def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[list[str]]) -> None:
-    """columns: name, and whether it is a number (right-aligned)."""
+    """Prints a table on stdout. columns: each name, and whether it holds numbers (right-aligned)."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for name, is_number in columns:
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(one_line, row))
-    # Files and pipes get whole lines: only a terminal has a width to fold to.
+    # Files and pipes get whole lines, since only a terminal has a width to fold to.
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
     with console.capture() as capture:
         console.print(table)
@@ -33,10 +33,7 @@ def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[l
 
 @contextmanager
 def progress(description: str, total: int | None) -> Iterator[Any]:
-    """A bar on stderr while the block runs; nothing where stderr is no terminal.
-
-    Yields `advance(to, total=None)`.
-    """
+    """Shows a bar on stderr while the block runs, on terminals only. Yields `advance(to, total=None)`."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -19,11 +19,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def engine_options(command: _Command) -> _Command:
-    """Where compactions run."""
+    """Adds --master and --max-tasks, which say where compactions run."""
     command = click.option(
         "--max-tasks",
         type=click.IntRange(min=1),
-        help="Compactions at a time.  [default: all cores]",
+        help="Most compactions at a time.  [default: all cores]",
     )(command)
     return click.option(
         "--master",
@@ -33,13 +33,13 @@ def engine_options(command: _Command) -> _Command:
 
 
 def check_engine(master: str | None) -> None:
-    """What can be said about --master before anything is done. Raises `UsageError`."""
+    """Checks --master as far as possible before Spark starts. Raises `UsageError`."""
     if master != IN_PROCESS:
         check_master(master)
 
 
 def open_engine(master: str | None, max_tasks: int | None) -> Engine:
-    """Raises `UsageError` if Spark does not start."""
+    """Opens the engine. Raises `UsageError` if Spark does not start."""
     if master == IN_PROCESS:
         return InProcessEngine()
     session = open_session("local[*]" if master is None and not is_submitted() else master)
@@ -51,18 +51,18 @@ def lease_seconds(master: str | None) -> float:
 
 
 def shuffle_options(waiting: str) -> Callable[[_Command], _Command]:
-    """--staging and --shuffle-partitions. waiting: what the staging place is for."""
+    """Adds --staging and --shuffle-partitions. waiting: says what waits in the staging folder."""
 
     def add(command: _Command) -> _Command:
         command = click.option(
             "--shuffle-partitions",
             type=click.IntRange(1, 10_000),
-            help="Spark tasks after a shuffle.  [default: by the size of what is shuffled]",
+            help="Spark tasks after a shuffle.  [default: by the size of the shuffled data]",
         )(command)
         return click.option(
             "--staging",
             metavar="URL",
-            help="With a cluster: s3://bucket/prefix, or a folder that all tasks share, where "
+            help="On a cluster: s3://bucket/prefix, or a folder that all tasks share, where "
             f"{waiting}.  [default for local masters: a temporary folder]",
         )(command)
 
@@ -70,7 +70,7 @@ def shuffle_options(waiting: str) -> Callable[[_Command], _Command]:
 
 
 def is_on_spark(master: str | None, staging: str | None, shuffle_partitions: int | None) -> bool:
-    """Where a command that runs in this process by default is to run. Raises `UsageError`."""
+    """Says whether a command runs on Spark instead of in this process. Raises `UsageError`."""
     check_engine(master)
     on_spark = master != IN_PROCESS and (master is not None or is_submitted())
     if not on_spark and (staging, shuffle_partitions) != (None, None):

@@ -1,4 +1,4 @@
-"""`entity-merge`."""
+"""Implements `entity-merge`."""
 
 from __future__ import annotations
 
@@ -51,30 +51,31 @@ docs/reference/entity-merge.md has all settings. A dataset is a file or table of
 @click.argument("spec", metavar="SPEC.YAML")
 @click.option("--output", "table", metavar="TABLE", help="Table of the merged entities.")
 @click.option("--datasets", "folder", metavar="DIR", default=".", show_default=True,
-              help="Where datasets are that the spec gives no source.")  # fmt: skip
-@click.option("--full", is_flag=True, help="Write every entity anew, whatever was written before.")
-@click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
+              help="Folder of the datasets for which the spec has no source.")  # fmt: skip
+@click.option("--full", is_flag=True, help="Write every entity again, changed or not.")
+@click.option("--dry-run", is_flag=True, help="Report what would be written, and write nothing.")
 @click.option("--ndjson", "lines", metavar="FILE",
-              help="Then write the table's entities as NDJSON (- is stdout); with --dry-run those that would "
-              "be written.")  # fmt: skip
+              help="Write the table's entities as NDJSON afterwards (- is stdout); with --dry-run, those "
+              "that would be written.")  # fmt: skip
 @click.option("--since", type=click.IntRange(-1, (1 << 63) - 1), metavar="N",
-              help="With --ndjson: only those whose _updated is greater, oldest first.")  # fmt: skip
+              help="With --ndjson: only entities with a greater _updated, oldest first.")  # fmt: skip
 @click.option(
     "--memory-limit",
     "memory_limit_bytes",
     type=size_bytes,
     metavar="SIZE",
-    help="What would need more is refused; on Spark, of each task.  [default: 4 GiB, on Spark 1 GiB]",
+    help="Memory of the merge (on Spark, of each task); a merge that needs more is refused.  "
+    "[default: 4 GiB, on Spark 1 GiB]",
 )
 @click.option(
     "--master",
-    help="Spark master such as local[2]: in many tasks, for what is too much for one process. "
+    help="Spark master such as local[2]: merge in many tasks what one process cannot hold. "
     f"{IN_PROCESS}: no Spark.  [default: {IN_PROCESS}, or that of spark-submit]",
 )
 @shuffle_options("entities wait to be merged")
 @log_options
 @metrics_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def entity_merge_command(
     spec: str,
     table: str | None,
@@ -92,19 +93,19 @@ def entity_merge_command(
 ) -> None:
     """Find entities of several datasets that are the same, and merge them into TABLE.
 
-    Only what changed since the last run is written, in one commit; nothing, if nothing changed.
+    One commit writes only what changed since the last run, and there is no commit if nothing changed.
     """
     _check_options(table, lines, since, dry_run=dry_run, as_json=as_json)
     on_spark = is_on_spark(master, staging, shuffle_partitions)
     if on_spark and dry_run and lines is not None:
-        raise UsageError("--ndjson: not with --dry-run and --master")
+        raise UsageError("--ndjson: leave out --dry-run or --master")
     loaded = load_spec(spec)
     for warning in loaded.warnings:
         warn(f"{spec}: {warning}")
     store = None if table is None else open_store(table)
     if lines is not None and lines != "-":
         if Path(lines).resolve() == Path(spec).resolve():
-            raise UsageError(f"--ndjson: {lines} is the spec: name another file")
+            raise UsageError(f"--ndjson: {lines} is the spec itself; name another file")
         check_not_over(locate(loaded, folder), lines)
     rows: Iterable[pa.RecordBatch] | None = None
     of = spec if store is None else store.url
@@ -161,11 +162,11 @@ def _run_on_spark(
     dry_run: bool,
     **settings: Any,
 ) -> EntityMergeReport:
-    # Imported late: who merges in this process needs none of it.
+    # Imported late: a merge in this process needs none of it.
     from compactor.entities.on_spark import SparkEntityMerge
     from compactor.spark.session import SparkOptions
 
-    # What the user has to correct is said before Spark takes its seconds to start.
+    # The user's mistakes are reported before Spark takes seconds to start.
     merge = SparkEntityMerge(spec, store, **settings)
     if merge.report.waiting_for:
         return merge.report
@@ -177,11 +178,11 @@ def _check_options(
     table: str | None, lines: str | None, since: int | None, *, dry_run: bool, as_json: bool
 ) -> None:
     if table is None and not dry_run:
-        raise UsageError("--output: name the table to write, or say --dry-run")
+        raise UsageError("--output: name the table to write, or give --dry-run")
     if since is not None and (lines is None or dry_run):
         raise UsageError("--since: goes with --ndjson, and not with --dry-run")
     if lines == "-" and as_json:
-        raise UsageError("--json: not with --ndjson -, both are on stdout")
+        raise UsageError("--json: leave it out with --ndjson -, which also writes to stdout")
     if lines is not None and lines != "-":
         kind = kind_of(lines)
         if kind is None or kind.format is not FileFormat.NDJSON:
@@ -194,10 +195,10 @@ def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:
         click.echo(text, err=err)
 
     if report.waiting_for:
-        say(f"waiting for {', '.join(report.waiting_for)}: nothing was done")
+        say(f"waiting for {', '.join(report.waiting_for)}: nothing was written")
         return
     if report.missing_datasets:
-        say(f"not there, and taken as empty: {', '.join(report.missing_datasets)}")
+        say(f"missing, and taken as empty: {', '.join(report.missing_datasets)}")
     done = "to write" if dry_run else "written"
     say(
         f"{report.entities_read:,} entities read, {report.clusters:,} after merging; {report.new:,} new, "

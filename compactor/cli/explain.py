@@ -1,4 +1,4 @@
-"""`compact --explain`: what each compaction would hold in memory, stage by stage."""
+"""Implements `compact --explain`: what each compaction would hold in memory, stage by stage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from compactor.table.commit_log import CommitLog
 def explain_plan(
     table: str, policy: Policy, settings: CompactionSettings, *, as_json: bool
 ) -> None:
-    """Prints the memory plans that the tasks of the next compactions will follow; reads only the log."""
+    """Prints the memory plans that the tasks of the next compactions will follow. Reads only the log."""
     driver = Driver(CommitLog(open_store(table)), DriverSettings(policy, settings))
     snapshot = driver.log.current()
     plan = driver.plan(snapshot)

@@ -1,4 +1,4 @@
-"""`compactor.write.ingest.settings` as options of a command."""
+"""Turns the fields of `compactor.write.ingest.settings` into options of a command."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _METAVARS: Final = {
 
 
 def ingest_settings_options(command: _Command) -> _Command:
-    """One for each setting, with its default and help. What they are given is for `chosen_settings`."""
+    """Adds one option for each setting, with its default and help; `chosen_settings` reads their values."""
     for name, field in reversed(IngestSettings.model_fields.items()):
         command = _option(name, field)(command)
     return command
 
 
 def chosen_settings(given: Mapping[str, Any]) -> IngestSettings:
-    """Raises `UsageError`."""
+    """Returns the checked settings. Raises `UsageError`."""
     said = {name: value for name, value in given.items() if value is not None}
     return validated(IngestSettings, said, _flag)
 
@@ -67,7 +67,7 @@ def _option(name: str, field: FieldInfo) -> Callable[[_Command], _Command]:
 
 
 def _type(kinds: set[Any], field: FieldInfo) -> click.ParamType[Any]:
-    """What click can check and show of itself; all else is the model's."""
+    """Returns the type that click can check and show itself; the model checks the rest."""
     choices = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, StrEnum)]
     if choices:
         return click.Choice([str(value) for value in choices[0]])

@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C: commands tidy up when they are interrupted."""
+"""Turns SIGTERM into Ctrl-C, so that commands tidy up when they are terminated."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[Callable[[], bool]]:
-    """SIGTERM is Ctrl-C: what is unfinished goes, leases are given up. `watch` has handlers of its own.
+    """Raises KeyboardInterrupt on SIGTERM while the block runs: unfinished outputs go, leases are given up.
 
-    Yields what says whether either came: a call to Spark that is interrupted may fail in other words.
+    Yields a function that says whether a signal came, since an interrupted call to Spark may raise something
+    else. `watch` installs handlers of its own.
     """
     told: list[int] = []
     if threading.current_thread() is not threading.main_thread():

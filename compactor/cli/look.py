@@ -1,4 +1,4 @@
-"""`inspect` and `verify`."""
+"""Implements `inspect` and `verify`."""
 
 from __future__ import annotations
 
@@ -43,14 +43,17 @@ Examples:
 )
 @click.argument("target", metavar="TABLE|FRAGMENT")
 @click.option(
-    "--all", "show_all", is_flag=True, help=f"More than the first {_MOST_FRAGMENTS} fragments."
+    "--all",
+    "show_all",
+    is_flag=True,
+    help=f"Show all fragments, not only the first {_MOST_FRAGMENTS}.",
 )
 @snapshot_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def inspect_command(
     target: str, show_all: bool, version: int | None, as_of: int | None, as_json: bool
 ) -> None:
-    """Show what is in a TABLE (levels, debt, fragments, key ranges, quarantine) or in one FRAGMENT."""
+    """Show a TABLE (levels, debt, fragments, key ranges, quarantine) or one FRAGMENT."""
     found = _open(target, version, as_of)
     if isinstance(found, FragmentReader):
         document = _fragment_json(found)
@@ -250,11 +253,11 @@ Examples:
 @click.argument("table")
 @snapshot_options
 @log_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def verify_command(table: str, version: int | None, as_of: int | None, as_json: bool) -> None:
     """Read all of TABLE and check checksums, order, statistics, counts and disjointness.
 
-    Exits with 1 and the place of each fault if there are any.
+    Prints the place of each fault, and exits with 1 if there are any.
     """
     store, snapshot = open_snapshot(table, version, as_of)
     done = 0

@@ -1,7 +1,7 @@
-"""Entry point of the `compactor` command: the group of commands, and errors as one clear line.
+"""Entry point of the `compactor` command: groups the commands and prints each error as one line.
 
-Exit codes: 0 done; 1 faults found, or the job failed; 2 wrong call; 3 bad file or damaged data;
-4 store; 5 table missing or changed by others; 130 interrupted.
+Exit codes: 0 done; 1 faults found, or the job failed; 2 wrong call; 3 bad file or damaged data; 4 store; 5
+table missing or changed by others; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -76,20 +76,20 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits."""
-    # Py4J logs tracebacks of what we say in one line ourselves.
+    # Py4J logs tracebacks of errors that we report in one line ourselves.
     logging.getLogger().addHandler(logging.NullHandler())
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the command line; the exit code."""
+    """Runs the command line. Returns the exit code."""
     logs.set_up(LogSettings())
     try:
         result = _call(arguments)
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        # Beside the usage, which is ours, it repeats what was given.
+        # The message repeats what the user gave, which may hold secrets; the usage around it is ours.
         message = error.format_message()
         text = shown.getvalue().replace(message, one_line(message))
         click.echo(redacted(text), err=True, nl=False)
@@ -101,13 +101,13 @@ def run(arguments: Sequence[str]) -> int:
     except FormatError as error:
         return _fail(str(error), 3)
     except BrokenPipeError:
-        # The reader of our output has gone, as after `| head`; say nothing, not even at exit.
+        # The reader of our output has gone, as after `| head`: print nothing, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        # Stores and files explain their own: this is what we print to.
+        # Stores and files report their own OSErrors, so this one comes from our output.
         return _fail(f"cannot write the output: {cause_and_advice(error)}", 1)
-    except Exception as error:  # noqa: BLE001 - said in a line, with its traceback if wanted
+    except Exception as error:  # noqa: BLE001 - reported in one line, with its traceback on request
         cause = " ".join(str(error).split())[:400]
         return _fail(
             f"internal error: {type(error).__name__}: {cause} (COMPACTOR_DEBUG=1 shows where; please "
@@ -115,7 +115,7 @@ def run(arguments: Sequence[str]) -> int:
             1,
             shows_where=bool(os.environ.get("COMPACTOR_DEBUG")),
         )
-    return result if isinstance(result, int) else 0  # an int where a command called for an exit
+    return result if isinstance(result, int) else 0  # an int if a command asked for an exit code
 
 
 def _call(arguments: Sequence[str]) -> object:

@@ -1,4 +1,4 @@
-"""`vacuum`, `repair` and `release`."""
+"""Implements `vacuum`, `repair` and `release`."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _VACUUM_EPILOG = """\b
 Examples:
   compactor vacuum ./logs --dry-run
   compactor vacuum s3://bucket/logs --retain 7d
-  compactor vacuum ./logs --grace 0 --retain 0        nobody else is at work, no way back
+  compactor vacuum ./logs --grace 0 --retain 0        only if nobody else is at work; there is no way back
 
-Before anything goes, the log is read as a whole and compared with its checkpoints; where they differ, or a
-log file is missing, nothing is removed and `compactor repair` says more.
+Before it removes anything, vacuum reads the whole log and compares it with the checkpoints. If they differ,
+or a log file is missing, it removes nothing; `compactor repair` shows the reason.
 
-An ingest or a compaction that began longer ago than --grace can't commit any more: it is told so, and
-loses nothing but its work. Safe to run beside everything, at any time, twice."""
+An ingest or compaction that began longer ago than --grace can no longer commit: it fails with an error and
+loses only its work. Vacuum is safe beside all other work, at any time, and can be repeated."""
 
 
 @click.command("vacuum", epilog=_VACUUM_EPILOG)
 @click.argument("table")
 @click.option("--grace", type=duration_seconds, metavar="DURATION", default="24h", show_default=True,
-              help="What began longer ago and is not committed is taken for dead.")  # fmt: skip
+              help="Uncommitted attempts that began longer ago count as dead.")  # fmt: skip
 @click.option("--retain", type=duration_seconds, metavar="DURATION", default="24h", show_default=True,
-              help="Versions that were current within that time stay readable.")  # fmt: skip
+              help="Keep versions readable that were current within this time.")  # fmt: skip
 @click.option("--allow-shrinking", is_flag=True,
               help="Remove older versions although the newer ones have less than half of their rows "
                    "(with row policies that merge: a twentieth).")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Count, and remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Count the objects, and remove nothing.")
 @log_options
 @metrics_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def vacuum_command(
     table: str,
     grace: float,
@@ -53,8 +53,8 @@ def vacuum_command(
 ) -> None:
     """Remove what no retained version of TABLE needs.
 
-    Fragments that were compacted away or never committed, unfinished uploads, and log files that a
-    checkpoint has made superfluous.
+    Those are fragments that were compacted away or never committed, unfinished uploads, and log files that
+    a checkpoint has made superfluous.
     """
     with telemetry("vacuum", open_store(table).url, targets) as told:
         log = told.log_of(told.open_store(table))
@@ -76,7 +76,7 @@ def _print_vacuum(report: VacuumReport) -> None:
     if report.waiting_fragments:
         click.echo(
             f"{report.waiting_fragments} fragments belong to no version, but are younger than --grace: "
-            "they may be about to be committed"
+            "their attempts may still commit"
         )
     if report.damaged_checkpoints:
         click.echo(
@@ -85,34 +85,34 @@ def _print_vacuum(report: VacuumReport) -> None:
         )
     if report.strays:
         click.echo(
-            f"{report.strays} log files are no part of the table: `compactor repair` puts them aside"
+            f"{report.strays} log files do not belong to the table: `compactor repair` puts them aside"
         )
 
 
 _REPAIR_EPILOG = """\b
 Examples:
-  compactor repair ./logs                     what is wrong with the log, and what it would mean without it
-  compactor repair ./logs --apply             puts it aside, under ./logs/_aside/
+  compactor repair ./logs                     what is wrong with the log, and what a repair would leave
+  compactor repair ./logs --apply             puts the wrong files aside, under ./logs/_aside/
   compactor repair ./logs --end-at 41 --apply     gives up what follows version 41, where log files are lost
 
-Nothing is deleted: what is put aside can be copied back. Log files of this table that follow a gap, or a log
-file that can't be read, may have rows in them. Restore what is missing from a backup if there is one; else
---end-at says that the log is to end before the gap. Let nobody write meanwhile."""
+Nothing is deleted: files that are put aside can be copied back. A log file that can't be read, and files of
+this table that follow a gap, may hold rows. Restore what is missing from a backup if there is one; otherwise
+--end-at ends the log before the gap. Nobody may write meanwhile."""
 
 
 @click.command("repair", epilog=_REPAIR_EPILOG)
 @click.argument("table")
 @click.option(
-    "--apply", is_flag=True, help="Put aside what is no part of the log; else only say so."
+    "--apply", is_flag=True, help="Put the wrong files aside; without it, only report them."
 )
 @click.option("--end-at", type=click.IntRange(min=1), metavar="VERSION",
-              help="The version with which the log is to end; later files are put aside.")  # fmt: skip
+              help="End the log with this version, and put later files aside.")  # fmt: skip
 @log_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def repair_command(table: str, apply: bool, end_at: int | None, as_json: bool) -> None:
     """Show what is wrong with the log of TABLE, and put strays and damaged checkpoints aside.
 
-    Reads the whole log. Exits with 1 if something is left that takes a backup or --end-at.
+    Reads the whole log. Exits with 1 if something needs a backup or --end-at.
     """
     report = repair(open_store(table), end_at=end_at, apply=apply)
     if as_json:
@@ -134,15 +134,15 @@ def _print_repair(report: RepairReport) -> None:
     echo_line(f"now:   {_meaning(report.now)}")
     echo_line(f"after: {_meaning(report.after)}")
     if report.floor:
-        echo_line(f"the log begins with version {report.floor} then, which no older one proves")
+        echo_line(f"the log then begins with version {report.floor}, which no older version proves")
     if report.aside:
         click.echo(f"put aside under {report.aside}")
     elif report.aside_keys:
-        click.echo("nothing was changed; --apply puts aside what is to go")
+        click.echo("nothing was changed; --apply puts the wrong files aside")
     if report.now.error and report.after.error:
         give_up = f", or give up the rest by --end-at {report.end}" if report.end else ""
         click.echo(
-            f"the log is whole up to version {report.end}: restore what is missing from a "
+            f"the log is complete up to version {report.end}: restore what is missing from a "
             f"backup{give_up}"
         )
 
@@ -162,11 +162,12 @@ Examples:
 )
 @click.argument("table")
 @click.argument("fragments", nargs=-1, metavar="FRAGMENT...")
-@click.option("--all", "release_all", is_flag=True, help="All fragments in quarantine.")
+@click.option("--all", "release_all", is_flag=True, help="Release all fragments in quarantine.")
 def release_command(table: str, fragments: tuple[str, ...], release_all: bool) -> None:
-    """Let FRAGMENTs of TABLE out of quarantine, for compactions to try again, and forget who ended over them.
+    """Release FRAGMENTs of TABLE from quarantine, so that compactions try them again.
 
     `inspect` shows what is in quarantine and why. Restore a damaged fragment from a backup first.
+    The count of workers that ended over a fragment begins anew.
     """
     if bool(fragments) == release_all:
         raise UsageError("name the fragments to release, or give --all")

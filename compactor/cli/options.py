@@ -19,7 +19,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def duration_seconds(text: str) -> float:
-    """`90s`, `15m`, `6h`, `7d`, `2w` or `0`. A type of click's options."""
+    """Parses `90s`, `15m`, `6h`, `7d`, `2w` or `0` as a type of click's options."""
     try:
         return units.duration_seconds(text)
     except ValueError as error:
@@ -27,7 +27,7 @@ def duration_seconds(text: str) -> float:
 
 
 def size_bytes(text: str) -> int:
-    """`512MiB`, `2GiB`, `1.5GB` or a number of bytes. A type of click's options."""
+    """Parses `512MiB`, `2GiB`, `1.5GB` or a number of bytes as a type of click's options."""
     try:
         return units.size_bytes(text)
     except ValueError as error:
@@ -35,7 +35,7 @@ def size_bytes(text: str) -> int:
 
 
 def moment_unix_ms(text: str) -> int:
-    """A time (ISO 8601, UTC if it names no zone), or a duration before now. A type of click's options."""
+    """Parses an ISO 8601 time (UTC without a zone) or a duration before now, as a type of click's options."""
     try:
         return units.moment_unix_ms(text, SystemClock())
     except ValueError as error:
@@ -43,29 +43,29 @@ def moment_unix_ms(text: str) -> int:
 
 
 def snapshot_options(command: _Command) -> _Command:
-    """--version and --as-of."""
+    """Adds --version and --as-of."""
     command = click.option(
         "--as-of",
         "as_of",
         type=moment_unix_ms,
         metavar="TIME",
-        help="The table as it was then (15m: a quarter of an hour ago).",
+        help="Read the table as it was at this time (15m: 15 minutes ago).",
     )(command)
     return click.option(
-        "--version", "version", type=click.IntRange(min=1), help="The table at this version."
+        "--version", "version", type=click.IntRange(min=1), help="Read the table at this version."
     )(command)
 
 
 def check_one_moment(version: int | None, as_of: int | None) -> None:
-    """Raises `UsageError` if a snapshot is asked for twice."""
+    """Raises `UsageError` if both a version and a time are given."""
     if version is not None and as_of is not None:
         raise UsageError("--version and --as-of: give one of the two")
 
 
 def open_snapshot(table: str, version: int | None, as_of: int | None) -> tuple[Store, Snapshot]:
-    """A table's newest snapshot, or the one asked for.
+    """Opens a table at its newest version, or at the version or time given.
 
-    Raises `UsageError` if asked twice, `VersionNotFoundError` for what is not kept.
+    Raises `UsageError` if both are given, `VersionNotFoundError` for a version that is not retained.
     """
     check_one_moment(version, as_of)
     store = open_store(table)

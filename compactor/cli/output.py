@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, progress and errors on stderr."""
+"""Prints for commands: results on stdout, progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ log = logging.getLogger("compactor.cli")
 
 
 def echo_json(document: Any) -> None:
-    """One JSON object on stdout."""
+    """Prints one JSON object on stdout."""
     click.echo(json.dumps(document, ensure_ascii=False))
 
 
 def echo_line(text: str) -> None:
-    """A line on stdout that has texts of others in it, such as the reason of a failure."""
+    """Prints a line on stdout that quotes foreign text, such as a failure's reason: redacted, in one line."""
     click.echo(one_line(redacted(text)))
 
 
 def warn(message: str) -> None:
-    """A line on stderr, in the log's format."""
+    """Prints a line on stderr, in the log's format."""
     _say(logging.WARNING, "warning", message)
 
 
 def fail(message: str, *, shows_where: bool = False) -> None:
-    """The same for the error that ends the command; shows_where: with the traceback of what is handled."""
+    """Prints the error that ends the command; with shows_where, also the current traceback."""
     _say(logging.ERROR, "error", message, shows_where=shows_where)
 
 

@@ -61,18 +61,21 @@ Examples:
   compactor query s3://bucket/logs --where "status BETWEEN 500 AND 599" --count
 
 \b
-Conditions are SQL: =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT. Texts and
-times in 'single' quotes, columns that are no plain names in "double" ones; times of UTC where they name
-no zone. In LIKE, % is any text, _ any character, and a backslash (or the character of an ESCAPE clause)
-takes that from them. NaN fulfils no comparison, <> no more than =; NOT of a comparison holds of it.""",
+Conditions are SQL: =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, IS NULL, AND, OR, NOT. Write texts and
+times in 'single' quotes, and column names that are not plain identifiers in "double" ones. Times without a
+zone are UTC. In LIKE, % stands for any text and _ for any character, unless a backslash (or the character of
+an ESCAPE clause) comes first. No comparison holds for NaN, neither = nor <>; its NOT does.""",
 )
 @click.argument("table")
 @where_option
 @click.option("--columns", help="Only these columns, comma-separated, in this order.")
-@click.option("-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="At most so many.")
-@click.option("--count", "counts", is_flag=True, help="Only how many there are.")
+@click.option("-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), help="Most rows to print.")
+@click.option("--count", "counts", is_flag=True, help="Print only the number of rows.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="With --count: an object, with what was skipped."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="With --count: one JSON object, which also says what was skipped.",
 )
 @snapshot_options
 def query_command(
@@ -87,13 +90,13 @@ def query_command(
 ) -> None:
     """Print the rows of TABLE that fulfil a condition, one JSON object a line, in sort order.
 
-    Fragments and row groups that cannot have such rows by their key ranges and statistics are not
-    read; how many that were is said on stderr.
+    Fragments and row groups whose key ranges and statistics rule such rows out are not read; stderr says
+    how many were.
     """
     if counts and (columns is not None or rows is not None):
         raise UsageError("--count: leave out --columns and --rows")
     if as_json and not counts:
-        raise UsageError("--json: rows are JSON anyway; it goes with --count")
+        raise UsageError("--json: rows are JSON already; give it with --count")
     store, snapshot = open_snapshot(table, version, as_of)
     names = [] if counts else split_columns(columns)
     condition = condition_of(where, snapshot.table)

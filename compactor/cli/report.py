@@ -1,4 +1,4 @@
-"""`report`."""
+"""Implements `report`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compactor.table.commit_log import CommitLog
 
 
 class _Moment(click.ParamType[tuple[int | None, int | None]]):
-    """A version, or a time: one of the two is None."""
+    """A version or a time in Unix milliseconds; the other of the two is None."""
 
     name = "moment"
 
@@ -41,12 +41,12 @@ Examples:
   compactor report ./logs --json""",
 )
 @click.argument("table")
-@click.option("-o", "--output", metavar="FILE", help="The page to write; - is stdout.")
+@click.option("-o", "--output", metavar="FILE", help="Page to write; - is stdout.")
 @click.option(
     "--since",
     type=_Moment(),
     metavar="VERSION|TIME",
-    help="What to compare with (1d: as it was a day ago).  [default: before the last compactions]",
+    help="Compare with this version or time (1d: a day ago).  [default: before the last compactions]",
 )
 @snapshot_options
 @click.option(
@@ -54,16 +54,18 @@ Examples:
     type=click.IntRange(0, 1_000_000),
     default=MAX_VERSIONS,
     show_default=True,
-    help="Versions of the log to read, one GET each.",
+    help="Most versions of the log to read, one GET each.",
 )
 @click.option(
     "--footers",
     type=click.IntRange(0, 1_000_000),
     default=MAX_FOOTERS,
     show_default=True,
-    help="Fragments whose footers are read for encodings and nulls, two or three GETs each.",
+    help="Most fragments whose footers are read for encodings and nulls, two or three GETs each.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as one JSON object on stdout.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the content as one JSON object on stdout."
+)
 def report_command(
     table: str,
     output: str | None,
@@ -75,9 +77,9 @@ def report_command(
     as_json: bool,
 ) -> None:
     """Write one HTML page about TABLE: fragments on the key axis before and after, sizes, amplification
-    over time, compactions, columns, what is due.
+    over time, compactions, columns, and what is due.
 
-    The page needs no network. Nothing of the table is changed, and of its data only footers are read.
+    The page needs no network. The command changes nothing, and of the data it reads only footers.
     """
     if as_json == (output is not None):
         raise UsageError("report: give -o FILE (- for stdout), or --json")

@@ -1,4 +1,4 @@
-"""`run`."""
+"""Implements `run`."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ output. docs/reference/pipelines.md has all settings. Exit code 2 if bad records
 @click.command("run", epilog=_EPILOG)
 @click.argument("pipeline", metavar="PIPELINE.YAML")
 @click.option(
-    "--explain", "explains", is_flag=True, help="Show how each node holds rows; run nothing."
+    "--explain", "explains", is_flag=True, help="Show how each node holds rows, and run nothing."
 )
 @click.option("--format", "shape", type=click.Choice(["text", "json", "dot"]), default="text",
-              show_default=True, help="Of what --explain shows.")  # fmt: skip
+              show_default=True, help="Output format of --explain.")  # fmt: skip
 @click.option(
     "--master",
-    help="Spark master such as local[2]: what needs rows of all tasks begins a stage of its own. "
+    help="Spark master such as local[2]: a node that needs rows of all tasks begins a stage. "
     f"{IN_PROCESS}: no Spark.  [default: {IN_PROCESS}, or that of spark-submit]",
 )
 @shuffle_options("rows of files wait to be written")
 @log_options
 @metrics_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, after the run.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout after the run."
+)
 def run_command(
     pipeline: str,
     explains: bool,
@@ -67,14 +69,14 @@ def run_command(
         _explain(loaded, shape, on_spark=on_spark)
         return
     if shape != "text":
-        raise UsageError("--format: goes with --explain")
+        raise UsageError("--format: give it with --explain")
     with telemetry("run", pipeline, targets) as told:
-        # Imported late: what only explains needs none of it.
+        # Imported late: --explain needs none of it.
         if on_spark:
             from compactor.pipelines.on_spark import SparkRun
             from compactor.spark.session import SparkOptions
 
-            # What the user has to correct is said before Spark takes its seconds to start.
+            # The user's mistakes are reported before Spark takes seconds to start.
             run = SparkRun(loaded)
             report = run.run(open_session(master), SparkOptions(staging, shuffle_partitions))
         else:

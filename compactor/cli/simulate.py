@@ -1,4 +1,4 @@
-"""`simulate`."""
+"""Implements `simulate`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Bytes(click.ParamType[int]):
-    """`256MiB`, `10GiB/s` for rates, or a plain number."""
+    """A size such as `256MiB`, a rate such as `10GiB/s`, or a plain number of bytes."""
 
     name = "bytes"
 
@@ -57,7 +57,7 @@ class _Bytes(click.ParamType[int]):
             size = 0
         if size < 1:
             examples = "10GiB/s or 20MiB/s" if self._is_rate else "256MiB, 1.5GiB or 4096"
-            self.fail(f"{str(value)!r} is no {self._what}: write {examples}", param, ctx)
+            self.fail(f"{str(value)!r} is not a {self._what}; write {examples}", param, ctx)
         return size
 
     @property
@@ -85,33 +85,33 @@ def _workload_options(command: _Command) -> _Command:
     for option in reversed(
         (
             click.option("--ingest", type=_RATE, metavar="BYTES/s", default="10GiB/s", show_default=True,
-                         help="Stored bytes that writers bring, all shards together."),
+                         help="Stored bytes that all writers of all shards write."),
             click.option("--duration", type=duration_seconds, metavar="DURATION", default="14d",
-                         show_default=True, help="How long."),
+                         show_default=True, help="Time to simulate."),
             click.option("--flush-bytes", type=_SIZE, metavar="BYTES", default="256MiB", show_default=True,
-                         help="Size of a flush, which is one level-0 fragment, give or take a tenth."),
+                         help="Size of a flush, which is one level-0 fragment; varies by a tenth."),
             click.option("--locality", type=_Locality(), metavar="WHERE", default="whole", show_default=True,
                          help="Keys of a flush. whole: all of them. random:SHARE: a part, somewhere. append: "
                          "greater than all before, as when time comes first in the key."),
             click.option("--time-window", type=duration_seconds, metavar="DURATION",
-                         help="Fragments hold rows of one window of time each.  [default: no windows]"),
+                         help="Each fragment has rows of one window of this length.  [default: no windows]"),
             click.option("--retention", type=duration_seconds, metavar="DURATION",
-                         help="Windows that ended longer ago are dropped.  [default: kept for ever]"),
+                         help="Drop windows that ended longer ago.  [default: kept for ever]"),
             click.option("--late", type=click.FloatRange(0, 1, max_open=True), default=0.0,
                          show_default=True,
-                         help="Share of each flush that belongs to the window before."),
+                         help="Share of each flush that belongs to the previous window."),
             click.option("--shards", type=click.IntRange(min=1),
-                         help="Tables that share rate and workers alike; one of them is simulated.  "
-                         f"[default: so many that one has at most {FLUSHES_PER_SHARD:,} flushes]"),
+                         help="Tables that share rate and workers equally; one of them is simulated.  "
+                         f"[default: enough that one has at most {FLUSHES_PER_SHARD:,} flushes]"),
             click.option("--workers", type=click.IntRange(min=1),
-                         help="Compactions at a time, all shards together.  [default: "
+                         help="Most compactions at a time, all shards together.  [default: "
                          f"{DEFAULT_WORKERS_PER_SHARD} a shard]"),
             click.option("--task-bytes-per-second", type=_RATE, metavar="BYTES/s", default="60MiB/s",
                          show_default=True,
-                         help="Stored bytes that one compaction goes through in a second. An assumption: "
+                         help="Stored bytes that one compaction processes in a second. An assumption: "
                          "`make bench` measures it (bytes of its fragments by seconds)."),
             click.option("--seed", type=int, default=0, show_default=True,
-                         help="The same seed gives the same result."),
+                         help="Seed of the random numbers; the same seed gives the same result."),
         )
     ):  # fmt: skip
         command = option(command)
@@ -123,19 +123,20 @@ def _policy_options(command: _Command) -> _Command:
         (
             click.option("--strategy", "strategies", multiple=True,
                          type=click.Choice([str(s) for s in Strategy]), default=[str(Strategy.LEVELED)],
-                         show_default=True, help="May be given several times, to compare."),
+                         show_default=True, help="Strategy to simulate; several are compared."),
             click.option("--level0-trigger-runs", type=int,
-                         help="Runs of like size that start a compaction of level 0.  [default: "
+                         help="Runs of similar size that start a level-0 compaction.  [default: "
                          f"{Policy().level0_trigger_runs}]"),
             click.option("--level-multiplier", type=int,
-                         help=f"Size of each level by that above.  [default: {Policy().level_multiplier}]"),
+                         help="Size of each level relative to the one above.  [default: "
+                         f"{Policy().level_multiplier}]"),
             click.option("--level1-target-bytes", type=_SIZE, metavar="BYTES",
                          help=f"Size of level 1.  [default: {Policy().level1_target_bytes >> 30}GiB]"),
             click.option("--push-ratio", type=float,
                          help="Bytes of level 1 that level 0 may rewrite for each of its own.  [default: "
                          f"{Policy().push_ratio:g}]"),
             click.option("--max-merge-runs", type=int,
-                         help="Runs of level 0 that one size-tiered merge takes.  [default: "
+                         help="Most runs of level 0 that one size-tiered merge takes.  [default: "
                          f"{Policy().max_merge_runs}]"),
             click.option("--target-fragment-bytes", type=_SIZE, metavar="BYTES",
                          help="Size of output fragments.  [default: "
@@ -154,13 +155,13 @@ Examples:
   compactor simulate --time-window 1d --retention 7d --late 0.02
   compactor simulate --locality random:0.01 --level-multiplier 8 --json
 
-It is the real planner that decides; only the fragments are made up: a flush's bytes lie evenly over its keys,
-a merge writes as much as it reads, and takes as long as --task-bytes-per-second says. Writers never wait,
-however high the debt; once level 0 has ten times the runs that should stop them, the simulation ends early.
+The real planner decides; only the fragments are synthetic. The bytes of a flush lie evenly over its keys, and
+a merge writes as much as it reads, at the speed of --task-bytes-per-second. Writers never wait, however high
+the debt; once level 0 has ten times the runs that should stop them, the simulation ends early.
 
 \b
 runs at 0   sorted runs at level 0, of the time window that has most
-WA          write amplification: bytes written for a byte ingested, the flush itself counted; so far, and
+WA          write amplification: bytes written per byte ingested, the flush itself counted; in total, and
             since the line before
 reads       read amplification: sorted runs that a read of one random key looks at
 debt        from 0.5 writers should slow down, from 1 they should wait
@@ -170,8 +171,10 @@ busy        share of the workers' time since the line before"""
 @click.command("simulate", epilog=_EPILOG)
 @_workload_options
 @_policy_options
-@click.option("--plot", "plot_path", metavar="FILE", help="A picture too: .png, .svg or .pdf.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option(
+    "--plot", "plot_path", metavar="FILE", help="Also draw a picture: .png, .svg or .pdf."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def simulate_command(
     strategies: tuple[str, ...],
     plot_path: str | None,
@@ -179,7 +182,7 @@ def simulate_command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Try a policy on a made-up ingest: the real planner, weeks in minutes, no data moved.
+    """Try a policy on a synthetic ingest with the real planner: weeks in minutes, without data.
 
     Shows how fragments, levels, write and read amplification and compaction debt develop, and whether the
     workers keep up.
@@ -211,12 +214,12 @@ def simulate_command(
 
 
 def _settings(options: dict[str, Any]) -> SimulationSettings:
-    """Raises `ConfigError` for what does not go together."""
+    """Makes the settings from options. Raises `ConfigError` for settings that contradict one another."""
     ingest, duration, flush = options["ingest"], options["duration"], options["flush_bytes"]
     window, retention = options["time_window"], options["retention"]
     for name, value in (("--duration", duration), ("--time-window", window)):
         if value is not None and value < 1:
-            raise UsageError(f"{name} must be a second at least")
+            raise UsageError(f"{name} must be at least one second")
     shards = options["shards"] or shards_for(ingest, duration, flush)
     return SimulationSettings(
         ingest_bytes_per_second=ingest,
@@ -269,7 +272,7 @@ def _print_points(strategy: str, result: Result) -> None:
     print_table(strategy, columns, [_point_row(result, levels, a, b) for a, b in points])
     if result.gave_up:
         click.echo(
-            f"given up after {_duration(result.last.seconds)}: level 0 has "
+            f"ended early after {_duration(result.last.seconds)}: level 0 has "
             f"{result.peaks.level0_runs} runs, far more than should stop writers"
         )
 

@@ -1,4 +1,4 @@
-"""What commands tell machines of themselves: options for logs and metrics, and traces by the environment."""
+"""What commands report to machines: options for logs and metrics, and traces set up by the environment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from compactor.telemetry.tracing import Tracing, TracingUnavailableError
 
 @dataclass(frozen=True, slots=True)
 class MetricsTargets:
-    """Where the metrics of a command go when it ends."""
+    """The places that the metrics of a command go to when it ends."""
 
     textfile: str | None = None
     push_url: str | None = None
@@ -39,13 +39,13 @@ class MetricsTargets:
 
 
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--log-format and --log-level: set up before the command runs, which does not see them."""
+    """Adds --log-format and --log-level, which set up logging and are not passed to the command."""
 
     @click.option("--log-format", type=click.Choice([str(f) for f in LogFormat]), default="text",
-                  show_default=True, help="json: all that goes to stderr as one JSON object a line, with "
+                  show_default=True, help="json: each line on stderr is one JSON object, with "
                   "compaction ids and figures.")  # fmt: skip
     @click.option("--log-level", type=click.Choice(LEVELS),
-                  help="The least that is logged.  [default: warning; with json: info]")  # fmt: skip
+                  help="Lowest level that is logged.  [default: warning; with json: info]")  # fmt: skip
     @functools.wraps(command)
     def with_logs(*args: Any, log_format: str, log_level: str | None, **options: Any) -> Any:
         shape = LogFormat(log_format)
@@ -57,15 +57,17 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--metrics-textfile and --metrics-push, as `targets`."""
+    """Adds --metrics-textfile and --metrics-push, passed to the command as `targets`."""
 
     @click.option("--metrics-textfile", metavar="FILE.prom", help="Write metrics there at the end, for node "
                   "exporter's textfile collector.")  # fmt: skip
-    @click.option("--metrics-push", metavar="URL", help="Push metrics to that Pushgateway at the end; if it "
-                  "fails, that is a warning. The password of a user in it comes from the variable "
+    @click.option("--metrics-push", metavar="URL", help="Push metrics to this Pushgateway at the end; a "
+                  "failure is only a warning. The password of a user in the URL comes from the variable "
                   "COMPACTOR_METRICS_PUSH_PASSWORD or from a file.")  # fmt: skip
     @click.option(
-        "--metrics-push-password-file", metavar="FILE", help="Has that password in its only line."
+        "--metrics-push-password-file",
+        metavar="FILE",
+        help="File that holds this password in its only line.",
     )
     @functools.wraps(command)
     def with_targets(
@@ -77,7 +79,7 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         password = None
         if metrics_push_password_file is not None and not metrics_push:
-            raise UsageError("--metrics-push-password-file goes with --metrics-push")
+            raise UsageError("--metrics-push-password-file needs --metrics-push")
         if metrics_textfile or metrics_push:
             from compactor.telemetry.metrics import publish
 
@@ -93,14 +95,14 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Telemetry:
-    """Opens stores and logs so that they are counted and traced, where that is wanted."""
+    """The telemetry of a command: opens stores and logs, counted and traced where the user wants it."""
 
     def __init__(self, recorder: Recorder | None, traces: Tracing | None) -> None:
         self.recorder = recorder
         self._traces = traces
 
     def open_store(self, url: str) -> Store:
-        """As `stores.open` does."""
+        """Opens a store as `stores.open` does, and counts its requests."""
         store = open_store(url)
         return store if self.recorder is None else self.recorder.metered(store)
 
@@ -116,26 +118,26 @@ class Telemetry:
         return ObservedCommitLog(store, on_commit)
 
     def listener(self, *others: Listener) -> Listeners:
-        # Traces before events: what is logged of a compaction is in its span then.
+        # Traces come before events, so that log lines about a compaction fall within its span.
         mine = [each for each in (self._traces, self.recorder) if each is not None]
         return Listeners([*mine, *others])
 
     def begin_compactions(self, driver: Driver, settings: CompactionSettings) -> None:
-        """Before the first look of a driver at its table."""
+        """Sets a table's metrics to their first values, before its driver first looks at it."""
         if self.recorder is not None:
             self.recorder.begin_compactions(driver.url, settings.memory_limit_bytes)
 
     def record(self, make: Callable[[str], Iterable[Change]], table: str) -> None:
-        """The changes that `make` gives for the table's label; not called where none are wanted."""
+        """Applies the changes that `make` returns for the table's label; does not call it without metrics."""
         if self.recorder is not None:
             self.recorder.apply(make(label(table)))
 
 
 @contextmanager
 def telemetry(command: str, table: str, targets: MetricsTargets) -> Iterator[Telemetry]:
-    """Of one run of a command; metrics are published when the block ends, well or not.
+    """Sets up the telemetry of one run of a command, and publishes metrics when the block ends or raises.
 
-    table: what the figures are of, an address or a pipeline's file.
+    table: what the figures are about, an address or a pipeline's file.
     """
     with traces_of_environment() as traces:
         if targets == MetricsTargets():
@@ -174,7 +176,7 @@ def _publish(
     command: str,
     table: str,
 ) -> None:
-    """What fails here is a warning: the work is done."""
+    """Publishes metrics. A failure is only a warning, since the work is done."""
     from compactor.telemetry.metrics import publish
 
     if targets.push_url:
@@ -195,7 +197,7 @@ def _publish(
 
 @contextmanager
 def traces_of_environment() -> Iterator[Tracing | None]:
-    """None unless `OTEL_*` asks for them. What is missing for them is a warning."""
+    """Yields traces if `OTEL_*` asks for them, else None. Warns if something that they need is missing."""
     if not tracing.is_wanted():
         yield None
         return

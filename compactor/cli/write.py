@@ -1,4 +1,4 @@
-"""`ingest`."""
+"""Implements `ingest`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Examples:
   compactor ingest ./users users.ndjson --sort-by id --row-policy last --sequence updated_at
 
 \b
---sort-by: columns, most significant first; add :desc, :nulls_first to one, as in ts:desc:nulls_first
-(default: ascending, nulls last). Needed once, to create the table; a Parquet or Arrow file that says how it
-is sorted gives it, too.
---row-policy: append keeps all rows; last and first keep one row of equal --sort-by, the newest or oldest by
---sequence and ingestion; partial-update the newest value of each column that is not null; aggregate each
-column by its function: sum count min max last first bool_or bool_and list set.
+--sort-by: columns, most significant first; add :desc or :nulls_first to a column, as in ts:desc:nulls_first
+(default: ascending, nulls last). It creates the table and is needed only then; a Parquet or Arrow file that
+states its order can replace it.
+--row-policy: append keeps all rows. last and first keep one row of equal --sort-by, the newest or oldest by
+--sequence and ingestion. partial-update keeps each column's newest value that is not null. aggregate combines
+each column by its function: sum count min max last first bool_or bool_and list set.
 Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need not be sorted."""
 
 
@@ -44,12 +44,12 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @ingest_settings_options
 @click.option("--promote", "promotes", multiple=True, metavar="COLUMN",
-              help="A map or struct column that becomes a column for each key, COLUMN.KEY.")  # fmt: skip
+              help="Turn a map or struct column into one column for each key, COLUMN.KEY.")  # fmt: skip
 @click.option("--back-pressure", type=click.Choice([str(r) for r in Reaction]), default="warn",
-              show_default=True, help="If compactions lag behind: say so, wait, or neither.")  # fmt: skip
+              show_default=True, help="What to do when compactions lag behind.")  # fmt: skip
 @log_options
 @metrics_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def ingest_command(
     table: str,
     files: tuple[str, ...],
@@ -59,9 +59,9 @@ def ingest_command(
     targets: MetricsTargets,
     **given: Any,
 ) -> None:
-    """Add FILEs to TABLE as sorted level-0 fragments; creates TABLE.
+    """Add FILEs to TABLE as sorted level-0 fragments; creates TABLE if needed.
 
-    Each file is one commit: all of its rows appear at once, or none.
+    Each file is one commit: all of its rows appear at once, or none do.
     """
     settings = chosen_settings(given)
     sort, options = settings.sort, replace(settings.options, promotes=promotes)
@@ -115,7 +115,7 @@ def _taken_sort(report: IngestReport) -> str:
 
 
 class _Warner:
-    """Says once that compactions lag behind."""
+    """A callback that warns once that compactions lag behind."""
 
     def __init__(self) -> None:
         self._is_said = False
@@ -126,12 +126,12 @@ class _Warner:
             warn(
                 f"compaction debt {debt.score:.2f} (writers should "
                 f"{'stop' if debt.pressure is Pressure.STOP else 'slow down'}): {debt.level0_runs} sorted "
-                "runs at level 0; run `compactor compact`, or `compactor watch` beside"
+                "runs at level 0; run `compactor compact`, or keep `compactor watch` running"
             )
 
 
 def check_input(path: str) -> None:
-    """Raises `InputError` for what can be seen before any file is read and committed."""
+    """Checks that the path is a file before any file is read. Raises `InputError`."""
     if not Path(path).exists():
         raise InputError(f"{path}: no such file; nothing was ingested")
     if not Path(path).is_file():

@@ -1,8 +1,8 @@
-"""One compaction, executed: what runs inside a task.
+"""Runs one attempt at a compaction inside a task.
 
-spec -> compaction (has an id) -> attempt (one execution). An attempt writes objects under names of its
-own and returns what it wrote; only the driver commits, so retried and speculative attempts are
-harmless, and what they leave is garbage nobody sees.
+The names: a spec becomes a compaction (it gets an id), and each execution of it is an attempt. An attempt
+writes objects under names of its own and returns what it wrote; only the driver commits. So retried and
+speculative attempts are harmless, and what they leave is garbage that nobody sees.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from compactor.table.object_names import fragment_key, skip_index_key
 from format.errors import FormatError
 
 _OTHER_FILES: Final = 256
-"""Open files beside inputs and outputs: libraries, Spark."""
+"""Open files beside inputs and outputs: those of libraries and Spark."""
 log = logging.getLogger(__name__)
 
 
 def run_compaction(compaction: Compaction, store: Store | None = None) -> Outcome:
-    """One attempt at a compaction, on the store at its address or the one given.
+    """Runs one attempt at a compaction, on the given store or on the one at its address.
 
-    Every foreseen failure is an outcome; only what is unforeseen is raised.
+    Returns every foreseen failure as an outcome; raises only unforeseen exceptions.
     """
     try:
         attempt = _Attempt(compaction, store or open_store(compaction.table_url))
@@ -67,13 +67,13 @@ def run_compaction(compaction: Compaction, store: Store | None = None) -> Outcom
         except (CompactorError, FormatError) as error:
             outcome = failed(compaction, error)
         outcome = replace(outcome, record=attempt.record())
-        # Of a failure the driver warns, which knows how often it was tried.
+        # The driver warns of a failure, since it knows how often the compaction was tried.
         log.info("attempt ended", extra=_figures(outcome))
     return outcome
 
 
 def _figures(outcome: Outcome) -> dict[str, Any]:
-    """For a line of the log."""
+    """Returns the fields of a log line."""
     if outcome.report is None:
         return {"reason": outcome.failure}
     report = asdict(outcome.report)
@@ -91,7 +91,7 @@ class _Attempt:
         self.attempt_id = f"{compaction.compaction_id}-{ids()[:8]}"
         self._opened = 0
         self._keys: dict[int, str] = {}
-        """Of the uploads, all of which are held as long as this is."""
+        """Object keys by the id of the upload; `_uploads` keeps the uploads alive, so ids stay unique."""
         self._uploads: list[Upload] = []
 
     def record(self) -> AttemptRecord:
@@ -191,7 +191,7 @@ class _Attempt:
         )
 
     def _open_output(self, memory: UploadMemory) -> Upload:
-        # Counted through both passes, so that no two uploads of an attempt share a name.
+        # The count goes on through both passes, so that no two uploads of an attempt share a name.
         key = fragment_key(self._compaction.base_version, self.attempt_id, self._opened)
         self._opened += 1
         upload = self._store.start_upload(key, memory)
@@ -204,7 +204,8 @@ class _Attempt:
 
     @property
     def _skips_key(self) -> str:
-        # Of a second pass the only one: the first writes none before it knows that it is the last.
+        # A second pass needs no other name: the first pass writes no skip index before it knows that it is
+        # the last.
         return skip_index_key(self._compaction.base_version, self.attempt_id)
 
     def _entries(self, result: MergeResult) -> tuple[FragmentEntry, ...]:

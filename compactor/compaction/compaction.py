@@ -1,4 +1,4 @@
-"""Compactions as values: what was decided, what an attempt reports, and its outcome."""
+"""Compactions as values: the decided compaction, an attempt's report, and the outcome."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from format.errors import CorruptFragmentError, NotAFragmentError, OrderError
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A decided compaction with all that a task needs to run it."""
+    """A decided compaction with everything that a task needs to run it."""
 
     compaction_id: str
-    """Also the id of the sorted run that the outputs are."""
+    """Also the id of the sorted run that the outputs form."""
     base_version: int
-    """The table's when it was decided."""
+    """The table's version when the compaction was decided."""
     table_url: str
     metadata: TableMetadata
     spec: CompactionSpec
     settings: CompactionSettings
     now_unix_ms: int = 0
-    """When it was decided: by that time rows are expired, whenever and however often it is attempted."""
+    """The time of the decision: rows expire by it, whenever and however often the compaction is attempted."""
 
     def to_json(self) -> str:
         return json.dumps(
@@ -68,7 +68,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
-    """Figures of a finished attempt, restarts included."""
+    """Figures of a finished attempt, with its restarts."""
 
     rows_in: int
     rows_out: int
@@ -77,44 +77,44 @@ class AttemptReport:
     gets: int
     resumed_gets: int
     restarts: int
-    """Second passes, because row groups had to be divided."""
+    """Second passes, made because row groups had to be divided."""
     replayed_inputs: int
     """Inputs that a second pass read from local disk instead of by a second GET."""
     peak_rss_bytes: int
-    """Of the whole process, since it began."""
+    """The largest resident set of the whole process since it began."""
     peak_charged_bytes: int
-    """Of the memory limit."""
+    """The most bytes that were charged to the memory limit."""
     spilled_bytes: int
-    """Put on local disk, inputs kept for a second pass included."""
+    """Bytes put on local disk, including inputs kept for a second pass."""
     fetch_wait_seconds: float
     cpu_busy_ratio: float
-    """Of the merging thread, its encoding one included, once it has begun to merge."""
+    """CPU share of the merging thread and its encoding thread since the merge began."""
     copied_rows: int
-    """Rows of row groups that went out as they came in, compressed and unread."""
+    """Rows of copied row groups, which were neither decompressed nor read."""
     dropped: dict[str, int]
-    """Rows that were not written again, by reason: rows in are rows out and these."""
+    """Rows that were not written again, by reason; rows_in is rows_out plus these."""
     stage_seconds: dict[str, float]
-    """Of the merging thread, by stage; see `compactor.resources.stopwatch`."""
+    """Seconds of the merging thread by stage; see `compactor.resources.stopwatch`."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """What every attempt that ends tells of itself, a failed one too."""
+    """The figures that every attempt reports when it ends, even a failed one."""
 
     attempt_id: str
     host: str
-    """Where it ran."""
+    """The name of the machine that ran it."""
     started_unix_ms: int
-    """By that host's clock."""
+    """The start, by that host's clock."""
     seconds: float
     requests: dict[str, int]
-    """Of its store, by name: see `compactor.stores.metered.COUNTERS`."""
+    """Requests to its store by name; see `compactor.stores.metered.COUNTERS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a compaction: outputs and a report, or the reason of its failure."""
+    """The outcome of a compaction: outputs and a report, or the reason of its failure."""
 
     compaction_id: str
     outputs: tuple[FragmentEntry, ...] = ()
@@ -123,10 +123,12 @@ class Outcome:
     culprit: str | None = None
     """Key of the input that the failure is about, if it names one."""
     is_damage: bool = False
-    """Whether that input's own bytes are at fault, as they were read. Whatever else fails, such as a store, a
-    disk or an engine, says nothing about the inputs."""
+    """Whether that input's own bytes are at fault, as they were read.
+
+    Any other failure, of a store, a disk or an engine, says nothing about the inputs.
+    """
     record: AttemptRecord | None = None
-    """None if the attempt did not live to tell, as when its executor was lost."""
+    """None if the attempt could not report, as when its executor was lost."""
 
     def to_json(self) -> str:
         return json.dumps(
@@ -157,8 +159,8 @@ class Outcome:
 
 
 def failed(compaction: Compaction, error: Exception) -> Outcome:
-    """The outcome of an attempt that ended in `error`."""
-    # It goes into the log, where it stays.
+    """Returns the outcome of an attempt that ended in `error`."""
+    # The message is stored in the log for good, so it must hold no secrets.
     message = redacted(f"{type(error).__name__}: {error}")
     keys = [entry.key for entry in compaction.spec.inputs]
     damaged = error.name if isinstance(error, _DAMAGE) else ""
@@ -172,4 +174,4 @@ def failed(compaction: Compaction, error: Exception) -> Outcome:
 
 
 _DAMAGE: Final = (DamagedInputError, CorruptFragmentError, NotAFragmentError, OrderError)
-"""What proves that the object that they name is damaged."""
+"""Exceptions that prove that the object they name is damaged."""

@@ -1,14 +1,14 @@
-"""One table's compactions: decided, leased, finished. Knows no engine and starts no thread.
+"""Drives the compactions of one table: decides, leases and commits them. Knows no engine, starts no thread.
 
 Every step is one commit, prepared on the newest snapshot:
-decide   expired windows are dropped, fragments moved; specs become compactions by a *lease*
-commit   outcomes of compactions that still stand are committed as soon as they come; failed ones are
-         tried again, less and less often. Quarantine is for what is proven to be damaged, and for what ends
-         workers all by itself
-prolong  leases are renewed while their compactions run
+- decide: expired windows are dropped and fragments moved; specs become compactions by a *lease*.
+- commit: outcomes of compactions that still stand are committed as soon as they come. Failed compactions are
+  tried again, less and less often. Fragments are quarantined if they are proven to be damaged, or end workers
+  all by themselves.
+- prolong: leases are renewed while their compactions run.
 
-Several drivers may work on one table: a lease holds the inputs and the range that the outputs will
-fill, and a compaction whose lease has gone is void, however late it ends.
+Several drivers may work on one table. A lease holds the inputs and the key range that the outputs will fill,
+and a compaction whose lease has gone is void, however late it ends.
 """
 
 from __future__ import annotations
@@ -35,26 +35,28 @@ from compactor.table.version import Changes, CompactionCost, Lease, Operation, Q
 
 LEASE_SECONDS: Final = 120.0
 IN_PROCESS_LEASE_SECONDS: Final = 3600.0
-"""In process, leases can't be renewed while a compaction runs; that the process has died, others on its host
-see at once."""
+"""Leases last longer in process, since they can't be renewed while a compaction runs.
+
+Other processes on the same host see at once that this one has died.
+"""
 RETRY_SECONDS: Final = 0.5
 MAX_RETRY_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class DriverSettings:
-    """How to compact one table."""
+    """Settings of the driver of one table."""
 
     policy: Policy = field(default_factory=Policy)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     max_attempts: int = 3
-    """An input that was found damaged so many times is put in quarantine."""
+    """An input is put in quarantine when it was found damaged this many times."""
     gives_up: bool = False
-    """Whether what has failed `max_attempts` times for other reasons is left out, or tried for ever."""
+    """Whether what failed `max_attempts` times for other reasons is left out, not tried for ever."""
     retry_seconds: float = RETRY_SECONDS
-    """From a first failure to the next attempt; doubled with each more, up to `MAX_RETRY_SECONDS`."""
+    """Seconds from a first failure to the next attempt; doubled by each more, to `MAX_RETRY_SECONDS`."""
     lease_seconds: float = LEASE_SECONDS
-    """After so long without a sign of life, what a driver leased is free for others."""
+    """Seconds without a sign of life after which a driver's leases are free for others."""
     takes_over: bool = False
     """Whether leases of others are given up although they have not expired."""
 
@@ -67,34 +69,34 @@ class FinishedCompaction:
     predicted: Estimate
     outcome: Outcome
     attempt: int = 1
-    """How many times this driver tried to merge those inputs."""
+    """How many times this driver has tried to merge these inputs."""
     is_void: bool = False
-    """Somebody else took its inputs meanwhile: the table has their result, ours is garbage."""
+    """Whether somebody else took its inputs meanwhile: their result stands, ours is garbage."""
     quarantined: tuple[str, ...] = ()
     retry_seconds: float | None = None
-    """After a failure: when its inputs may be tried again; None: not by this driver."""
+    """After a failure, the seconds until its inputs may be tried again; None if this driver does not try."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Setback:
-    """Why a fragment is not compacted for now."""
+    """The reason why a fragment is not compacted for now, and until when."""
 
     failures: int
-    """Attempts in a row, whatever was merged with it."""
+    """Attempts that failed in a row, whatever was merged with the fragment."""
     damages: int
-    """Those of them that found it damaged."""
+    """How many of these attempts found the fragment damaged."""
     reason: str
     until_unix_ms: int | None
-    """None: this driver has given it up."""
+    """When it may be tried again; None if this driver has given it up."""
 
     def waits(self, now_unix_ms: int) -> bool:
-        """Returns whether it is tried later. No wait is longer than the longest: a clock went back then."""
+        """Says whether it is tried later. A wait above the maximum is ignored: a clock went back."""
         until = self.until_unix_ms
         return until is not None and 0 < until - now_unix_ms <= MAX_RETRY_SECONDS * 1000
 
 
 _MAX_LEASE_MS: Final = 24 * 3_600_000
-"""No lease holds so long: a clock was ahead that made one which seems to."""
+"""The longest lease; one that seems to last longer was made by a clock that was ahead."""
 
 
 class _NothingToDoError(Exception):
@@ -102,7 +104,7 @@ class _NothingToDoError(Exception):
 
 
 class Driver:
-    """Decides on compactions of one table and commits what becomes of them. Used from one thread."""
+    """The driver of one table's compactions: decides and commits them. Used from one thread."""
 
     def __init__(
         self,
@@ -120,13 +122,13 @@ class Driver:
         self._owner_is_gone = owner_is_gone
         self._running: dict[str, tuple[Compaction, Estimate]] = {}
         self._setbacks: dict[str, _Setback] = {}
-        """By the fragment's key."""
+        """Setbacks by the fragment's key."""
         self.retry_unix_ms: int | None = None
-        """When the first of what the last decision left out may be tried again; None if nothing was."""
+        """When the first setback that the last decision left out may be tried again; None without one."""
         self.waits_for_quiet = False
-        """Whether the last decision left out what runs only while nothing else does."""
+        """Whether the last decision left out a compaction that must run alone."""
         self._unanswered: set[str] = set()
-        """Compactions that are leased, perhaps: the commit's answer was lost, and nobody runs them."""
+        """Ids of compactions that are perhaps leased: the commit's answer was lost, and nobody runs them."""
 
     @property
     def url(self) -> str:
@@ -141,7 +143,7 @@ class Driver:
         return self._settings.policy
 
     def owns(self, compaction_id: str) -> bool:
-        """Whether this driver has decided on it and not finished it yet."""
+        """Says whether this driver has decided on the compaction and not finished it yet."""
         return compaction_id in self._running
 
     @property
@@ -149,7 +151,7 @@ class Driver:
         return len(self._running)
 
     def plan(self, snapshot: Snapshot) -> CompactionPlan:
-        """What this driver would decide on that snapshot."""
+        """Returns what this driver would decide on that snapshot."""
         now = self._log.clock.now_unix_ms()
         snapshot = snapshot.without_leases(self._void_leases(snapshot))
         avoided = {
@@ -162,22 +164,22 @@ class Driver:
 
     @property
     def needs_quiet(self) -> bool:
-        """Returns whether it runs what may end the worker, which is to take nothing else with it."""
+        """Whether a compaction runs that may end the worker, so that nothing else should run beside it."""
         return _are_suspected(self._log.latest, (c.spec for c, _ in self._running.values()))
 
     # --- decide ---
 
     def decide(self, most: int, *, beside: int = 0) -> list[Compaction]:
-        """Commits what takes no work, and leases at most so many compactions; [] if none is due.
+        """Commits what takes no work, and leases compactions. Returns those leased; [] if none is due.
 
-        beside: compactions of other tables that the same worker runs.
+        most: the most compactions to lease. beside: compactions of other tables that the same worker runs.
         """
         self.waits_for_quiet = False
         snapshot = self._log.current()
         if snapshot.table.expires:
             self._log.check_expiry(snapshot)
         self._forget_gone(snapshot)
-        # Before anything is planned: what may be tried by then is planned, or is looked at once more.
+        # This comes before planning: what may be tried by then is planned now, or is looked at once more.
         self.retry_unix_ms = self._next_retry()
         while self._is_bad_news(self._log.latest) and self._commit_unless_nothing(self._tell):
             pass
@@ -218,7 +220,7 @@ class Driver:
         return self._freeing(snapshot, Changes(Operation.TRIVIAL_MOVE, adds, removes=removes))
 
     def _lease(self, snapshot: Snapshot, most: int, decided: list[Compaction]) -> Changes:
-        decided.clear()  # of a try that lost the race
+        decided.clear()  # removes those of a try that lost the race
         specs = self._affordable(snapshot, self.plan(snapshot).specs)[:most]
         if not specs:
             raise _NothingToDoError
@@ -240,9 +242,10 @@ class Driver:
     def _affordable(
         self, snapshot: Snapshot, specs: Sequence[CompactionSpec]
     ) -> Sequence[CompactionSpec]:
-        """Returns those that may run beside each other and beside what runs.
+        """Returns the specs that may run beside each other and beside what runs already.
 
-        What may end the worker runs alone: others would go down with it, and come under the same suspicion.
+        A compaction that may end the worker runs alone: others would go down with it and come under
+        suspicion.
         """
 
         def suspicion(inputs: Sequence[FragmentEntry]) -> int:
@@ -267,13 +270,13 @@ class Driver:
         )
 
     def _freeing(self, snapshot: Snapshot, changes: Changes) -> Changes:
-        """Returns the changes, and that leases are over that stand in nobody's way any more."""
+        """Adds to the changes the end of leases that are abandoned or void."""
         dead = self._abandoned(snapshot)
         others = tuple(i for i in self._void_leases(snapshot) if i not in dead)
         return replace(changes, abandoned_leases=dead, ended_leases=others)
 
     def _void_leases(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Leases nobody works on any more, or that are to be taken over."""
+        """Returns leases that nobody works on any more, or that are to be taken over."""
         if self._settings.takes_over:
             return tuple(i for i in snapshot.leases if i not in self._running)
         others = self._leases_of_others(snapshot)
@@ -286,7 +289,7 @@ class Driver:
         return tuple(dict.fromkeys(self._abandoned(snapshot) + void))
 
     def _abandoned(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Leases nobody works on any more, although their owners did not say so."""
+        """Returns leases that nobody works on any more, although their owners did not say so."""
         others = self._leases_of_others(snapshot)
         now = self._log.lease_unix_ms() if others else 0
         return tuple(
@@ -303,7 +306,7 @@ class Driver:
         return bool(self._abandoned(snapshot) or self._deadly(snapshot))
 
     def _tell(self, snapshot: Snapshot) -> Changes:
-        """Has the log count what was abandoned, before anything is planned by it."""
+        """Lets the log count abandoned leases, before anything is planned by that count."""
         dead = self._abandoned(snapshot)
         if dead:
             return Changes(Operation.LEASE, abandoned_leases=dead)
@@ -324,7 +327,7 @@ class Driver:
         ]
 
     def _forget_gone(self, snapshot: Snapshot) -> None:
-        """Failures of fragments that are no longer live."""
+        """Forgets the failures of fragments that are no longer live."""
         for key in [key for key in self._setbacks if key not in snapshot.fragments]:
             del self._setbacks[key]
 
@@ -336,8 +339,8 @@ class Driver:
     # --- commit outcomes ---
 
     def commit_outcomes(self, outcomes: Iterable[Outcome]) -> list[FinishedCompaction]:
-        """Commits those that succeeded and still stand, together; counts and judges the others."""
-        # A speculative twin may report too: one outcome a compaction counts, its objects are its own.
+        """Commits together the outcomes that succeeded and still stand; counts and judges the failures."""
+        # A speculative twin may report too: one outcome of a compaction counts, and its objects are its own.
         known = {o.compaction_id: o for o in outcomes if o.compaction_id in self._running}
         done = [outcome for outcome in known.values() if outcome.failure is None]
         installed = self._install(done) if done else set()
@@ -349,12 +352,12 @@ class Driver:
         ]
 
     def _install(self, outcomes: Sequence[Outcome]) -> set[str]:
-        """Ids of the compactions whose outputs are live now."""
+        """Returns the ids of the compactions whose outputs are live now."""
         standing: list[Outcome] = []
         installed: set[str] = set()
 
         def prepare(snapshot: Snapshot) -> Changes:
-            # FinishedCompaction again after a commit whose outcome was unknown.
+            # These include compactions that are finished again after a commit whose outcome was unknown.
             installed.update(o.compaction_id for o in outcomes if self._is_installed(o))
             standing[:] = [o for o in outcomes if self._stands(o, snapshot)]
             if not standing:
@@ -393,7 +396,7 @@ class Driver:
     def _commit_failure(self, outcome: Outcome) -> FinishedCompaction:
         compaction, _ = self._running[outcome.compaction_id]
         inputs = [entry.key for entry in compaction.spec.inputs]
-        # One that the failure names holds up no others.
+        # If the failure names one input, it holds up no others.
         about = [outcome.culprit] if outcome.culprit in inputs else inputs
         setbacks = {key: self._setback(key, outcome) for key in about}
         most = self._settings.max_attempts
@@ -407,7 +410,7 @@ class Driver:
         )
         if is_void:
             return finished
-        # Only now: what the log could not be told is finished again.
+        # This comes last: an outcome that could not be committed is finished again.
         self._setbacks.update(setbacks)
         until = max((s.until_unix_ms or 0 for s in setbacks.values()), default=0)
         left = (until - self._log.clock.now_unix_ms()) / 1000
@@ -416,7 +419,7 @@ class Driver:
         )
 
     def _setback(self, key: str, outcome: Outcome) -> _Setback:
-        """What stands against a fragment after one more failure."""
+        """Returns what stands against a fragment after one more failure."""
         before = self._setbacks.get(key)
         failures = 1 + (before.failures if before else 0)
         damages = int(outcome.is_damage) + (before.damages if before else 0)
@@ -432,7 +435,7 @@ class Driver:
         reason: str,
         records: tuple[CompactionRecord, ...] = (),
     ) -> bool:
-        """Whether any of the leases still stood."""
+        """Ends leases. Returns whether any of them still stood."""
 
         def prepare(snapshot: Snapshot) -> Changes:
             standing = tuple(i for i in ids if i in snapshot.leases)
@@ -462,7 +465,7 @@ class Driver:
         return compaction_record(compaction, predicted, outcome, self._attempt(outcome))
 
     def _attempt(self, outcome: Outcome) -> int:
-        """How many times this driver has tried to merge any of those inputs, this attempt included."""
+        """Returns how often this driver has tried to merge any of those inputs, this attempt included."""
         compaction, _ = self._running[outcome.compaction_id]
         found = (self._setbacks.get(entry.key) for entry in compaction.spec.inputs)
         return 1 + max((setback.failures for setback in found if setback), default=0)
@@ -470,7 +473,7 @@ class Driver:
     # --- leases ---
 
     def prolong(self) -> None:
-        """Renews the leases of what runs, once half of any one's time is over. Lost ones stay lost."""
+        """Renews the leases of running compactions once half of one's time is over. Lost ones stay lost."""
         leases = self._log.latest.leases
         expiries = [leases[i].expires_unix_ms for i in self._running if i in leases]
         if not expiries:
@@ -489,7 +492,7 @@ class Driver:
             self._commit_unless_nothing(prepare)
 
     def give_up(self) -> None:
-        """Frees what is leased and has not been finished, for others to take at once."""
+        """Frees all leases of unfinished compactions, so that others can take over at once."""
         ids = [*self._running, *self._unanswered]
         self._running.clear()
         self._unanswered.clear()
@@ -509,7 +512,7 @@ def _moved(move: TrivialMove) -> list[FragmentEntry]:
 
 
 def backoff_seconds(failures: int, first_seconds: float, most_seconds: float) -> float:
-    """Returns how long to wait after so many failures in a row: doubled with each, however many there are."""
+    """Returns the wait after a number of failures in a row: it doubles with each, up to `most_seconds`."""
     return min(most_seconds, first_seconds * 2.0 ** min(failures - 1, 64))
 
 

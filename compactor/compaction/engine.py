@@ -1,4 +1,4 @@
-"""Where compactions run: Spark, or this process. The worker knows only this interface."""
+"""Engines: where compactions run, Spark or this process. The worker knows only this interface."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from compactor.compaction.compaction import Compaction, Outcome, failed
 
 
 class Engine(Protocol):
-    """Runs compactions; each ends in one outcome. Used from one thread."""
+    """An engine, which runs compactions, each of which ends in one outcome. Used from one thread."""
 
     @property
     def slots(self) -> int:
-        """Compactions worth submitting at a time."""
+        """The number of compactions worth submitting at a time."""
         ...
 
     def submit(self, compaction: Compaction) -> None: ...
 
     def wait(self, timeout_seconds: float) -> Sequence[Outcome]:
-        """Outcomes of compactions that are over, at least one unless nothing ends in that time.
+        """Returns outcomes of finished compactions: at least one, unless none finishes in that time.
 
         Raises `EngineLostError` if nothing can be run any more.
         """
         ...
 
     def cancel(self) -> None:
-        """Gives up what still runs; it has no outcome then."""
+        """Gives up the running compactions, which then have no outcome."""
         ...
 
 
 class InProcessEngine:
-    """One compaction after the other, in this process, while `wait` is called. No Spark."""
+    """An engine without Spark: runs compactions one by one in this process, while `wait` is called."""
 
     slots = 1
 
@@ -50,7 +50,7 @@ class InProcessEngine:
         compaction = self._queue.popleft()
         try:
             return (self._run(compaction),)
-        except Exception as error:  # noqa: BLE001 - a defect in one compaction loses no others
+        except Exception as error:  # noqa: BLE001 - a defect in one compaction must not lose others
             return (failed(compaction, error),)
 
     def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""Listeners: who is told of each step of the worker."""
+"""Listeners, which are told of each step of the worker."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from compactor.compaction.driver import Driver, FinishedCompaction
 
 
 class Listener(Protocol):
-    """Told what happens, for people and logs."""
+    """A listener, which is told what happens, for users and logs."""
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None: ...
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None: ...
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
-        """A step of a table failed as a whole, such as when its store is unreachable."""
+        """Is told that a step of a table failed as a whole, as when its store is unreachable."""
         ...
 
     def looked(self, driver: Driver) -> None:
-        """The log was read or written: `driver.log.latest` is the newest known; version 0: no table yet."""
+        """Is told that the log was read or written; `driver.log.latest` is version 0 without a table."""
         ...
 
     def turned(self) -> None:
-        """The loop has gone round once more: it is alive."""
+        """Is told that the loop made one more round: it is alive."""
         ...
 
 
@@ -44,7 +44,7 @@ class Silent:
 
 
 class Listeners:
-    """Several as one, told in that order."""
+    """Several listeners as one, told in their order."""
 
     def __init__(self, listeners: Iterable[Listener]) -> None:
         self._all = tuple(listeners)

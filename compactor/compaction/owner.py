@@ -1,4 +1,4 @@
-"""Who holds a lease: a process, told so exactly that another of its machine can see whether it has ended."""
+"""Names the process that owns a lease, so that others on its machine can see whether it has ended."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _PROC: Final = Path("/proc")
 def this_owner() -> str:
     """Returns `host:pid:start:place` of this process.
 
-    place: the boot and the namespaces in which the process id and its start time mean something. Machines and
-    containers of one name differ in it. Empty where the kernel does not tell.
+    place: the boot and the namespaces in which the process id and its start time are valid, so that machines
+    and containers of one name differ. Empty where the kernel does not tell.
     """
     pid = os.getpid()
     return ":".join([socket.gethostname(), str(pid), _started(pid) or "", _place()])
 
 
 def shown_owner(owner: str) -> str:
-    """Returns what of an owner people want to read: `host:pid`."""
+    """Returns the part of an owner that users want to read: `host:pid`."""
     return ":".join(owner.split(":")[:2])
 
 
 def is_gone(owner: str) -> bool:
-    """Returns whether the owner was a process that this one would see, and has ended.
+    """Says whether the owner was a process that this one could see, and has ended.
 
     False wherever that can't be known: then the lease holds until it expires.
     """
@@ -47,8 +47,10 @@ def is_gone(owner: str) -> bool:
 
 
 def _place() -> str:
-    """Returns the boot's id and the namespaces of process ids and of time; "" if they are not known, or if
-    /proc is that of another namespace."""
+    """Returns the boot's id and the namespaces of process ids and of time.
+
+    Returns "" if they are not known, or if /proc belongs to another namespace.
+    """
     try:
         if str((_PROC / "self").readlink()) != str(os.getpid()):
             return ""
@@ -60,8 +62,10 @@ def _place() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """Returns the kernel's start time of a process, in ticks since boot; "" for one that has ended and was
-    not waited for, None if that is not to be seen."""
+    """Returns the kernel's start time of a process, in ticks since boot.
+
+    Returns "" for a process that has ended and was not waited for, None if the time can't be seen.
+    """
     try:
         stat = (_PROC / str(pid) / "stat").read_text()
     except OSError:

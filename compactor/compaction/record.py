@@ -1,4 +1,4 @@
-"""From the outcome of a compaction to what the log keeps of it."""
+"""Turns the outcome of a compaction into the record that the log keeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIGITS: Final = 3
 def compaction_record(
     compaction: Compaction, predicted: Estimate, outcome: Outcome, attempt: int
 ) -> CompactionRecord:
-    """attempt: how many times its driver tried to merge those inputs."""
+    """Returns the record. attempt: counts the driver's attempts at these inputs, from 1."""
     spec = compaction.spec
     record = CompactionRecord(
         compaction_id=compaction.compaction_id,

@@ -1,4 +1,4 @@
-"""What a run of compactions reports to people and machines."""
+"""Reports a run of compactions to users and machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compactor.rows.flags import REASONS
 
 
 def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
-    """Sums over attempts; the peak is that of the largest."""
+    """Returns the sums over attempts; peaks are those of the largest."""
     fields = (
         "rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "resumed_gets", "restarts",
         "replayed_inputs", "spilled_bytes", "copied_rows",
@@ -38,7 +38,7 @@ def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class CompactReport:
-    """What became of the compactions of one table; `to_json` is the CLI's `--json` object."""
+    """The outcomes of one table's compactions; `to_json` is the CLI's `--json` object."""
 
     version: int
     finished: list[FinishedCompaction] = field(default_factory=list, repr=False)
@@ -60,7 +60,7 @@ class CompactReport:
 
     @property
     def failed(self) -> list[FinishedCompaction]:
-        """Attempts that failed, of which a later one may have succeeded."""
+        """Attempts that failed; a later one may have succeeded."""
         return [s for s in self.finished if s.outcome.failure is not None and not s.is_void]
 
     @property
@@ -103,22 +103,20 @@ def _failure_json(finished: FinishedCompaction) -> dict[str, Any]:
 
 
 def refuse(plan: CompactionPlan) -> None:
-    """Raises `ConfigError` for what the memory limit does not allow."""
+    """Raises `ConfigError` if the memory limit does not allow a compaction of the plan."""
     if plan.refused:
         others = f" ({len(plan.refused) - 1} more like it)" if len(plan.refused) > 1 else ""
-        raise ConfigError(
-            f"{plan.refused[0]}{others}; nothing of it was begun, its inputs stay live"
-        )
+        raise ConfigError(f"{plan.refused[0]}{others}; it was not begun, and its inputs stay live")
 
 
 def explain_lost(report: CompactReport) -> str:
-    """What became of compactions that failed for good, for the error that says so."""
+    """Returns the message about compactions that failed for good."""
     first = report.lost[0]
     quarantined = sum(len(s.quarantined) for s in report.failed)
     state = (
         f"{quarantined} fragments are in quarantine now"
         if quarantined
-        else "its inputs stay live, for the next run to try again"
+        else "its inputs stay live, and the next run tries again"
     )
     attempts = "1 attempt" if first.attempt == 1 else f"{first.attempt} attempts"
     return (

@@ -1,4 +1,4 @@
-"""The loop: decide, run, commit outcomes, over one table or several, until nothing is due or told to stop."""
+"""Runs the loop over tables: decide, run, commit outcomes, until nothing is due or it is told to stop."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _MAX_BACKOFF_SECONDS: Final = 60.0
 _ALL: Final = 1 << 30
 _DRAIN_POLL_SECONDS: Final = 0.5
 _SETTLE_SECONDS: Final = 5.0
-"""How long one wait for outcomes may last: leases are renewed in between."""
+"""The longest wait for outcomes; leases are renewed in between."""
 
 
 @dataclass(slots=True)
 class _WatchedTable:
-    """A driver and how its table fares."""
+    """A driver, and how its table fares."""
 
     driver: Driver
     uncommitted: list[Outcome] = field(default_factory=list)
-    """Ended, but the log could not be reached since."""
+    """Outcomes that ended, but could not be committed since the log could not be reached."""
     failures: int = 0
-    """In a row."""
+    """Number of failures in a row."""
     not_before_ms: int = 0
     debt_at: tuple[int, float] = (-1, 0.0)
 
     @property
     def ended(self) -> int:
-        """Compactions of which the log has not been told yet."""
+        """Number of ended compactions of which the log has not been told yet."""
         return len({outcome.compaction_id for outcome in self.uncommitted})
 
     @property
@@ -51,11 +51,11 @@ class _WatchedTable:
         return self.driver.running - self.ended
 
     def take(self, outcomes: Sequence[Outcome]) -> None:
-        """Keeps those of this table until they are finished."""
+        """Keeps the outcomes of this table until they are committed."""
         self.uncommitted += [o for o in outcomes if self.driver.owns(o.compaction_id)]
 
     def debt_score(self, policy: Policy) -> float:
-        """Worked out once a version."""
+        """Returns the debt score, computed once for each version."""
         snapshot = self.driver.log.latest
         if self.debt_at[0] != snapshot.version:
             self.debt_at = snapshot.version, debt_of(snapshot, policy).score
@@ -63,7 +63,7 @@ class _WatchedTable:
 
 
 class Worker:
-    """Runs what is due in some tables, those with most debt first. Used from one thread."""
+    """A worker, which runs what is due in tables, most debt first. Used from one thread."""
 
     def __init__(
         self,
@@ -81,15 +81,16 @@ class Worker:
         self._listener = listener or Silent()
 
     def run_until_idle(self) -> list[FinishedCompaction]:
-        """Until nothing is due, and nothing that has failed is to be tried again.
+        """Runs until nothing is due and no failed compaction is to be tried again.
 
-        Raises the errors of a table's log; what was leased is freed then.
+        Raises the errors of a table's log, after freeing its leases.
         """
         finished: list[FinishedCompaction] = []
         try:
             while True:
                 for table in self._tables:
-                    # All at once: what one plan merges side by side, later plans would merge in a row.
+                    # All at once: what one plan merges side by side, later plans would merge one after the
+                    # other.
                     self._decide(table, _ALL)
                 if not self._running:
                     if not self._wait_for_retry():
@@ -104,7 +105,7 @@ class Worker:
             self._free()
 
     def run(self, stop: threading.Event, *, poll_seconds: float, drain_seconds: float) -> None:
-        """Until `stop` is set: then what runs may end within the time given, the rest is given up."""
+        """Runs until `stop` is set; then compactions may end within `drain_seconds`, the rest is given up."""
         try:
             while not stop.is_set():
                 is_idle = not self._step(self._ready()) and not self._in_engine
@@ -125,7 +126,7 @@ class Worker:
 
     @property
     def _in_engine(self) -> int:
-        """Compactions that have not ended: what has, and waits for the log, is not waited for."""
+        """Number of compactions that have not ended; those that only wait for the log do not count."""
         return sum(table.in_engine for table in self._tables)
 
     def _ready(self) -> list[_WatchedTable]:
@@ -135,14 +136,14 @@ class Worker:
         return sorted(ready, key=lambda table: -table.debt_score(self._policy))
 
     def _is_ready(self, table: _WatchedTable) -> bool:
-        # No pause is longer than the longest: a clock went back then.
+        # No pause is longer than the maximum; if one seems to be, a clock went back.
         left_ms = table.not_before_ms - self._clock.now_unix_ms()
         return not 0 < left_ms <= _MAX_BACKOFF_SECONDS * 1000
 
     def _step(self, ready: Sequence[_WatchedTable]) -> bool:
-        """Whether anything happened. What fails in one table does not stop the others."""
+        """Makes one round. Returns whether anything happened. A failing table does not stop the others."""
         started = sum(self._guarded(table, self._decide_some) for table in ready)
-        # Without anything to wait for, it is asked all the same whether it still can run something.
+        # Even with nothing to wait for, the engine is asked whether it can still run compactions.
         outcomes = self._engine.wait(_SETTLE_SECONDS if self._in_engine else 0.0)
         for table in self._tables:
             table.take(outcomes)
@@ -173,9 +174,7 @@ class Worker:
         if self._quiet_for() not in (None, table):
             most = 0
         compactions = table.driver.decide(most, beside=beside)
-        table.failures = (
-            0  # not after a commit: with nothing to commit, that asks nothing of the store
-        )
+        table.failures = 0  # reset here: a commit without outcomes makes no request
         for compaction in compactions:
             self._engine.submit(compaction)
         if compactions:
@@ -184,14 +183,17 @@ class Worker:
         return len(compactions)
 
     def _quiet_for(self) -> _WatchedTable | None:
-        """Returns the table for which the others begin nothing: one that runs what may end the worker, or the
-        first that waits for that."""
+        """Returns the table for which the others begin nothing; None if there is none.
+
+        It is one that runs what may end the worker, or else the first that waits to do so.
+        """
         running = (t for t in self._tables if t.in_engine and t.driver.needs_quiet)
         waiting = (t for t in self._tables if t.driver.waits_for_quiet and self._is_ready(t))
         return next(running, None) or next(waiting, None)
 
     def _commit_outcomes(self, table: _WatchedTable) -> list[FinishedCompaction]:
-        # One commit for all results, one for each failure: what is committed is told, though the next fails.
+        # One commit for all results, one for each failure: what was committed is reported even if the next
+        # fails.
         done = [o for o in table.uncommitted if o.failure is None]
         failures = ([o] for o in table.uncommitted if o.failure is not None)
         finished: list[FinishedCompaction] = []
@@ -206,7 +208,7 @@ class Worker:
         return finished
 
     def _wait_for_retry(self) -> bool:
-        """Sleeps until what has failed may be tried again; whether there is such."""
+        """Sleeps until a failed compaction may be tried again. Returns whether there is one."""
         times = [table.driver.retry_unix_ms for table in self._tables]
         known = [time for time in times if time is not None]
         if known:
@@ -216,7 +218,7 @@ class Worker:
     def _free(self) -> None:
         self._engine.cancel()
         for table in self._tables:
-            # The leases expire by themselves, if the log can't be reached now.
+            # If the log can't be reached now, the leases expire by themselves.
             with contextlib.suppress(CompactorError):
                 table.driver.give_up()
 
@@ -226,8 +228,8 @@ def compact(
 ) -> CompactReport:
     """Compacts one table until nothing is due; every compaction is committed as it ends.
 
-    Failed ones are tried again, at last given up: they are in the report, the others are not lost.
-    Raises `StoreError` and `TableError` of the log itself.
+    Failed compactions are tried again and at last given up: the report names them, and the others are not
+    lost. Raises `StoreError` and `TableError` of the log itself.
     """
     started = time.monotonic()
     worker = Worker([driver], engine, policy=driver.policy, clock=clock, listener=listener)
@@ -239,16 +241,16 @@ def compact(
 
 
 def check_quarantine(snapshot: Snapshot) -> None:
-    """Raises `JobError` if fragments are in quarantine: nobody is to take the table for compacted."""
+    """Raises `JobError` if fragments are in quarantine, so that nobody takes the table for compacted."""
     if snapshot.quarantine:
         first = next(iter(snapshot.quarantine.values()))
         raise JobError(
             f"{len(snapshot.quarantine)} of {len(snapshot.fragments)} fragments are in quarantine, and no "
-            "compaction takes them: `compactor inspect` shows why; mend that (restore the objects, or give "
-            f"workers more memory), then `compactor release TABLE --all`. {first.key}: {first.reason}"
+            "compaction takes them. `compactor inspect` shows why; repair that (restore the objects, or give "
+            f"workers more memory), then run `compactor release TABLE --all`. {first.key}: {first.reason}"
         )
 
 
 def _backoff_seconds(failures: int) -> float:
-    """Doubling from half a second, with jitter, so that several workers do not come back together."""
+    """Returns a wait that doubles from 0.5 s, with jitter, so that workers do not come back together."""
     return backoff_seconds(failures, 0.5, _MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1)

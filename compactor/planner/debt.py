@@ -1,6 +1,6 @@
 """Compaction debt: how far compactions lag behind writers, and what writers should do about it.
 
-The model is RocksDB's write stall conditions: runs at level 0, and bytes waiting for compaction.
+The model follows RocksDB's write stall conditions: runs at level 0, and bytes waiting for compaction.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Pressure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """At score 1 writers should stop, from `SLOW_SCORE` on they should slow down."""
+    """The debt of a table: from `SLOW_SCORE` writers should slow down, from a score of 1 they should stop."""
 
     score: float
     level0_runs: int
-    """Of the time window that has most."""
+    """Sorted runs of the time window that has most."""
     pending_bytes: int
-    """To be written until every level is within its target."""
+    """Bytes to write until every level is within its target."""
 
     @property
     def pressure(self) -> Pressure:
@@ -51,7 +51,7 @@ class Debt:
 
 
 def compaction_debt(shapes: Iterable[TreeShape], policy: Policy) -> Debt:
-    """The debt of a table, over all its time windows."""
+    """Returns the debt of a table over all its time windows."""
     shapes = list(shapes)
     runs = max((shape.level0_runs for shape in shapes), default=0)
     pending = sum(_pending_bytes(shape, policy) for shape in shapes)
@@ -59,12 +59,12 @@ def compaction_debt(shapes: Iterable[TreeShape], policy: Policy) -> Debt:
 
 
 def debt_of(snapshot: Snapshot, policy: Policy) -> Debt:
-    """The debt of a table at one version."""
+    """Returns the debt of a table at one version."""
     return compaction_debt(shapes(snapshot), policy)
 
 
 def _score(runs: int, pending: int, policy: Policy) -> float:
-    # Linear on both sides of `slow_runs`, so that it stands for SLOW_SCORE.
+    # The score is linear on both sides of `slow_runs`, where it is SLOW_SCORE.
     slow, stop = policy.slow_runs, policy.stop_runs
     if runs < slow:
         by_runs = SLOW_SCORE * runs / slow
@@ -76,7 +76,7 @@ def _score(runs: int, pending: int, policy: Policy) -> float:
 def _pending_bytes(shape: TreeShape, policy: Policy) -> int:
     size = shape.level_bytes
     pending = 0
-    stays = policy.strategy is Strategy.TIERED  # at level 0, for good
+    stays = policy.strategy is Strategy.TIERED  # tiered data stays at level 0 for good
     if shape.level0_runs >= policy.level0_trigger_runs and not stays:
         pending += size[0] + min(size.get(1, 0), size[0])
     for level in sorted(size):

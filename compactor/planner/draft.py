@@ -1,4 +1,4 @@
-"""A plan in the making: keeps track of what is taken, and turns groups of fragments into specs."""
+"""A plan in the making: tracks which fragments are taken, and turns groups of fragments into specs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_CUT_KEYS: Final = 256
 
 
 class Draft:
-    """Specs, moves and obstacles of one tree. A group that meets an obstacle is left for a later plan."""
+    """Specs, trivial moves and obstacles of one tree. A group that meets one waits for a later plan."""
 
     def __init__(self, tree: Tree, limits: Limits) -> None:
         self._tree = tree
@@ -48,7 +48,7 @@ class Draft:
     def merge(
         self, items: Sequence[Item], output_level: int, *, reason: str, priority: float
     ) -> bool:
-        """One spec, if nothing stands in its way; whether it was taken.
+        """Adds one spec if no obstacle stands in its way. Returns whether it did.
 
         Inputs that ended workers together are divided.
         """
@@ -76,7 +76,7 @@ class Draft:
         return True
 
     def _is_too_much(self, items: Sequence[Item]) -> bool:
-        """Returns whether workers ended over one of these and as many others."""
+        """Says whether workers ended over one of these with as many others."""
         suspects = self._tree.suspects
         if not suspects:
             return False
@@ -85,7 +85,7 @@ class Draft:
         return any(most is not None and most < len(items) for most in bounds)
 
     def _divide(self, items: Sequence[Item], reason: str, priority: float) -> None:
-        """Rewrites each suspect alone; if all came through that, merges fewer of level 0 at a time."""
+        """Rewrites each suspect alone; if all came through that, merges fewer level-0 fragments at a time."""
         suspects = {i.entry.key: s for i in items if (s := self._tree.suspects.get(i.entry.key))}
         alone = [
             item
@@ -107,11 +107,11 @@ class Draft:
         if not parts:
             self.block(
                 f"{reason}: workers ended while they merged {len(items)} fragments, which came through "
-                "alone: give workers more memory, then `release` them"
+                "alone; give workers more memory, then run `compactor release`"
             )
 
     def move(self, items: Sequence[Item], output_level: int, *, reason: str) -> bool:
-        """A change of level alone, if nothing stands in its way."""
+        """Adds a trivial move if no obstacle stands in its way. Returns whether it did."""
         if not self._reserve(items, output_level, reason):
             return False
         self._moves.append(TrivialMove(tuple(item.entry for item in items), output_level, reason))
@@ -120,13 +120,13 @@ class Draft:
     def merge_in_passes(
         self, items: Sequence[Item], output_level: int, *, reason: str, priority: float
     ) -> None:
-        """One spec for all; or, if that is too much for a task, merges within level 0 before.
+        """Adds one spec for all items; or, if they are too much for one task, merges within level 0 first.
 
-        Only neighbours in age may be merged first: rows of equal keys keep their order then. A run is
-        never divided, for the same reason; a part takes at least two, so that every pass leaves fewer.
+        Only neighbours in age may be merged first, so that rows of equal keys keep their order. A run is
+        never divided, for the same reason. Each part has at least two runs, so that every pass leaves fewer.
         """
         runs = sorted_runs(items)
-        # While a pass runs, the next one waits: begun early, it would merge unequal parts.
+        # While a pass runs, the next one waits: if it began early, it would merge unequal parts.
         taken = [item.entry.key for item in items if item.entry.key in self._tree.taken]
         if taken:
             self.block(f"{reason}: {taken[0]} is being compacted")
@@ -137,22 +137,22 @@ class Draft:
         young = [run for run in runs if run.items[0].entry.level == 0]
         chunks = [c for c in self._limits.chunks(young, self._limits.max_fan_in) if len(c) > 1]
         if not chunks:
-            # One run of level 0 at most, over many fragments: nothing would make it less.
+            # At most one run of level 0 over many fragments: nothing would reduce it.
             self.merge(items, output_level, reason=reason, priority=priority)
         for chunk in chunks:
             part = [item for run in chunk for item in run.items]
             self.merge(part, 0, reason=f"{reason}, in passes", priority=priority)
 
     def merge_runs(self, runs: Sequence[SortedRun], *, reason: str, priority: float) -> bool:
-        """Merges runs of level 0 into one of level 0."""
+        """Adds a merge of level-0 runs into one run of level 0. Returns whether it did."""
         items = [item for run in runs for item in run.items]
         return self.merge(items, 0, reason=reason, priority=priority)
 
     def rewrite_garbage(self, most_deleted: float, now_unix_ms: int, ttl_slack: float) -> None:
-        """Fragments with too many rows that nobody reads any more, each for itself where it is.
+        """Adds rewrites of fragments with too many rows that nobody reads any more, each alone in its level.
 
-        most_deleted: part of the rows that may be deleted or tombstones. ttl_slack: part of the time to live
-        by which the oldest row may have outlived it.
+        most_deleted: share of rows that may be deleted or tombstones. ttl_slack: share of the time to live by
+        which the oldest row may exceed it.
         """
         for item in self._tree.items():
             if self.is_free(item) and (
@@ -161,8 +161,11 @@ class Draft:
                 self.merge([item], item.entry.level, reason=reason, priority=1.0)
 
     def all_garbage(self, item: Item, now_unix_ms: int) -> str | None:
-        """The same of whatever there is at all, dropped columns too; those are read past at little cost and
-        go with the next merge otherwise."""
+        """Returns any reason to rewrite the fragment alone, however little there is to leave out.
+
+        Includes dropped columns; elsewhere they wait for the next merge, since reading past them costs
+        little.
+        """
         if not self._tree.retired.isdisjoint(item.entry.columns):
             return "has columns that were dropped"
         indexed = {} if item.entry.skip_index is None else item.entry.skip_index.columns
@@ -173,7 +176,7 @@ class Draft:
     def garbage(
         self, item: Item, most_deleted: float, now_unix_ms: int, ttl_slack: float = 0.0
     ) -> str | None:
-        """What a rewrite of the fragment alone would leave out, in words; None if not enough."""
+        """Returns what a rewrite of the fragment alone would leave out, in words; None if too little."""
         entry, ttl, rows = item.entry, self._tree.ttl, self._tree.rows
         most = most_deleted * entry.rows
         if entry.deleted_rows > most:
@@ -214,7 +217,7 @@ class Draft:
         return True
 
     def _cut_keys(self, keys: KeyRange, output_level: int) -> tuple[Bound, ...]:
-        """First keys of the fragments that outputs will have to be merged with later."""
+        """Returns first keys of the fragments that outputs will have to be merged with later."""
         below = self._tree.level(output_level + 1)
         inside = below.items[below.overlapping(keys)][1:]
         step = -(-len(inside) // MAX_CUT_KEYS) or 1
@@ -222,7 +225,7 @@ class Draft:
 
 
 def _parts(runs: Sequence[SortedRun], most: int) -> Iterator[list[Item]]:
-    """Yields neighbouring runs of so many fragments at most; only where it is more than one run."""
+    """Yields neighbouring runs of at most `most` fragments, and only parts of more than one run."""
     part: list[SortedRun] = []
     for run in runs:
         size = sum(len(each.items) for each in part)

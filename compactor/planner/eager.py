@@ -1,4 +1,4 @@
-"""Strategies that leave nothing for later: merge all that overlaps, or make one sorted run."""
+"""Eager strategies, which leave nothing for later: merge all that overlaps, or make one sorted run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from compactor.settings.compaction import Policy
 def plan_overlapping(
     tree: Tree, policy: Policy, limits: Limits, now_unix_ms: int
 ) -> CompactionPlan:
-    """Merges every group of overlapping fragments; leaves the rest alone.
+    """Merges every group of overlapping fragments, and leaves the rest alone.
 
-    Outputs overlap nothing, or are fewer runs than before: plans run out.
+    Outputs overlap nothing, or are fewer runs than before, so the plans come to an end.
     """
     draft = Draft(tree, limits)
     for group in components(tree.items()):
@@ -33,8 +33,10 @@ def plan_overlapping(
 
 
 def plan_full(tree: Tree, limits: Limits, now_unix_ms: int) -> CompactionPlan:
-    """Makes the tree one sorted run without rows that nobody reads any more: overlapping groups, small
-    neighbours together."""
+    """Makes the tree one sorted run without rows that nobody reads any more.
+
+    Merges overlapping groups, and small neighbours together.
+    """
     draft = Draft(tree, limits)
     bottom = max(1, tree.deepest)
     groups = join_small_neighbours(components(tree.items()), limits.target_fragment_bytes)
@@ -54,7 +56,7 @@ def plan_full(tree: Tree, limits: Limits, now_unix_ms: int) -> CompactionPlan:
 
 
 def join_small_neighbours(groups: Sequence[Sequence[Item]], target_bytes: int) -> list[list[Item]]:
-    """Neighbouring groups put together while they stay within `target_bytes`."""
+    """Returns the groups, with neighbours joined while they stay within `target_bytes`."""
     joined: list[list[Item]] = []
     size = 0
     for group in groups:

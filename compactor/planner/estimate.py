@@ -1,4 +1,4 @@
-"""What a compaction will cost, said before it runs."""
+"""Estimates what a compaction will cost before it runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Totals
 
 DEFAULT_RAW_BYTES_PER_SECOND: Final = 150 << 20
-"""Decoded bytes one task goes through in a second, until the table has compactions of its own to go by."""
+"""Decoded bytes that one task processes per second, until the table has compactions to measure."""
 _BASE_BYTES: Final = 220 << 20
 """Resident memory of a task's process with its libraries, before it reads anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Figures of one compaction, or of several."""
+    """Predicted figures of one compaction, or of several."""
 
     gets: int = 0
     puts: int = 0
@@ -39,7 +39,7 @@ class Estimate:
 def estimate(
     spec: CompactionSpec, settings: CompactionSettings, totals: Totals, metadata: TableMetadata
 ) -> Estimate:
-    """By the inputs' statistics, and by how fast the table's compactions went so far."""
+    """Estimates from the inputs' statistics and the speed of the table's compactions so far."""
     plan = memory_plan(spec.inputs, metadata, settings)
     size_bytes = spec.size_bytes
     puts = max(1, round(size_bytes / settings.target_fragment_bytes))
@@ -57,7 +57,7 @@ def estimate(
 
 
 def total(estimates: Iterable[Estimate]) -> Estimate:
-    """Sums; of the memory, the greatest."""
+    """Returns the sums; for memory, the largest."""
     estimates = list(estimates)
     return Estimate(
         gets=sum(e.gets for e in estimates),

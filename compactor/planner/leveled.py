@@ -1,13 +1,13 @@
 """The lazy strategy: size-tiered while data is young, leveled by key range when it is older.
 
-Level 0 holds sorted runs that overlap. Runs of like size that are neighbours in age are merged into a
-larger run (size-tiered). Where level 0 is large beside what it overlaps of level 1, it is merged into
-that ("push"). A level above its target gives fragments to the next, those first that overlap least there.
-What overlaps nothing on its way down moves without being rewritten.
+Level 0 holds sorted runs that overlap. Runs of similar size that are neighbours in age are merged into a
+larger run (size-tiered). Where level 0 is large beside what it overlaps of level 1, it is merged into that
+("push"). A level above its target gives fragments to the next, beginning with those that overlap least there.
+Fragments that overlap nothing on the way down move without being rewritten (trivial move).
 
 Ideas: size-tiered and leveled compaction of LSM trees (O'Neil et al. 1996; RocksDB's universal and leveled
-styles, its smallest-overlap pick and its cuts at boundaries of the level below), lazy leveling
-(Dostoevsky, Dayan and Idreos 2018).
+styles, its smallest-overlap pick and its cuts at boundaries of the level below), lazy leveling (Dostoevsky,
+Dayan and Idreos 2018).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from compactor.planner.tree import Item, KeyRange, SortedLevel, SortedRun, Tree,
 from compactor.settings.compaction import Policy, Strategy
 
 _SMALL_RUN_SHARE = 16
-"""A newest run smaller than this part of level 0 stays young when the rest is pushed."""
+"""A newest run stays young when the rest is pushed if this many times its size is less than level 0."""
 _MIN_PUSH_SHARE = 4
-"""Less than this part of a full fragment stays young: deeper levels have no small fragments."""
+"""A group smaller than a full fragment divided by this stays young: deeper levels have no small fragments."""
 
 
 def plan_leveled(tree: Tree, policy: Policy, limits: Limits, now_unix_ms: int) -> CompactionPlan:
-    """What is due under the policy. A tree nobody writes to comes to an end of plans."""
+    """Returns what is due under the policy. Plans come to an end once nobody writes to the tree."""
     draft = Draft(tree, limits)
     leveled = _Leveled(tree, policy, limits, draft)
     is_pushed = False
@@ -50,7 +50,7 @@ class _Leveled:
         self._runs = tree.runs()
 
     def push_and_drain(self) -> bool:
-        """Whether anything of level 0 is pushed. The level most in need chooses first."""
+        """Serves the level most in need first. Returns whether anything of level 0 is pushed."""
         scores = {0: self._level0_score()}
         for level in range(1, self._tree.deepest + 1):
             score = self._tree.level_bytes(level) / self._policy.level_target_bytes(level)
@@ -97,9 +97,9 @@ class _Leveled:
         return is_pushed
 
     def _old_runs(self) -> list[SortedRun]:
-        """The oldest runs in a row that nothing holds, without the small newest ones.
+        """Returns the oldest consecutive free runs, without the small newest ones.
 
-        Only the oldest may go: what lies deeper must be older.
+        Only the oldest may be pushed, because deeper levels must be older.
         """
         runs = list(itertools.takewhile(self._is_free, self._runs))
         total = sum(run.size_bytes for run in runs)
@@ -110,8 +110,9 @@ class _Leveled:
     # --- a level into the next ---
 
     def _drain(self, level: int, score: float) -> None:
-        """Gives on what overlaps least of the next level, until the level is within its target."""
-        # What is on its way down already does not count: or every plan would send as much again.
+        """Pushes down the fragments with the least overlap, until the level is within its target."""
+        # Bytes that are already on their way down do not count; otherwise every plan would send as much
+        # again.
         bytes_here = self._tree.level_bytes(level) - self._tree.leaving_bytes(level)
         excess = bytes_here - self._policy.level_target_bytes(level)
         if excess <= 0:
@@ -126,7 +127,7 @@ class _Leveled:
                 excess -= _size_bytes(picked)
 
     def _with_co_pushed(self, here: SortedLevel, below: SortedLevel, item: Item) -> slice:
-        """The fragment and its co-pushed neighbours: those that overlap only what it overlaps itself."""
+        """Returns the fragment with its co-pushed neighbours: those that overlap nothing that it does not."""
         index = here.index(item)
         where, first, last = below.overlapping(KeyRange(item.lower, item.upper)), index, index
         if where.start == where.stop:
@@ -156,7 +157,7 @@ class _Leveled:
     # --- within level 0: size-tiered ---
 
     def merge_tiers(self) -> None:
-        """Merges neighbours of like size, the smallest first; no run twice."""
+        """Merges neighbours of similar size, the smallest first, and no run twice."""
         merged: set[tuple[int, int]] = set()
         classes = [self._size_class(run) for run in self._runs]
         is_free = [self._is_free(run) for run in self._runs]
@@ -170,11 +171,11 @@ class _Leveled:
                     merged.update(self._merge_stretch(part))
 
     def _merge_stretch(self, stretch: list[SortedRun]) -> Iterator[tuple[int, int]]:
-        """Sequences of the runs that are merged: those of parts with enough runs."""
+        """Yields the sequences of the runs that are merged: those of parts with enough runs."""
         trigger = self._policy.level0_trigger_runs
         if len(stretch) < trigger:
             return
-        # Runs too heavy to merge so many at once are merged by twos.
+        # Runs too large to merge so many at once are merged in twos.
         enough = trigger if self._limits.fits(stretch[:trigger]) else 2
         for chunk in self._limits.chunks(stretch, max(trigger, self._policy.max_merge_runs)):
             if len(chunk) >= enough and self._draft.merge_runs(
@@ -192,9 +193,9 @@ class _Leveled:
 
 
 def _joined(groups: list[list[Item]], limits: Limits) -> Iterator[list[Item]]:
-    """Groups with fragments of level 0, small neighbours put together.
+    """Yields groups with fragments of level 0, with small neighbours joined.
 
-    Never across a group of level 1 alone: outputs would lie over its range.
+    Never joins across a group of level 1 alone, since the output would lie over its range.
     """
     joined: list[Item] = []
     for group in groups:
@@ -210,7 +211,7 @@ def _joined(groups: list[list[Item]], limits: Limits) -> Iterator[list[Item]]:
 
 
 def _stretches(runs: Sequence[SortedRun | None]) -> Iterator[list[SortedRun]]:
-    """Runs between the gaps."""
+    """Yields the consecutive runs between gaps (None)."""
     stretch: list[SortedRun] = []
     for run in [*runs, None]:
         if run is not None:
@@ -221,8 +222,7 @@ def _stretches(runs: Sequence[SortedRun | None]) -> Iterator[list[SortedRun]]:
 
 
 def _without_giants(stretch: list[SortedRun]) -> Iterator[list[SortedRun]]:
-    """The stretch, divided where one run is larger than all others together: it would be rewritten
-    for little."""
+    """Divides the stretch at a run larger than all others together, which would be rewritten for little."""
     if len(stretch) < 2:
         return
     sizes = [run.size_bytes for run in stretch]

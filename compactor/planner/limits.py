@@ -1,4 +1,4 @@
-"""What one task may take on: passes over runs that are too many, or too heavy, to merge at once."""
+"""Limits of what one task may merge; too many or too large runs are merged in passes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Limits:
     target_fragment_bytes: int
     target_row_group_bytes: int
     max_fan_in: int
-    """Sorted runs merged at once."""
+    """The most sorted runs merged at once."""
     memory_limit_bytes: int
 
     @classmethod
@@ -38,7 +38,7 @@ class Limits:
         )
 
     def fits(self, runs: Iterable[SortedRun]) -> bool:
-        """Whether one task may merge those; two runs always may, or nothing would ever end."""
+        """Says whether one task may merge these; two runs always may, or passes would never end."""
         runs = list(runs)
         return len(runs) <= 2 or (
             len(runs) <= self.max_fan_in
@@ -47,7 +47,7 @@ class Limits:
         )
 
     def need_bytes(self, runs: Iterable[SortedRun]) -> int:
-        """The least memory limit under which one task can merge those."""
+        """Returns the least memory limit under which one task can merge these."""
         runs = list(runs)
         heaviest = heaviest_chunk_bytes(
             max(run.peak_chunk_bytes for run in runs),
@@ -63,7 +63,7 @@ class Limits:
         return need_bytes(len(entries) + outputs, heaviest)
 
     def refusal(self, runs: Iterable[SortedRun]) -> str | None:
-        """Why a merge of those can't be done within the memory limit; None if it can."""
+        """Returns why a merge of these can't be done within the memory limit; None if it can."""
         runs = list(runs)
         if sum(len(run.items) for run in runs) > MAX_INPUTS:
             return (
@@ -78,7 +78,7 @@ class Limits:
         )
 
     def chunks(self, runs: Iterable[SortedRun], max_runs: int) -> Iterator[list[SortedRun]]:
-        """The runs, neighbours staying neighbours, in parts that fit; a part has two at least if it can."""
+        """Yields parts of neighbouring runs that fit into one task, each of at least two runs if possible."""
         part: list[SortedRun] = []
         for run in runs:
             if len(part) >= 2 and (len(part) >= max_runs or not self.fits([*part, run])):

@@ -1,4 +1,4 @@
-"""From a snapshot to what should be done. Pure: the caller brings time and settings."""
+"""Plans what should be done to a snapshot. Pure: the caller brings time and settings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from compactor.table.snapshot import Snapshot
 def plan_compactions(
     snapshot: Snapshot, policy: Policy, settings: CompactionSettings, now_unix_ms: int
 ) -> CompactionPlan:
-    """What is due on this snapshot; falsy if nothing.
+    """Returns what is due on this snapshot; falsy if nothing is.
 
-    Leases of the snapshot count as compactions in flight, expired or not. No fragment is taken twice,
-    none in quarantine, none of a time window past retention: those are dropped. Time windows are
-    planned each for itself, so nothing is merged across.
+    Leases of the snapshot count as compactions in flight, expired or not. No fragment is taken twice, and
+    none in quarantine. Fragments of a time window past retention are dropped instead. Each time window is
+    planned for itself, so nothing is merged across windows.
     """
     if snapshot.version == 0:
         return CompactionPlan()
@@ -38,7 +38,7 @@ def plan_trees(
     settings: CompactionSettings,
     now_unix_ms: int,
 ) -> CompactionPlan:
-    """What is due in each of the trees, by priority over all of them."""
+    """Returns what is due in each of the trees, by priority over all of them."""
     limits = Limits.of(settings)
     plans = [_plan_tree(tree, policy, limits, now_unix_ms) for tree in trees.values()]
     return CompactionPlan(
@@ -50,9 +50,9 @@ def plan_trees(
 
 
 def by_priority(plans: Iterable[CompactionPlan]) -> tuple[CompactionSpec, ...]:
-    """The specs of plans of several trees, in the order they should be begun."""
+    """Returns the specs of several trees in the order in which they should begin."""
     specs = [spec for plan in plans for spec in plan.specs]
-    # Small ones first: they are the quickest way to fewer runs.
+    # Small ones come first: they are the quickest way to fewer runs.
     return tuple(sorted(specs, key=lambda spec: (-spec.priority, spec.size_bytes)))
 
 

@@ -1,4 +1,4 @@
-"""What the log knows of a merge's inputs, as its memory plan needs it. Pure."""
+"""Derives from the log what a merge's memory plan needs to know of its inputs. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from format.types import storage_type
 
 
 def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> MergeShape:
-    """Of a merge of these fragments."""
+    """Returns the shape of a merge of these fragments."""
     runs = sorted_runs([Item(entry, (), ()) for entry in entries])
     raw_bytes: dict[str, int] = {}
     for entry in entries:
@@ -38,7 +38,7 @@ def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> Me
             for name in keys
         ),
         columns=len(raw_bytes),
-        # Where rows are folded there are the numbers of those taken and of those written.
+        # Where rows are folded, the numbers of rows taken and written are kept.
         dropped_rows=sum(entry.deleted_rows for entry in entries)
         + (rows if metadata.rows.folds else 0),
         dropped_bytes=sum(entry.rows // 8 + 64 for entry in entries if entry.deletion),
@@ -57,7 +57,7 @@ def memory_plan(
     *,
     are_local: bool = False,
 ) -> MergePlan:
-    """How a merge of these fragments will use memory: what its task does and `--explain` shows.
+    """Returns how a merge of these fragments uses memory: its task follows this, and `--explain` shows it.
 
     are_local: whether the fragments are on local disk already, where a second pass may read them again.
     """
@@ -72,7 +72,7 @@ def memory_plan(
 
 
 def row_bytes(dtype: pa.DataType, raw_bytes: int, rows: int) -> int:
-    """What a value of a column takes decoded, on average, given its raw bytes in so many rows."""
+    """Returns the mean decoded bytes of a value, given the raw bytes of its column in `rows` rows."""
     width = fixed_width_bytes(storage_type(dtype))
     return width if width is not None else -(-raw_bytes // max(1, rows)) + 8
 

@@ -1,4 +1,4 @@
-"""What a planner decides: compactions to run, moves, expired windows. Pure values."""
+"""Decisions of a planner: compactions to run, trivial moves, expired windows. Pure values."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ _ROW_GROUPS_PER_FRAGMENT: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class CompactionSpec:
-    """Fragments to merge into disjoint ones. A wish: a compaction once it is leased under an id."""
+    """Fragments to merge into disjoint ones. It becomes a compaction when it is leased under an id."""
 
     inputs: tuple[FragmentEntry, ...]
     """Oldest first: the order among equal keys."""
     output_level: int
     reason: str = ""
-    """For people: why the planner wants it."""
+    """Why the planner wants it, for users."""
     priority: float = 0.0
-    """Of several specs, the highest is run first."""
+    """The spec with the highest priority runs first."""
     cut_keys: tuple[Bound, ...] = ()
-    """First keys of fragments of the level below the output: outputs end there if they are large enough, so
-    that later compactions overlap fewer fragments."""
+    """First keys of fragments of the level below the output.
+
+    Outputs that are large enough end there, so that later compactions overlap fewer fragments.
+    """
     is_bottom: bool = False
-    """Whether no older row of any key is left out: tombstones have nothing more to do."""
+    """Whether the merge includes every older row of its keys, so that tombstones are no longer needed."""
 
     @property
     def rows(self) -> int:
@@ -43,13 +45,13 @@ class CompactionSpec:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes for whose sake the rest is rewritten: those that change their level, or all at level 0."""
+        """Bytes for whose sake the rest is rewritten: those that change their level, or all on level 0."""
         moved = sum(e.size_bytes for e in self.inputs if e.level != self.output_level)
         return moved or self.size_bytes
 
     @property
     def rewrite_ratio(self) -> float:
-        """Bytes written for a byte moved: what the compaction adds to write amplification."""
+        """Bytes written per byte moved: what the compaction adds to write amplification."""
         return self.size_bytes / max(1, self.moved_bytes)
 
 
@@ -71,15 +73,15 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Specs by priority. No fragment is in two of its parts."""
+    """Specs by priority, trivial moves and expired fragments. No fragment is in two of these parts."""
 
     specs: tuple[CompactionSpec, ...] = ()
     trivial_moves: tuple[TrivialMove, ...] = ()
     expiry: Expiry = Expiry(())
     blocked: tuple[str, ...] = ()
-    """What would be due, but for a quarantined fragment or another's compaction: a line each."""
+    """One line for each compaction that waits for a quarantined fragment or another compaction."""
     refused: tuple[str, ...] = ()
-    """What would be due, but not within the memory limit: a line each, with the limit that would do."""
+    """One line for each compaction that the memory limit does not allow, with the limit that would."""
 
     def __bool__(self) -> bool:
         return bool(self.specs or self.trivial_moves or self.expiry.entries)
@@ -88,9 +90,9 @@ class CompactionPlan:
 def max_rows_per_group(
     entries: Sequence[FragmentEntry], *, target_fragment_bytes: int, max_rows: int
 ) -> int:
-    """Rows of an output row group at most: a quarter of a fragment, since fragments end where row groups do.
+    """Returns the most rows of an output row group: a quarter of a fragment, which ends at a row group's end.
 
-    How many fewer the heaviest column allows is seen row by row, from the inputs' own row groups.
+    The merge may use fewer for the largest column, which it sees from the inputs' own row groups.
     """
     rows = max(1, sum(entry.rows for entry in entries))
     stored = max(1, sum(entry.size_bytes for entry in entries))

@@ -1,8 +1,8 @@
-"""The LSM tree of one time window, as planners look at it: runs of level 0, and sorted levels below.
+"""The LSM tree of one time window, as planners see it: runs of level 0, and sorted levels below.
 
-Invariants that every plan keeps:
-- fragments of one level below 0 are disjoint, as those of one run of level 0 are;
-- of rows with equal keys, the deeper are the older; in level 0 runs are ordered by ingestion.
+Every plan keeps these invariants:
+- fragments of one level below 0 are disjoint, and so are those of one run of level 0;
+- of rows with equal keys, the deeper ones are older; in level 0, runs are ordered by ingestion.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class KeyRange(NamedTuple):
 
 
 def hull(items: Iterable[Item]) -> KeyRange:
-    """The least range around all items, which must not be none."""
+    """Returns the smallest range around all items; there must be at least one."""
     items = list(items)
     return KeyRange(min(item.lower for item in items), max(item.upper for item in items))
 
 
 @dataclass(frozen=True)
 class SortedRun:
-    """A sorted run of level 0: one ingest, or the outputs of one compaction."""
+    """A sorted run: on level 0 one ingest or the outputs of one compaction."""
 
     items: tuple[Item, ...]
 
@@ -68,7 +68,7 @@ class SortedRun:
 
     @cached_property
     def column_bytes(self) -> int:
-        """At least the raw bytes of its heaviest column."""
+        """An upper bound of the raw bytes of its largest column."""
         return sum(item.entry.peak_chunk_bytes * item.entry.row_groups for item in self.items)
 
 
@@ -81,17 +81,17 @@ class SortedLevel:
         self._uppers = [item.upper for item in self.items]
 
     def overlapping(self, keys: KeyRange) -> slice:
-        """Where the fragments are that overlap the range."""
+        """Returns the positions of the fragments that overlap the range."""
         start = bisect.bisect_left(self._uppers, keys.lower)
         return slice(start, max(start, bisect.bisect_right(self._lowers, keys.upper)))
 
     def overlap_bytes(self, item: Item) -> int:
-        """Of the fragments that overlap a fragment of another level."""
+        """Returns the bytes of the fragments that overlap a fragment of another level."""
         found = self.items[self.overlapping(KeyRange(item.lower, item.upper))]
         return sum(other.entry.size_bytes for other in found)
 
     def index(self, item: Item) -> int:
-        """Where the fragment is, or belongs."""
+        """Returns the position at which the fragment is, or belongs."""
         index = bisect.bisect_left(self._lowers, item.lower)
         while index < len(self.items) and _position(self.items[index]) < _position(item):
             index += 1
@@ -109,9 +109,9 @@ class SortedLevel:
 
 
 class OverlapOrder:
-    """The fragments of one level by how many bytes of the next they overlap for each of their own.
+    """The fragments of one level by the bytes of the next level that they overlap per byte of their own.
 
-    Kept up to date by what changes, since a simulation asks for it after every compaction.
+    It is updated by what changes, since a simulation asks for it after every compaction.
     """
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -120,7 +120,7 @@ class OverlapOrder:
         self._order: list[_Rank] = []
 
     def touch(self, item: Item) -> None:
-        """The fragment is new, or what it overlaps has changed."""
+        """Marks a fragment that is new, or whose overlap has changed."""
         self._stale[item.entry.key] = item
 
     def remove(self, item: Item) -> None:
@@ -154,7 +154,7 @@ def _rank(item: Item, below: SortedLevel) -> _Rank:
 
 
 class DisjointRanges:
-    """Ranges of keys of which no two overlap."""
+    """Key ranges of which no two overlap."""
 
     def __init__(self) -> None:
         self._lowers: list[Comparable] = []
@@ -172,7 +172,7 @@ class DisjointRanges:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A compaction that stands leased: its inputs are taken, and its outputs will fill a range."""
+    """A leased compaction: its inputs are taken, and its outputs will fill a range."""
 
     keys: KeyRange
     output_level: int
@@ -184,7 +184,7 @@ class Tree:
 
     window: int | None
     compare: KeyComparator
-    """By which ranges overlap."""
+    """The comparator by which ranges overlap."""
     rows: RowPolicy = APPEND
     ttl: Ttl | None = None
     retired: frozenset[str] = frozenset()
@@ -203,7 +203,7 @@ class Tree:
     _bytes: dict[int, int] = field(default_factory=dict)
     _run_items: dict[tuple[int, int], dict[str, Item]] = field(default_factory=dict)
     _runs: dict[tuple[int, int], SortedRun] = field(default_factory=dict)
-    """Those of level 0 that have not changed since they were asked for."""
+    """Runs of level 0 that have not changed since they were asked for."""
 
     def add(self, entry: FragmentEntry) -> None:
         item = Item(entry, *key_range(entry, self.compare))
@@ -251,8 +251,10 @@ class Tree:
         return self._sorted[level]
 
     def by_overlap(self, level: int) -> Iterator[tuple[float, Item]]:
-        """The fragments of a level with the bytes of the next that each overlaps for one of its own, those
-        first that overlap least."""
+        """Yields the fragments of a level, least overlap first.
+
+        Each comes with the bytes of the next level that it overlaps per byte of its own.
+        """
         if level not in self._overlaps:
             self._overlaps[level] = OverlapOrder(self._items.get(level, {}).values())
         items = self._items.get(level, {})
@@ -263,7 +265,7 @@ class Tree:
         return self._bytes.get(level, 0)
 
     def leaving_bytes(self, level: int) -> int:
-        """Of fragments that compactions in flight are moving from this level to the next."""
+        """Returns the bytes that compactions in flight are moving from this level to the next."""
         going = [other.keys for other in self.in_flight if other.output_level == level + 1]
         if not going:
             return 0
@@ -276,7 +278,7 @@ class Tree:
         )
 
     def shape(self) -> TreeShape:
-        """What compaction debt depends on."""
+        """Returns the figures on which compaction debt depends."""
         return TreeShape(len(self._run_items), self._bytes)
 
     @property
@@ -285,17 +287,18 @@ class Tree:
         return max((level for level, items in self._items.items() if items), default=0)
 
     def runs(self) -> list[SortedRun]:
-        """Of level 0, oldest first."""
+        """Returns the runs of level 0, oldest first."""
         for name, items in self._run_items.items():
             if name not in self._runs:
                 self._runs[name] = SortedRun(tuple(items.values()))
         return sorted(self._runs.values(), key=lambda run: run.sequence)
 
     def is_bottom(self, items: Sequence[Item]) -> bool:
-        """Whether a merge of those leaves out no fragment that may have older rows of their keys.
+        """Says whether a merge of these includes every fragment that may have older rows of their keys.
 
-        So a tombstone, or an expired row, hides nothing that is not in the merge. With a sequence column a
-        fragment that came later may have older rows, too; and a first row hides those that came later.
+        If so, a tombstone or an expired row hides nothing outside the merge. With a sequence column, a
+        fragment that came later may have older rows, too; and with the policy `first`, the first row hides
+        those that came later.
         """
         if not self.rows.merges:
             return True
@@ -313,14 +316,14 @@ class Tree:
         return item.entry.key not in self.taken and item.entry.key not in self.quarantined
 
     def may_output(self, keys: KeyRange, level: int) -> bool:
-        """Whether outputs over that range keep the level disjoint, whatever is in flight."""
+        """Says whether outputs over that range keep the level disjoint, whatever is in flight."""
         return level == 0 or not any(
             other.output_level == level and other.keys.overlaps(keys) for other in self.in_flight
         )
 
 
 def forest(snapshot: Snapshot) -> dict[int | None, Tree]:
-    """The trees of a snapshot, by window. Fragments without rows are in none."""
+    """Returns the trees of a snapshot by window. Fragments without rows are in none."""
     table, compare = snapshot.table, snapshot.table.key_comparator()
     trees: dict[int | None, Tree] = {}
     for entry in snapshot.fragments.all():
@@ -360,14 +363,14 @@ def _mark_leases(snapshot: Snapshot, trees: Mapping[int | None, Tree]) -> None:
 
 
 def all_items(snapshot: Snapshot) -> list[Item]:
-    """All fragments with rows, whatever their window."""
+    """Returns all fragments with rows, whatever their window."""
     return [item for tree in forest(snapshot).values() for item in tree.items()]
 
 
 def components(items: Iterable[Item]) -> list[list[Item]]:
-    """Returns the connected groups by overlap of key ranges, in key order; each ordered by key.
+    """Returns the groups connected by overlapping key ranges, in key order; each ordered by key.
 
-    Ranges that only touch in one key overlap: equal keys belong into one fragment.
+    Ranges that only share one key overlap: equal keys belong into one fragment.
     """
     groups: list[list[Item]] = []
     reach: Comparable = ()
@@ -387,7 +390,7 @@ def _position(item: Item) -> tuple[Comparable, str]:
 
 
 def sorted_runs(items: Sequence[Item]) -> list[SortedRun]:
-    """Oldest first."""
+    """Returns the runs of the items, oldest first."""
     runs: dict[str, list[Item]] = {}
     for item in sorted(items, key=lambda item: item.entry.age):
         runs.setdefault(item.entry.sorted_run, []).append(item)

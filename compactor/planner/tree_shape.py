@@ -10,16 +10,16 @@ from compactor.table.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class TreeShape:
-    """What compaction debt depends on in the tree of one time window."""
+    """The figures of one time window's tree on which debt depends."""
 
     level0_runs: int
     level_bytes: Mapping[int, int]
 
 
 def shapes(snapshot: Snapshot) -> list[TreeShape]:
-    """Returns the shape of every time window, by sums over columns: writers of large tables ask often."""
+    """Returns the shapes of all windows, by sums over columns: cheap enough for writers of large tables."""
     table = snapshot.fragments.table()
-    # On level 0, fragments of one sequence are one run; deeper down nobody counts them.
+    # On level 0, fragments of one sequence are one run; on deeper levels runs are not counted.
     runs = ["window", "level", "sequence_version", "sequence_position"]
     sums = (
         table.group_by(runs)

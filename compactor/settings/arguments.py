@@ -1,9 +1,9 @@
-"""What the public functions are called with, held against their annotations in one place.
+"""Checks the arguments of the public functions against their annotations, in one place.
 
-The annotations are the contract, and Pydantic reads them: strictly, so that '1' is no version and True no
-limit, and options field by field, whoever made them. NumPy's scalars are what they stand for; in options
-lists are taken for tuples, and texts for the kinds that they name. Names (`Iterable[str]`) are taken at the
-call, all of them: a tuple arrives.
+The annotations are the contract. Pydantic checks them strictly, so '1' is not a version and True is not a
+limit; options are checked field by field, however they were made. NumPy scalars are taken as Python values;
+in options, lists are taken as tuples, and texts as the kinds that they name. Names (`Iterable[str]`) are read
+completely at the call: the function gets a tuple.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _CONFIG: Final = ConfigDict(
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function, raising `UsageError` that names the argument which is not as annotated.
+    """Wraps the function so that it raises `UsageError` naming an argument that does not fit its annotation.
 
-    Missing and unknown arguments are Python's own `TypeError`.
+    Missing and unknown arguments stay Python's own `TypeError`.
     """
     signature = inspect.signature(function)
 
@@ -57,7 +57,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _check(name: str, hint: Any, annotation: object) -> Callable[[object], Any]:
-    """What is given for the parameter to what the function gets. annotation: as it is shown."""
+    """Returns what turns a given value into the function's argument. annotation: is shown in errors."""
     if hint == Iterable[str] or Iterable[str] in get_args(hint):
         of_names = TypeAdapter(tuple[str, ...], config=_CONFIG)
         may_be_none = type(None) in get_args(hint)
@@ -75,24 +75,24 @@ def _check(name: str, hint: Any, annotation: object) -> Callable[[object], Any]:
 
 
 def _taken(name: str, names: object) -> tuple[object, ...]:
-    """All of them, now: who gives a generator or changes the list later means what there is at the call."""
+    """Returns all names now, since a caller may change the list or exhaust the generator later."""
     if isinstance(names, (str, bytes)):
         raise UsageError(
-            f"{name}: {shown(names)} is one text: give a list, such as [{shown(names)}]"
+            f"{name}: {shown(names)} is a single text; give a list, such as [{shown(names)}]"
         )
     if not isinstance(names, Iterable):
-        raise UsageError(f"{name}: {shown(names)} is given, names wanted: give a list")
-    # The order of a set is another one in each process.
+        raise UsageError(f"{name}: expected a list of names, got {shown(names)}")
+    # The order of a set differs from process to process.
     return tuple(sorted(names, key=str) if isinstance(names, (set, frozenset)) else names)
 
 
 def _plain(value: object) -> object:
-    """Without scalars of NumPy."""
+    """Returns the value, or the Python value of a NumPy scalar."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _plain_options(options: Any) -> Any:
-    """Without scalars of NumPy and lists in fields, also of options within."""
+    """Replaces NumPy scalars and lists in the fields of options, and of options within them."""
     given = {field.name: getattr(options, field.name) for field in fields(options)}
     return replace(options, **{name: _plain_field(value) for name, value in given.items()})
 
@@ -112,5 +112,5 @@ def _validated(name: str, value: object, adapter: TypeAdapter[Any], annotation: 
     except ValidationError as error:
         problems = error.errors(include_url=False)
     if len(problems) > 1 and all(problem["input"] is plain for problem in problems):  # of a union
-        raise UsageError(f"{name}: {shown(value)} is given, {annotation} wanted")
+        raise UsageError(f"{name}: expected {annotation}, got {shown(value)}")
     raise UsageError(explained(name, problems[0]))

@@ -1,4 +1,4 @@
-"""`COLUMN:KIND`, as people write what is to become of columns."""
+"""Parses `COLUMN:KIND`, the form in which users choose something for a column."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ _Kind = TypeVar("_Kind")
 def column_kinds(
     texts: Iterable[str], kinds: Mapping[str, _Kind], word: str = "kind"
 ) -> dict[str, _Kind]:
-    """By column, in the order given; a column's name may have colons.
+    """Returns the chosen kinds by column, in the order given; a column's name may contain colons.
 
-    kinds: by what is written. word: what one of them is called. Raises ValueError that says what to write.
+    kinds: the kinds by the word that users write. word: what messages call a kind.
+    Raises ValueError with a message that says what to write.
     """
     chosen: dict[str, _Kind] = {}
     for text in texts:
         column, _, kind = text.rpartition(":")
         if not column or kind not in kinds:
             raise ValueError(
-                f"{text!r}: give COLUMN:{word.upper()}, a {word} being one of {', '.join(kinds)}"
+                f"{text!r}: give COLUMN:{word.upper()}, where {word} is one of {', '.join(kinds)}"
             )
         if column in chosen:
-            raise ValueError(f"column {column!r} is named twice")
+            raise ValueError(f"column {column!r} is named twice; name each once")
         chosen[column] = kinds[kind]
     return chosen

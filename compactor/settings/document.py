@@ -1,5 +1,7 @@
-"""Settings that people write as YAML or JSON: read, with the line of everything in them, so that a mistake is
-named with its place."""
+"""Reads settings that users write as YAML or JSON.
+
+It keeps the line of everything in them, so that an error names the place of the mistake.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ from compactor.settings.messages import cause
 
 _MOST_LEVELS: Final = 50
 _MOST_VALUES: Final = 100_000
-"""Of a document, with everything that is named again (`*name`) counted each time."""
+"""The most values of a document; whatever an alias (`*name`) repeats counts again."""
 _Model = TypeVar("_Model", bound=BaseModel)
 Place = tuple[str | int, ...]
-"""Keys and indexes that lead to a part of a document."""
+"""The keys and indexes that lead to a part of a document."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as people write it: `on`, `no` and dates are texts, as in YAML 1.2."""
+    """A YAML loader that reads `on`, `no` and dates as texts, as in YAML 1.2."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -39,12 +41,12 @@ _Loader.add_implicit_resolver(
 
 
 class Document:
-    """A mapping of settings, and the line of each."""
+    """A mapping of settings, with the line of each."""
 
     def __init__(
         self, name: str, root: dict[str, Any], lines: dict[Place, int], what: str = ""
     ) -> None:
-        """what: begins every error, after the line."""
+        """what: stands after the line at the beginning of every error."""
         self.name = name
         self._what = what
         self.root = root
@@ -52,7 +54,7 @@ class Document:
 
     @classmethod
     def read(cls, path: str) -> Self:
-        """Raises `ConfigError` naming the file, and the line where there is one."""
+        """Reads a file. Raises `ConfigError` naming the file, and the line where it is known."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -62,25 +64,25 @@ class Document:
 
     @classmethod
     def parse(cls, text: str, name: str) -> Self:
-        """JSON where the name ends in .json, or else YAML. Raises `ConfigError`."""
+        """Parses JSON if the name ends in .json, else YAML. Raises `ConfigError`."""
         is_json = name.lower().endswith(".json")
-        # JSON's tabs are space, YAML's are a mistake.
+        # JSON allows tabs as space, YAML does not.
         tree, value = _parsed(text.replace("\t", " ") if is_json else text, name)
         if is_json:
             value = _json(text, name)
         document = cls(name, {}, {} if tree is None else dict(_lines(tree, set())))
         if not isinstance(value, dict):
-            raise document.fail((), "settings are a mapping of names to values")
+            raise document.fail((), "this is not a mapping of names to values")
         if (twice := _first_twice(tree)) is not None:
             raise ConfigError(f"{name}, line {twice[1]}: {twice[0]!r} comes twice: leave one out")
         odd = next((key for key in value if not isinstance(key, str)), None)
         if odd is not None:
-            raise document.fail((), f"{odd!r} stands where a name should: put it in quotes")
+            raise document.fail((), f"{odd!r} stands where a name should; put it in quotes")
         document.root = value
         return document
 
     def section(self, place: Place, what: str) -> Self:
-        """A mapping within, as a document of its own with the lines of this one. what: begins its errors."""
+        """Returns a mapping within as a document with the lines of this one. what: begins its errors."""
         value: Any = self.root
         for part in place:
             value = value[part]
@@ -89,17 +91,17 @@ class Document:
         return type(self)(self.name, dict(value), lines, what)
 
     def fail(self, place: Place, message: str) -> ConfigError:
-        """The error of a part of the document."""
+        """Returns the error about a part of the document."""
         return ConfigError(f"{self.place_of(place)}: {self._what}{message}")
 
     def place_of(self, place: Place) -> str:
-        """File and line."""
+        """Returns the file and line of a part of the document."""
         while place and place not in self._lines:
             place = place[:-1]
         return f"{self.name}, line {self._lines.get(place, 1)}"
 
     def as_model(self, model: type[_Model]) -> _Model:
-        """The settings, checked. Raises `ConfigError` naming line and field."""
+        """Checks the settings against a model. Raises `ConfigError` naming line and field."""
         try:
             return model(**self.root)
         except ValidationError as error:
@@ -115,7 +117,7 @@ class Document:
 
 
 def _shown(place: Place) -> str:
-    """As in `equality[2]`."""
+    """Writes a place as users do, such as `equality[2]`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return text.removeprefix(".")
 
@@ -127,7 +129,7 @@ def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:
         return tree, yaml.load(text, Loader=_Loader)
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         cause = str(error).splitlines()[0]
-        raise ConfigError(f"{name}: not YAML that can be read: {cause}") from None
+        raise ConfigError(f"{name}: not YAML: {cause}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
@@ -136,13 +138,13 @@ def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:
 
 
 def _check_size(tree: yaml.Node | None, name: str) -> None:
-    """Raises `ConfigError` where aliases make a short document one that nobody could go through."""
+    """Raises `ConfigError` if aliases expand a short document to more values than can be read."""
     sizes: dict[int, int] = {}
 
     def size_of(node: yaml.Node) -> int:
         if (known := sizes.get(id(node))) is not None:
             return known
-        sizes[id(node)] = _MOST_VALUES + 1  # what contains itself has no end
+        sizes[id(node)] = _MOST_VALUES + 1  # a node that contains itself never ends
         inside: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
             inside = [part for pair in node.value for part in pair]
@@ -152,8 +154,8 @@ def _check_size(tree: yaml.Node | None, name: str) -> None:
         if size > _MOST_VALUES:
             line = node.start_mark.line + 1
             raise ConfigError(
-                f"{name}, line {line}: more than {_MOST_VALUES:,} values, or something that contains itself: "
-                "name less of it again"
+                f"{name}, line {line}: more than {_MOST_VALUES:,} values, or something that contains itself; "
+                "use fewer aliases"
             )
         return size
 
@@ -170,7 +172,7 @@ def _json(text: str, name: str) -> Any:
 
 
 def _lines(node: yaml.Node, seen: set[int], place: Place = ()) -> Iterator[tuple[Place, int]]:
-    """The line of everything in the file, by its place; of what is named again, once."""
+    """Yields the line of every part of the file by its place; what an alias repeats, only once."""
     yield place, node.start_mark.line + 1
     if id(node) in seen:
         return

@@ -1,4 +1,4 @@
-"""What Pydantic finds wrong, as one line tells it: of options, arguments, settings and files alike."""
+"""Tells what Pydantic found wrong in one line: in options, arguments, settings and files alike."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MIB: Final = 1 << 20
 
 
 def explained(name: str, problem: ErrorDetails) -> str:
-    """Place and cause. name: of the whole, or empty."""
+    """Returns place and cause. name: names the whole, or is empty."""
     place = ".".join(filter(None, [name, *map(str, problem["loc"])]))
     return f"{place}: {cause(problem)}" if place else cause(problem)
 
 
 def cause(problem: ErrorDetails, given: object = None) -> str:
-    """Without the place. given: what people wrote, if the model was given something made of it."""
+    """Returns the cause without the place. given: what the user wrote, if it was converted before."""
     what = shown(problem["input"] if given is None else given)
     context: dict[str, Any] = problem.get("ctx", {})
     match problem["type"]:
@@ -33,7 +33,7 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
         case "bool_parsing" | "bool_type":
             return f"{what} is neither true nor false"
         case "int_parsing" | "int_from_float":
-            return f"{what} is no whole number"
+            return f"{what} is not a whole number"
         case "greater_than":
             return f"{what} is too small: more than {_number(context['gt'])}"
         case "greater_than_equal":
@@ -43,7 +43,7 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
         case "less_than_equal":
             return f"{what} is too large: {_number(context['le'])} at most"
         case "too_short" | "string_too_short" if context["min_length"] == 1:
-            return f"{what} names nothing"
+            return f"{what} is empty; give at least one"
         case _:
             return f"{problem['msg'][0].lower()}{problem['msg'][1:]}, got {what}"
 
@@ -65,7 +65,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 def validated(
     model: type[_Model], given: Mapping[str, Any], name_of: Callable[[str], str]
 ) -> _Model:
-    """name_of: how the writer knows a setting, such as `--sort-by`. Raises `UsageError`."""
+    """Checks settings against a model. Raises `UsageError`, which names a setting by `name_of`."""
     try:
         return model.model_validate(dict(given))
     except ValidationError as error:

@@ -1,5 +1,7 @@
-"""Settings in messages, by the names that the caller knows. Shared code writes them as the command line does,
-`--sort-by`."""
+"""Shows settings in messages by the names that the caller knows.
+
+Shared code writes them as the command line does, such as `--sort-by`.
+"""
 
 from __future__ import annotations
 
@@ -43,15 +45,15 @@ def in_python(flag: str) -> str:
 
 
 def as_option(flag: str) -> str:
-    """The option of the Spark data source."""
+    """Returns the option of the Spark data source."""
     return flag.replace("-", "_")
 
 
 @contextlib.contextmanager
 def settings_named(name_of: Callable[[str], str]) -> Iterator[None]:
-    """Mistakes that are told in terms of the command line are told in others.
+    """Rewrites flags in the errors that the block raises.
 
-    name_of: of a flag without `--`.
+    name_of: returns the caller's name of a flag, which is given without `--`.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Durations, sizes and times as people write them."""
+"""Parses durations, sizes and times as users write them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _LONGEST_SECONDS: Final = 10_000 * 365 * 86_400
 _FIRST_UNIX_MS: Final = -62_135_596_800_000
-"""Of the year 1, with which calendars begin."""
+"""The first millisecond of the year 1, with which calendars begin."""
 _MOST_CHARACTERS: Final = 60
 _SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]i?)?b?", re.IGNORECASE | re.ASCII)
 
 
 def duration_seconds(text: str, least_seconds: int = 0) -> float:
-    """`90s`, `15m`, `6h`, `7d`, `2w` or `0`. Raises ValueError that says what to write."""
+    """Parses `90s`, `15m`, `6h`, `7d`, `2w` or `0`. Raises ValueError that says what to write."""
     match = _DURATION.fullmatch(text.strip())
     if match is None and text.strip() != "0":
-        raise ValueError(f"{_shown(text)} is no duration: write 90s, 15m, 6h, 7d or 2w")
+        raise ValueError(f"{_shown(text)} is not a duration; write 90s, 15m, 6h, 7d or 2w")
     seconds = float(match[1]) * _UNIT_SECONDS[match[2]] if match else 0.0
     if seconds > _LONGEST_SECONDS:
         longest = _LONGEST_SECONDS // _UNIT_SECONDS["d"]
@@ -33,7 +33,7 @@ def duration_seconds(text: str, least_seconds: int = 0) -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """As `duration_seconds` reads it, in the greatest unit of which there are two at least: `25h`, `15m`."""
+    """Writes seconds in the largest unit that gives at least 2: `25h`, `15m`. `duration_seconds` reads it."""
     units = [(unit, size) for unit, size in _UNIT_SECONDS.items() if unit != "w"]
     unit, size = next(((u, s) for u, s in reversed(units) if seconds >= 2 * s), units[0])
     return f"{seconds / size:,.0f}{unit}"
@@ -47,35 +47,37 @@ def size_bytes(text: str) -> int:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{_shown(text)} is no size: write 512MiB, 2GiB or a number of bytes")
+        raise ValueError(f"{_shown(text)} is not a size; write 512MiB, 2GiB or a number of bytes")
     unit = (match[2] or "").lower()
     base = 1024 if unit.endswith("i") else 1000
     return round(Decimal(match[1]) * Decimal(base) ** " kmgt".index(unit[0] if unit else " "))
 
 
 def moment_unix_ms(text: str, clock: Clock) -> int:
-    """A time (ISO 8601, UTC if it names no zone), or a duration before now. Raises ValueError that says what
-    to write."""
+    """Parses an ISO 8601 time (UTC without a zone), or a duration before now, as Unix milliseconds.
+
+    Raises ValueError that says what to write.
+    """
     if _DURATION.fullmatch(text):
         return _since_year_1(clock.now_unix_ms() - round(duration_seconds(text) * 1000), text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{_shown(text)} is no time: write 2026-11-21T08:30:00Z, or 15m for a quarter of an hour ago"
+            f"{_shown(text)} is not a time; write 2026-11-21T08:30:00Z, or 15m for 15 minutes ago"
         ) from None
     return unix_ms(moment)
 
 
 def unix_ms(moment: datetime) -> int:
-    """UTC if it names no zone. Raises ValueError if it is before the year 1 in UTC."""
+    """Returns Unix milliseconds; a time without a zone is UTC. Raises ValueError before the year 1 in UTC."""
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return _since_year_1(round(moment.timestamp() * 1000), moment.isoformat())
 
 
 def _since_year_1(unix_ms: int, text: str) -> int:
     if unix_ms < _FIRST_UNIX_MS:
-        raise ValueError(f"{_shown(text)} is before the year 1 in UTC: name a later time")
+        raise ValueError(f"{_shown(text)} is before the year 1 in UTC; give a later time")
     return unix_ms
 
 

@@ -1,8 +1,8 @@
-"""The one interface to object storage: a small Protocol that local folders and S3 both honour.
+"""The interface to object storage: a small Protocol that local folders and S3 both honour.
 
-Keys are relative, `/`-separated, never begin or end with `/`, and never contain `..`.
-Every method may raise `PermissionDeniedError` or `StoreUnreachableError`; further errors are
-listed with each. Stores are picklable, so that a Spark task can receive one, and thread-safe.
+Keys are relative, `/`-separated, never begin or end with `/`, and never contain `..`. Every method may raise
+`PermissionDeniedError` or `StoreUnreachableError`; further errors are listed with each. Stores are
+thread-safe, and picklable so that a Spark task can receive one.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from compactor.resources.disk import LocalDisk
 from compactor.resources.upload_memory import UploadMemory
 
 REQUEST_KINDS: Final = ("get", "head", "list", "put", "post", "delete")
-"""As stores bill them."""
+"""The kinds of requests that stores bill."""
 
 MAX_READ_BYTES: Final = 1 << 30
-"""Of an object that is read whole: a version of a table, or a checkpoint. None is written that is larger."""
+"""The most bytes of an object that is read whole: a version or a checkpoint. No larger one is written."""
 
 
 def check_size(size_bytes: int, address: str) -> None:
-    """Before an object is read whole. Raises `DataError` if it is too large for that."""
+    """Checks an object's size before it is read whole. Raises `DataError` if it is too large."""
     if size_bytes > MAX_READ_BYTES:
         raise DataError(
-            f"{address}: {size_bytes:,} bytes where a file of the log has {MAX_READ_BYTES:,} at most: it is "
-            "none of this program's, or damaged"
+            f"{address}: {size_bytes:,} bytes, but a file of the log has at most {MAX_READ_BYTES:,}: it is "
+            "foreign or damaged"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a listing or a HEAD tells of an object."""
+    """An object as a listing or a HEAD describes it."""
 
     key: str
     size_bytes: int
@@ -46,41 +46,43 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """A write that was begun and neither completed nor aborted: running, or left by a crash."""
+    """A write that was begun and neither completed nor aborted: it runs, or a crash left it."""
 
     token: str
-    """By which its store knows it; opaque."""
+    """Identifies the upload to its store; opaque."""
     started_unix_seconds: float
     key: str | None = None
-    """Of the object that it is for; None where the store keeps no names, and only this program writes."""
+    """Key of the object; None where the store keeps no names, and only this program writes."""
 
 
 class StoreTime(NamedTuple):
-    """What time a store says it is."""
+    """The time according to a store."""
 
     unix_ms: int
     is_independent: bool
-    """Whether another machine's clock says so, which confirms this one's. A folder may be on a disk of this
-    machine, and then its time is this machine's."""
+    """Whether another machine's clock gives it, and so confirms this one's.
+
+    A folder may be on a disk of this machine, and then its time is this machine's.
+    """
 
 
 class ByteStream(Protocol):
-    """Forward-only bytes of one GET. Not seekable; use from one thread at a time."""
+    """The forward-only bytes of one GET. Not seekable; use from one thread at a time."""
 
     size_bytes: int
-    """Bytes this stream will deliver in all (from its start offset to the object's end)."""
+    """Bytes that this stream delivers in all, from its start offset to the object's end."""
     etag: str
 
     def read(self, max_bytes: int) -> bytes:
-        """Up to `max_bytes` (at least 1); b"" only at the end of the object.
+        """Returns up to `max_bytes` (at least 1); b"" only at the end of the object.
 
-        Raises `StoreUnreachableError` if the connection broke, including when it closed before
-        `size_bytes` were delivered: the caller may reopen at the offset reached.
+        Raises `StoreUnreachableError` if the connection broke, or closed before `size_bytes` were delivered:
+        the caller may reopen at the offset reached.
         """
         ...
 
     def close(self) -> None:
-        """Release the connection at once, even before the end. Idempotent."""
+        """Releases the connection at once, even before the end. Idempotent."""
         ...
 
 
@@ -88,32 +90,32 @@ class ByteStream(Protocol):
 class Upload(Protocol):
     """One streaming write. Nothing is visible under the key before `complete` returns.
 
-    As a context manager, leaving by an exception aborts.
+    As a context manager, it aborts when an exception leaves the block.
     """
 
     @property
     def max_buffered_bytes(self) -> int:
-        """Bound on the memory held now. It may rise in steps as gigabytes are written."""
+        """The most bytes of memory that it may hold now. May rise in steps as gigabytes are written."""
         ...
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append. May block while earlier parts are being sent: that is the back-pressure."""
+        """Appends data. May block while earlier parts are being sent, which is the back-pressure."""
         ...
 
     def spill(self, disk: LocalDisk) -> None:
-        """Puts what is held in memory and not being sent on local disk, as far as there is any."""
+        """Moves bytes that are held in memory and not being sent to local disk, if there are any."""
         ...
 
     def complete(self) -> ObjectInfo:
-        """Send the rest, then make the object visible atomically, in place of any
-        earlier one. Writers use keys nobody else does.
+        """Sends the rest, then makes the object visible atomically, in place of any earlier one.
 
-        Raises `UnknownOutcomeError` if the final request's fate is unknown.
+        Writers use keys that nobody else uses. Raises `UnknownOutcomeError` if the answer to the final
+        request was lost.
         """
         ...
 
     def abort(self) -> None:
-        """Drop all that was written. Idempotent, and harmless after `complete`."""
+        """Drops all that was written. Idempotent, and harmless after `complete`."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -127,7 +129,7 @@ class Upload(Protocol):
 
 
 class UploadScope:
-    """The context manager all uploads are: leaving by an exception aborts."""
+    """The context manager of all uploads: aborts when an exception leaves the block."""
 
     def abort(self) -> None:
         raise NotImplementedError
@@ -146,7 +148,7 @@ class UploadScope:
 
 
 class ReadOnlyStore(Protocol):
-    """What reading a log takes of a store; `Store` says what the methods do."""
+    """The part of a store that reading a log needs; `Store` describes the methods."""
 
     @property
     def url(self) -> str: ...
@@ -157,7 +159,7 @@ class ReadOnlyStore(Protocol):
 
 
 class Store(Protocol):
-    """Objects under one root (a folder, or a bucket and prefix)."""
+    """Objects under one root: a folder, or a bucket and prefix."""
 
     @property
     def url(self) -> str:
@@ -165,72 +167,75 @@ class Store(Protocol):
         ...
 
     def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> ByteStream:
-        """One streamed GET from byte `start` to the end.
+        """Opens one streamed GET from byte `start` to the end.
 
-        Raises `ObjectNotFoundError`; `ObjectChangedError` if `if_match` is given and is not the
-        object's ETag.
+        Raises `ObjectNotFoundError`, and `ObjectChangedError` if `if_match` is given and is not the object's
+        ETag.
         """
         ...
 
     def read_range(
         self, key: str, start: int, length: int, *, if_match: str | None = None
     ) -> bytes:
-        """Exactly bytes [start, start + length); shorter only where the object ends.
+        """Reads exactly the bytes [start, start + length), fewer only where the object ends.
 
-        A range wholly past the end is b"". Raises as `open_stream` does.
+        A range wholly past the end gives b"". Raises what `open_stream` raises.
         """
         ...
 
     def read(self, key: str) -> bytes:
-        """The whole object, of up to `MAX_READ_BYTES`. Raises `ObjectNotFoundError`; `DataError` for a larger
-        one, before it is read."""
+        """Reads a whole object of up to `MAX_READ_BYTES`.
+
+        Raises `ObjectNotFoundError`, and `DataError` for a larger object, before reading it.
+        """
         ...
 
     def head(self, key: str) -> ObjectInfo:
-        """Raises `ObjectNotFoundError`."""
+        """Returns what a HEAD says. Raises `ObjectNotFoundError`."""
         ...
 
     def create(self, key: str, data: bytes) -> ObjectInfo:
-        """Create-if-absent, atomic and durable when it returns; sent once, never retried inside.
+        """Creates an object if absent: atomic, and durable when it returns. Sent once, never retried inside.
 
-        Raises `ObjectExistsError` if the key exists, `UnknownOutcomeError` if the request was
-        sent and no answer (or a 5xx) came back.
+        Raises `ObjectExistsError` if the key exists, `UnknownOutcomeError` if the request was sent and no
+        answer (or a 5xx) came back.
         """
         ...
 
     def start_upload(self, key: str, memory: UploadMemory | None = None) -> Upload:
-        """A streaming (multipart) write to a new key, which accounts for what it holds if told where."""
+        """Starts a streaming (multipart) write to a new key. memory: accounts for the bytes that it holds."""
         ...
 
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Objects whose key begins with `prefix`, in UTF-8 byte order of key, lazily paged.
+        """Yields objects whose key begins with `prefix`, in UTF-8 byte order of key, lazily paged.
 
-        `start_after`: only keys greater than it. Unfinished uploads never appear.
+        start_after: yields only greater keys. Unfinished uploads never appear.
         """
         ...
 
     def delete(self, key: str) -> None:
-        """Remove; deleting an absent key is not an error."""
+        """Removes an object; an absent key is not an error."""
         ...
 
     def time(self) -> StoreTime | None:
-        """The time by the store's own clock, at the cost of no request; None if it has not told it yet."""
+        """Returns the store's own time without a request; None if the store has not told it yet."""
         ...
 
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:
-        """Uploads under this root that are neither complete nor aborted."""
+        """Yields uploads under this root that are neither complete nor aborted."""
         ...
 
     def discard_unfinished(self, upload: UnfinishedUpload) -> None:
-        """Drop one and all it holds; no error if it is gone. If it still runs, completing it fails."""
+        """Drops an upload with its data; no error if it is gone. A running one then fails to complete."""
         ...
 
 
 def create_own(store: Store, key: str, data: bytes) -> None:
     """Creates an object under a name that nobody else uses.
 
-    One that is there already is this very object: proxies and load balancers may deliver a request twice,
-    and the second answer is the one that comes back. Raises as `Store.create`, but for `ObjectExistsError`.
+    If the object exists already, it is this very object: proxies and load balancers may deliver a request
+    twice, and the second answer is the one that comes back. Raises what `Store.create` raises, except
+    `ObjectExistsError`.
     """
     with contextlib.suppress(ObjectExistsError):
         store.create(key, data)

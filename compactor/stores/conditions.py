@@ -1,7 +1,7 @@
-"""Whether a store creates an object only if there is none: commits rest on it.
+"""Proves that a store creates objects only if absent, on which commits rest.
 
-Old servers that speak S3's protocol pass `If-None-Match` over and answer that all is well. Of two writers who
-create the same version there, one replaces the other's, and neither is told.
+Old servers that speak S3's protocol ignore `If-None-Match` and report success. Of two writers who create the
+same version there, one replaces the other's, and neither learns of it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _TEXT: Final = b"Writers create this object once more, and go on only if the sto
 
 
 def prove_conditional_writes(store: Store, key: str) -> None:
-    """Raises `StoreError` if the store puts an object where one is that was to be created only if absent.
+    """Raises `StoreError` if the store replaces an object that was to be created only if absent.
 
-    It costs one request, and two where nobody has asked before. Raises as `Store.create`, too.
+    Makes one request, or two where nobody has asked before. Also raises what `Store.create` raises.
     """
     for _ in range(2):
         try:
@@ -26,6 +26,6 @@ def prove_conditional_writes(store: Store, key: str) -> None:
             return
     raise StoreError(
         f"{store.url}: the store has no conditional writes: it replaced {key}, which was to be created "
-        "only if absent (If-None-Match: *). Writers would replace each other's commits there without a word, "
-        "so nothing was changed: use a store, or a release of this one, that has them"
+        "only if absent (If-None-Match: *). Writers would replace each other's commits there unnoticed, "
+        "so nothing was changed. Use a store, or a release of this one, that has them"
     )

@@ -1,4 +1,4 @@
-"""What a key may look like; checked by every store, so that none can be talked out of its root."""
+"""Checks keys and prefixes. Every store uses these checks, so that no key leads out of its root."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 from compactor.errors import UsageError
 
 HIDDEN_FOLDER: Final = ".tmp"
-"""Unfinished local files; no key leads there, on any store, so that tables can be copied about."""
+"""Folder of unfinished local files. No store allows keys in it, so that tables can be copied about."""
 
 
 def check_key(key: str) -> str:
-    """`key` itself. Raises `UsageError` for absolute, empty, dotted or hidden-folder keys."""
+    """Returns `key`. Raises `UsageError` for absolute, empty, dotted or hidden-folder keys."""
     parts = key.split("/")
     if not is_text(key):
         raise UsageError(f"{key!r} is not a key: it is not Unicode text")
@@ -24,9 +24,9 @@ def check_key(key: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """`prefix` itself. Raises `UsageError` if no key could begin with it.
+    """Returns `prefix`. Raises `UsageError` if no key could begin with it.
 
-    Its last part may be cut anywhere, so only the folders before are checked.
+    Its last part may end anywhere, so only the folders before it are checked.
     """
     folder, separator, _ = prefix.rpartition("/")
     if separator:
@@ -35,5 +35,5 @@ def check_prefix(prefix: str) -> str:
 
 
 def is_text(name: str) -> bool:
-    """Whether it has an UTF-8 form. File systems' foreign bytes show as lone surrogates."""
+    """Says whether the name has a UTF-8 form. Foreign bytes of file systems show as lone surrogates."""
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)

@@ -1,8 +1,8 @@
 """A local folder as a store: the embedded default.
 
-Objects appear by link or rename of a finished, synced file, so a crash leaves at most a file in the
-hidden folder `.tmp`, on the same file system as the objects. Keys are paths, so a key cannot also be
-another key's folder.
+Objects appear by link or rename of a finished, synced file, so a crash leaves at most a file in the hidden
+folder `.tmp`, on the same file system as the objects. Keys are paths, so a key cannot also be another key's
+folder.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from compactor.stores.local_files import (
 
 _WRITE_BUFFER_BYTES: Final = 64 << 10
 _ABSENT: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-"""No object has the key: nothing there, a folder, or a file where a folder would have to be."""
+"""Errors of an absent key: nothing is there, or a folder, or a file where a folder would have to be."""
 
 _TEMPORARY: Final = re.compile("[0-9a-f]{32}")
-"""Names of unfinished files; others in the hidden folder are not ours."""
+"""Names of unfinished files; other files in the hidden folder are not ours."""
 
 Publish = Callable[[Path, Path], None]
-"""Gives a finished file its name, one way or the other."""
+"""Gives a finished file its name, by link or by rename."""
 
 
 class LocalStore:
@@ -116,7 +116,7 @@ class LocalStore:
             path.unlink()
 
     def time(self) -> StoreTime | None:
-        """By a file made just now: a file server stamps it by its own clock."""
+        """Returns the time stamp of a new file, since a file server stamps it by its own clock."""
         name = uuid.uuid4().hex
         try:
             with open_unlinked(self._root / HIDDEN_FOLDER) as folder:
@@ -147,7 +147,7 @@ class LocalStore:
 
     def discard_unfinished(self, upload: UnfinishedUpload) -> None:
         if not _TEMPORARY.fullmatch(upload.token):
-            raise UsageError(f"{upload.token!r} is no token of an unfinished upload")
+            raise UsageError(f"{upload.token!r} is not the token of an unfinished upload")
         hidden = self._root / HIDDEN_FOLDER
         with (
             explained(hidden / upload.token),
@@ -162,7 +162,7 @@ class LocalStore:
         with explained(path):
             if hidden.is_symlink():
                 raise StoreError(
-                    f"{hidden}: it is a link, and unfinished files belong into a folder beside the "
+                    f"{hidden}: it is a link, but unfinished files belong into a folder beside the "
                     "finished ones: remove the link"
                 )
             make_folder(hidden)
@@ -173,7 +173,7 @@ class LocalStore:
 
 
 class LocalStream:
-    """A file read forward."""
+    """A file that is read forward."""
 
     def __init__(self, path: Path, start: int) -> None:
         self._path = path
@@ -193,7 +193,7 @@ class LocalStream:
         return data
 
     def read_up_to(self, length: int) -> bytes:
-        """`length` bytes, fewer only at the end."""
+        """Reads `length` bytes, fewer only at the end."""
         pieces = []
         while length and (piece := self.read(length)):
             pieces.append(piece)
@@ -205,7 +205,7 @@ class LocalStream:
 
 
 class LocalUpload(UploadScope):
-    """A temporary file that becomes the object by getting its name."""
+    """A temporary file that becomes the object when it gets its name."""
 
     max_buffered_bytes = _WRITE_BUFFER_BYTES
 
@@ -219,7 +219,7 @@ class LocalUpload(UploadScope):
             self._file.write(data)
 
     def spill(self, disk: LocalDisk) -> None:
-        """It goes to a file anyway."""
+        """Does nothing: the data goes to a file anyway."""
 
     def complete(self) -> ObjectInfo:
         with explained(self._path):
@@ -236,7 +236,7 @@ class LocalUpload(UploadScope):
             self._publish(self._temporary, self._path)
         except FileNotFoundError:
             raise StoreError(
-                f"{self._path}: what was written so far was removed meanwhile, by a vacuum perhaps: try "
+                f"{self._path}: the unfinished file was removed meanwhile, perhaps by a vacuum: try "
                 "again"
             ) from None
 
@@ -256,5 +256,5 @@ def _etag(status: os.stat_result) -> str:
 
 
 def is_on_local_disk(store: Store) -> bool:
-    """Whether reading an object again costs no request."""
+    """Says whether reading an object again costs no request."""
     return isinstance(store, LocalStore)

@@ -1,4 +1,4 @@
-"""What the local store needs of a file system: durable names, sorted walks, errors that explain."""
+"""File system helpers of the local store: durable names, sorted walks, errors that explain."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from compactor.stores.keys import HIDDEN_FOLDER, is_text
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV})
 _UNANSWERED: Final = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
-"""With these a file server leaves open what it did."""
+"""Errors with which a file server leaves open what it did."""
 
 
 def make_folder(folder: Path) -> None:
-    """Creates `folder` and those above it, durably: each is synced into the one above."""
+    """Creates `folder` and those above it, durably: each is synced into its parent."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -36,7 +36,7 @@ def make_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def open_unlinked(folder: Path) -> Iterator[int | None]:
-    """A descriptor of the folder, by which no name leads out of it; None if nothing or a link is there."""
+    """Yields a descriptor of the folder, by which no name leads out of it; None if missing or a link."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def open_unlinked(folder: Path) -> Iterator[int | None]:
 def open_regular(path: Path) -> int:
     """Returns a descriptor of the file, for reading.
 
-    Raises `StoreError` for a pipe, a device or a socket: opened without waiting, since a pipe would
+    Raises `StoreError` for a pipe, a device or a socket. It is opened without waiting, since a pipe would
     wait for its writer, and not read, since some devices never end.
     """
     try:
@@ -76,7 +76,7 @@ def open_regular(path: Path) -> int:
 
 def _no_object(path: Path) -> StoreError:
     return StoreError(
-        f"{path}: it is a pipe, a device or a socket, and objects are regular files: remove it"
+        f"{path}: it is a pipe, a device or a socket, but objects are regular files: remove it"
     )
 
 
@@ -90,7 +90,7 @@ def link_new(temporary: Path, path: Path) -> None:
     except FileExistsError:
         if path.is_dir():
             raise
-        # On NFS a link whose answer was lost is sent again, and meets itself.
+        # On NFS, a link whose answer was lost is sent again, and then finds itself.
         if not path.samefile(temporary):
             raise ObjectExistsError(f"{path}: it exists already") from None
     except OSError as error:
@@ -132,10 +132,10 @@ def _durability_explained(path: Path) -> Iterator[None]:
 def walk(
     folder: Path, base: str, prefix: str, start_after: str
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """Files below `folder`, whose keys begin with `base`, in UTF-8 byte order of key.
+    """Yields files below `folder`, whose keys begin with `base`, in UTF-8 byte order of key.
 
-    Folders are read when their turn comes, files looked at when they are yielded. What vanishes
-    meanwhile is left out.
+    Folders are read when their turn comes, and files when they are yielded. What vanishes meanwhile is left
+    out.
     """
     for key in _keys_in(folder, base, prefix, start_after):
         path = folder / key[len(base) :]
@@ -147,9 +147,8 @@ def walk(
 
 
 def _keys_in(folder: Path, base: str, prefix: str, start_after: str) -> list[str]:
-    # A folder sorts as its name with a slash, which is how its keys go on. Python compares str by
-    # code points, and that is UTF-8 byte order. Leaving out before sorting keeps the tail of a long
-    # log cheap.
+    # A folder sorts as its name with a slash, which is how its keys go on. Python compares str by code
+    # points, which is UTF-8 byte order. Filtering before sorting keeps the tail of a long log cheap.
     keys = []
     with (
         explained(folder),
@@ -182,7 +181,7 @@ def _sync(folder: Path) -> None:
 def explained(path: Path, *, absent: tuple[type[OSError], ...] = ()) -> Iterator[None]:
     """Turns `OSError`s into store errors that name the path, the cause and what to do.
 
-    absent: those that mean there is no such object.
+    absent: the exceptions that mean that the object does not exist.
     """
     try:
         yield

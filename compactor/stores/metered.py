@@ -1,4 +1,4 @@
-"""Counting what is asked of a store, for reports and metrics."""
+"""Counts the calls and requests of a store, for reports and metrics."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ COUNTERS: Final = (
     "retries",
     *(f"{kind}_requests" for kind in REQUEST_KINDS),
 )
-"""What `MeteredStore.counts` tells."""
+"""The names that `MeteredStore.counts` returns."""
 
 
 @dataclass(slots=True)
 class StoreMetrics:
-    """Thread-safe counters of what was asked for; what a store retries inside is not among them."""
+    """Thread-safe counters of what was asked for; retries inside the store do not count."""
 
     gets: int = 0
     """GETs of whole objects."""
@@ -40,28 +40,28 @@ class StoreMetrics:
     range_gets: int = 0
     """GETs of a given byte range."""
     puts: int = 0
-    """Objects that became visible: creations that won, and uploads completed."""
+    """Objects that became visible: creations that won, and completed uploads."""
     heads: int = 0
     lists: int = 0
-    """Listings, of unfinished uploads too; not their pages."""
+    """Listings, including those of unfinished uploads; pages do not count."""
     deletes: int = 0
-    """Of objects and of unfinished uploads."""
+    """Deletions of objects and of unfinished uploads."""
     bytes_read: int = 0
     bytes_written: int = 0
-    """Given to the store, also by uploads that were aborted later."""
+    """Bytes given to the store, including those of uploads that were aborted later."""
     _lock: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
 
     def add(self, **amounts: int) -> None:
-        """Adds to the counters named."""
+        """Adds to the named counters."""
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
 
 
 class MeteredStore:
-    """Any store, counted."""
+    """A store that counts what is asked of another."""
 
     def __init__(self, store: Store, metrics: StoreMetrics) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class MeteredStore:
         self.metrics = metrics
 
     def counts(self) -> dict[str, int]:
-        """By name, since this was made: what was asked for, and requests that the store sent for it."""
+        """Returns counts by name since this was made: calls, and requests that the store sent for them."""
         sent = sent_requests(self._store)
         kinds = self._calls() if sent is None else {k: sent[k] - self._sent_before[k] for k in sent}
         return {
@@ -80,7 +80,7 @@ class MeteredStore:
         }
 
     def _calls(self) -> dict[str, int]:
-        """In place of requests, for a store that sends none."""
+        """Returns calls in place of requests, for a store that sends none."""
         asked = self.metrics
         gets = asked.gets + asked.resumed_gets + asked.range_gets
         calls = (gets, asked.heads, asked.lists, asked.puts, 0, asked.deletes)
@@ -92,7 +92,7 @@ class MeteredStore:
 
     def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> ByteStream:
         stream = self._store.open_stream(key, start=start, if_match=if_match)
-        # Only who continues knows the ETag; the offset is 0 if nothing had come through.
+        # Only a caller that continues knows the ETag; the offset is 0 if nothing had come through.
         resumed = start > 0 or if_match is not None
         self.metrics.add(**{"resumed_gets" if resumed else "gets": 1})
         return _MeteredStream(stream, self.metrics)
@@ -143,13 +143,13 @@ class MeteredStore:
 
 
 def retried_requests(store: Store) -> int:
-    """Requests that it sent again by itself so far; 0 for stores that don't, or don't tell."""
+    """Returns how many requests the store has retried by itself; 0 if it retries none or does not tell."""
     count: int = getattr(store, "retried_requests", 0)
     return count
 
 
 def sent_requests(store: Store) -> Mapping[str, int] | None:
-    """Requests that it sent so far, by `REQUEST_KINDS`; None for stores that send none, or don't tell."""
+    """Returns the requests that the store has sent, by `REQUEST_KINDS`; None if it does not count them."""
     sent: Mapping[str, int] | None = getattr(store, "sent_requests", None)
     return sent
 

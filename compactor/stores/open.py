@@ -1,4 +1,4 @@
-"""From an address to a store."""
+"""Opens the store at an address."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from compactor.stores.local import LocalStore
 from compactor.stores.s3_encryption import S3Encryption
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-"""Two letters at least, so that a drive is not taken for a scheme."""
+"""A scheme has at least two letters, so that a drive letter is not taken for one."""
 _S3_RELATIVES: Final = ("s3", "s3a", "s3n")
 
 
 def open_store(url: str) -> Store:
-    """The store at a folder path, `file://` address or `s3://bucket/prefix`.
+    """Opens the store at a folder path, `file://` address or `s3://bucket/prefix`.
 
-    Nothing is contacted yet. Raises `UsageError` for other addresses, and `ConfigError` if the environment's
-    settings of encryption are wrong.
+    Contacts nothing yet. Raises `UsageError` for other addresses, and `ConfigError` if the environment's
+    encryption settings are wrong.
     """
     if not url:
-        raise UsageError("an empty address; use a folder or s3://bucket/prefix")
+        raise UsageError("the address is empty; use a folder or s3://bucket/prefix")
     if "\0" in url:
         raise UsageError(
-            f"{url!r}: no address has a NUL character; use a folder or s3://bucket/prefix"
+            f"{url!r}: an address cannot have a NUL character; use a folder or s3://bucket/prefix"
         )
     match = _SCHEME.match(url)
     if match is None:
@@ -58,13 +58,13 @@ def _open_file(url: str) -> Store:
 
 
 def _open_s3(url: str) -> Store:
-    from compactor.stores.s3 import S3Store  # boto3 takes a while to import; local use spares it
+    from compactor.stores.s3 import S3Store  # boto3 takes a while to import, which local use avoids
 
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
     prefix = prefix.removesuffix("/")
     if not url.startswith("s3://") or not re.fullmatch(r"[A-Za-z0-9._-]+", bucket):
         raise UsageError(f"{url}: not an S3 address; write s3://bucket/prefix")
-    # Both are legal in a key, but in an address they come from a console's link.
+    # Both characters are legal in a key, but in an address they come from a link of the S3 console.
     if "?" in prefix or "#" in prefix:
         raise UsageError(f"{url}: '?' and '#' have no meaning here; write s3://bucket/prefix")
     return S3Store(
@@ -73,7 +73,7 @@ def _open_s3(url: str) -> Store:
 
 
 def split_object_url(url: str) -> tuple[str, str]:
-    """Store address and key of one object: what comes before and after the last slash."""
+    """Returns store address and key of one object: what comes before and after the last slash."""
     root, separator, key = url.rstrip("/").rpartition("/")
     if not separator:
         return ".", key

@@ -1,4 +1,4 @@
-"""Rows that a task leaves for the driver in a store: Arrow IPC streams, each whole or not there."""
+"""Rows that a task leaves for the driver in a store: Arrow IPC streams, each of which appears whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BatchSink(Protocol):
 
 @contextmanager
 def writing_part(store: Store, key: str, schema: pa.Schema) -> Iterator[BatchSink]:
-    """The part is there when this ends without an error. key: of no other attempt."""
+    """Writes a part, which exists once the block ends without an error. key: no other attempt's."""
     with store.start_upload(key) as upload:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_stream(pa.PythonFile(_Writable(upload)), schema, options=options) as writer:
@@ -29,7 +29,7 @@ def writing_part(store: Store, key: str, schema: pa.Schema) -> Iterator[BatchSin
 
 
 def part_rows(store: Store, key: str) -> Iterator[pa.RecordBatch]:
-    """Streaming, by one GET."""
+    """Yields the rows of a part, streamed by one GET."""
     stream = store.open_stream(key)
     try:
         with pa.ipc.open_stream(
@@ -41,7 +41,7 @@ def part_rows(store: Store, key: str) -> Iterator[pa.RecordBatch]:
 
 
 def remove_parts(store: Store, prefix: str) -> None:
-    """All whose keys begin so, of attempts that nobody waits for too."""
+    """Removes all parts with this prefix, including those of attempts that nobody waits for."""
     for found in list(store.list(prefix)):
         store.delete(found.key)
 

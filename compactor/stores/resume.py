@@ -1,4 +1,4 @@
-"""Going on after a dropped connection, on the same object and nothing else."""
+"""Continues a read of one object after a dropped connection."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from compactor.stores.base import ByteStream, Store
 class ResumingStream:
     """A streamed GET that continues at the offset reached, pinned to the ETag of its beginning.
 
-    max_resumes: in a row without a byte in between; progress starts the count afresh.
-    Raises `ObjectChangedError` if the object was replaced meanwhile, `StoreUnreachableError` once
-    the resumes are used up.
+    max_resumes: the most resumes in a row without a byte in between; progress resets the count.
+    Raises `ObjectChangedError` if the object was replaced meanwhile, `StoreUnreachableError` once the resumes
+    are used up.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""S3 and what speaks its protocol, by boto3. The only module that imports boto3."""
+"""S3, and stores that speak its protocol, by boto3. The only module that imports boto3."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _BY_BUCKET: Final = S3Encryption()
 _SDK_TRIES: Final = 4
 _BODY_TRIES: Final = 4
 _MAX_CONNECTIONS: Final = 1_100
-"""A merge holds one open GET an input."""
+"""A merge holds one open GET for each input."""
 
 _NO_CREDENTIALS: Final = (
     NoCredentialsError,
@@ -85,9 +85,9 @@ _BODY_ERRORS: Final = (BotoCoreError, Urllib3Error, OSError)
 class S3Store:
     """Objects of `bucket` under `prefix` ("" or without a trailing slash). Picklable, fork-safe.
 
-    endpoint_url: of a store that is not AWS; by default what AWS_ENDPOINT_URL or the profile says.
-    part_bytes: of multipart uploads, at first; S3 asks for 5 MiB at least.
-    encryption: of all that is written; by default what the bucket's default says.
+    endpoint_url: address of a store that is not AWS; defaults to AWS_ENDPOINT_URL or the profile.
+    part_bytes: size of the first parts of multipart uploads; S3 requires at least 5 MiB.
+    encryption: applies to all that is written; defaults to the bucket's own default.
     """
 
     def __init__(
@@ -121,13 +121,15 @@ class S3Store:
 
     @property
     def sent_requests(self) -> Mapping[str, int]:
-        """Requests that the SDK has sent for this store in this process, by `REQUEST_KINDS`: each part of an
-        upload, each page of a listing, each further try."""
+        """Requests that the SDK has sent for this store in this process, by `REQUEST_KINDS`.
+
+        Each part of an upload, each page of a listing and each further try counts.
+        """
         return self._clients.sent().by_kind()
 
     @property
     def retried_requests(self) -> int:
-        """Those of them that were sent again."""
+        """The sent requests that were retries."""
         return self._clients.sent().retries
 
     def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> S3Stream:
@@ -198,7 +200,7 @@ class S3Store:
             for page in pages:
                 for item in page.get("Contents", ()):
                     key = item["Key"][len(self._prefix) :]
-                    # S3's console marks folders by empty objects that are no keys of ours.
+                    # S3's console marks folders by empty objects, whose keys are not ours.
                     if key and not key.endswith("/"):
                         modified = item["LastModified"].timestamp()
                         yield ObjectInfo(key, item["Size"], item["ETag"], modified)
@@ -226,7 +228,7 @@ class S3Store:
             self._clients.retrying().abort_multipart_upload(**self._object(key), UploadId=upload_id)
 
     def _read_body(self, key: str, byte_range: str | None, if_match: str | None) -> bytes:
-        """A small read, sent again if its body breaks: the SDK retries only up to the headers."""
+        """Reads a small body, and retries if it breaks off: the SDK retries only up to the headers."""
         retrying = Retrying(
             retry=retry_if_exception_type(_BrokenBodyError),
             wait=wait_random_exponential(multiplier=0.1, max=2.0),
@@ -252,7 +254,7 @@ class S3Store:
         return data
 
     def _get(self, key: str, byte_range: str | None, if_match: str | None) -> Any:
-        """A GET's answer, its body unread."""
+        """Returns the answer to a GET, its body unread."""
         arguments = self._object(key)
         if byte_range is not None:
             arguments["Range"] = byte_range
@@ -261,7 +263,7 @@ class S3Store:
         with self._explained(key):
             response = self._clients.retrying().get_object(**arguments)
         if byte_range is not None and response["ResponseMetadata"]["HTTPStatusCode"] != 206:
-            # It would hand out other bytes than those asked for.
+            # Such a server would deliver other bytes than those asked for.
             response["Body"].close()
             raise StoreError(
                 f"{self._address(key)}: {self._clients.endpoint()} does not serve ranges of objects"
@@ -312,7 +314,7 @@ class _BrokenBodyError(StoreUnreachableError):
 
 
 class S3Stream:
-    """The body of one GET; None if there is nothing to deliver."""
+    """The body of one GET; None if it has no bytes to deliver."""
 
     def __init__(self, body: Any, size_bytes: int, etag: str, address: str) -> None:
         self._body = body
@@ -334,24 +336,24 @@ class S3Stream:
         return data
 
     def close(self) -> None:
-        # An unfinished body must not go back to the pool: closing drops its connection.
+        # An unfinished body must not go back to the pool: closing it drops its connection.
         if self._body is not None:
             self._body.close()
 
 
 class _Clients:
-    """boto3 clients, made when first used; a forked child makes its own."""
+    """The boto3 clients, made when first used; a forked child makes its own."""
 
     def __init__(self, endpoint_url: str | None) -> None:
         self._endpoint_url = endpoint_url
         self._process = _Process()
 
     def retrying(self) -> S3Client:
-        """For all requests that may be sent twice without harm: the SDK retries these."""
+        """Returns the client for requests that may be sent twice without harm: the SDK retries them."""
         return self._client(tries=_SDK_TRIES)
 
     def single_try(self) -> S3Client:
-        """For create-if-absent: a retry by the SDK would turn our own success into a conflict."""
+        """Returns the client for create-if-absent: an SDK retry would turn our success into a conflict."""
         return self._client(tries=1)
 
     def endpoint(self) -> str:
@@ -373,32 +375,32 @@ class _Clients:
                     process.clients[tries] = self._make(tries)
                 except (BotoCoreError, ValueError) as error:
                     raise StoreError(
-                        f"S3 is not set up rightly: {redacted(str(error))}: check AWS_PROFILE, "
+                        f"S3 is not set up correctly: {redacted(str(error))}: check AWS_PROFILE, "
                         "AWS_DEFAULT_REGION and AWS_ENDPOINT_URL"
                     ) from error
             return process.clients[tries]
 
     def _make(self, tries: int) -> S3Client:
-        # No addressing style: boto3 puts the bucket into the path wherever an endpoint is given, as
-        # emulators and gateways need, and a profile may still say otherwise.
+        # No addressing style is set: boto3 puts the bucket into the path wherever an endpoint is given, as
+        # emulators and gateways need, and a profile may still choose another.
         config = Config(
             max_pool_connections=_MAX_CONNECTIONS,
             connect_timeout=5,
             read_timeout=60,
             tcp_keepalive=True,
             retries={"mode": "standard", "total_max_attempts": tries},
-            # Many servers refuse trailing checksums. Nothing is lost: without one, the SHA-256 of the
-            # body is part of the signature, and fragments carry checksums of their own.
+            # Many servers refuse trailing checksums. Nothing is lost without them: the SHA-256 of the body is
+            # part of the signature, and fragments carry checksums of their own.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
-        # A session of its own: boto3's default session is not thread-safe.
+        # This uses a session of its own, since boto3's default session is not thread-safe.
         session = boto3.session.Session()
         region = session.region_name or "us-east-1"
         client: S3Client = session.client(
             "s3", endpoint_url=self._endpoint_url, config=config, region_name=region
         )
-        # Nothing would read it, and every error names the endpoint.
+        # Nothing would use the secret, and every error names the endpoint.
         if has_secret(client.meta.endpoint_url):
             raise UsageError(
                 "AWS_ENDPOINT_URL has a user or a password in it: set AWS_ACCESS_KEY_ID and "
@@ -410,7 +412,7 @@ class _Clients:
 
 
 class _Process:
-    """What must not be shared with a forked child: connections, and a lock that may be held."""
+    """State that must not be shared with a forked child: connections, and a lock that may be held."""
 
     def __init__(self) -> None:
         self.id = os.getpid()
@@ -421,7 +423,7 @@ class _Process:
 
 
 class _ServerClock:
-    """The server's time: the `Date` of its latest answer, and what has passed since."""
+    """The server's time: the `Date` of its latest answer plus the time since."""
 
     def __init__(self) -> None:
         self._seen: tuple[float, float] | None = None
@@ -441,12 +443,12 @@ class _ServerClock:
 
 
 def _uptime_seconds() -> float:
-    """It goes on while the machine sleeps, where the system has such a clock."""
+    """Returns seconds of a clock that goes on while the machine sleeps, where the system has one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class _Sent:
-    """Counts requests as they are made, those for another try of the SDK's too."""
+    """A count of requests as they are made, including the SDK's retries."""
 
     def __init__(self) -> None:
         self.retries = 0
@@ -458,7 +460,7 @@ class _Sent:
             return {kind: self._kinds[kind] for kind in REQUEST_KINDS}
 
     def add(self, request: Any, operation_name: str, **_: Any) -> None:
-        # Listings are GETs to HTTP, and dearer than GETs on the bill.
+        # Listings are GETs in HTTP, but cost more than GETs.
         kind = "list" if operation_name.startswith("List") else request.method.lower()
         is_retry = request.context.get("retries", {}).get("attempt", 1) > 1
         with self._lock:

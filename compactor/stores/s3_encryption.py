@@ -1,11 +1,11 @@
-"""How S3 is asked to encrypt what is written, as the environment says; no SDK in here.
+"""Encryption of what is written to S3, as the environment configures it; no SDK in here.
 
-COMPACTOR_S3_SSE              AES256, aws:kms or aws:kms:dsse; unset: what the bucket's default says
-COMPACTOR_S3_SSE_KMS_KEY_ID   key id, alias or ARN; unset: the account's key for S3
-COMPACTOR_S3_SSE_BUCKET_KEY   true or false: one request to KMS for many objects (only with aws:kms)
+    COMPACTOR_S3_SSE              AES256, aws:kms or aws:kms:dsse; unset: the bucket's default
+    COMPACTOR_S3_SSE_KMS_KEY_ID   key id, alias or ARN; unset: the account's key for S3
+    COMPACTOR_S3_SSE_BUCKET_KEY   true or false: one request to KMS for many objects (only with aws:kms)
 
-Only requests that create an object carry it: S3 decrypts for readers by itself. An ETag is no MD5 of an
-encrypted object, and nothing here takes it for one.
+Only requests that create an object carry it: S3 decrypts for readers by itself. The ETag of an encrypted
+object is not an MD5, and no code here takes it for one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _KMS: Final = "aws:kms"
 _ALGORITHMS: Final = ("AES256", _KMS, "aws:kms:dsse")
 _BOOLEANS: Final = {"true": True, "false": False}
 _KEY_ID: Final = re.compile(r"[A-Za-z0-9:/_.-]+")
-"""As in `1234abcd-...`, `alias/name`, `arn:aws:kms:region:account:key/...`: nothing that breaks a header."""
+"""Matches `1234abcd-...`, `alias/name`, `arn:aws:kms:region:account:key/...`; nothing breaks a header."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Encryption:
-    """What requests that create an object say about encryption; nothing, by default."""
+    """The encryption arguments of requests that create an object; none by default."""
 
     algorithm: str | None = None
     kms_key_id: str | None = None
@@ -40,7 +40,7 @@ class S3Encryption:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """Raises `ConfigError` naming the variable that is wrong."""
+        """Reads the environment. Raises `ConfigError` naming the variable that is wrong."""
         given = settings(os.environ if environment is None else environment)
         algorithm, key = given.get(ALGORITHM_VARIABLE), given.get(KEY_VARIABLE)
         bucket_key = given.get(BUCKET_KEY_VARIABLE)
@@ -62,7 +62,7 @@ class S3Encryption:
         return cls(algorithm, key, None if bucket_key is None else _BOOLEANS[bucket_key.lower()])
 
     def arguments(self) -> dict[str, Any]:
-        """Of the client's `put_object` and `create_multipart_upload`."""
+        """Returns arguments for the client's `put_object` and `create_multipart_upload`."""
         said = {
             "ServerSideEncryption": self.algorithm,
             "SSEKMSKeyId": self.kms_key_id,
@@ -72,5 +72,5 @@ class S3Encryption:
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that are set; an empty one is not."""
+    """Returns the variables that are set; an empty one counts as unset."""
     return {name: environment[name] for name in VARIABLES if environment.get(name)}

@@ -1,4 +1,4 @@
-"""Streaming writes to S3: one PUT, or parts sent in the background."""
+"""Streaming writes to S3: one PUT, or parts that are sent in the background."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_PART_BYTES: Final = 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class UploadTarget:
-    """Where an upload goes, and how to get there."""
+    """The target of an upload, and the means to reach it."""
 
     key: str
     address: str
@@ -43,10 +43,10 @@ class UploadTarget:
 
 
 class S3Upload(UploadScope):
-    """One PUT if all fits into a part, else a multipart upload with two parts in flight.
+    """One PUT if all data fits into a part, else a multipart upload with two parts in flight.
 
-    Part sizes double every 1,000 parts up to 512 MiB, so that S3's 10,000 parts of the default size
-    hold 2.4 TiB, while an object of 100 GB still takes parts of 64 MiB only.
+    Part sizes double every 1,000 parts up to 512 MiB, so that S3's 10,000 parts of the default size hold 2.4
+    TiB, while an object of 100 GB still takes parts of only 64 MiB.
     """
 
     def __init__(self, target: UploadTarget, part_bytes: int, memory: UploadMemory) -> None:
@@ -67,7 +67,7 @@ class S3Upload(UploadScope):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data).cast("B")
         self._size_bytes += len(view)
-        # A full part stays here until more comes, so that what fits into one part is one PUT.
+        # A full part stays here until more data comes, so that data of one part is sent as one PUT.
         while len(self._part) + len(view) > self._part_bytes:
             room = self._part_bytes - len(self._part)
             self._part.append(view[:room])
@@ -88,7 +88,7 @@ class S3Upload(UploadScope):
             return
         self._finish()
         if self._upload_id is not None:
-            # Best effort: what remains of it is for the bucket's lifecycle rule on multiparts.
+            # Best effort: the bucket's lifecycle rule on multipart uploads removes what remains.
             with contextlib.suppress(StoreError), self._target.explained():
                 self._target.client.abort_multipart_upload(
                     **self._target.object, UploadId=self._upload_id
@@ -159,7 +159,7 @@ class S3Upload(UploadScope):
             self._in_flight.popleft()
 
     def _finish(self) -> None:
-        """Lets go of memory and threads, once no part is under way."""
+        """Releases memory and threads, once no part is in flight."""
         self._finished = True
         self._part.clear()
         wait(self._in_flight)
@@ -194,11 +194,11 @@ class _Part:
         self._drop_buffer()
 
     def take(self) -> bytes:
-        """All of it, charged as held back still; the part is empty then."""
+        """Returns all bytes, still charged as held back, and leaves the part empty."""
         if self._disk is None or self._region is None:
             data, self._buffer = self._buffer, bytearray()
             return cast("bytes", data)  # boto3 takes a bytearray; its stubs do not know
-        self._is_taken = True  # to charge for it may spill others, not this
+        self._is_taken = True  # charging for it may spill other parts, but not this one
         self._memory.fill(self._on_disk)
         self._is_taken = False
         data = bytearray(self._disk.read(self._region, 0, self._on_disk))
@@ -223,13 +223,13 @@ class _Part:
 
 
 def _in_thread(work: Callable[[], str]) -> Future[str]:
-    """A thread each: a part takes far longer than starting one, and idle uploads keep none."""
+    """Runs the work in a new thread: a part takes far longer than a start, and idle uploads keep none."""
     future: Future[str] = Future()
 
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - handed to who waits for the part
+        except BaseException as error:  # noqa: BLE001 - handed to the code that waits for the part
             future.set_exception(error)
 
     threading.Thread(target=run, name="upload", daemon=True).start()

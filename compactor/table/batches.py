@@ -1,7 +1,7 @@
-"""Numbered batches that a table has taken in: remembered in its properties, so that rows and memory change in
-one commit, and a batch that comes twice is in the table once.
+"""Remembers in a table's properties which numbered batches it has taken in.
 
-The idea is that of Delta's transaction identifiers.
+Rows and memory change in one commit, so a batch that comes twice is in the table once. The idea is that of
+Delta's transaction identifiers.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _PROPERTY: Final = "batches"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Batches of one application come in ascending order."""
+    """A batch of one application, whose batches come in ascending order of number."""
 
     app_id: str
     number: int
 
 
 def is_taken(batch: Batch, metadata: TableMetadata | None, url: str) -> bool:
-    """Whether it is in the table, or a later one of its application. Raises `DataError`."""
+    """Says whether the table has this batch or a later one of its application. Raises `DataError`."""
     return metadata is not None and batch.number <= _newest(metadata, url).get(batch.app_id, -1)
 
 
 def with_batch(metadata: TableMetadata, batch: Batch, url: str) -> TableMetadata:
-    """The metadata that remembers it. Raises `DataError`."""
+    """Returns the metadata that remembers the batch. Raises `DataError`."""
     newest = {**_newest(metadata, url), batch.app_id: batch.number}
     text = json.dumps(newest, separators=(",", ":"), sort_keys=True)
     properties = {**dict(metadata.properties), _PROPERTY: text}
@@ -38,9 +38,9 @@ def with_batch(metadata: TableMetadata, batch: Batch, url: str) -> TableMetadata
 
 
 def _newest(metadata: TableMetadata, url: str) -> dict[str, int]:
-    """Number of the newest batch of each application."""
+    """Returns the number of the newest batch of each application."""
     text = dict(metadata.properties).get(_PROPERTY, "{}")
     try:
         return {str(app): int(number) for app, number in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError) as error:
-        raise DataError(f"{url}: its memory of batches is damaged ({error!r})") from error
+        raise DataError(f"{url}: the table's property 'batches' is damaged ({error!r})") from error

@@ -1,8 +1,8 @@
-"""Checkpoints: the table as of one version in one object, so that opening reads no long log.
+"""Checkpoints: the table at one version in one object, so that opening a table reads no long log.
 
-Arrow IPC with a column per field of an entry, then 16 bytes of XXH3-128 over all before. The rest of the
-snapshot is JSON in the schema's metadata. Equal snapshots give equal bytes, so it does not matter who
-writes a checkpoint, or how many do.
+A checkpoint is an Arrow IPC stream with a column for each field of an entry, then the 16 bytes of XXH3-128
+over it. The rest of the snapshot is JSON in the schema's metadata. Equal snapshots give equal bytes, so it
+does not matter who writes a checkpoint, or how many do.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ _DIGEST_BYTES: Final = 16
 _HEADER: Final = b"compactor"
 _UNPACKED_BYTES: Final = 64 << 20
 _MAX_RATIO: Final = 16
-"""A checkpoint takes so much in memory, or so many times what is stored of it; one that compresses better is
-stored as it is."""
+"""Bounds of a checkpoint in memory: this many bytes, or this many times its stored size.
+
+A checkpoint that compresses better is stored uncompressed.
+"""
 
 
 def checkpoint_bytes(snapshot: Snapshot) -> bytes:
@@ -46,7 +48,9 @@ def checkpoint_bytes(snapshot: Snapshot) -> bytes:
     schema = table.schema.with_metadata({_HEADER: _text(header).encode()})
     table = table.cast(schema)
     body = _stream(table, "zstd")
-    if unpacked_bytes(body) > _most_unpacked(body.size):  # readers would take it for a bomb
+    if unpacked_bytes(body) > _most_unpacked(
+        body.size
+    ):  # readers would refuse it as a decompression bomb
         body = _stream(table, None)
     data: bytes = body.to_pybytes()
     return data + xxhash.xxh3_128_digest(data)
@@ -65,7 +69,7 @@ def _most_unpacked(stored_bytes: int) -> int:
 
 
 def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
-    """Raises `DataError` naming the checkpoint if it is damaged, or newer than this program."""
+    """Reads a checkpoint. Raises `DataError` naming it if it is damaged, or newer than this program."""
     view = memoryview(data)
     body, digest = view[:-_DIGEST_BYTES], view[-_DIGEST_BYTES:]
     try:
@@ -77,13 +81,13 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
                 f"it would unpack to {unpacked:,} bytes, and {most:,} are allowed for one of {stream.size:,}"
             )
         table = pa.ipc.open_stream(stream).read_all()
-        # A checksum is no proof of who wrote it, and Arrow follows any offset.
+        # A checksum does not prove who wrote the bytes, and Arrow follows any offset.
         table.validate(full=True)
         header = from_json_text(table.schema.metadata[_HEADER])
         if header["protocol"] > PROTOCOL:
             raise DataError(
                 f"{name}: the checkpoint is of protocol {header['protocol']}, this program knows "
-                f"{PROTOCOL}: upgrade it"
+                f"{PROTOCOL}: upgrade the program"
             )
         _check_keys(table)
         return _snapshot(header, table)
@@ -92,7 +96,7 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
         KeyError,
         TypeError,
         ValueError,
-        OSError,  # Arrow's, of bytes that it cannot make sense of
+        OSError,  # Arrow raises it for bytes that it cannot parse
         RecursionError,
         pa.ArrowException,
         SchemaError,
@@ -101,10 +105,10 @@ def read_checkpoint(data: bytes, *, name: str) -> Snapshot:
 
 
 def _check_keys(table: pa.Table) -> None:
-    """Raises ValueError unless all are names of fragments: entries are made when asked for, much later."""
+    """Raises ValueError unless all keys name fragments, since entries are made much later."""
     named = pc.match_substring_regex(table.column("key"), f"^(?:{FRAGMENT_PATTERN})$")
     if not pc.all(named, skip_nulls=False, min_count=0).as_py():
-        raise ValueError("a fragment's key is not one")
+        raise ValueError("a key is not the name of a fragment")
 
 
 def _header(snapshot: Snapshot) -> dict[str, Any]:

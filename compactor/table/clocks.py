@@ -1,7 +1,7 @@
-"""How far this machine's clock is trusted: commits are stamped by it, and old rows expire by it.
+"""Decides how far this machine's clock is trusted: it stamps commits, and old rows expire by it.
 
-The store's clock is the witness. Where it is another machine's, as on S3, it confirms this machine's. A
-folder may be on this machine's own disk: there only the log tells that the clock has jumped.
+The store's clock is the witness. Where it belongs to another machine, as on S3, it confirms this machine's
+clock. A folder may be on this machine's own disk: there, only the log shows that the clock has jumped.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from compactor.settings.units import duration_text
 from compactor.stores.base import StoreTime
 
 MAX_SKEW_SECONDS: Final = 15 * 60
-"""Between this machine's clock and the store's. S3 itself refuses requests beyond that."""
+"""The most that this machine's clock may differ from the store's. S3 itself refuses requests beyond that."""
 MAX_QUIET_SECONDS: Final = 30 * 86_400
-"""Since the last commit, for rows to expire where no other machine's clock confirms this one's."""
+"""The longest time since the last commit after which rows expire by this machine's clock alone."""
 TRUST_VARIABLE: Final = "COMPACTOR_TRUST_CLOCK"
 
 
 def commit_stamp(
     now_unix_ms: int, store_time: StoreTime | None, last_unix_ms: int, url: str
 ) -> int:
-    """The time of a commit: of this machine's clock, but not before the last commit's.
+    """Returns the time of a commit in Unix ms: this machine's, but not before the last commit's.
 
-    A last commit from the future is no rule for this one: its time counts as this one's. Raises
-    `ClockError` if the store's clock is too far from this machine's.
+    If the last commit's time lies in the future, it is ignored and this machine's time counts for both.
+    Raises `ClockError` if the store's clock differs too much from this machine's.
     """
     _check_skew(now_unix_ms, store_time, url)
     is_plausible = last_unix_ms - now_unix_ms <= MAX_SKEW_SECONDS * 1000
@@ -36,9 +36,9 @@ def commit_stamp(
 def check_expiry(
     now_unix_ms: int, store_time: StoreTime | None, last_unix_ms: int, url: str
 ) -> None:
-    """Before rows expire by this machine's clock. last_unix_ms: the last commit's time.
+    """Checks this machine's clock before rows expire by it. last_unix_ms: the last commit's time.
 
-    Raises `ClockError` if the store's clock is too far from it, or if nothing but this clock says that so
+    Raises `ClockError` if the store's clock differs too much from it, or if no other clock confirms that so
     much time has passed since the last commit.
     """
     _check_skew(now_unix_ms, store_time, url)
@@ -47,16 +47,16 @@ def check_expiry(
     if quiet_ms > MAX_QUIET_SECONDS * 1000 and not is_confirmed and not _is_trusted():
         raise ClockError(
             f"{url}: by this machine's clock the last commit is {duration_text(quiet_ms / 1000)} old, and no "
-            "other clock confirms that; rows would expire by it for good, so nothing was done: if the clock "
-            f"is right, set {TRUST_VARIABLE}=1 for this run, else set the clock"
+            "other clock confirms that; rows would expire by it for good, so nothing was done. If the clock "
+            f"is right, set {TRUST_VARIABLE}=1 for this run; otherwise correct the clock"
         )
 
 
 def lease_time(now_unix_ms: int, store_time: StoreTime | None) -> int:
     """Returns the time by which leases of a table are made and judged.
 
-    It is the store's, because that is one clock for all workers: one whose own is some minutes ahead, which
-    is within the bound, would else take the leases of the others.
+    It is the store's, because that is one clock for all workers. A worker whose own clock is some minutes
+    ahead, which is within the bound, would otherwise take the leases of others.
     """
     return now_unix_ms if store_time is None or _is_trusted() else store_time.unix_ms
 
@@ -70,8 +70,8 @@ def _check_skew(now_unix_ms: int, store_time: StoreTime | None, url: str) -> Non
         which = "ahead of" if ahead_ms > 0 else "behind"
         raise ClockError(
             f"{url}: this machine's clock is {apart} {which} the store's, "
-            f"{duration_text(MAX_SKEW_SECONDS)} are the most; nothing was changed: set this machine's "
-            f"clock. If the store's is the wrong one, set {TRUST_VARIABLE}=1"
+            f"{duration_text(MAX_SKEW_SECONDS)} is the most allowed; nothing was changed. Correct this "
+            f"machine's clock, or, if the store's is wrong, set {TRUST_VARIABLE}=1"
         )
 
 

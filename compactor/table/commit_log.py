@@ -1,18 +1,18 @@
-"""The commit log: versions created only if absent, so that every change is all or nothing.
+"""The commit log: versions are created only if absent, so that every change is all or nothing.
 
-A commit ends in one of three ways: committed, conflict (another writer took the version: read on
-and try the next), or unknown (no answer). After an unknown outcome the very same bytes are offered
-again for the very same version. That the version exists already is no conflict yet: an earlier request of
-ours may have landed, or the network may have delivered one request twice. Only the commit id in it says whose
-it is. A commit whose outcome stays unknown is remembered: what it added is not added a second time.
+A commit ends in one of three ways: committed, conflict (another writer took the version: read on and try the
+next), or unknown (no answer). After an unknown outcome, the same bytes are offered again for the same
+version. If the version then exists, that is not yet a conflict: an earlier request of ours may have landed,
+or the network may have delivered one request twice. Only the commit id in it says whose it is. A commit whose
+outcome stays unknown is remembered, so that its objects are not added a second time.
 
-All that rests on the store's conditional writes, so a log proves them before its first commit, and reads
-each commit back.
+All that rests on the store's conditional writes, so a log proves them before its first commit, and reads each
+commit back.
 
-Two rules keep out processes that slept for hours (`vacuum` is the other side of both):
-- what a commit adds must come from an attempt based on a version after the snapshot's minimum base version;
-- old log files are removed in ascending order, so the creation of version n + 1 counts only if the very
-  version n is still there afterwards: else n + 1 may have been there before, and gone.
+Two rules keep out processes that slept for hours (`vacuum` relies on both):
+- what a commit adds must come from an attempt based on a version not before the minimum base version;
+- old log files are removed in ascending order, so the creation of version n + 1 counts only if the same
+  version n is still there afterwards: otherwise n + 1 may have existed before, and been removed.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ from compactor.table.version import Changes, Version
 _MAX_TRIES: Final = 64
 _MAX_WAIT_SECONDS: Final = 2.0
 _CHECKPOINT_VERSIONS: Final = 64
-"""At least so many versions between two checkpoints; more for big tables, see `_is_checkpoint_due`."""
+"""The least versions between two checkpoints; large tables have more, see `_is_checkpoint_due`."""
 _MAX_CHECKPOINT_VERSIONS: Final = 1024
 _MAX_UNKNOWN: Final = 256
-"""Commits of unknown outcome that a log remembers."""
+"""The most commits of unknown outcome that a log remembers."""
 
 log = logging.getLogger(__name__)
 
 Prepare = Callable[[Snapshot], Changes]
-"""Called afresh for every try: checks that the change still makes sense on that snapshot, or raises."""
+"""Is called for every try: returns the changes for that snapshot, or raises if they no longer make sense."""
 
 
 class _LostRaceError(Exception):
@@ -88,7 +88,7 @@ class _LandedError(Exception):
 
 
 class CommitLog:
-    """Versions of one table under `_log/` of its store. Not shared between threads."""
+    """The versions of one table under `_log/` of its store. Not shared between threads."""
 
     def __init__(
         self, store: Store, clock: Clock | None = None, ids: Ids = random_id, *, readers: int = 16
@@ -114,11 +114,11 @@ class CommitLog:
 
     @property
     def latest(self) -> Snapshot:
-        """The snapshot last seen, without a look at the store."""
+        """The snapshot last seen; does not ask the store."""
         return self._latest
 
     def refresh(self) -> Snapshot:
-        """The newest snapshot; version 0 if there is no table. Reads only versions not seen yet."""
+        """Returns the newest snapshot, or version 0 without a table. Reads only versions not seen yet."""
         loaded = self.history.newest(self._latest)
         if loaded.checkpoint is not None:
             self._checkpointed, self._changed_since = loaded.checkpoint, 0
@@ -128,7 +128,7 @@ class CommitLog:
         return self._latest
 
     def current(self) -> Snapshot:
-        """Like `refresh`. Raises `TableNotFoundError` if there is no table."""
+        """Returns what `refresh` does. Raises `TableNotFoundError` if there is no table."""
         snapshot = self.refresh()
         if snapshot.version == 0:
             raise TableNotFoundError(
@@ -137,9 +137,9 @@ class CommitLog:
         return snapshot
 
     def at(self, version: int | None = None, as_of_unix_ms: int | None = None) -> Snapshot:
-        """The newest snapshot; or that of a version, or the last one of that time or before.
+        """Returns the newest snapshot, that of a version, or the last one committed at a time or before.
 
-        Raises `TableNotFoundError`, `VersionNotFoundError` for what is not kept.
+        Raises `TableNotFoundError`, `VersionNotFoundError` for a version that is not retained.
         """
         newest = self.current()
         if as_of_unix_ms is not None:
@@ -148,20 +148,20 @@ class CommitLog:
                 when = datetime.fromtimestamp(as_of_unix_ms / 1000, UTC)
                 raise VersionNotFoundError(
                     f"{self._store.url}: no version from {when.isoformat(timespec='seconds')} or before is "
-                    f"kept; the oldest is {newest.oldest}"
+                    f"kept; the oldest kept is {newest.oldest}"
                 )
         if version is None or version == newest.version:
             return newest
         return self.history.at(version, newest)
 
     def commit(self, prepare: Prepare) -> Snapshot:
-        """Makes a change visible, atomically, on top of the newest version; the snapshot after it.
+        """Commits a change atomically on top of the newest version. Returns the snapshot after it.
 
-        Where a commit of this log that adds the same objects had an unknown outcome and did land, nothing is
-        committed again.
-        Raises what `prepare` raises, `TableError` for a change that makes too large a file,
+        If an earlier commit of this log that adds the same objects had an unknown outcome and did land,
+        nothing is committed again.
+        Raises what `prepare` raises, `TableError` for a change whose log file would be too large,
         `StaleAttemptError` for fragments of attempts that a vacuum has moved past, `CommitConflictError`
-        after too many lost races, `ClockError`.
+        after too many lost races, and `ClockError`.
         """
         commit_id = self._ids()
         retrying = Retrying(
@@ -176,7 +176,7 @@ class CommitLog:
         except _LostRaceError:
             raise CommitConflictError(
                 f"{self._store.url}: other writers took the next version {_MAX_TRIES} times in a "
-                "row; nothing was changed: try again, with fewer writers at a time"
+                "row; nothing was changed. Try again, with fewer writers at a time"
             ) from None
         except _LandedError:
             return self._latest
@@ -185,7 +185,7 @@ class CommitLog:
         return snapshot
 
     def landed(self, is_meant: Callable[[Changes], bool]) -> bool:
-        """Whether a commit of this log, whose outcome was unknown when it ended, is in the log after all."""
+        """Says whether a commit of this log whose outcome was unknown is in the log after all."""
         for version in self._unknown:
             if version.number <= self._latest.version and is_meant(version.changes):
                 with contextlib.suppress(ObjectNotFoundError):
@@ -194,23 +194,23 @@ class CommitLog:
         return False
 
     def check_expiry(self, snapshot: Snapshot) -> None:
-        """Before rows expire by this machine's clock. Raises `ClockError` if it may be wrong."""
+        """Raises `ClockError` if this machine's clock may be wrong; is called before rows expire by it."""
         now = self._clock.now_unix_ms()
         clocks.check_expiry(now, self._store.time(), snapshot.committed_unix_ms, self._store.url)
 
     def lease_unix_ms(self) -> int:
-        """The time by which leases are made and expire; costs no request."""
+        """Returns the time by which leases are made and expire; makes no request."""
         return clocks.lease_time(self._clock.now_unix_ms(), self._store.time())
 
     def write_checkpoint(self, snapshot: Snapshot) -> bool:
-        """Spares later readers the log up to here; whether there is one now. A failure costs nothing else.
+        """Writes a checkpoint, which spares later readers the log so far. Returns whether there is one now.
 
-        None is written that is larger than readers take.
+        A failure only costs those readers time. Nothing is written that is larger than readers take.
         """
         data = checkpoint_bytes(snapshot)
         if len(data) > MAX_READ_BYTES:
             log.warning(
-                "no checkpoint at version %d: it would have %d bytes, %d are the most",
+                "no checkpoint at version %d: it would have %d bytes, and at most %d are allowed",
                 snapshot.version, len(data), MAX_READ_BYTES,
             )  # fmt: skip
             return False
@@ -225,8 +225,8 @@ class CommitLog:
         return True
 
     def _is_checkpoint_due(self, snapshot: Snapshot) -> bool:
-        # A checkpoint holds all fragments: when a quarter of them changed, writing it costs a few
-        # times what the versions since cost. Readers of a large table read a longer log meanwhile.
+        # A checkpoint holds all fragments: when a quarter of them changed, writing it costs a few times what
+        # the versions since then cost. Until then readers of a large table read a longer log.
         versions = snapshot.version - self._checkpointed
         return versions >= _MAX_CHECKPOINT_VERSIONS or (
             versions >= _CHECKPOINT_VERSIONS and self._changed_since * 4 >= len(snapshot.fragments)
@@ -236,8 +236,8 @@ class CommitLog:
         snapshot = self.refresh()
         if self._is_blocked:
             raise DataError(
-                f"{self._store.url}/{version_key(snapshot.version + 1)}: a file that is no version of this "
-                "table is where the next one belongs; nothing was changed: `compactor repair` puts it aside"
+                f"{self._store.url}/{version_key(snapshot.version + 1)}: the next version belongs here, "
+                "but a foreign file is in its place; nothing was changed: `compactor repair` puts it aside"
             )
         changes = prepare(snapshot)
         self._check_base_version(snapshot, changes)
@@ -273,15 +273,15 @@ class CommitLog:
         if base < snapshot.min_base_version:
             raise StaleAttemptError(
                 f"{self._store.url}: this work began at version {base} of the "
-                f"table and took so long that a vacuum has moved past it (to {snapshot.min_base_version}): "
+                f"table and took so long that a vacuum has moved past it (to {snapshot.min_base_version}); "
                 "nothing was changed; run it again, or vacuum with a longer --grace"
             )
 
     def _check_not_added(self, snapshot: Snapshot, changes: Changes) -> None:
-        """Raises `_LandedError` if a commit of unknown outcome has brought in what this one does.
+        """Raises `_LandedError` if a commit of unknown outcome has already added what this one adds.
 
-        Where the log file has gone that would say so, the minimum base version has moved past those
-        objects: no version has to be looked through for what was once added.
+        If the log file that would say so has been removed, the minimum base version has moved past those
+        objects, so no version needs to be searched for them.
         """
         new = _new_keys(snapshot, changes) if self._unknown else set()
         if new and self.landed(lambda c: new <= _all_keys(c)):
@@ -293,10 +293,11 @@ class CommitLog:
             )
 
     def _check_nothing_is_left(self) -> None:
-        """Before a table is created. Raises `TableError` if a table was here whose log has gone.
+        """Raises `TableError` if fragments show that a table was here whose log has gone.
 
-        To the new table its fragments would be garbage, which the next vacuum removes. Those of a first
-        ingest say nothing: attempts to create a table leave such objects, too.
+        Is called before a table is created: those fragments would be garbage to the new table, and its next
+        vacuum would remove them. Fragments based on version 0 say nothing, since failed attempts to create a
+        table leave them, too.
         """
         left = self._store.list(DATA_PREFIX, start_after=f"{DATA_PREFIX}{1:020d}")
         key = next((info.key for info in left if base_version(info.key)), None)
@@ -306,12 +307,12 @@ class CommitLog:
             raise _LostRaceError
         raise TableError(
             f"{self._store.url}/{key}: this fragment belongs to a table whose log has gone; nothing was "
-            f"changed: restore {LOG_PREFIX} and {CHECKPOINT_PREFIX} from a backup, or create the table in "
+            f"changed. Restore {LOG_PREFIX} and {CHECKPOINT_PREFIX} from a backup, or create the table in "
             "another place"
         )
 
     def _prove_writes(self) -> None:
-        """Once, before the first commit. Raises `StoreError`."""
+        """Proves the store's conditional writes once, before the first commit. Raises `StoreError`."""
         if self._are_writes_proved:
             return
         try:
@@ -320,12 +321,12 @@ class CommitLog:
             )(prove_conditional_writes, self._store, PROBE_KEY)
         except UnknownOutcomeError as error:
             raise StoreUnreachableError(
-                f"{self._store.url}: writes get no answer, nothing was committed: try again ({error})"
+                f"{self._store.url}: writes get no answer; nothing was committed: try again ({error})"
             ) from error
         self._are_writes_proved = True
 
     def _check_numbers(self, changes: Changes) -> None:
-        """Raises `TableError` for what readers would take for damage."""
+        """Raises `TableError` for numbers that readers would take for damage."""
         try:
             for entry in changes.adds:
                 check_entry(entry)
@@ -335,22 +336,22 @@ class CommitLog:
                 TableMetadata.from_json(changes.metadata.to_json())
         except (TypeError, ValueError) as error:
             raise TableError(
-                f"{self._store.url}: {error}: no table holds that; nothing was changed"
+                f"{self._store.url}: {error}, which no table can hold; nothing was changed"
             ) from error
 
     def _publish(self, version: Version) -> bool:
-        """Whether the version is ours now. False: somebody else's.
+        """Creates the version's log file. Returns whether the version is ours now.
 
-        Raises `UnknownOutcomeError` if a request was sent and neither its answer nor the log could be
-        read: whatever failed last, the commit may stand.
+        Raises `UnknownOutcomeError` if a request was sent and neither its answer nor the log could be read:
+        the commit may stand, whatever failed last.
         """
         key, data = version_key(version.number), version.to_bytes()
         if len(data) > MAX_READ_BYTES:
             changed = len(version.changes.adds) + len(version.changes.removes)
             raise TableError(
                 f"{self._store.url}: the change adds or removes {changed:,} fragments, its log file would "
-                f"have {len(data):,} bytes where {MAX_READ_BYTES:,} are the most: nothing was changed; "
-                "change less at a time, such as fewer files, or write larger fragments"
+                f"have {len(data):,} bytes, and {MAX_READ_BYTES:,} are allowed; nothing was changed. "
+                "Change less at a time, such as fewer files, or write larger fragments"
             )
         doubt = ""
 
@@ -382,24 +383,24 @@ class CommitLog:
         return self.history.read(version.number).commit_id == version.commit_id
 
     def _check_log_not_truncated(self, before: Snapshot, version: Version) -> None:
-        """Raises `UnknownOutcomeError` if the version may be one that had been removed before."""
+        """Raises `UnknownOutcomeError` if this version may have existed before and been removed."""
         if not self._known_after(version, lambda: self.history.is_followed(before)):
             raise self._outcome_unknown(
                 version, "this process stood still for so long that the log was vacuumed meanwhile"
             )
 
     def _check_in_place(self, version: Version) -> None:
-        """Raises `StoreError` if another's version is in the place of ours, as only bad stores allow."""
+        """Raises `StoreError` if another version is in place of ours, which only a faulty store allows."""
         if not self._known_after(version, lambda: self._is_ours(version)):
             raise StoreError(
                 f"{self._store.url}: version {version.number} was created by this commit (commit id "
                 f"{version.commit_id}), and something else is in its place now: this change is lost. Either "
-                "the store has no conditional writes (If-None-Match), or somebody overwrites the log: stop "
-                "all writers and look who"
+                "the store has no conditional writes (If-None-Match), or somebody overwrites the log. Stop "
+                "all writers and find out who"
             )
 
     def _known_after(self, version: Version, is_so: Callable[[], bool]) -> bool:
-        """The answer to a question that comes after a commit; without one the commit's outcome is unknown."""
+        """Asks a question after a commit. Without an answer, the commit's outcome is unknown."""
         patiently = self._patiently(lambda error: isinstance(error, StoreUnreachableError))
         try:
             return patiently(is_so)
@@ -424,7 +425,7 @@ class CommitLog:
 
 
 def _new_keys(snapshot: Snapshot, changes: Changes) -> set[str]:
-    """Objects that a change brings into the table: not fragments that come back with another level."""
+    """Returns the objects that a change brings into the table; a fragment that only changes level is none."""
     removed = set(changes.removes)
     keys: set[str] = set()
     for entry in changes.adds:
@@ -437,6 +438,6 @@ def _new_keys(snapshot: Snapshot, changes: Changes) -> set[str]:
 
 
 def _all_keys(changes: Changes) -> set[str]:
-    """Objects that a change names as live."""
+    """Returns the objects that a change names as live."""
     deletions = {entry.deletion.key for entry in changes.adds if entry.deletion}
     return deletions.union(entry.key for entry in changes.adds)

@@ -1,7 +1,7 @@
-"""What became of a compaction, as the version that committed it keeps it: figures for people and reports.
+"""Compaction records: what became of a compaction, kept by the version that committed it, for reports.
 
-Nothing is decided by them. Zeros are not written, fields that this program does not know are passed over
-and a record that it can't read is left out, so neither older nor newer programs mind.
+No decision depends on them. Zeros are not written, unknown fields are ignored, and a record that can't be
+read is left out, so that older and newer programs can read the same log.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from compactor.common.conversion import convertible
 from compactor.table.numbers import Natural, Seconds
 
 MAX_TEXT: Final = 300
-"""Characters of a reason: records are in every compaction's log file."""
+"""The most characters of a reason, since every compaction's log file holds records."""
 
 
 @convertible
 class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One attempt at a compaction: of a failed one the figures that are known, and why it failed."""
+    """One attempt at a compaction; for a failed one, the figures that are known and the reason."""
 
     compaction_id: str
     output_level: Natural = 0
     attempt: Natural = 1
-    """Of the driver, at those inputs."""
+    """Counts the driver's attempts at these inputs, from 1."""
     reason: str = ""
-    """Why the planner wanted it."""
+    """Why the planner wanted the compaction."""
     failure: str = ""
-    """Empty: it was committed."""
+    """Why it failed; empty if it was committed."""
     inputs: Natural = 0
-    """Fragments."""
+    """Number of input fragments."""
     outputs: Natural = 0
     rows_in: Natural = 0
     rows_out: Natural = 0
@@ -40,21 +40,21 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     seconds: Seconds = 0.0
     predicted_seconds: Seconds = 0.0
     stage_seconds: dict[str, Seconds] = {}
-    """Of the merging thread; see `compactor.resources.stopwatch`."""
+    """Seconds of the merging thread by stage; see `compactor.resources.stopwatch`."""
     memory_limit_bytes: Natural = 0
     peak_charged_bytes: Natural = 0
-    """Of the memory limit."""
+    """The most bytes that were charged to the memory limit."""
     peak_rss_bytes: Natural = 0
-    """Of the whole process, since it began."""
+    """The largest resident set of the whole process since it began."""
     predicted_memory_bytes: Natural = 0
-    """Resident, of the whole process."""
+    """The resident set that was predicted for the whole process."""
     gets: Natural = 0
     resumed_gets: Natural = 0
     restarts: Natural = 0
-    """Second passes."""
+    """Number of second passes."""
     spilled_bytes: Natural = 0
     copied_rows: Natural = 0
-    """Of row groups that went out as they came in."""
+    """Rows of copied row groups."""
     dropped_rows: Natural = 0
 
 
@@ -63,7 +63,7 @@ def records_to_json(records: Iterable[CompactionRecord]) -> list[dict[str, Any]]
 
 
 def records_from_json(values: Any) -> tuple[CompactionRecord, ...]:
-    """Those that can be read."""
+    """Returns the records that can be read."""
     records = []
     for value in values if isinstance(values, list) else ():
         try:

@@ -1,4 +1,4 @@
-"""Conditions on the columns that a snapshot's table has."""
+"""Parses conditions on the columns of a snapshot's table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def condition_on(table: TableMetadata, text: str) -> Predicate:
-    """A condition in the names that people see, on the columns as they are stored. Raises `UsageError`."""
+    """Returns a condition on stored columns from one on the shown names. Raises `UsageError`."""
     from compactor.predicate.tree import with_names
 
     predicate = parse_where(text, table.shown_schema)

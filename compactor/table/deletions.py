@@ -1,8 +1,8 @@
-"""Which rows are deleted: one object for each deletion, in it a block of the fragment format for each
-fragment that has such rows: a bit for each of its rows.
+"""Deletions: which rows of a fragment are deleted.
 
-A fragment is never changed. That some of its rows are gone is said by the log, together with where the bits
-are; readers leave those rows out, and the next compaction of the fragment does not write them.
+One object holds the deletions of one commit: for each fragment that has deleted rows, a block of the fragment
+format with a bit for each row. A fragment is never changed. The log names the deleted rows' bits; readers
+leave those rows out, and the next compaction of the fragment does not write them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from format.errors import FormatError
 from format.layout import BlockKind
 
 Deleted: TypeAlias = pa.BooleanArray
-"""Of each row of a fragment whether it is deleted; shape (rows,), never null."""
+"""For each row of a fragment, whether it is deleted; shape (rows,), without nulls."""
 
 _LEVEL: Final = 3
 _MOST_BESIDE_BITS: Final = 1024
-"""Bytes of a block beside a bit for each row."""
+"""The most bytes that a block takes beside a bit for each row."""
 _ADVICE: Final = ": restore the object from a backup"
 
 
 def write_deletions(
     store: Store, key: str, deleted: Iterable[tuple[FragmentEntry, Deleted]]
 ) -> list[FragmentEntry]:
-    """Writes one object; the entries as they are with it. Nothing is visible before they are committed."""
+    """Writes one object. Returns the entries with their deletions, invisible until they are committed."""
     entries, blocks, offset = [], [], 0
     for entry, bits in deleted:
         block = make_chunk(bits, level=_LEVEL).block(BlockKind.DATA)
@@ -47,7 +47,7 @@ def write_deletions(
 
 
 def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
-    """Which rows of a fragment are deleted; None if none is. Raises `DamagedInputError`, `StoreError`."""
+    """Returns the deleted rows of a fragment, if any. Raises `DamagedInputError`, `StoreError`."""
     deletion = entry.deletion
     if deletion is None:
         return None
@@ -64,7 +64,7 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
         block = BlockReader(BytesIO(data), name, offset=deletion.offset).read_block()
         if block.header.rows != entry.rows:
             raise DamagedInputError(
-                f"{name}: its bits are of {block.header.rows} rows, {entry.key} has "
+                f"{name}: it has bits for {block.header.rows} rows, but {entry.key} has "
                 f"{entry.rows}{_ADVICE}",
                 name=fragment,
             )
@@ -77,11 +77,11 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
         bits = block.decode(pa.bool_())
     except FormatError as error:
         raise DamagedInputError(
-            f"{error}; the rows deleted of {entry.key} are not known{_ADVICE}", name=fragment
+            f"{error}; the deleted rows of {entry.key} are unknown{_ADVICE}", name=fragment
         ) from error
     if bits.null_count or bits.true_count != deletion.rows:
         raise DamagedInputError(
-            f"{name}: it has {bits.true_count} rows of {entry.key} deleted, the log "
+            f"{name}: it deletes {bits.true_count} rows of {entry.key}, but the log says "
             f"{deletion.rows}{_ADVICE}",
             name=fragment,
         )

@@ -1,4 +1,4 @@
-"""What the log knows of a table, as Arrow tables: its fragments, its versions. Pure."""
+"""Describes a table's fragments and versions as Arrow tables, from the log alone. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HISTORY: Final = pa.schema(
 
 
 def fragments_table(snapshot: Snapshot) -> pa.Table:
-    """The live fragments, oldest first; keys as JSON arrays, as in the log. Schema: `FRAGMENTS`."""
+    """Returns the live fragments, oldest first, as `FRAGMENTS`. Keys are JSON arrays, as in the log."""
     entries = list(snapshot.by_age())
     reasons = {key: item.reason for key, item in snapshot.quarantine.items()}
     columns = [
@@ -60,8 +60,10 @@ def fragments_table(snapshot: Snapshot) -> pa.Table:
 
 
 def history_table(versions: Sequence[Version]) -> pa.Table:
-    """One row a version, newest first. Fragments that a version changed count as added and removed.
-    Schema: `HISTORY`."""
+    """Returns one row for each version, newest first, as `HISTORY`.
+
+    A fragment that a version changed counts as added and as removed.
+    """
     newest_first = sorted(versions, key=lambda version: -version.number)
     changes = [version.changes for version in newest_first]
     columns = [

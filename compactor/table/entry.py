@@ -1,4 +1,4 @@
-"""A live fragment, as the log knows it. Pure values."""
+"""Entries: live fragments, as the log knows them. Pure values."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from format.footer import ColumnBytes, FragmentSummary
 from format.keys import Bound, KeyComparator
 
 _MAX_KEY_CHARACTERS: Final = 2 * MAX_KEY_BYTES
-"""Binary values are longer in the log than in rows: they are base64 there."""
+"""The most characters of a key: binary values are base64 in the log, and so longer than in rows."""
 
 
 class LazyColumns(Mapping[str, ColumnBytes]):
-    """The columns of an entry read from a checkpoint: few are ever asked for, so text until then."""
+    """The columns of an entry read from a checkpoint: parsed only when asked for, since few ever are."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -58,10 +58,10 @@ class LazyColumns(Mapping[str, ColumnBytes]):
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Rows of a fragment that are deleted, and where their positions are kept."""
+    """The deleted rows of a fragment, and where their positions are stored."""
 
     key: str
-    """Of the object."""
+    """Key of the object."""
     offset: int
     length: int
     rows: int
@@ -71,35 +71,34 @@ class Deletion:
 
     @classmethod
     def from_json(cls, value: list[Any]) -> Self:
-        """Raises TypeError or ValueError for what `to_json` does not make."""
+        """Raises TypeError or ValueError for a value that `to_json` does not make."""
         key, offset, length, rows = value
         check_number("deletion offset", offset, MAX_OBJECT_BYTES)
         check_number("deletion length", length, MAX_OBJECT_BYTES)
         check_number("deletion rows", rows)
         if not is_deletions_key(key):
-            raise ValueError(f"{key!r} is no name of deletions")
+            raise ValueError(f"{key!r} is not the name of a deletions object")
         return cls(key, offset, length, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class SkipIndex:
-    """Where what is known of a fragment's values is kept."""
+    """The place of a fragment's skip index on storage."""
 
     key: str
-    """Of the object."""
+    """Key of the object."""
     columns: Mapping[str, tuple[int, int]]
-    """Offset and length of each column's block, by the name under which it is stored; of length 0 where
-    nothing was worth keeping."""
+    """Offset and length of each column's block, by stored name; length 0 if nothing was worth keeping."""
 
     def to_json(self) -> list[Any]:
         return [self.key, {name: list(place) for name, place in self.columns.items()}]
 
     @classmethod
     def from_json(cls, value: list[Any]) -> Self:
-        """Raises TypeError or ValueError for what `to_json` does not make."""
+        """Raises TypeError or ValueError for a value that `to_json` does not make."""
         key, columns = value
         if not is_skip_index_key(key):
-            raise ValueError(f"{key!r} is no name of skip indexes")
+            raise ValueError(f"{key!r} is not the name of a skip index object")
         for offset, length in columns.values():
             check_number("skip_index offset", offset, MAX_OBJECT_BYTES)
             check_number("skip_index length", length, MAX_OBJECT_BYTES)
@@ -115,27 +114,27 @@ class FragmentEntry:
     run: str
     """What wrote it: the id of its compaction, or its own key."""
     sequence: tuple[int, int]
-    """The version and position at which its oldest rows came in; on level 0, its sorted run."""
+    """The version and position at which its oldest rows came in; on level 0, this names its sorted run."""
     rows: int
     size_bytes: int
     row_hash: int
     first_key: Bound
-    """The whole key of its first row, never cut: the order of fragments rests on it."""
+    """The whole key of its first row, never truncated: the order of fragments rests on it."""
     last_key: Bound
     row_groups: int
     peak_chunk_bytes: int
-    """Of its heaviest chunk, raw or decoded, whichever is more: what a merge holds of it at a time."""
+    """Bytes of its largest chunk, raw or decoded, whichever is more: what a merge holds of it at a time."""
     peak_row_bytes: int
-    """Raw bytes a row in the chunk where that is greatest."""
+    """Raw bytes per row of the chunk where that is greatest."""
     columns: Mapping[str, ColumnBytes] = field(default_factory=dict)
     window: int | None = None
     """The time window of all its rows; None in a table without windows, and for rows without a time."""
     deletion: Deletion | None = None
-    """Rows that readers leave out, and that the next compaction does not write again."""
+    """Rows that readers leave out and the next compaction does not write."""
     tombstones: int = 0
-    """Rows that are there to take away older ones of their key."""
+    """Number of rows that delete older rows of their key."""
     oldest_unix_ms: int | None = None
-    """Least time of its rows, in a table with a time to live; None: none has a time."""
+    """The least time of its rows, in a table with a time to live; None if no row has a time."""
     skip_index: SkipIndex | None = None
 
     @property
@@ -149,19 +148,20 @@ class FragmentEntry:
 
     @property
     def age(self) -> tuple[int, tuple[int, int], str]:
-        """Orders fragments that share keys from oldest to newest.
+        """Sorts fragments that share keys from oldest to newest.
 
-        The LSM invariant: what lies deeper is older; level 0 is ordered by ingestion.
+        The LSM invariant: deeper levels are older; level 0 is ordered by ingestion.
         """
         return -self.level, self.sequence, self.key
 
     @property
     def sorted_run(self) -> str:
-        """Fragments that share it are disjoint: a run of level 0, or a deeper level of one window.
+        """The fragment's sorted run: a run of level 0, or a deeper level of one window.
 
-        On level 0 those of equal sequence are one run, whoever wrote them. They are what is left of one
-        oldest run that was merged piece by piece; taken for several runs, one piece could get rows that
-        are newer than another's, and be no younger by its sequence.
+        Fragments of one run are disjoint.
+        On level 0, fragments of equal sequence are one run, whoever wrote them. They are what is left of one
+        oldest run that was merged piece by piece. If they counted as several runs, one piece could get rows
+        that are newer than another's without having a younger sequence.
         """
         if self.level:
             return f"{self.window}/{self.level}"
@@ -169,7 +169,7 @@ class FragmentEntry:
 
     @property
     def raw_bytes(self) -> int:
-        """Decoded size: what a merge has to go through."""
+        """Decoded size in bytes, which a merge has to process."""
         return sum(column.raw for column in self.columns.values())
 
     @classmethod
@@ -185,7 +185,7 @@ class FragmentEntry:
         row_statistics: RowStatistics = NONE_SEEN,
         skip_index: SkipIndex | None = None,
     ) -> Self:
-        """The entry of a fragment just written; its sequence is set when it is committed."""
+        """Returns the entry of a fragment just written; its sequence is set when it is committed."""
         return cls(
             key=key,
             level=level,
@@ -230,7 +230,7 @@ class FragmentEntry:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raises KeyError, TypeError or ValueError for what `to_json` does not make."""
+        """Raises KeyError, TypeError or ValueError for a value that `to_json` does not make."""
         _check_types(value)
         entry = cls(
             key=value["key"],
@@ -270,23 +270,23 @@ def key_range(
         compare.check(entry.last_key)
     except ValueError as error:
         raise DataError(
-            f"{entry.key}: its key range in the log is damaged: {error}: restore the log from a backup"
+            f"{entry.key}: its key range in the log is damaged ({error}); restore the log from a backup"
         ) from error
     return compare.key(entry.first_key), compare.key(entry.last_key)
 
 
 def check_entry(entry: FragmentEntry) -> None:
-    """Raises TypeError or ValueError, which name the field, unless its name and numbers are a fragment's.
+    """Raises TypeError or ValueError, naming the field, unless name and numbers can be a fragment's.
 
-    Columns that are still text are checked as they are asked for.
+    Columns that are still text are checked when they are asked for.
     """
     if not is_fragment_key(entry.key):
-        raise ValueError(f"{entry.key!r} is no fragment's name")
+        raise ValueError(f"{entry.key!r} is not the name of a fragment")
     check_number("level", entry.level, MAX_LEVEL)
     for place, number in enumerate(entry.sequence):
         check_number(f"sequence[{place}]", number)
     check_number("size_bytes", entry.size_bytes, MAX_OBJECT_BYTES)
-    # What the size bounds is worth something: readers hold it against the object.
+    # The size is a bound that holds: readers compare it with the object.
     check_number("row_groups", entry.row_groups, entry.size_bytes // MIN_ROW_GROUP_BYTES)
     check_number(
         "rows",
@@ -319,7 +319,7 @@ def _check_columns(columns: Mapping[str, ColumnBytes]) -> None:
 
 def _check_types(value: Mapping[str, Any]) -> None:
     if not isinstance(value["run"], str):
-        raise TypeError("run is no text")
+        raise TypeError("run is not a text")
     if not isinstance(value["first_key"], list) or not isinstance(value["last_key"], list):
         raise TypeError("a key bound is not a list")
 
@@ -327,5 +327,5 @@ def _check_types(value: Mapping[str, Any]) -> None:
 def with_sequence(
     entries: Iterable[FragmentEntry], sequence: tuple[int, int]
 ) -> list[FragmentEntry]:
-    """The entries as of one age, for rewrites of older rows."""
+    """Returns the entries with one common sequence, for rewrites of older rows."""
     return [replace(entry, sequence=sequence) for entry in entries]

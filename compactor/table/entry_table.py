@@ -1,4 +1,4 @@
-"""Entries as an Arrow table, a column per field: what a checkpoint holds."""
+"""Entries as an Arrow table with a column for each field: what a checkpoint holds."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ SCHEMA: Final = pa.schema(
     ]
 )
 MAY_MISS: Final = ("deletion", "tombstones", "oldest_unix_ms", "skip_index")
-"""Columns left out where no entry has a value, as they are in tables of earlier programs."""
+"""Columns that are left out where no entry has a value."""
 _MAY_BE_NULL: Final = (*MAY_MISS, "window")
 
 
 class EntryTable:
-    """Entries by row number, made when asked for and kept."""
+    """Entries by row number, made when they are asked for, and kept."""
 
     def __init__(self, table: pa.Table) -> None:
-        """Some columns may be left out.
+        """table: may lack the columns of `MAY_MISS`.
 
-        Raises `pa.ArrowInvalid` for a table of another schema, or with nulls where there are none.
+        Raises `pa.ArrowInvalid` for another schema, or for nulls in a column that has none.
         """
         for name in MAY_MISS:
             if name not in table.column_names:
@@ -96,7 +96,7 @@ class EntryTable:
         return keys
 
     def entries(self, rows: Sequence[int]) -> list[FragmentEntry]:
-        """Raises `DataError` for what no entry can be made of."""
+        """Returns the entries of these rows. Raises `DataError` for a damaged one."""
         missing = [row for row in rows if row not in self._made]
         if missing:
             part = self.table

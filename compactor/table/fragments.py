@@ -1,7 +1,7 @@
-"""The live fragments of a table by key: rows of a checkpoint, and what came since.
+"""The live fragments of a table by key: rows of a checkpoint, and those that came since.
 
-A checkpoint of a million fragments opens in about a second because its entries are made only when asked
-for; most commands look at few of them.
+A checkpoint of a million fragments opens in about a second because entries are made only when asked for; most
+commands look at few of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EMPTY: Final = EntryTable.of([])
 
 
 class FragmentMap(Mapping[str, FragmentEntry]):
-    """Key to entry. `set` and `pop` are for who has just copied it; a snapshot's is left alone."""
+    """A map of entries by key. Only the maker of a copy may change it; a snapshot's map never changes."""
 
     __slots__ = ("_added", "_base", "_rows")
 
@@ -47,7 +47,7 @@ class FragmentMap(Mapping[str, FragmentEntry]):
         return key in self._added or key in self._rows
 
     def all(self) -> list[FragmentEntry]:
-        """All entries: faster than one by one."""
+        """Returns all entries, faster than one by one."""
         return [*self._base.entries(list(self._rows.values())), *self._added.values()]
 
     def set(self, entry: FragmentEntry) -> None:
@@ -62,7 +62,7 @@ class FragmentMap(Mapping[str, FragmentEntry]):
         return None if row is None else self._base.entries([row])[0]
 
     def table(self) -> pa.Table:
-        """All entries as `EntryTable` has them. Rows of the checkpoint stay as they are."""
+        """Returns all entries as `EntryTable` has them. Rows of the checkpoint stay as they are."""
         kept = self._base.table
         if len(self._rows) < kept.num_rows:
             kept = kept.take(pa.array(list(self._rows.values()), pa.int64()))

@@ -1,15 +1,16 @@
-"""Reading the log: the newest snapshot, any earlier one, versions by time. Writes nothing.
+"""Reads the log: the newest snapshot, earlier ones, and versions by time. Writes nothing.
 
-Opening a table takes one listing and one GET for the newest checkpoint, and the log after it: however
-long the history is.
+Opening a table takes one listing, one GET for the newest checkpoint, and the log after it, however long the
+history is.
 
-The log begins at version 1, or at its *floor*: the checkpoint that a vacuum has proved before it removed
-what came before. From there it is contiguous, and what is not connected with it is no part of the table:
+The log begins at version 1, or at its *floor*: the checkpoint that a vacuum has proved before it removed the
+log files before it. From there the log is contiguous, and whatever is not connected with it does not belong
+to the table:
 
-- A checkpoint counts only if the log file of its version is there, with the same commit id, and the log
-  from an older mark (a checkpoint, the floor, version 1) up to it has no gap.
+- A checkpoint counts only if the log file of its version is there with the same commit id, and the log has no
+  gap from an older mark (a checkpoint, the floor, version 1) up to it.
 - A log file beyond a gap means one of two things. If it names the table's id, the files in the gap have been
-  lost, and nothing is read or written before somebody has looked. Else it is a stray, and is passed over.
+  lost, and nothing is read or written before somebody has looked. Otherwise it is a stray and is ignored.
 """
 
 from __future__ import annotations
@@ -46,44 +47,44 @@ from compactor.table.version import Version
 
 _MAX_TRIES: Final = 5
 _VERSIONS_AT_A_TIME: Final = 64
-"""Read ahead where one after the other is looked at."""
+"""Versions that are read ahead where they are looked at one after the other."""
 _PROVED_VERSIONS: Final = 900
-"""So many connected log files before a checkpoint are proof: mostly a page of a listing, with those after."""
+"""Number of connected log files that prove the checkpoint after them: mostly one page of a listing."""
 MAX_LOST_VERSIONS: Final = 1 << 20
-"""A log file further beyond a gap than that proves no loss: checkpoints in between would be there."""
+"""A log file further beyond a gap proves no loss: checkpoints in between would be there."""
 _READ_AHEAD: Final = 1024
 """Versions that are read before the first of them is used: their sum bounds memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSnapshot:
-    """A snapshot and what reading it took."""
+    """A snapshot, and what reading it took."""
 
     snapshot: Snapshot
     checkpoint: int | None = None
-    """The checkpoint it began with; None if it went on from a snapshot known before."""
+    """The checkpoint that it began with; None if it went on from a snapshot known before."""
     changed: int = 0
     """Fragments added and removed by the versions read after that."""
     is_blocked: bool = False
-    """Whether a file that is no version of this table is where the next one belongs."""
+    """Whether a foreign file is where the next version belongs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What the names under `_checkpoint/` say, newest first."""
+    """The versions that names under `_checkpoint/` name, newest first."""
 
     checkpoints: tuple[int, ...] = ()
     floors: tuple[int, ...] = ()
 
     @property
     def floor(self) -> int:
-        """The first version of the log; 0 if no vacuum has removed any, and it begins with version 1."""
+        """The first version of the log; 0 if no vacuum has removed any, so that it begins with version 1."""
         return next((floor for floor in self.floors if floor in self.checkpoints), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _LogFiles:
-    """Log files from a version on, ascending."""
+    """The log files from a version on, ascending."""
 
     first: int
     found: Sequence[tuple[int, str]]
@@ -91,12 +92,12 @@ class _LogFiles:
 
     @property
     def end(self) -> int:
-        """The last one that is connected with the first; the one before the first if that is not there."""
+        """The last one that is connected with the first; first - 1 if the first is not there."""
         return self.first + self._connected() - 1
 
     @property
     def beyond(self) -> Sequence[tuple[int, str]]:
-        """Those that come after the first gap."""
+        """The log files after the first gap."""
         return self.found[self._connected() :]
 
     def _connected(self) -> int:
@@ -109,23 +110,23 @@ _NONE_LISTED: Final = _LogFiles(LAST_VERSION + 1, ())
 
 
 class _GapError(Exception):
-    """Log files that should be there are not: a vacuum removed them, or they are lost."""
+    """Log files that should be there are missing: a vacuum removed them, or they are lost."""
 
     def __init__(self, lost: DataError | TableError | StoreError) -> None:
-        """lost: what it means if it stays."""
+        """lost: is the error to raise if they stay missing."""
         super().__init__()
         self.lost = lost
 
 
 class History:
-    """Versions and checkpoints of one table."""
+    """The versions and checkpoints of one table."""
 
     def __init__(self, store: ReadOnlyStore, readers: int = 16) -> None:
         """readers: requests at a time; 1 starts no threads."""
         self._store = store
         self._readers = readers
         self._strays: set[tuple[int, str]] = set()
-        """Numbers and ETags of log files beyond a gap that were read, and are none of this table."""
+        """Numbers and ETags of log files beyond a gap that were read and belong to another table."""
 
     def read(self, number: int) -> Version:
         """Returns one version. Raises `ObjectNotFoundError`, `DataError`."""
@@ -142,7 +143,7 @@ class History:
             try:
                 return self._follow(known) if known.version else self._open()
             except _GapError as gap:
-                # A vacuum may have passed: what was removed, a newer checkpoint knows.
+                # A vacuum may have passed: a newer checkpoint covers what it removed.
                 known, lost = Snapshot.empty(), gap.lost
         raise lost
 
@@ -152,7 +153,7 @@ class History:
         Raises `VersionNotFoundError`, `OvertakenError`, `DataError`.
         """
         if not newest.oldest <= number <= newest.version:
-            which = number if number <= LAST_VERSION else "of so many digits"
+            which = number if number <= LAST_VERSION else "with so large a number"
             raise VersionNotFoundError(
                 f"{self._store.url}: there is no version {which} to read; versions "
                 f"{newest.oldest} to {newest.version} are kept"
@@ -164,21 +165,21 @@ class History:
         raise self._removed_meanwhile(0)
 
     def versions_after(self, start: Snapshot, last: int) -> list[Version]:
-        """Returns those that follow a snapshot, up to `last`.
+        """Returns the versions that follow a snapshot, up to `last`.
 
         Raises `DataError` if log files are damaged or lost, `OvertakenError` if a vacuum has removed some.
         """
         versions = list(self.each_after(start, last))
-        # Who begins with the first version finds it again: it would be the first to go.
+        # Without a start, the first version takes its place: it would be the first to be removed.
         known = start if start.version or not versions else start.apply(versions[0])
         if versions and not self.still_has(known):
             raise self._removed_meanwhile(start.version)
         return versions
 
     def each_after(self, start: Snapshot, last: int) -> Iterator[Version]:
-        """Reads the versions after a snapshot, up to `last`, one after the other.
+        """Yields the versions after a snapshot, up to `last`, one after the other.
 
-        Who goes by them asks `still_has` afterwards. Raises as `versions_after`.
+        Callers that rely on them ask `still_has` afterwards. Raises what `versions_after` raises.
         """
         numbers = range(start.version + 1, last + 1)
         try:
@@ -188,15 +189,15 @@ class History:
         except ObjectNotFoundError as error:
             if start.version and self.still_has(start):
                 raise DataError(
-                    f"{error}: the log file is lost: restore it from a backup"
+                    f"{error}: the log file is lost; restore it from a backup"
                 ) from error
             raise self._removed_meanwhile(start.version) from error
 
     def still_has(self, snapshot: Snapshot) -> bool:
-        """Returns whether the log file of the snapshot's version is still the one it was made of.
+        """Says whether the log file of the snapshot's version is still the one it was made of.
 
-        Log files go oldest first. So if it is, none after it has ever been removed, and none of them
-        has been created anew by somebody who slept: all that was read after it is true.
+        Log files are removed oldest first. So if it is, none after it has ever been removed, and none of them
+        has been created again by a process that slept: all that was read after it is true.
         """
         if snapshot.version == 0:
             return not self.marks().floor
@@ -207,10 +208,11 @@ class History:
         return (version.commit_id, version.table_id) == (snapshot.commit_id, snapshot.table_id)
 
     def is_followed(self, before: Snapshot) -> bool:
-        """Returns whether a version just created after `before` is the first of its number.
+        """Says whether a version just created after `before` is the first file of its number.
 
-        The first version of a table is, if no checkpoint and no floor was ever there: with one, it may have
-        been there, and gone. A vacuum that runs meanwhile moves the floor, but always leaves a checkpoint.
+        The first version of a table is, if the table has no checkpoint and no floor: with one, the version
+        may have existed before and been removed. A vacuum that runs meanwhile moves the floor, but always
+        leaves a checkpoint.
         """
         if before.version:
             return self.still_has(before)
@@ -220,8 +222,8 @@ class History:
     def newest_not_after(self, unix_ms: int, newest: Snapshot) -> int:
         """Returns the last version committed at that time or before; 0 if the oldest kept is younger.
 
-        A version is as old as the earliest stamp at or after it: no clock that was ahead makes it younger.
-        Stamps ascend but where a clock was ahead, so bisecting reads few versions.
+        A version is as old as the earliest stamp at or after it, so a clock that was ahead makes none
+        younger. Stamps ascend except where a clock was ahead, so bisecting reads few versions.
         """
         if unix_ms >= newest.committed_unix_ms:
             return newest.version
@@ -239,7 +241,7 @@ class History:
         return low if low >= newest.oldest else 0
 
     def _last_not_after(self, unix_ms: int, first: int, last: int) -> int:
-        """The last version of those whose stamp is that time or before; 0 if there is none."""
+        """Returns the last of these versions stamped with that time or before; 0 if there is none."""
         for end in range(last, first - 1, -_VERSIONS_AT_A_TIME):
             start = max(first, end - _VERSIONS_AT_A_TIME + 1)
             for version in self._read_files(range(end, start - 1, -1)):
@@ -248,7 +250,7 @@ class History:
         return 0
 
     def marks(self) -> Marks:
-        """Lists the checkpoints and floors there are."""
+        """Lists the checkpoints and floors."""
         checkpoints, floors = [], []
         for info in self._store.list(CHECKPOINT_PREFIX):
             if (version := parse_checkpoint(info.key)) is not None:
@@ -266,10 +268,10 @@ class History:
                 yield number, info
 
     def checkpoint(self, version: int) -> Snapshot:
-        """Returns what a checkpoint says.
+        """Reads a checkpoint.
 
-        Raises `ObjectNotFoundError`; `DataError` if it is damaged, of another version than its name, or one
-        that the store refuses to give: archived, or encrypted with somebody's own key.
+        Raises `ObjectNotFoundError`, and `DataError` if it is damaged, of another version than its name, or
+        withheld by the store: archived, or encrypted with somebody else's key.
         """
         key = checkpoint_key(version)
         name = f"{self._store.url}/{key}"
@@ -299,7 +301,7 @@ class History:
                 loaded = self._from_checkpoint(version, files, damaged)
                 if loaded is not None:
                     return loaded
-            # It does not count: an older one and more of the log say the same.
+            # This checkpoint does not count: an older one and more of the log say the same.
         files = self._files_from(bottom, files)
         if marks.floor or (files.end == 0 and (files.beyond or marks.checkpoints)):
             if files.end >= bottom:
@@ -347,7 +349,7 @@ class History:
         return loaded
 
     def _files_from(self, first: int, later: _LogFiles = _NONE_LISTED) -> _LogFiles:
-        """Lists the log files from a version on, those aside that are listed already."""
+        """Lists the log files from a version on, except those that are listed already."""
         found = []
         for number, info in self.log_files(first):
             if number >= later.first:
@@ -358,7 +360,7 @@ class History:
     def _followed(
         self, start: Snapshot, files: _LogFiles, damaged: list[DataError]
     ) -> LoadedSnapshot:
-        """Returns what the log files after `start` make of it. Raises `_GapError` if some have been lost."""
+        """Returns the snapshot that the log files make after `start`. Raises `_GapError` if some are lost."""
         changed, stray = 0, 0
         numbers = range(start.version + 1, files.end + 1)
 
@@ -393,7 +395,7 @@ class History:
                 raise _GapError(self._lost(snapshot.version, number, damaged))
 
     def is_own(self, number: int, table_id: str) -> bool:
-        """Returns whether the log file is a version of the table, by what it says itself."""
+        """Says whether the log file is a version of the table, by its own content."""
         try:
             version = self.read_any(number)
         except (DataError, ObjectNotFoundError):
@@ -411,7 +413,7 @@ class History:
     def _unreadable(self, damaged: list[DataError]) -> DataError | StoreError:
         refusals = [e.__cause__ for e in damaged if isinstance(e.__cause__, StoreError)]
         if refusals and len(refusals) == len(damaged):
-            return refusals[0]  # nothing says that they are damaged
+            return refusals[0]  # they are refused, but not known to be damaged
         return DataError(
             f"{self._store.url}: the log before its checkpoints was vacuumed, and none of them can be read; "
             + "; ".join(map(str, damaged))
@@ -421,7 +423,7 @@ class History:
     # --- earlier versions ---
 
     def _at(self, number: int) -> Snapshot | None:
-        """Returns None if a vacuum has removed log files meanwhile."""
+        """Returns the snapshot; None if a vacuum has removed log files meanwhile."""
         marks = self.marks()
         for version in marks.checkpoints:
             if not marks.floor <= version <= number:
@@ -455,7 +457,7 @@ class History:
             )
 
     def read_any(self, number: int) -> Version:
-        """Returns what a log file says, whatever its number. Raises as `read`."""
+        """Reads a log file, whatever version it holds. Raises what `read` raises."""
         key = version_key(number)
         return Version.from_bytes(self._store.read(key), name=f"{self._store.url}/{key}")
 
@@ -470,9 +472,9 @@ class History:
 
 
 def _first_to_list(version: int, older: Sequence[int], bottom: int) -> int:
-    """Returns the mark from which on the log must have no gap for the checkpoint of a version to count.
+    """Returns the mark from which the log must have no gap for the checkpoint of a version to count.
 
-    older: the marks before it, newest first. Whoever forges a checkpoint may forge marks beside it, too; what
-    he cannot do in a few requests is to connect them by log files with the table's own.
+    older: the marks before it, newest first. An attacker who forges a checkpoint may forge marks beside it,
+    too, but cannot connect them by log files with the table's own in a few requests.
     """
     return next((mark for mark in older if version - mark >= _PROVED_VERSIONS), bottom)

@@ -1,7 +1,7 @@
-"""What an Arrow IPC stream says that its buffers take once they are unpacked, read from its messages alone.
+"""Computes the unpacked size of an Arrow IPC stream from its messages alone.
 
-Arrow allocates what a compressed buffer leases, and has no bound for it. The messages are flatbuffers: of the
-few fields that count here, each is found by its place in the table's list of offsets.
+Arrow allocates as much as a compressed buffer claims, without a bound. The messages are flatbuffers: each of
+the few fields that count here is found by its place in the table's list of offsets.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ _BUFFERS, _COMPRESSION = 2, 3
 """Fields of a record batch."""
 _SCHEMA: Final = 1
 _V5: Final = 4
-"""The format of messages that Arrow writes since 1.0. Older ones may name their compression where nobody
-looks for it here."""
+"""The message format that Arrow has written since 1.0; older ones may name their compression elsewhere."""
 _NOT_COMPRESSED: Final = -1
 
 
 def unpacked_bytes(stream: pa.Buffer) -> int:
-    """Returns the bytes of all buffers of a stream of record batches.
+    """Returns the unpacked bytes of all buffers of a stream of record batches.
 
-    Raises ValueError for what is no such stream, or has dictionaries; `pa.ArrowException`.
+    Raises ValueError for any other stream, and for one with dictionaries; `pa.ArrowException`.
     """
     messages = pa.ipc.MessageReader.open_stream(stream)
     total = 0

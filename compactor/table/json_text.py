@@ -1,4 +1,4 @@
-"""JSON of the log and its checkpoints, as texts that can be written again."""
+"""Parses JSON of the log and its checkpoints into texts that can be written again."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def from_json_text(text: str | bytes) -> Any:
-    """Returns the value.
+    """Returns the parsed value.
 
-    Raises ValueError for what is no JSON in UTF-8, and for texts with half of a surrogate pair: JSON can name
-    one, UTF-8 has none, so that no checkpoint could be written of it. The error does not repeat the text.
+    Raises ValueError for invalid JSON or UTF-8, and for texts with half of a surrogate pair: JSON can name
+    one but UTF-8 cannot, so no checkpoint of it could be written. The error does not repeat the text.
     """
     try:
         decoded = text if isinstance(text, str) else text.decode()

@@ -1,4 +1,4 @@
-"""Keys as people read them: dates instead of integers, shortened."""
+"""Shows keys to users: shortened, with dates instead of integers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MAX_CHARACTERS: Final = 60
 
 
 def key_types(schema: pa.Schema, sort: SortSchema) -> list[pa.DataType]:
-    """Storage types of the sort columns."""
+    """Returns the storage types of the sort columns."""
     return [storage_type(schema.field(column.column).type) for column in sort]
 
 
 def key_text(bound: Bound, types: Sequence[pa.DataType]) -> str:
-    """Returns the values of a key, or of a bound of the first so many sort columns, in 60 characters at most.
+    """Returns the values of a key, or of a prefix of its columns, in at most 60 characters.
 
-    Keys are cut in the middle: those of neighbours often begin alike.
+    A long key is cut in the middle, because neighbouring keys often begin alike.
     """
     text = " ".join(key_parts(bound, types))
     if len(text) <= MAX_CHARACTERS:
@@ -36,7 +36,7 @@ def key_parts(bound: Bound, types: Sequence[pa.DataType]) -> list[str]:
 
 
 def value_text(value: Any, dtype: pa.DataType) -> str:
-    """Keys hold times as integers; people read dates."""
+    """Returns a value as users read it; keys hold times as integers."""
     if value is None:
         return "null"
     if pa.types.is_temporal(dtype) and isinstance(value, int):
@@ -46,5 +46,5 @@ def value_text(value: Any, dtype: pa.DataType) -> str:
                 str(pa.scalar(value, integer).cast(dtype)).replace(" ", "T").replace("+00:00", "Z")
             )
         except (ValueError, OverflowError):
-            return str(value)  # outside the years that Python has
+            return str(value)  # outside the years that Python knows
     return str(value)

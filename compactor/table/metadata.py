@@ -1,4 +1,4 @@
-"""What all fragments of a table share: schema, sort schema, time windows, what rows mean."""
+"""The metadata that all fragments of a table share: schema, sort schema, time windows, row policy."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from format.type_json import schema_from_json, schema_to_json
 @convertible
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
-    """Fragments hold rows of one window of time each: never merged across, dropped as a whole."""
+    """Time windows: a fragment has rows of one window, is never merged across windows, and expires whole."""
 
     column: str
-    """A sort column, so that rows of equal keys are of one window."""
+    """A sort column, so that rows of equal keys are in one window."""
     window_seconds: WindowSeconds
     retention_seconds: Natural | None = None
     """Windows that ended longer ago are dropped; None keeps all."""
 
     def is_expired(self, window: int | None, now_unix_ms: int) -> bool:
-        """Whether all rows of the window are past retention. Rows without a time (None) never are."""
+        """Says whether all rows of the window are past retention. Rows without a time (None) never are."""
         if window is None or self.retention_seconds is None:
             return False
         return (window + 1) * self.window_seconds + self.retention_seconds <= now_unix_ms / 1000
@@ -47,26 +47,26 @@ class TimeWindows:
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """What all fragments of the table share.
+    """The metadata that all fragments of the table share.
 
-    A column is known by the name under which it is stored, which never changes and is never given to another
-    column; `sort`, `windows`, `rows` and `ttl` name columns so. What people call it is in `names`.
+    A column is known by its stored name, which never changes and is never given to another column; `sort`,
+    `windows`, `rows` and `ttl` use stored names. `names` has the names that users see.
     """
 
     schema: pa.Schema
-    """Columns by the names under which they are stored, in the order in which they are shown."""
+    """Columns by stored name, in the order in which they are shown."""
     sort: SortSchema
     windows: TimeWindows | None = None
     rows: RowPolicy = APPEND
     ttl: Ttl | None = None
     names: tuple[tuple[str, str], ...] = ()
-    """Stored name and shown one of columns for which they differ."""
+    """Pairs of stored and shown name, for columns where they differ."""
     retired: tuple[str, ...] = ()
-    """Stored names of columns that were dropped: fragments may still have them."""
+    """Stored names of dropped columns, which fragments may still have."""
     skips: SkipSpec = NO_SKIPS
-    """Which columns new fragments get a skip index of."""
+    """The columns for which new fragments get a skip index."""
     properties: tuple[tuple[str, str], ...] = ()
-    """What whoever writes the table has to remember of it, by name."""
+    """Values by name that writers of the table have to remember."""
 
     @property
     def expires(self) -> bool:
@@ -76,7 +76,7 @@ class TableMetadata:
 
     @property
     def shown_schema(self) -> pa.Schema:
-        """As people know it."""
+        """The schema with the names that users see."""
         if not self.names:
             return self.schema
         shown = dict(self.names)
@@ -90,11 +90,11 @@ class TableMetadata:
 
     @property
     def shown_rows(self) -> RowPolicy:
-        """The row policy by the names that people know."""
+        """The row policy with the names that users see."""
         return self.rows.renamed(self.shown_name)
 
     def stored_name(self, shown: str) -> str | None:
-        """None if no column is called so."""
+        """Returns the stored name of a column; None if no column has this shown name."""
         for stored, name in self.names:
             if name == shown:
                 return stored
@@ -102,7 +102,7 @@ class TableMetadata:
         return shown if shown in self.schema.names and shown not in renamed else None
 
     def new_stored_name(self, shown: str, also_taken: Iterable[str] = ()) -> str:
-        """For a column that is to be called so: one that no column of the table ever had."""
+        """Returns a stored name for a new column: one that no column of the table ever had."""
         taken = {*self.schema.names, *self.retired, *also_taken}
         name, count = shown, 1
         while name in taken:
@@ -111,7 +111,7 @@ class TableMetadata:
         return name
 
     def with_skips(self, skips: SkipSpec) -> Self:
-        """With these skip indexes. Raises `UsageError` for a column that is not one for it."""
+        """Returns the metadata with these skip indexes. Raises `UsageError` for an unsuitable column."""
         in_sort = {column.column for column in self.sort}
         for name, kind in set(skips.columns).difference(self.skips.columns):
             if name not in self.schema.names:
@@ -120,17 +120,17 @@ class TableMetadata:
                 )
             if name in in_sort:
                 raise UsageError(
-                    f"--skip-index: {name!r} is a sort column, whose ranges are known without one"
+                    f"--skip-index: {name!r} is a sort column, which needs no skip index; leave it out"
                 )
             check_skip_column(name, kind, self.schema.field(name).type)
         return replace(self, skips=skips)
 
     def comparator(self) -> KeyComparator:
-        """Orders rows."""
+        """Returns the comparator that orders rows."""
         return KeyComparator(self.schema, self.sort)
 
     def key_comparator(self) -> KeyComparator:
-        """Tells rows of one key from others: by it ranges overlap."""
+        """Returns the comparator that tells rows of one key from others; ranges overlap by it."""
         return KeyComparator(self.schema, self.rows.key_columns(self.sort))
 
     def to_json(self) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class TableMetadata:
         return table
 
     def _check_columns(self) -> None:
-        """Raises `SchemaError` if a column is not there that rows are told apart or dated by."""
+        """Raises `SchemaError` if a column is missing that rows are told apart or dated by."""
         check_sort_schema(self.schema, self.sort)
         named = [self.rows.sequence, self.rows.delete_marker]
         named += [part.column for part in (self.windows, self.ttl) if part is not None]

@@ -1,7 +1,7 @@
 """Columns, and places within them, that hold no nulls because the user asked for it.
 
-A place is named by the path to it: `id`, `tags.element`, `attributes.value`, `request.headers.element.name`.
-What is not asked for may be null (`format.types.table_type`).
+A path names such a place: `id`, `tags.element`, `attributes.value`, `request.headers.element.name`. All other
+places may be null (`format.types.table_type`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VALUE = "value"
 
 
 def with_not_null(schema: pa.Schema, paths: Iterable[str]) -> pa.Schema:
-    """Returns the schema with `not null` at these paths. Raises `UsageError` for one that leads nowhere."""
+    """Returns the schema with `not null` at these paths. Raises `UsageError` for an unknown path."""
     fields = list(schema)
     for path in paths:
         names = [field.name for field in fields if f"{path}.".startswith(f"{field.name}.")]
@@ -39,7 +39,7 @@ def _required(field: pa.Field, rest: str, path: str) -> pa.Field:
     if not rest:
         if pt.is_null(field.type):
             raise UsageError(
-                f"--not-null: {path!r} has no value in these rows, so its type is unknown: create the table "
+                f"--not-null: {path!r} has no value in these rows, so its type is unknown; create the table "
                 "from rows that have one"
             )
         return field.with_nullable(False)
@@ -47,16 +47,14 @@ def _required(field: pa.Field, rest: str, path: str) -> pa.Field:
     inner = {name: child for name, child in _children(dtype) if f"{rest}.".startswith(f"{name}.")}
     if not inner:
         known = ", ".join(name for name, _ in _children(dtype)) or "nothing"
-        raise UsageError(
-            f"--not-null: {path!r}: {field.name!r} is {dtype}, which has {known} within"
-        )
+        raise UsageError(f"--not-null: {path!r}: {field.name!r} is {dtype}, which contains {known}")
     name = rest if rest in inner else max(inner, key=len)
     child = _required(inner[name], rest[len(name) + 1 :], path)
     return field.with_type(_with_child(dtype, name, child))
 
 
 def _children(dtype: pa.DataType) -> list[tuple[str, pa.Field]]:
-    """Returns the fields within a type that may be null, and what paths call them."""
+    """Returns the fields within a type that may be null, by what paths call them."""
     if pt.is_struct(dtype):
         return [(field.name, field) for field in dtype.fields]
     if pt.is_map(dtype):
@@ -96,15 +94,14 @@ def _paths(field: pa.Field, path: str) -> Iterator[str]:
 
 
 def is_free(field: pa.Field) -> bool:
-    """Whether nothing of a column was asked to be not null."""
+    """Says whether neither a column nor anything within it was asked to be not null."""
     return bool(field.nullable) and all(is_free(child) for _, child in _children(field.type))
 
 
 def null_place(array: pa.Array, field: pa.Field) -> str | None:
-    """Returns the path of a null where the field has none, if there is one. What stands within a null counts
-    for nothing.
+    """Returns the path of a null where the field allows none; None if there is none.
 
-    array: of the field's type, or as it is stored.
+    A value within a null does not count. array: is of the field's type, or as it is stored.
     """
     if not field.nullable and array.null_count:
         return str(field.name)
@@ -114,7 +111,7 @@ def null_place(array: pa.Array, field: pa.Field) -> str | None:
 
 
 def _null_place(array: pa.Array, field: pa.Field, path: str, hidden: int) -> str | None:
-    """hidden: how many of the nulls are such only since what they are in is null."""
+    """Returns what `null_place` does. hidden: number of nulls that are null only within a null."""
     if not field.nullable and array.null_count > hidden:
         return path
     if pt.is_struct(array.type):

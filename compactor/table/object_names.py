@@ -1,15 +1,15 @@
-"""Names of all objects of a table, built and parsed here only.
+"""Builds and parses the names of all objects of a table.
 
 _log/00000000000000000007.json                 version 7 of the table
-_log/.conditional-writes                       by which writers prove that the store creates nothing twice
-_checkpoint/99999999999999999935.arrow         the table as of version 64: 10^20 - 1 - 64, so that a
+_log/.conditional-writes                       the object by which writers prove conditional writes
+_checkpoint/99999999999999999935.arrow         the table at version 64: 10^20 - 1 - 64, so that a
                                                listing begins with the newest
 _checkpoint/99999999999999999935.floor         the log begins at version 64: a vacuum has proved its
                                                checkpoint, and may have removed all before
 _aside/<id>/_log/00000000000000000099.json     what a repair has put aside
-data/00000000000000000006-<attempt>-00000.frag a fragment, whose attempt began when the table was at
-                                               version 6; the attempt's id is its own
-data/00000000000000000006-<attempt>.deletes    which rows are deleted, found when it was at version 6
+data/00000000000000000006-<attempt>-00000.frag a fragment whose attempt began when the table was at
+                                               version 6; each attempt has an id of its own
+data/00000000000000000006-<attempt>.deletes    deletions, found when the table was at version 6
 data/00000000000000000006-<attempt>.skips      skip indexes of the fragments of an attempt
 """
 
@@ -20,7 +20,7 @@ from typing import Final
 
 LOG_PREFIX: Final = "_log/"
 PROBE_KEY: Final = f"{LOG_PREFIX}.conditional-writes"
-"""It is in the log because every writer may create objects there, and lists before all versions."""
+"""It lies in the log because every writer may create objects there, and it lists before all versions."""
 CHECKPOINT_PREFIX: Final = "_checkpoint/"
 DATA_PREFIX: Final = "data/"
 ASIDE_PREFIX: Final = "_aside/"
@@ -39,7 +39,7 @@ def version_key(version: int) -> str:
 
 
 def parse_version(key: str) -> int | None:
-    """The version behind a key of the log; None for any other object there."""
+    """Returns the version that a key of the log names; None for any other object there."""
     match = _VERSION.fullmatch(key)
     return int(match.group(1)) if match else None
 
@@ -49,7 +49,7 @@ def checkpoint_key(version: int) -> str:
 
 
 def parse_checkpoint(key: str) -> int | None:
-    """The version that a checkpoint holds; None for any other object there."""
+    """Returns the version that a checkpoint holds; None for any other object there."""
     match = _CHECKPOINT.fullmatch(key)
     return LAST_VERSION - int(match.group(1)) if match else None
 
@@ -65,17 +65,20 @@ def parse_floor(key: str) -> int | None:
 
 
 def aside_key(repair_id: str, key: str) -> str:
-    """Returns where a repair puts an object. Each repair has an id, so that nothing is ever replaced."""
+    """Returns the key to which a repair moves an object; the repair's id keeps it from replacing another."""
     return f"{ASIDE_PREFIX}{repair_id}/{key}"
 
 
 def is_written_in_parts(key: str) -> bool:
-    """Returns whether a table has objects of this name that are written by multipart uploads."""
+    """Says whether a table writes objects of this name by multipart uploads."""
     return base_version(key) is not None
 
 
 def fragment_key(base_version: int, attempt_id: str, part: int) -> str:
-    """base_version: the table's when the attempt began. By it a vacuum tells stalled attempts."""
+    """Returns the key of a fragment.
+
+    base_version: the table's version when the attempt began; by it a vacuum detects stalled attempts.
+    """
     return f"{DATA_PREFIX}{base_version:020d}-{attempt_id}-{part:05d}.frag"
 
 
@@ -100,6 +103,6 @@ def is_skip_index_key(key: object) -> bool:
 
 
 def base_version(key: str) -> int | None:
-    """The version an attempt was based on that wrote this object; None for a name that does not say."""
+    """Returns the base version of the attempt that wrote this object; None if the name has none."""
     match = _FRAGMENT.fullmatch(key) or _DELETIONS.fullmatch(key) or _SKIPS.fullmatch(key)
     return int(match.group(1)) if match and match.group(1) else None

@@ -1,4 +1,4 @@
-"""A commit log that tells how each commit went, for metrics and traces."""
+"""A commit log that reports how each commit ended, for metrics and traces."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from compactor.table.version import Changes
 class CommitEnd(StrEnum):
     COMMITTED = "committed"
     CONFLICT = "conflict"
-    """Others kept winning the race."""
+    """Other writers kept winning the race."""
     UNKNOWN = "unknown"
-    """It may stand or not."""
+    """The commit may stand or not."""
     FAILED = "failed"
     NOTHING = "nothing"
-    """On a newer snapshot there was nothing left to commit."""
+    """On a newer snapshot nothing was left to commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class CommitReport:
     table_url: str
     end: CommitEnd
     changes: Changes | None
-    """Those of the last try; None if it did not come to that."""
+    """The changes of the last try; None if it did not come to that."""
     version: int
-    """The one committed, else the newest known."""
+    """The committed version, or else the newest known."""
     lost_races: int
-    """Versions that others took first, each a further try."""
+    """Versions that other writers took first; each led to a further try."""
     started_unix_ms: int
     seconds: float
 
 
 class ObservedCommitLog(CommitLog):
-    """A `CommitLog` that calls `on_commit` after each commit, whatever became of it."""
+    """A `CommitLog` that calls `on_commit` after each commit, however it ended."""
 
     def __init__(
         self, store: Store, on_commit: Callable[[CommitReport], None], **options: Any
@@ -52,7 +52,7 @@ class ObservedCommitLog(CommitLog):
     def commit(self, prepare: Prepare) -> Snapshot:
         tries = _Tries(prepare)
         started = self._clock.now_unix_ms()
-        end = CommitEnd.NOTHING  # what else `prepare` raises is its caller's way to say so
+        end = CommitEnd.NOTHING  # `prepare` says so by raising any other exception
         try:
             snapshot = super().commit(tries)
             end = CommitEnd.COMMITTED
@@ -81,7 +81,7 @@ class ObservedCommitLog(CommitLog):
 
 
 class _Tries:
-    """`prepare`, which is called once a try."""
+    """A wrapper of `prepare` that counts its calls: one for each try."""
 
     def __init__(self, prepare: Prepare) -> None:
         self._prepare = prepare

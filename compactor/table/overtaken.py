@@ -1,4 +1,4 @@
-"""Telling a reader that a vacuum has overtaken from one whose fragment is lost."""
+"""Distinguishes a reader that a vacuum has overtaken from one whose fragment is lost."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from compactor.table.snapshot import Snapshot
 
 @contextmanager
 def overtaken_explained(store: Store, key: str) -> Iterator[None]:
-    """Turns what a store says of an object that is gone into `OvertakenError`, where a vacuum removed it.
+    """Turns a store's error about a missing object into `OvertakenError` if a vacuum removed the object.
 
-    S3 says of it that permission is denied, to those who may not list the bucket as a whole.
+    S3 answers "permission denied" for a missing object to callers that may not list the whole bucket.
     """
     try:
         yield
@@ -28,13 +28,13 @@ def overtaken_explained(store: Store, key: str) -> Iterator[None]:
         if not _is_vacuumed(store, key):
             raise
         raise OvertakenError(
-            f"{store.url}/{key}: a vacuum removed it while an older version of the table was read: run it "
-            "again; if readers take longer than the vacuum's --retain, vacuum with a longer one"
+            f"{store.url}/{key}: a vacuum removed it while an older version of the table was read; read "
+            "again, and if readers take longer than the vacuum's --retain, vacuum with a longer one"
         ) from error
 
 
 def _is_vacuumed(store: Store, key: str) -> bool:
-    """Returns whether an object is gone and nothing in the table refers to it any more."""
+    """Says whether an object is gone and nothing in the table refers to it any more."""
     try:
         if any(info.key == key for info in store.list(key)):
             return False

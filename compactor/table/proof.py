@@ -1,8 +1,8 @@
-"""Proving the log before anything goes by it for good: it is made anew from all its files, and compared.
+"""Proves the log before anything is removed by it: replays all its files, and compares the results.
 
-What is proved: from the floor to the newest version no log file is missing, each follows the one before, and
-their sum is the snapshot that readers open; a checkpoint says what the log before it says. Each log file is
-read once, by one GET, and blocks of a thousand are in memory at a time; besides, the snapshots compared.
+The proof covers: from the floor to the newest version no log file is missing, and each follows the one
+before; their sum is the snapshot that readers open; a checkpoint equals the log before it. Each log file is
+read once, by one GET. In memory are a thousand versions at a time, besides the snapshots compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from compactor.table.version import Version
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What there is of a log, by its names."""
+    """The objects of a log, by name."""
 
     marks: Marks
     files: dict[int, ObjectInfo]
@@ -33,7 +33,7 @@ class Listing:
         return max(1, self.marks.floor)
 
     def beyond(self, end: int) -> list[int]:
-        """Returns the log files after a version. What was listed before that version was read is a stray."""
+        """Returns the log files after a version; those listed before that version was read are strays."""
         return [number for number in self.files if number > end]
 
 
@@ -43,12 +43,12 @@ def list_log(history: History) -> Listing:
 
 
 class Proof:
-    """The log of one table, up to a snapshot that was read."""
+    """The proof of one table's log, up to a snapshot that was read."""
 
     def __init__(
         self, store: ReadOnlyStore, history: History, listing: Listing, newest: Snapshot
     ) -> None:
-        """listing: from before the newest snapshot was read."""
+        """listing: is from before the newest snapshot was read."""
         self._store = store
         self._history = history
         self._newest = newest
@@ -62,19 +62,21 @@ class Proof:
             if number not in files and not self._is_there(number):
                 self._check_not_overtaken()
                 raise DataError(
-                    f"{self._store.url}/{version_key(number)}: the log file is missing: restore it from a "
+                    f"{self._store.url}/{version_key(number)}: the log file is missing; restore it from a "
                     "backup, or look at the log with `compactor repair`"
                 )
 
     def _is_there(self, number: int) -> bool:
-        """Returns whether a log file is there that the listing has not: a folder that is listed while files
-        are created may show a later one and not the one before."""
+        """Says whether a log file exists that the listing lacks.
+
+        A folder that is listed while files are created may show a later file and not an earlier one.
+        """
         try:
             self._history.read_any(number)
         except ObjectNotFoundError:
             return False
         except DataError:
-            pass  # whoever reads the log tells of it
+            pass  # the read of the whole log reports it
         return True
 
     def start(self) -> Snapshot:
@@ -91,8 +93,10 @@ class Proof:
         return OvertakenError(f"{self._store.url}: a vacuum removed log files while they were read")
 
     def newest_checkpoint(self, last: int) -> Snapshot | None:
-        """Returns what the newest checkpoint says after the floor and up to `last` that can be read and is
-        of the version that the log has."""
+        """Returns the newest valid checkpoint after the floor and up to `last`; None if there is none.
+
+        It is valid if it can be read and the log has the version that it names.
+        """
         for version in self.listing.marks.checkpoints:
             if self.listing.first < version <= last:
                 try:
@@ -102,7 +106,7 @@ class Proof:
         return None
 
     def checkpoint(self, version: int) -> Snapshot:
-        """Raises `ObjectNotFoundError`; `DataError` if it is damaged or the log has not its version."""
+        """Reads a checkpoint. Raises `ObjectNotFoundError`; `DataError` if damaged or not the log's."""
         snapshot = self._history.checkpoint(version)
         if version > self._newest.version or not self._history.still_has(snapshot):
             raise DataError(
@@ -116,10 +120,9 @@ class Proof:
         on_version: Callable[[Version], None] = lambda _: None,
         start: Snapshot | None = None,
     ) -> Iterator[Snapshot]:
-        """Yields the snapshots at some versions, ascending, and at the newest, by all that the log says.
+        """Replays the log, and yields the snapshots at these versions, ascending, and at the newest.
 
-        start: what to begin with in place of the log's own beginning.
-
+        start: replaces the log's own beginning.
         Raises `DataError` if the log is damaged, `OvertakenError` if a vacuum removes log files meanwhile.
         """
         snapshot = self.start() if start is None else start
@@ -130,12 +133,12 @@ class Proof:
                 yield snapshot
             self._check_not_overtaken()
         except DataError:
-            # What a vacuum has removed, somebody who slept may have created anew.
+            # A process that slept may have created again what a vacuum has removed.
             self._check_not_overtaken()
             raise
 
     def _check_not_overtaken(self) -> None:
-        """A vacuum says where the log begins before it removes what was before."""
+        """Raises `OvertakenError` if the floor has moved: a vacuum moves it before it removes log files."""
         if self._history.marks().floor != self.listing.marks.floor:
             raise self._overtaken()
 
@@ -150,19 +153,19 @@ class Proof:
         """Raises `DataError` unless readers open what the log says."""
         if rebuilt.version == self._newest.version and not is_same(rebuilt, self._newest):
             raise DataError(
-                f"{self._store.url}: a checkpoint says something else of version {rebuilt.version} than "
-                "the log does: `compactor repair` puts it aside"
+                f"{self._store.url}: a checkpoint differs from the log at version {rebuilt.version}: "
+                "`compactor repair` puts it aside"
             )
 
     def check_checkpoint(self, said: Snapshot, rebuilt: Snapshot) -> None:
-        """Raises `DataError` unless a checkpoint says what the log before it says."""
+        """Raises `DataError` unless a checkpoint equals the log before it."""
         if not is_same(said, rebuilt):
             raise DataError(
-                f"{self._store.url}/{checkpoint_key(said.version)}: the checkpoint says something else than "
+                f"{self._store.url}/{checkpoint_key(said.version)}: the checkpoint differs from "
                 "the log before it: `compactor repair` puts it aside"
             )
 
 
 def is_same(one: Snapshot, other: Snapshot) -> bool:
-    """Returns whether two snapshots are the same in every respect: equal ones have equal bytes."""
+    """Says whether two snapshots are equal in every respect; equal ones have equal bytes."""
     return checkpoint_bytes(one) == checkpoint_bytes(other)

@@ -1,9 +1,9 @@
-"""Looking at a damaged log, and putting aside what is no part of it. Nothing is ever deleted for good.
+"""Examines a damaged log, and puts aside what does not belong to it. Nothing is ever deleted for good.
 
-What is put aside: log files beyond the end of the log that are none of this table, and checkpoints that can't
-be read or say something else than the log. The log that is left says what it said, or more truly. Files of
-this table beyond a gap, and what follows a damaged log file, are put aside only where somebody says at which
-version the log is to end: rows may be in them.
+What goes aside: log files beyond the end of the log that belong to another table, and checkpoints that can't
+be read or contradict the log. The log that is left says what it said, or is closer to the truth. Files of
+this table beyond a gap, and files after a damaged log file, may hold rows; they go aside only if the user
+names the version at which the log is to end.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _REFUSED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One object of the log that is not as it should be, or is missing."""
+    """One object of the log that is wrong or missing."""
 
     key: str
     reason: str
     goes_aside: bool
-    """Whether a repair puts it aside; else it takes a backup, or the version at which the log is to end."""
+    """Whether a repair puts it aside; otherwise it needs a backup, or a version at which to end the log."""
 
     def to_json(self) -> dict[str, Any]:
         return {"key": self.key, "reason": self.reason, "goes_aside": self.goes_aside}
@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a log means to readers."""
+    """The table as readers of a log see it, or the error that they get."""
 
     version: int = 0
     fragments: int = 0
@@ -72,19 +72,18 @@ class Meaning:
 
 @dataclass(slots=True)
 class RepairReport:
-    """What is wrong with a log, and what it means before and after."""
+    """The findings about a log, and its meaning before and after the repair."""
 
     now: Meaning
     after: Meaning
-    """With all put aside that goes aside."""
+    """The meaning once everything is put aside that goes aside."""
     findings: list[Finding] = field(default_factory=list)
     end: int = 0
-    """The last version up to which the log is whole."""
+    """The last version up to which the log is complete."""
     floor: int = 0
-    """The version that the log is to begin with, where the checkpoint that it begins with is damaged; 0 where
-    that stays as it is."""
+    """The version at which the log is to begin if its first checkpoint is damaged; 0 if it is not."""
     aside: str = ""
-    """Under which prefix things were put; empty if none was."""
+    """The prefix under which objects were put; empty if none was."""
 
     @property
     def aside_keys(self) -> list[str]:
@@ -104,11 +103,11 @@ class RepairReport:
 def repair(
     store: Store, *, end_at: int | None = None, apply: bool = False, ids: Ids = random_id
 ) -> RepairReport:
-    """Finds out what is wrong with a table's log; with `apply` puts aside what is no part of it.
+    """Finds what is wrong with a table's log; with `apply`, puts aside what does not belong to it.
 
     end_at: the version at which the log is to end, where log files are lost or damaged.
-    Raises `TableNotFoundError`; `UsageError` for an end that the log does not reach or need; `DataError` if
-    the log would not be readable after it; `StoreError`.
+    Raises `TableNotFoundError`, `UsageError` for an end that the log does not reach or need, `DataError` if
+    the log would not be readable afterwards, and `StoreError`.
     """
     report = diagnose(store, end_at)
     if not apply or not report.aside_keys:
@@ -117,20 +116,20 @@ def repair(
         raise DataError(f"{report.after.error}; nothing was put aside")
     if report.after.version == 0 and any(base_version(i.key) for i in store.list(DATA_PREFIX)):
         raise DataError(
-            f"{store.url}: no log would be left, and {DATA_PREFIX} has fragments of later versions: restore "
+            f"{store.url}: no log would be left, but {DATA_PREFIX} has fragments of later versions; restore "
             "the log from a backup; nothing was put aside"
         )
     if report.floor:
         create_own(store, floor_key(report.floor), b"")
     report.aside = aside_key(ids(), "")
-    # Log files newest first: what is left is never mistaken for the whole.
+    # Log files go newest first, so that what is left is never mistaken for the whole.
     for key in sorted(report.aside_keys, reverse=True):
         _put_aside(store, key, report.aside + key)
     return report
 
 
 def diagnose(store: ReadOnlyStore, end_at: int | None = None) -> RepairReport:
-    """Reads the whole log and all its checkpoints. Raises as `repair`."""
+    """Reads the whole log and all its checkpoints. Raises what `repair` raises."""
     history = History(store)
     listing = list_log(history)
     newest, now = _meaning(history)
@@ -141,8 +140,8 @@ def diagnose(store: ReadOnlyStore, end_at: int | None = None) -> RepairReport:
         newest = doctor.whole_part()
     if end_at is not None and end_at != newest.version:
         raise UsageError(
-            f"{store.url}: the log is whole up to version {newest.version}: that is the only one that "
-            "--end-at can name"
+            f"{store.url}: the log is complete up to version {newest.version}; --end-at can name "
+            "only that version"
         )
     findings = doctor.findings(newest, is_end_named=end_at is not None)
     hidden = {finding.key for finding in findings if finding.goes_aside}
@@ -152,7 +151,7 @@ def diagnose(store: ReadOnlyStore, end_at: int | None = None) -> RepairReport:
 
 
 def log_faults(store: ReadOnlyStore) -> list[str]:
-    """Returns what is wrong with the log and its checkpoints, a line each."""
+    """Returns what is wrong with the log and its checkpoints, one line each."""
     try:
         return [f"{store.url}/{f.key}: {f.reason}" for f in diagnose(store).findings]
     except DataError as error:
@@ -165,10 +164,10 @@ class _Doctor:
         self._history = history
         self._listing = listing
         self.new_floor = 0
-        """The version that the log can begin with, if the checkpoint that it begins with is damaged."""
+        """The version at which the log can begin, if the checkpoint at which it begins is damaged."""
 
     def whole_part(self) -> Snapshot:
-        """Returns the newest snapshot that needs no file which is lost or damaged. Raises `DataError`."""
+        """Returns the newest snapshot that needs no lost or damaged file. Raises `DataError`."""
         end = self._listing.first - 1
         for number in self._listing.files:
             if number < self._listing.first:
@@ -199,7 +198,7 @@ class _Doctor:
         return found
 
     def _beyond(self, newest: Snapshot, is_end_named: bool) -> Iterator[Finding]:
-        """Yields what is after the end of the log."""
+        """Yields what lies after the end of the log."""
         end = newest.version
         for number in self._listing.beyond(end):
             key = version_key(number)
@@ -216,7 +215,7 @@ class _Doctor:
             elif number == end + 1 and (damage := self._damage(number)):
                 yield Finding(key, f"the next version may have been here: {damage}", is_end_named)
             else:
-                yield Finding(key, "no version of this table, beyond the end of its log", True)
+                yield Finding(key, "not a version of this table, beyond the end of its log", True)
 
     def _damage(self, number: int) -> str | None:
         """Returns why a log file can't be read; None if it can, and is of another table or version."""
@@ -228,7 +227,7 @@ class _Doctor:
 
     def _checkpoints(self, proof: Proof) -> Iterator[Finding]:
         readable: set[int] = set()
-        """Their versions only: each holds the whole table, and is read again when its turn comes."""
+        """Holds versions only: a checkpoint holds the whole table, and is read again when its turn comes."""
         floor = self._listing.marks.floor
         for version in self._listing.marks.checkpoints:
             if version >= floor:
@@ -241,7 +240,7 @@ class _Doctor:
                     if isinstance(error.__cause__, StoreError):
                         yield Finding(checkpoint_key(version), f"{_REFUSED} ({error})", False)
                         continue
-                    # Without the one that the log begins with, it has to begin with a newer one.
+                    # If the log's first checkpoint is damaged, the log has to begin with a newer one.
                     goes_aside = version != floor or bool(readable)
                     self.new_floor = min(readable) if version == floor and readable else 0
                     yield self._checkpoint(version, str(error), goes_aside)
@@ -274,7 +273,7 @@ def _meaning(history: History) -> tuple[Snapshot | None, Meaning]:
 
 
 class _Without:
-    """A store as if some objects were not there, and some empty ones were."""
+    """A store as if some objects were missing, and some empty ones were there."""
 
     def __init__(self, store: ReadOnlyStore, hidden: set[str], added: Sequence[str] = ()) -> None:
         self._store = store
@@ -298,7 +297,7 @@ class _Without:
 
 
 def _put_aside(store: Store, key: str, target: str) -> None:
-    """Copies an object of any size, and removes it from where it was once the copy is as long."""
+    """Copies an object of any size, and removes the original once the copy has the same length."""
     source = store.open_stream(key)
     try:
         with store.start_upload(target) as upload:
@@ -308,5 +307,5 @@ def _put_aside(store: Store, key: str, target: str) -> None:
     finally:
         source.close()
     if written.size_bytes != source.size_bytes:
-        raise CompactorError(f"{store.url}/{target}: the copy is not as long as the object")
+        raise CompactorError(f"{store.url}/{target}: the copy and the object differ in length")
     store.delete(key)

@@ -1,7 +1,8 @@
-"""Skip indexes on storage: beside the fragments of one attempt an object with, for every fragment and column,
-a block of the fragment format; in it a value for each row group, null where none was kept.
+"""Skip indexes on storage: one object beside the fragments of an attempt.
 
-The log says where a fragment's blocks are. They are read one by one, when a condition asks for the column.
+For each fragment and column it holds a block of the fragment format, with a value for each row group, null
+where none was kept. The log says where a fragment's blocks are; each is read when a condition asks for its
+column.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ TYPE: Final = pa.large_binary()
 
 
 def pack(summaries: Sequence[bytes | None]) -> bytes:
-    """Of one column of a fragment, one a row group."""
+    """Returns the block of one column of a fragment. summaries: one for each row group."""
     return make_chunk(pa.array(summaries, TYPE), level=_LEVEL).block(BlockKind.DATA)
 
 
 def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[bytes | None] | None:
-    """One a row group; None if the fragment has none of the column. Raises `DataError`, `StoreError`."""
+    """Returns one summary per row group; None without an index. Raises `DataError`, `StoreError`."""
     index = entry.skip_index
     offset, length = (0, 0) if index is None else index.columns.get(column, (0, 0))
     if index is None or not length:
@@ -43,7 +44,7 @@ def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[byte
         block = BlockReader(BytesIO(data), name, offset=offset).read_block(column)
         if block.header.rows != entry.row_groups:
             raise DataError(
-                f"{name}: it has {block.header.rows} row groups of {entry.key}, which has {entry.row_groups}"
+                f"{name}: it is for {block.header.rows} row groups, but {entry.key} has {entry.row_groups}"
             )
         summaries: list[bytes | None] = block.decode(TYPE).to_pylist()
     except FormatError as error:
@@ -54,7 +55,7 @@ def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[byte
 def read_index(
     store: Store, entry: FragmentEntry, column: str, dtype: pa.DataType
 ) -> list[Summary | None] | None:
-    """As `read_summaries`, to be asked for values of a type."""
+    """Returns what `read_summaries` does, parsed for values of a type. Raises as it does."""
     summaries = read_summaries(store, entry, column)
     if summaries is None:
         return None

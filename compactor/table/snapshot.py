@@ -1,4 +1,4 @@
-"""The table at one version: live fragments, leases, quarantine, totals. Pure: no store, no clock."""
+"""Snapshots: the table at one version. Pure: no store, no clock."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class Totals:
     ingested_rows: Natural = 0
     ingested_bytes: Natural = 0
     compactions_bytes: Natural = 0
-    """Written by compactions."""
+    """Bytes that compactions wrote."""
     compactions_raw_bytes: Natural = 0
-    """Decoded bytes that compactions went through."""
+    """Decoded bytes that compactions processed."""
     compactions_task_seconds: Seconds = 0.0
     expired_bytes: Natural = 0
-    """Dropped with whole time windows."""
+    """Bytes dropped with whole time windows."""
 
     @property
     def write_amplification(self) -> float:
-        """Bytes written for a byte ingested; 1 without any compaction."""
+        """Bytes written per byte ingested; 1 without any compaction."""
         written = self.ingested_bytes + self.compactions_bytes
         return written / self.ingested_bytes if self.ingested_bytes else 1.0
 
     @property
     def raw_bytes_per_task_second(self) -> float | None:
-        """How fast compactions of this table went so far; None before the first."""
+        """Decoded bytes that compactions of this table process per second; None before the first."""
         seconds = self.compactions_task_seconds
         return self.compactions_raw_bytes / seconds if seconds else None
 
@@ -80,25 +80,25 @@ class Snapshot:
     version: int
     metadata: TableMetadata | None
     fragments: FragmentMap
-    """The live ones, by key."""
+    """The live fragments by key."""
     leases: Mapping[str, Lease] = field(default_factory=dict)
-    """Decided compactions that stand, by id; expired ones that nobody gave up, too."""
+    """Leases that stand, by compaction id, including expired ones that nobody gave up."""
     quarantine: Mapping[str, Quarantine] = field(default_factory=dict)
-    """Of live fragments, by key."""
+    """Quarantined live fragments, by key."""
     suspects: Mapping[str, Suspect] = field(default_factory=dict)
     """Live fragments whose compactions were abandoned, by key."""
     totals: Totals = field(default_factory=Totals)
     min_base_version: int = 0
-    """Fragments of attempts based on a version before this one may not be added any more."""
+    """Fragments of attempts based on an earlier version may not be added any more."""
     oldest: int = 1
     """The first version that can still be read."""
     committed_unix_ms: int = 0
     ordered_from: int = 0
-    """The last version that is stamped with an earlier time than the one before it: a clock was ahead."""
+    """The last version stamped with an earlier time than the one before it, because a clock was ahead."""
     commit_id: str = ""
-    """Of the version: by it a log file is told from one created anew in its place."""
+    """The commit id of the version; it distinguishes a log file from one created again in its place."""
     table_id: str = ""
-    """The commit id of the first version: all log files of the table name it."""
+    """The commit id of the first version, which all log files of the table name."""
 
     @classmethod
     def empty(cls) -> Self:
@@ -106,27 +106,27 @@ class Snapshot:
 
     @property
     def table(self) -> TableMetadata:
-        """The metadata of a table that exists."""
+        """The metadata; the table must exist."""
         assert self.metadata is not None, "version 0 has no metadata"
         return self.metadata
 
     def by_age(self, keys: Iterable[str] | None = None) -> list[FragmentEntry]:
-        """All live fragments, or those named, oldest first: the order among equal keys."""
+        """Returns all live fragments, or those named, oldest first: the order among equal keys."""
         entries = self.fragments.all() if keys is None else [self.fragments[k] for k in keys]
         return sorted(entries, key=lambda entry: entry.age)
 
     def without_leases(self, compaction_ids: Iterable[str]) -> Snapshot:
-        """As if those compactions had been given up."""
+        """Returns the snapshot as if those compactions had been given up."""
         gone = set(compaction_ids)
         return replace(self, leases={i: c for i, c in self.leases.items() if i not in gone})
 
     def apply(self, version: Version) -> Snapshot:
-        """The snapshot after `version`. Raises `DataError` if the log contradicts itself."""
+        """Returns the snapshot after `version`. Raises `DataError` if the log contradicts itself."""
         return replay(self, [version])
 
 
 def replay(snapshot: Snapshot, versions: Iterable[Version]) -> Snapshot:
-    """The snapshot after all `versions`. Raises `DataError` if the log contradicts itself."""
+    """Returns the snapshot after all `versions`. Raises `DataError` if the log contradicts itself."""
     state = _Replay(snapshot)
     for version in versions:
         state.apply(version)
@@ -134,7 +134,7 @@ def replay(snapshot: Snapshot, versions: Iterable[Version]) -> Snapshot:
 
 
 class _Replay:
-    """Mutable state, so that many versions cost what they change and not what the table holds."""
+    """Mutable state, so that many versions cost what they change, and not what the table holds."""
 
     def __init__(self, start: Snapshot) -> None:
         self._version = start.version
@@ -158,7 +158,9 @@ class _Replay:
         if version.number != self._version + 1:
             raise DataError(f"version {version.number} follows version {self._version} in the log")
         if self._version and version.table_id != self._values["table_id"]:
-            raise DataError(f"version {version.number} is of another table than those before it")
+            raise DataError(
+                f"version {version.number} belongs to another table than those before it"
+            )
         self._version = version.number
         self._values["table_id"] = version.table_id
         changes = version.changes
@@ -193,12 +195,12 @@ class _Replay:
         for key in gone:
             self._quarantine.pop(key, None)
             self._suspects.pop(key, None)
-            # What a lease was made for is no longer there: it is over, whoever made it.
+            # An input of the lease is gone, so the lease is over, whoever made it.
             self._release(self._lease_of.get(key))
         self._values["totals"] = self._values["totals"].after(changes, removed)
 
     def _check_totals(self) -> None:
-        """Sums that only a log makes that somebody forged, and that checkpoints can't hold."""
+        """Raises `DataError` for sums that only a forged log makes, and that checkpoints can't hold."""
         totals = self._values["totals"]
         for name in _TOTALS:
             total = getattr(totals, name)
@@ -206,7 +208,7 @@ class _Replay:
                 raise DataError(f"version {self._version}: {name} come to {total} by the log")
 
     def _compacted_alone(self, changes: Changes) -> dict[str, Suspect]:
-        """Returns the suspects that the version has compacted without others, by the compaction's id."""
+        """Returns the suspects that the version compacted alone, by the compaction's id."""
         if not self._suspects or not changes.adds:
             return {}
         leases = [self._leases[i] for i in changes.ended_leases if i in self._leases]

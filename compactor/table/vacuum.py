@@ -1,14 +1,13 @@
-"""Removing what no retained version needs, safely against attempts that still run.
+"""Removes what no retained version needs, safely beside attempts that still run.
 
-No clock is trusted for safety. First a version is committed that moves the *minimum base version*:
-attempts based on earlier versions can't commit any more, however long they slept. Then what they left
-can't become live, and is removed. Times only decide how far the minimum base version moves: not past
-attempts younger than the grace period. The times are those at which the store says that it got log files
-and fragments, not what writers said.
+Safety trusts no clock. First a version is committed that moves the *minimum base version*: attempts based on
+earlier versions can't commit any more, however long they slept. Then what they left can't become live, and is
+removed. Times only decide how far the minimum base version moves: not past attempts younger than the grace
+period. They are the times at which the store received log files and fragments, not what writers said.
 
-Nothing is removed by what one object says. The log is made anew from all its files first, and compared
-with what readers open and with the checkpoint that is to be its new beginning (`proof`). A table of which
-most rows have gone is left alone until somebody says that this was meant.
+No single object can cause a removal. The log is first replayed from all its files, and compared with what
+readers open and with the checkpoint that is to be its new beginning (`proof`). A table that has lost most of
+its rows is left alone until the user says that this was meant.
 """
 
 from __future__ import annotations
@@ -41,36 +40,37 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Version
 
 MAX_SHRINK_SHARE: Final = 0.5
-"""Of a table's rows: where more than that went between two versions, the older ones stay until somebody
-says that it was meant."""
+"""Share of a table's rows: if more than that were lost since, older versions stay until the user agrees."""
 MAX_MERGED_SHRINK_SHARE: Final = 0.95
-"""The same where compactions merge rows of one key, and most rows may go in honest ways."""
+"""The same share where compactions merge rows of one key, which removes most rows honestly."""
 MIN_SHRINK_ROWS: Final = 1000
-"""Smaller tables may shrink as they like."""
+"""Tables with fewer rows may shrink freely."""
 _MAX_TRIES: Final = 5
 LOG_GRACE_SECONDS: Final = 3600
-"""Log files are small, and removing one under a running commit makes its outcome unknown: an hour at
-least."""
+"""The least age in seconds of a removed log file.
+
+Log files are small, and removing one under a running commit makes its outcome unknown.
+"""
 
 
 @dataclass(slots=True)
 class VacuumReport:
-    """What was removed, or would be by a dry run."""
+    """Counts of what was removed, or would be by a dry run."""
 
     version: int
     oldest_version: int
-    """The first one that can be read from now on."""
+    """The first version that can be read from now on."""
     fragments: int = 0
     fragment_bytes: int = 0
     log_files: int = 0
     checkpoints: int = 0
     unfinished_uploads: int = 0
     waiting_fragments: int = 0
-    """Not live in any version, but younger than the grace period: perhaps about to be committed."""
+    """Fragments that no version needs, younger than the grace period: their attempts may yet commit."""
     strays: int = 0
-    """Log files that are no part of the table; never removed."""
+    """Log files that do not belong to the table; never removed."""
     damaged_checkpoints: int = 0
-    """That can't be read or contradict the log, and were passed over for an older one."""
+    """Checkpoints that can't be read or contradict the log, so that an older one was used."""
     dry_run: bool = False
 
     @property
@@ -85,9 +85,9 @@ class VacuumReport:
 @dataclass(frozen=True, slots=True)
 class VacuumSettings:
     grace_seconds: float = 86_400.0
-    """Attempts that began longer ago are taken for dead."""
+    """Uncommitted attempts that began longer ago count as dead."""
     retain_seconds: float = 86_400.0
-    """Versions that were current within that time stay readable."""
+    """Versions that were current within this time stay readable."""
     dry_run: bool = False
     allow_shrinking: bool = False
     """Whether older versions may go although most of their rows are in none of the newer ones."""
@@ -98,10 +98,9 @@ class VacuumSettings:
 def vacuum(log: CommitLog, settings: VacuumSettings) -> VacuumReport:
     """Removes unreferenced fragments, log files, checkpoints and unfinished uploads.
 
-    Running it twice at once is harmless. Having removed nothing, raises `TableNotFoundError` where no log is,
+    Two vacuums at once do no harm. Before it removes anything, raises `TableNotFoundError` without a log,
     `DataError` if the log is damaged or a checkpoint contradicts it, and `TableError` if most rows of the
-    table would be gone for good. Raises `StoreError` where the store refuses; what is left is for the next
-    run.
+    table would be gone for good. Raises `StoreError` where the store refuses; the next run removes the rest.
     """
     return _Vacuum(log, settings).run()
 
@@ -121,18 +120,18 @@ class _Vacuum:
         if settings.dry_run or (has_nothing_to_do and proved.beginning is None):
             return report
         snapshot = self._log.commit(lambda latest: self._move_boundaries(latest, proved))
-        # The store's own time: what it got later than that minus the grace period is young.
+        # This is the store's own time: objects received within the grace period before it are young.
         created = self._store.head(version_key(snapshot.version)).modified_unix_seconds
         self._now_ms = min(self._now_ms, round(created * 1000))
-        # From here on nothing before the minimum base version can become live; what has become live before
-        # is needed, too.
+        # From here on nothing before the minimum base version can become live; what became live before is
+        # needed, too.
         proved.boundaries = replace(
             proved.boundaries, min_base_version=snapshot.min_base_version, oldest=snapshot.oldest
         )
         proved.needed |= self._needed_since(proved, snapshot)
         if proved.beginning is not None and self._is_written(proved.beginning):
             proved.floor = proved.beginning.version
-        # Surveyed again after the commit: this is what goes.
+        # This survey, after the commit, is of what goes.
         report = self._survey(snapshot, proved)
         self._remove_fragments(proved)
         self._remove_log(proved)
@@ -140,8 +139,11 @@ class _Vacuum:
         return report
 
     def _without_table(self) -> str:
-        """Nothing is removed where no log is: there is no minimum base version in it, so a first write
-        that sleeps could still commit what was removed."""
+        """Returns why nothing is removed without a log.
+
+        Without a log there is no minimum base version, so a first write that sleeps could still commit what
+        was removed.
+        """
         url = self._store.url
         objects = sum(base_version(info.key) is not None for info in self._store.list(DATA_PREFIX))
         uploads = sum(1 for _ in self._unfinished())
@@ -170,7 +172,7 @@ class _Vacuum:
         raise AssertionError("tries")
 
     def _prove(self, snapshot: Snapshot, listing: Listing) -> _Proved:
-        """Makes the log anew from all its files: one GET for each. Raises `DataError`, `TableError`."""
+        """Replays the log from all its files: one GET for each. Raises `DataError`, `TableError`."""
         proof = Proof(self._store, self._log.history, listing, snapshot)
         proof.check_whole()
         boundaries = self._boundaries(snapshot, listing)
@@ -208,7 +210,7 @@ class _Vacuum:
         if has_shrunk and not is_allowed:
             raise TableError(
                 f"{self._store.url}: of {peak:,} rows of the versions that would go, {rows.total:,} are in "
-                "the table now; nothing was removed: look at it (`compactor inspect --version "
+                "the table now; nothing was removed. Look at it (`compactor inspect --version "
                 f"{snapshot.oldest}`), and if this was meant, vacuum with --allow-shrinking"
             )
         needed |= _objects_of(snapshot.fragments.all())
@@ -217,14 +219,13 @@ class _Vacuum:
         )
 
     def _is_written(self, snapshot: Snapshot) -> bool:
-        """Writes the checkpoint of a snapshot that was proved. Returns whether it is there now, as it should
-        be."""
+        """Writes the checkpoint of a proved snapshot. Returns whether it can now be read back intact."""
         try:
             return self._log.write_checkpoint(snapshot) and is_same(
                 self._log.history.checkpoint(snapshot.version), snapshot
             )
         except (DataError, ObjectNotFoundError):
-            return False  # somebody has put another one there: the log stays as long as it is
+            return False  # somebody has put another one there, so nothing of the log goes
 
     def _needed_since(self, proved: _Proved, snapshot: Snapshot) -> set[str]:
         """Returns what became live between the proof and the vacuum's own commit."""
@@ -243,7 +244,7 @@ class _Vacuum:
 
     def _boundaries(self, snapshot: Snapshot, listing: Listing) -> _Boundaries:
         def version_ago(seconds: float) -> int:
-            """The last version that the store got that long ago; 0 if all are younger."""
+            """Returns the last version that the store received that long ago; 0 if all are younger."""
             found = 0
             for number in range(listing.first, snapshot.version + 1):
                 file = listing.files.get(number)
@@ -254,8 +255,8 @@ class _Vacuum:
 
         grace, retain = self._settings.grace_seconds, self._settings.retain_seconds
         kept = max(listing.first, version_ago(retain))
-        # An attempt based on a version before this one began before it was committed. Without grace
-        # that is the vacuum's own: whatever runs now is taken for dead.
+        # An attempt based on a version before this one began before this one was committed. Without grace
+        # that is the vacuum's own version: whatever runs now counts as dead.
         min_base_version = version_ago(grace) if grace else snapshot.version + 1
         return _Boundaries(
             min_base_version=max(snapshot.min_base_version, min_base_version),
@@ -282,8 +283,11 @@ class _Vacuum:
         return report
 
     def _unneeded(self, proved: _Proved) -> Iterator[tuple[ObjectInfo, bool]]:
-        """Yields what no retained version needs, and whether it may go: its attempt began before the
-        minimum base version, and the store did not get it just now. Objects with other names are not ours."""
+        """Yields the objects that no retained version needs, and whether each may go.
+
+        It may if its attempt began before the minimum base version, and the store did not receive it just
+        now. Objects with other names do not belong to the table.
+        """
         grace = self._settings.grace_seconds
         for info in self._store.list(DATA_PREFIX):
             base = base_version(info.key)
@@ -299,10 +303,10 @@ class _Vacuum:
         )
 
     def _remove_log(self, proved: _Proved) -> None:
-        """Says where the log begins now; then older checkpoints go, log files, and what said so before.
+        """Marks where the log begins now; then removes older checkpoints, log files, and older marks.
 
-        Log files ascending, one after the other: a commit on a version that has gone finds its predecessor
-        missing.
+        Log files go in ascending order, one after the other: a commit on a version that has gone finds its
+        predecessor missing.
         """
         if proved.floor > proved.listing.marks.floor:
             create_own(self._store, floor_key(proved.floor), b"")
@@ -322,7 +326,7 @@ class _Vacuum:
         return int(unix_seconds * 1000) <= self._now_ms - round(seconds * 1000)
 
     def _unfinished(self) -> Iterator[UnfinishedUpload]:
-        """Yields those of this table: other programs, and tables further below, may write there, too."""
+        """Yields uploads of this table: other programs, and tables further below, may write there, too."""
         for upload in self._store.list_unfinished():
             if upload.key is None or is_written_in_parts(upload.key):
                 yield upload
@@ -350,10 +354,10 @@ def _objects_of(entries: Iterable[FragmentEntry]) -> set[str]:
 
 
 class _RowCount:
-    """Rows that are live at a version, counted along the log: of fragments that have not been removed yet."""
+    """A count of a version's live rows along the log, in fragments that have not been removed yet."""
 
     def __init__(self, there: set[str]) -> None:
-        """there: keys of the objects that are there."""
+        """there: keys of the objects that exist."""
         self._there = there
         self._rows: dict[str, int] = {}
         self.total = 0
@@ -374,32 +378,33 @@ class _Boundaries:
     min_base_version: int
     oldest: int
     kept: int
-    """The first version whose fragments stay. It goes by times alone: that versions are not kept any more,
-    any commit may say."""
+    """The first version whose fragments stay.
+
+    It depends on times alone, since any commit may say that versions are no longer kept.
+    """
     log: int
     """Log files up to the newest checkpoint at or before this version may go."""
 
 
 @dataclass(slots=True)
 class _Proved:
-    """What the log says, made anew from all its files up to a snapshot."""
+    """The content of the log up to a snapshot, replayed from all its files."""
 
     snapshot: Snapshot
     listing: Listing
     boundaries: _Boundaries
     floor: int
-    """The version whose checkpoint is the beginning of the log from now on; 0: version 1."""
+    """The version whose checkpoint is the beginning of the log from now on; 0 stands for version 1."""
     needed: set[str]
     """Keys of all objects that were live in a retained version."""
     beginning: Snapshot | None = None
-    """Where most rows have gone and that was meant: what the log is to begin with, so that nobody is asked
-    again because of versions before it."""
+    """The new beginning of the log if the user agreed to the loss of most rows, so as not to ask again."""
 
     @property
     def old_log_files(self) -> list[int]:
         first = self.listing.first
         left_over = (number for number in self.listing.files if number < min(first, self.floor))
-        # All of these are there, whatever the listing shows; one left out would vouch for those after it.
+        # All of these exist, whatever the listing shows; one left out would vouch for those after it.
         return [*left_over, *range(first, self.floor)]
 
     @property
@@ -408,6 +413,6 @@ class _Proved:
 
     @property
     def damaged_checkpoints(self) -> int:
-        """Those that were passed over."""
+        """The number of checkpoints that were skipped."""
         log = self.boundaries.log
         return sum(self.floor < version <= log for version in self.listing.marks.checkpoints)

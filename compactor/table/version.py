@@ -1,4 +1,4 @@
-"""A version: one file of the commit log, what it changes. Pure values and their bytes."""
+"""Versions: one file of the commit log each, with what it changes. Pure values and their bytes."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from compactor.table.numbers import (
 from format.errors import SchemaError
 
 PROTOCOL: Final = 1
-"""Of log files and checkpoints. A program refuses one that it does not know."""
+"""The protocol of log files and checkpoints. A program refuses a newer one than it knows."""
 
 
 class Operation(StrEnum):
     INGEST = "ingest"
     COMPACT = "compact"
     TRIVIAL_MOVE = "trivial_move"
-    """Fragments change their level only: no object is written."""
+    """Fragments only change their level: no object is written."""
     LEASE = "lease"
-    """Compactions are decided, prolonged or given up."""
+    """Compactions are leased, prolonged or given up."""
     ALTER = "alter"
-    """Columns are renamed, dropped or put in another order."""
+    """Columns are renamed, dropped or reordered."""
     DELETE = "delete"
-    """Rows of live fragments are deleted: the fragments come back, and which rows those are."""
+    """Rows of live fragments are deleted: the same fragments are added again with their deletions."""
     QUARANTINE = "quarantine"
-    """Fragments are kept from compactions, or let in again."""
+    """Fragments are kept from compactions, or released."""
     EXPIRE = "expire"
     """Whole time windows are dropped."""
     VACUUM = "vacuum"
@@ -56,8 +56,9 @@ class Operation(StrEnum):
 class Lease:
     """A decided compaction. Its outputs can be committed only while the lease stands.
 
-    Until it expires, nobody else plans in its way; afterwards whoever does gives it up in the same
-    commit. So two drivers never work on one fragment, and clocks decide about waste only.
+    Until it expires, nobody else plans a compaction that would conflict with it; afterwards whoever does ends
+    the lease in the same commit. So two drivers never work on one fragment, and clocks decide only about
+    waste.
     """
 
     compaction_id: str
@@ -68,14 +69,14 @@ class Lease:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Raises ValueError for what is none."""
+        """Raises ValueError for a value that is not a lease."""
         return msgspec.convert(value, cls)
 
 
 @convertible
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Why a fragment is kept from compactions."""
+    """A fragment that is kept from compactions, and the reason."""
 
     key: str
     reason: str
@@ -85,39 +86,39 @@ class Quarantine:
 @convertible
 @dataclass(frozen=True, slots=True)
 class CompactionCost:
-    """What the compactions of a commit cost; the next predictions go by it."""
+    """The cost of the compactions of a commit; later predictions use it."""
 
     raw_bytes: Natural
-    """Decoded bytes merged."""
+    """Decoded bytes that were merged."""
     task_seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a commit wants to do to the snapshot it was prepared for."""
+    """The changes of a commit to the snapshot for which it was prepared."""
 
     operation: Operation
     adds: tuple[FragmentEntry, ...] = ()
     removes: tuple[str, ...] = ()
-    """Keys of fragments that are live no more, or come back in `adds` changed."""
+    """Keys of fragments that are no longer live, or that come back changed in `adds`."""
     metadata: TableMetadata | None = None
     """Set by the first version and by those that change it."""
     leases: tuple[Lease, ...] = ()
-    """New ones, and those prolonged."""
+    """New and prolonged leases."""
     ended_leases: tuple[str, ...] = ()
     """Ids of compactions that are over."""
     abandoned_leases: tuple[str, ...] = ()
     """Ids of compactions that nobody works on any more, and whose owners did not say so."""
     quarantines: tuple[Quarantine, ...] = ()
     released_fragments: tuple[str, ...] = ()
-    """Keys of fragments let out of quarantine, and no longer suspected."""
+    """Keys of fragments released from quarantine, and no longer suspected."""
     min_base_version: int | None = None
-    """Fragments of attempts based on a version before this one may not be added any more."""
+    """Fragments of attempts based on an earlier version may not be added any more."""
     oldest: int | None = None
-    """Earlier versions can't be read any more."""
+    """The first version that can still be read."""
     cost: CompactionCost | None = None
     records: tuple[CompactionRecord, ...] = ()
-    """What became of the compactions that this commit settles: for people, nothing goes by it."""
+    """What became of the compactions that this commit ends; for reports only."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -155,7 +156,7 @@ class Changes:
             cost=None if cost is None else msgspec.convert(cost, CompactionCost),
             records=records_from_json(value["records"]),
         )
-        # Versions that are yet to come are neither too old nor gone.
+        # A version yet to come is neither too old nor gone.
         for name, number in (
             ("min_base_version", changes.min_base_version),
             ("oldest", changes.oldest),
@@ -178,13 +179,15 @@ class Version:
 
     number: int
     commit_id: str
-    """Unique to one commit, whatever the number of tries: tells our own success from a conflict."""
+    """Unique to one commit, however often it is tried: distinguishes our own success from a conflict."""
     committed_unix_ms: int
-    """By the committer's clock. Before that of the version before only if that one is from the future: then
-    the earlier time is that of both."""
+    """The time of the commit by the committer's clock.
+
+    It is before that of the previous version only if that one lies in the future; then it counts for both.
+    """
     changes: Changes
     table_id: str = ""
-    """The commit id of the table's first version: tells its log files from those of other tables."""
+    """The commit id of the table's first version, which distinguishes its log files from other tables'."""
 
     def to_bytes(self) -> bytes:
         document = {
@@ -200,14 +203,14 @@ class Version:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, name: str) -> Self:
-        """Raises `DataError` naming the log file if it is damaged, or newer than this program."""
+        """Parses a log file. Raises `DataError` naming it if it is damaged, or newer than this program."""
         text, _, checksum = data.partition(b"\n")
         try:
             document = from_json_text(text)
             if document["protocol"] > PROTOCOL:
                 raise DataError(
                     f"{name}: the table's log is of protocol {document['protocol']}, this program "
-                    f"knows {PROTOCOL}: upgrade it"
+                    f"knows {PROTOCOL}: upgrade the program"
                 )
             if checksum != xxhash.xxh3_64_hexdigest(text).encode() + b"\n":
                 raise ValueError("its checksum does not match")
@@ -229,6 +232,6 @@ class Version:
             SchemaError,
         ) as error:
             raise DataError(
-                f"{name}: the log file is damaged ({error!r}): restore it from a backup, or look at the log "
+                f"{name}: the log file is damaged ({error!r}); restore it from a backup, or look at the log "
                 "with `compactor repair`"
             ) from error

@@ -1,4 +1,4 @@
-"""Rows by time window: vectorised, on whole columns."""
+"""Divides rows by time window, vectorised on whole columns."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from format.storage import plain, to_logical, to_storage
 
 
 def check_windows(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> None:
-    """Raises `UsageError` if the time column is no sort column, or not of a timestamp or date type."""
+    """Raises `UsageError` unless the time column is a sort column of a timestamp or date type."""
     if windows.column not in [column.column for column in sort]:
         raise UsageError(
-            f"time column {windows.column!r} is no sort column: windows need it among them, such as "
+            f"time column {windows.column!r} is not a sort column; add it to them, as in "
             f"--sort-by ...,{windows.column}"
         )
     dtype = schema.field(windows.column).type
     if not (pa.types.is_timestamp(dtype) or pa.types.is_date(dtype)):
         raise UsageError(
-            f"time column {windows.column!r} is of type {dtype}: windows need a timestamp or a date"
+            f"time column {windows.column!r} is of type {dtype}; windows need a timestamp or a date"
         )
 
 
 def window_numbers(
     values: pa.Array, dtype: pa.DataType, windows: TimeWindows
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """The window of each value, counted from 1970, and whether it has one: nulls have none.
+    """Returns the number of each value's window since 1970, and whether it has one: nulls have none.
 
     values: stored integers of a time column of type `dtype`. Shapes (rows,).
     """
@@ -49,7 +49,7 @@ def window_numbers(
 def split_by_window(
     batches: Iterable[pa.RecordBatch], windows: TimeWindows
 ) -> dict[int | None, list[pa.RecordBatch]]:
-    """The rows of each window, in their order."""
+    """Returns the rows of each window, in their order."""
     parts: dict[int | None, list[pa.RecordBatch]] = {}
     for batch in batches:
         column = batch.column(windows.column)
@@ -67,7 +67,7 @@ def split_by_window(
 
 
 def _taken(batch: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
-    """The rows in that order, taken as they are stored: of views Arrow takes none."""
+    """Returns the rows in that order. Takes them as they are stored, since Arrow's take knows no views."""
     stored = [to_storage(column).take(order) for column in batch.columns]
     columns = [to_logical(a, f.type) for a, f in zip(stored, batch.schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

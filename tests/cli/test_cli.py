@@ -194,7 +194,7 @@ def test_deleted_rows_are_gone_and_after_compaction_and_vacuum_from_storage_too(
     assert (proof["rows"], proof["waiting"]) == (0, [])
     assert not list((table_path / "data").glob("*.deletes"))
     assert "missing" in cli.fails_in_full("delete", table_path).lower()
-    assert "say which rows" in cli.fails(2, "delete", table_path, "--where", " ")
+    assert "name the rows to delete" in cli.fails(2, "delete", table_path, "--where", " ")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_deleted_rows_are_gone_and_after_compaction_and_vacuum_from_storage_too(
         (["--where", "service = 1"], "write a text in 'single' quotes"),
         (["--columns", "nope"], "no column 'nope'"),
         (["--count", "--columns", "ts"], "--count: leave out --columns and --rows"),
-        (["--json"], "it goes with --count"),
+        (["--json"], "give it with --count"),
     ],
 )
 def test_a_query_that_cannot_be_is_refused_in_one_line(
@@ -556,7 +556,7 @@ def test_earlier_versions_are_read_by_number_and_by_time(
     assert json.loads(cli("verify", table_path, "--version", 2, "--json"))["fragments"] == 2
     assert "versions 1 to 5 are kept" in cli.fails(5, "head", table_path, "--version", 9)
     assert "is kept" in cli.fails(5, "head", table_path, "--as-of", "2020-01-01")
-    assert "no time" in cli.fails_in_full("head", table_path, "--as-of", "yesterday")
+    assert "not a time" in cli.fails_in_full("head", table_path, "--as-of", "yesterday")
     for text, cause in (
         ("9" * 30 + "d", "is too long: 3650000d at most"),
         ("9" * 400 + "d", "is too long: 3650000d at most"),
@@ -568,7 +568,7 @@ def test_earlier_versions_are_read_by_number_and_by_time(
         assert cause in said
         assert len(said) < 300
     said = cli.fails(5, "head", table_path, "--version", "9" * 400)
-    assert "there is no version of so many digits to read; versions 1 to" in said
+    assert "there is no version with so large a number to read; versions 1 to" in said
 
 
 def test_vacuum_removes_what_was_compacted_away(cli: Cli, table_path: Path) -> None:
@@ -583,7 +583,7 @@ def test_vacuum_removes_what_was_compacted_away(cli: Cli, table_path: Path) -> N
     assert len(list((table_path / "data").iterdir())) == 1
     assert json.loads(cli("verify", table_path, "--json"))["rows"] == 300
     assert "to read" in cli.fails(5, "verify", table_path, "--version", 2)
-    assert "no duration" in cli.fails_in_full("vacuum", table_path, "--grace", "soon")
+    assert "not a duration" in cli.fails_in_full("vacuum", table_path, "--grace", "soon")
 
 
 def test_only_what_is_in_quarantine_can_be_released(cli: Cli, table_path: Path) -> None:
@@ -678,7 +678,7 @@ def test_a_memory_limit_that_is_too_low_names_the_one_that_would_do(
     ("options", "message"),
     [
         (["--batch-size", "0"], "batch_size"),
-        (["--memory-limit", "lots"], "is no size"),
+        (["--memory-limit", "lots"], "is not a size"),
         (["--memory-limit", "1MiB"], "memory_limit_bytes"),
         (["--spool-directory", "/no/such/folder"], "--spool-directory"),
         (["--format", "json"], "--explain"),
@@ -762,7 +762,7 @@ def test_a_table_of_newest_rows_through_ingest_query_compact_and_alter(
         (("--sequence", "v"), "go with --row-policy"),
         (
             ("--row-policy", "aggregate", "--aggregate", "v"),
-            "'v': give COLUMN:FUNCTION, a function being one of last, first, sum",
+            "'v': give COLUMN:FUNCTION, where function is one of last, first, sum",
         ),
         (("--row-policy", "aggregate", "--aggregate", "v:mean"), "sum, count, min"),
         (
@@ -791,7 +791,7 @@ def test_columns_that_cannot_be_altered_are_said_in_one_line(cli: Cli, table_pat
     for kind in ("id", "id:tree"):
         said = cli.fails(2, "alter", table_path, "--skip-index", kind)
         assert (
-            f"--skip-index: '{kind}': give COLUMN:KIND, a kind being one of bloom, values, none"
+            f"--skip-index: '{kind}': give COLUMN:KIND, where kind is one of bloom, values, none"
             in said
         )
 
@@ -824,6 +824,6 @@ def test_repair_says_where_a_log_with_a_gap_is_whole(cli: Cli, table_path: Path)
     (table_path / "_log" / f"{newest - 1:020d}.json").unlink()
     assert "compactor repair" in cli.fails(3, "inspect", table_path)
     assert f"--end-at {newest - 2}" in cli("repair", table_path, code=1)
-    assert "the only one" in cli.fails(2, "repair", table_path, "--end-at", newest, "--apply")
+    assert "can name only" in cli.fails(2, "repair", table_path, "--end-at", newest, "--apply")
     cli("repair", table_path, "--end-at", newest - 2, "--apply")
     cli("verify", table_path)

@@ -402,9 +402,9 @@ class TestCommand:
     ) -> None:
         table = ["--output", str(tmp_path / "t")]
         for arguments, code, message in [
-            ([], 2, "--output: name the table to write, or say --dry-run"),
+            ([], 2, "--output: name the table to write, or give --dry-run"),
             ([*table, "--since", "4"], 2, "--since: goes with --ndjson"),
-            ([*table, "--ndjson", "-", "--json"], 2, "--json: not with --ndjson -"),
+            ([*table, "--ndjson", "-", "--json"], 2, "--json: leave it out with --ndjson -"),
             ([*table, "--ndjson", "x.csv"], 2, "--ndjson: x.csv: name a file that ends in .ndjson"),
         ]:
             assert command([*call, *arguments]) == code

@@ -97,7 +97,7 @@ def test_all_pairs_compares_also_those_that_are_no_neighbours() -> None:
         ("  - orders o", "  - orders 1", r"line 3: datasets\[0\]: alias '1': letters, digits"),
         ("  - orders o", "  - 5", r"line 3: datasets\[0\]: input should be a valid string"),
         ("datasets:\n  - orders o\n  - customers c\n  - shops s", "datasets: []",
-         "line 2: datasets: .* names nothing"),
+         "line 2: datasets: .* is empty"),
         ("datasets:\n  - orders o\n  - customers c\n  - shops s", "", "line 1: `datasets` is missing"),
         ("[eq, o.customer, c._id]", "[ne, o.customer, c._id]", r"line 7: equality\[0\]: write \[eq, a.x"),
         ("[eq, o.customer, c._id]", "[eq, o.customer]", r"line 7: equality\[0\]: write \[eq, a.x, b.y\]"),

@@ -73,7 +73,7 @@ def test_a_column_with_a_comma_has_a_flag_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"ttl": "soon"}, "--ttl: 'soon' is no duration: write 90s"),
+        ({"ttl": "soon"}, "--ttl: 'soon' is not a duration; write 90s"),
         ({"ttl": "0"}, "--ttl: '0' is too short: at least 1s"),
         ({"ttl": "0.5s"}, "--ttl: '0.5s' is too short: at least 1s"),
         ({"time_window": "0.5s"}, "--time-window: '0.5s' is too short: at least 1s"),
@@ -81,15 +81,15 @@ def test_a_column_with_a_comma_has_a_flag_of_its_own() -> None:
         ({"retention": "1d"}, "--retention: name the --time-column it goes by"),
         (
             {"skip_index": ("c:tree",)},
-            "--skip-index: 'c:tree': give COLUMN:KIND, a kind being one of bloom, values",
+            "--skip-index: 'c:tree': give COLUMN:KIND, where kind is one of bloom, values",
         ),
         (
             {"skip_index": ("c",)},
-            "--skip-index: 'c': give COLUMN:KIND, a kind being one of bloom, values",
+            "--skip-index: 'c': give COLUMN:KIND, where kind is one of bloom, values",
         ),
         ({"skip_index_bytes": "16"}, "--skip-index-bytes: '16' is too small: 32 at least"),
         ({"sort_by": 5}, "--sort-by: input should be a valid string, got 5"),
-        ({"skip_index_bytes": "many"}, "--skip-index-bytes: 'many' is no size"),
+        ({"skip_index_bytes": "many"}, "--skip-index-bytes: 'many' is not a size"),
     ],
 )
 def test_what_is_wrong_is_told_by_the_flag(given: dict[str, Any], said: str) -> None:

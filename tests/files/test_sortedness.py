@@ -150,7 +150,7 @@ def test_sorting_columns_of_other_writers_are_taken_too(tmp_path: Path) -> None:
 def test_a_table_in_memory_keeps_what_its_file_said(tmp_path: Path) -> None:
     path = exported(tmp_path, LOGS, "service,at:desc")
     assert Table.create(tmp_path / "again", pq.read_table(path)).sort_by == "service,at:desc"
-    with pytest.raises(UsageError, match="sort_by: say by which columns"):
+    with pytest.raises(UsageError, match="sort_by: name the columns"):
         Table.create(tmp_path / "no", LOGS)
 
 

@@ -493,7 +493,7 @@ def test_columns_chosen_by_name_may_be_such_that_only_some_files_have(tmp_path: 
     ("fields", "error"),
     [
         ({"n": "NUMBER"}, "fields: 'n': no type 'NUMBER'; types are: INT, BIGINT"),
-        ({}, "fields: {} names nothing"),
+        ({}, "fields: {} is empty"),
         ({"n": "BOOLEAN"}, "line 1"),
     ],
 )

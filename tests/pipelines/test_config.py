@@ -59,7 +59,7 @@ def test_a_pipeline_is_read_with_its_settings() -> None:
          r"line 10: node 'both': a merge has `inputs`, a list: `inputs: \[a, b\]`"),
         ("inputs: [a, b]", "inputs: [a, c]", "line 8: node 'both': no node gives 'c'; there are: a, b, both"),
         ("inputs: [a, b]", "inputs: [a, a]", "line 10: node 'both': an input is named twice"),
-        ("inputs: [a, b]", "inputs: []", "line 10: node 'both': inputs: .* names nothing"),
+        ("inputs: [a, b]", "inputs: []", "line 10: node 'both': inputs: .* is empty"),
         ("mode: interleave", "mode: shuffle", "line 11: node 'both': mode: 'shuffle' is none of: concat"),
         ("mode: interleave", "interleave_seed: 4", "line 11: .*needs `mode: interleave`"),
         ("mode: interleave", "mode: key", "line 9: node 'both': `sort_by` goes with `mode: key`"),

@@ -286,7 +286,7 @@ def test_a_time_to_live_needs_a_time_that_is_known_with_the_keys(store: MemorySt
         add(store, [row], ttl=Ttl("v", 60))
     with pytest.raises(UsageError, match="one of the columns of --sort-by"):
         add(store, [row], RowPolicy(RowKind.PARTIAL_UPDATE), ttl=Ttl("ts", 60))
-    with pytest.raises(UsageError, match="no sort column"):
+    with pytest.raises(UsageError, match="not a sort column"):
         add(store, [row], LAST, windows=TimeWindows("ts", 60))
 
 

@@ -367,8 +367,8 @@ def test_columns_that_spark_has_no_type_for_can_be_left_out(tmp_path: Path) -> N
 MISTAKES: dict[str, dict[str, str]] = {
     "fragments: name the table, a folder or s3://bucket/prefix, as in .load(path)": {"path": ""},
     "fragments: no option 'versoin'; there are: version, as_of,": {"versoin": "1"},
-    "fragments: version: 'x' is no whole number": {"version": "x"},
-    "fragments: as_of: 'x' is no time": {"as_of": "x"},
+    "fragments: version: 'x' is not a whole number": {"version": "x"},
+    "fragments: as_of: 'x' is not a time": {"as_of": "x"},
     f"fragments: as_of: '{'9' * 59}… is too long: 3650000d at most": {"as_of": "9" * 400 + "d"},
     "fragments: as_of: '0001-01-01T00:00:00+14:00' is before the year 1": {
         "as_of": "0001-01-01T00:00:00+14:00"
@@ -376,11 +376,11 @@ MISTAKES: dict[str, dict[str, str]] = {
     f"fragments: version: '{'9' * 99}… is too large: {10**20 - 1} at most": {"version": "9" * 400},
     "fragments: version and as_of: give one of the two": {"version": "1", "as_of": "1h"},
     "fragments: nanoseconds: 'round' is none of: error, cut": {"nanoseconds": "round"},
-    "fragments: task_bytes: 'x' is no size": {"task_bytes": "x"},
+    "fragments: task_bytes: 'x' is not a size": {"task_bytes": "x"},
     "t: no column 'N'; columns are: n": {"columns": "N"},
     "t: column 'n' is asked for twice: name it once": {"columns": "n,n"},
-    "fragments: columns: ' ,' names nothing": {"columns": " ,"},
-    "fragments: version: '1.5' is no whole number": {"version": "1.5"},
+    "fragments: columns: ' ,' is empty": {"columns": " ,"},
+    "fragments: version: '1.5' is not a whole number": {"version": "1.5"},
     "fragments: version: '0' is too small: 1 at least": {"version": "0"},
     "fragments: single_use: 'maybe' is neither true nor false": {"single_use": "maybe"},
     "fragments: several addresses: load one table at a time": {"paths": '["a","b"]'},

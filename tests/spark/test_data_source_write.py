@@ -452,7 +452,7 @@ def test_a_stream_that_is_complete_anew_replaces_what_it_wrote(url: str) -> None
 
 def test_a_memory_of_batches_that_is_damaged_is_an_error() -> None:
     table = TableMetadata(pa.schema([]), (), properties=(("batches", "[1]"),))
-    with pytest.raises(DataError, match="somewhere: its memory of batches is damaged"):
+    with pytest.raises(DataError, match="somewhere: the table's property 'batches' is damaged"):
         is_taken(Batch("q", 0), table, "somewhere")
 
 
@@ -543,7 +543,7 @@ MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
         UsageError,
         {"memory_limit": "1MiB"},
     ),
-    "fragments: aggregate: 'n:mean': give COLUMN:FUNCTION, a function being one of last, first,": (
+    "fragments: aggregate: 'n:mean': give COLUMN:FUNCTION, where function is one of last, first,": (
         UsageError,
         {"aggregate": "n:mean"},
     ),
@@ -551,11 +551,11 @@ MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
         UsageError,
         {"rows_per_fragment": "3000000000"},
     ),
-    "fragments: app_id: '' names nothing": (UsageError, {"app_id": ""}),
+    "fragments: app_id: '' is empty": (UsageError, {"app_id": ""}),
     "fragments: base_version: goes with mode overwrite": (UsageError, {"base_version": "1"}),
     "fragments: version: goes with reads only; leave it out here": (UsageError, {"version": "1"}),
     "fragments: aggregate: column 'n' is named twice": (UsageError, {"aggregate": "n:max,n:min"}),
-    "fragments: skip_index: 'n': give COLUMN:KIND, a kind being one of bloom": (
+    "fragments: skip_index: 'n': give COLUMN:KIND, where kind is one of bloom": (
         UsageError,
         {"skip_index": "n"},
     ),

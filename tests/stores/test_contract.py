@@ -74,7 +74,7 @@ def test_an_object_too_large_to_be_read_whole_is_refused_before_it_is_read(
     assert store.read("k") == DATA
     monkeypatch.setattr(base, "MAX_READ_BYTES", len(DATA) - 1)
     with pytest.raises(
-        DataError, match="k: 10,240 bytes where a file of the log has 10,239 at most"
+        DataError, match="k: 10,240 bytes, but a file of the log has at most 10,239"
     ):
         store.read("k")
     assert store.read_range("k", 0, len(DATA)) == DATA

@@ -248,7 +248,7 @@ def test_a_password_without_a_user_or_an_address_is_refused(
     assert run(["vacuum", "no-table", "--metrics-push", "http://h", *by_file]) == 2
     assert "has no user" in capfd.readouterr().err
     assert run(["vacuum", "no-table", *by_file]) == 2
-    assert "goes with --metrics-push" in capfd.readouterr().err
+    assert "needs --metrics-push" in capfd.readouterr().err
     monkeypatch.setenv(PASSWORD_VARIABLE, "s3cret99")
     assert run(["vacuum", "no-table", "--metrics-push", "http://h"]) == 2
     assert f"{PASSWORD_VARIABLE}: the address of" in capfd.readouterr().err

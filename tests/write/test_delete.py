@@ -311,9 +311,9 @@ def test_damaged_positions_are_named_and_nothing_is_read_without_them(store: Mem
     good = store.objects[key]
     store.objects[key] = good[:-1] + bytes([good[-1] ^ 1])
     (entry,) = CommitLog(store).current().fragments.all()
-    with pytest.raises(DataError, match="the rows deleted of data/"):
+    with pytest.raises(DataError, match="the deleted rows of data/"):
         read_deletion(store, entry)
-    assert "the rows deleted of" in verify(store, CommitLog(store).current()).faults[0]
+    assert "the deleted rows of" in verify(store, CommitLog(store).current()).faults[0]
     with pytest.raises(DataError):
         ids(store)
     outcome = compact_table(store, strategy=Strategy.FULL)
