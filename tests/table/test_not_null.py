@@ -180,7 +180,7 @@ def test_verify_tells_of_a_null_that_should_not_be_there(
         Table.create(tmp_path / "t", rows(BAD["l.element.x"]), "k", options)
     store = LocalStore(tmp_path / "t")
     (fault,) = verify(store, CommitLog(store).current()).faults
-    assert "'l.element.x' is not null in the table, and has a null" in fault
+    assert "'l.element.x' has a null, which the table does not allow" in fault
 
 
 def test_settings_take_paths_apart_by_commas() -> None:
