@@ -515,7 +515,7 @@ def test_what_spark_infers_not_to_be_null_is_no_rule_for_later_rows(
     for frame in frames[:1]:
         frame.write.format("fragments").mode("append").options(**options).save(asked)
     for frame in (frames[1], frames[3]):
-        with pytest.raises(PySparkException, match="is not null in the table, and has a null"):
+        with pytest.raises(PySparkException, match="has a null, which the table does not allow"):
             frame.write.format("fragments").mode("append").save(asked)
     frames[2].write.format("fragments").mode("append").save(asked)
     schema = loaded(source, asked).schema

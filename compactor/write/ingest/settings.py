@@ -1,6 +1,7 @@
-"""What is asked of an ingest, as people write it: names, units, bounds, defaults and help, of the command
-line and of the Spark data source alike. Where a message names another setting, it does so as the command line
-does."""
+"""Settings of an ingest as users write them: names, units, bounds, defaults and help.
+
+The command line and the Spark data source share them. Messages name settings as the command line does.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +25,25 @@ from format.writer import WriterOptions
 
 
 def _pairs(kinds: type[StrEnum], word: str) -> BeforeValidator:
-    """`COLUMN:KIND`, several apart by commas in one text, or each a text, where a column may have a comma."""
+    """Returns a validator of `COLUMN:KIND` pairs: one comma-separated text, or a sequence of texts.
+
+    In a sequence of texts a column's name may have a comma.
+    """
     by_name = {str(kind): kind for kind in kinds}
     return BeforeValidator(lambda given: tuple(column_kinds(names(given), by_name, word).items()))
 
 
 def _paths(given: Any) -> tuple[str, ...]:
-    """Several apart by commas in one text, or each a text."""
+    """Returns paths given as one comma-separated text or as a sequence of texts."""
     return tuple(names(given))
 
 
 class IngestSettings(BaseModel):
-    """Texts or values. Of these, `on_conflict` and the sizes of fragments and row groups are of the ingest,
-    the others of a table that it creates."""
+    """Settings of an ingest, from texts or values.
+
+    `on_conflict` and the sizes of fragments and row groups apply to the ingest, the others to a table that it
+    creates.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
@@ -118,7 +125,7 @@ class IngestSettings(BaseModel):
 
     @property
     def sort(self) -> SortSchema | None:
-        """Raises `UsageError`."""
+        """The sort schema, if one is given. Raises `UsageError` if it cannot be parsed."""
         try:
             return None if self.sort_by is None else parse_sort_schema(self.sort_by)
         except SchemaError as error:
