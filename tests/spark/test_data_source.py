@@ -327,7 +327,7 @@ def test_mistakes_are_told_in_a_line(source: SparkSession, tmp_path: Path) -> No
 REFUSED = {
     "CREATE TABLE {name} USING fragments LOCATION '{url}'": "does not tell a source where its tables are",
     "CREATE TABLE {name} USING fragments OPTIONS (path '{url}') AS SELECT 'a' AS service, 1L AS n": (
-        "For a name of Spark's catalog Spark does not tell it"
+        "Spark does not pass the path of a catalog table"
     ),
     "TRUNCATE TABLE logs": "expects a table but `logs` is a view",
     "DELETE FROM logs WHERE n = 1": "does not support deletes",
