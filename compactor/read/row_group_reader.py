@@ -53,8 +53,7 @@ class RowGroupReader:
         return self._reader.name
 
     def rows_of_groups(self, names: Sequence[str]) -> Iterator[tuple[list[pa.Array], int]]:
-        """Yields columns as storage arrays of the table's types, with their number of rows, which is not
-        0."""
+        """Yields columns as storage arrays of the table's types, and the number of rows, at least one."""
         groups = self._reader.footer.row_groups
         first_row = sum(group.rows for group in groups[: self._start])
         for group in range(self._start, self._stop):
