@@ -85,7 +85,7 @@ def test_it_is_ready_once_the_engine_runs_and_all_tables_are_reached_until_it_dr
     health.looked(driver)
     assert health.ready() == (True, "ok")
     hands.is_draining = True
-    assert health.ready() == (False, "draining: nothing new is begun")
+    assert health.ready() == (False, "draining: no new compaction begins")
     assert health.live() == (True, "ok")
 
 

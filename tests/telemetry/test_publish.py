@@ -385,14 +385,14 @@ def test_wrong_values_of_metrics_options_are_lines_of_json_where_that_is_asked_f
     options = ["--metrics-textfile", "/no/such/x.prom", "--log-format", "json"]
     assert run([*command, *options]) == 2
     said = json.loads(capfd.readouterr().err)
-    assert said["reason"] == "--metrics-textfile /no/such/x.prom: there is no folder /no/such"
+    assert said["reason"] == "--metrics-textfile /no/such/x.prom: create the folder /no/such first"
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--metrics-textfile", "x.txt"], "end in .prom"),
-        (["--metrics-textfile", "no/such/x.prom"], "there is no folder no/such"),
+        (["--metrics-textfile", "no/such/x.prom"], "create the folder no/such first"),
         (["--metrics-push", "gateway:9091"], "write http://host:9091"),
         (["--metrics-push", "ftp://u:hidden77@host"], "does not begin with http:// or https://"),
     ],
