@@ -80,7 +80,7 @@ def _replaced(lines: bytes, values: list[msgspec.Raw]) -> bytes:
     sizes = np.array([buffer.size for buffer in buffers], np.int64)
     whole = pa.py_buffer(lines)
     starts -= whole.address
-    is_there = (starts >= 0) & (starts < len(lines))  # False for the default of a missing name
+    is_there = (starts >= 0) & (starts < len(lines))  # The default of a missing name lies outside.
     starts, sizes = starts[is_there], sizes[is_there]
     is_value = np.frombuffer(lines, np.uint8)[starts] != _NULL
     starts, sizes = starts[is_value], sizes[is_value]

@@ -96,7 +96,7 @@ def from_cells(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
 def read_scalars(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Reads CSV texts as numbers, booleans, dates or timestamps; type inference uses this too.
 
-    Raises one of `PROBLEMS` for a text that the type does not hold exactly.
+    Raises one of `PROBLEMS` for a text that is not a value of the type as written.
     """
     if pt.is_integer(dtype):
         return read_integers(texts, dtype)

@@ -19,7 +19,7 @@ from format.schema import Order, SortColumn
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What an export wrote to one file."""
+    """The result of an export to one file."""
 
     path: str
     version: int

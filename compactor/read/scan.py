@@ -71,7 +71,7 @@ _PLAN: Final = StagePlan(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a scan is to return."""
+    """The columns and rows that a scan is to return."""
 
     schema: pa.Schema
     where: Predicate | None

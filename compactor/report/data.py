@@ -152,7 +152,7 @@ class CompactionRow:
 
 @dataclass(frozen=True, slots=True)
 class TableHistory:
-    """What the log tells of a range of versions."""
+    """The history of a range of versions, from the log."""
 
     first_version: int
     last_version: int

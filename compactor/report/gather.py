@@ -51,7 +51,7 @@ MAX_VERSIONS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What to report, and how much to read for it."""
+    """The versions to report, and limits of what is read."""
 
     version: int | None = None
     """Version to report; None for the newest."""

@@ -35,7 +35,7 @@ class ClosableSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How far ahead one input is fetched."""
+    """Limits of fetching one input ahead."""
 
     window_bytes: int
     """Limit of the bytes held in memory; at least one piece is."""

@@ -48,7 +48,7 @@ PART_BYTES: Final = 8 * _MIB
 
 @dataclass(frozen=True, slots=True)
 class MergeShape:
-    """What is known of a merge's inputs before they are read."""
+    """Statistics of a merge's inputs, known before they are read."""
 
     inputs: int
     """Fragments, each read by one GET."""
@@ -210,8 +210,7 @@ class _Formulas:
 
     @property
     def output_groups(self) -> int:
-        """Number of row groups of all outputs: those full by rows, and those that the heaviest column
-        adds."""
+        """Number of row groups of all outputs: those full by rows, and what the heaviest column adds."""
         by_weight = -(-self.shape.heaviest_column_bytes // self.target_row_group_bytes)
         return -(-self.shape.rows // max(1, self.group_rows)) + by_weight
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Buffer(StrEnum):
-    """How a stage holds data."""
+    """The way in which a stage buffers data."""
 
     STREAMING = "streaming"
     """Bounded by settings, whatever the size of the input, because data soon leaves again."""

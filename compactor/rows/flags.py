@@ -39,7 +39,7 @@ REASONS: Final = (DELETED, EXPIRED, SUPERSEDED, TOMBSTONES)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of consecutive rows that make up whole keys."""
+    """The decision on consecutive rows that make up whole keys."""
 
     flags: Flags
     """Shape (rows,)."""

@@ -24,7 +24,7 @@ from format.types import storage_type
 
 
 class RowKind(StrEnum):
-    """How rows of equal key are merged."""
+    """The way in which rows of equal key are merged."""
 
     APPEND = "append"
     """All rows stay."""
@@ -39,7 +39,7 @@ class RowKind(StrEnum):
 
 
 class RowFunction(StrEnum):
-    """How the values of a column become one. Nulls are ignored; the result is null if all are."""
+    """A function that aggregates the values of a column. Nulls are ignored; all nulls aggregate to null."""
 
     LAST = "last"
     FIRST = "first"

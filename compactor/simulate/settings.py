@@ -18,7 +18,7 @@ FLUSHES_PER_SHARD: Final = 25_000
 
 
 class Spread(StrEnum):
-    """How the keys of flushes spread over the key space."""
+    """The spread of the flushes' keys over the key space."""
 
     WHOLE = "whole"
     """Every flush covers all keys."""

@@ -18,7 +18,7 @@ _POLL_SECONDS: Final = 2.0
 
 
 class Reaction(StrEnum):
-    """What a writer does about compaction debt."""
+    """A writer's reaction to compaction debt."""
 
     WARN = "warn"
     """Report it and go on."""

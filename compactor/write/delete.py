@@ -44,7 +44,7 @@ FragmentProgress = Callable[[int], None]
 
 @dataclass(slots=True)
 class DeleteReport:
-    """What a deletion did, or would do."""
+    """The result of a deletion, or of its dry run."""
 
     version: int
     """Version that the deletion committed, or that it searched if it deleted nothing."""

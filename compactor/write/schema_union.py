@@ -20,7 +20,7 @@ from format.widening import converts_to, may_be_text, widens_to
 
 
 class OnConflict(StrEnum):
-    """What happens to a column of a file whose values do not fit the table's type."""
+    """The treatment of a file's column whose values do not fit the table's type."""
 
     ERROR = "error"
     STRING = "string"

@@ -419,7 +419,7 @@ def test_a_streaming_read_is_refused_in_a_line(source: SparkSession, tmp_path: P
     with pytest.raises(PySparkException) as caught:
         query.awaitTermination(60)
     assert last_line(caught.value).startswith(
-        "fragments: there is no streaming read: load the table"
+        "fragments: streaming reads are not supported: load the table"
     )
 
 

@@ -90,7 +90,7 @@ def _in(field: pa.Field, values: Iterable[Any]) -> Predicate | None:
         return None
     if pt.is_floating(dtype) or pt.is_decimal(
         dtype
-    ):  # zeros of both signs are equal, but not in a set
+    ):  # A set lookup tells the zeros of both signs apart, but they are equal.
         return Or([Compare(field.name, Op.EQ, scalar) for scalar in scalars])
     return IsIn(field.name, pa.array([s.as_py() for s in scalars], dtype))
 

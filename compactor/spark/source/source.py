@@ -97,8 +97,8 @@ class FragmentsDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """Raises `UsageError`: streaming reads are not supported."""
         raise UsageError(
-            "fragments: there is no streaming read: load the table by spark.read, which may name a version "
-            "(a stream can be written, by writeStream)"
+            "fragments: streaming reads are not supported: load the table by spark.read, which may name a "
+            "version (a stream can be written, by writeStream)"
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

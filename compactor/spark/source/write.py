@@ -55,7 +55,7 @@ _CORRECTED_BY_USERS: Final = (InputError, UsageError)
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What tasks and the commit need to know. Picklable."""
+    """The plan that tasks and the commit share. Picklable."""
 
     url: str
     schema: pa.Schema

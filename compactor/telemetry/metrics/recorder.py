@@ -24,7 +24,7 @@ Apply = Callable[[Iterable[Change]], None]
 
 @dataclass(slots=True)
 class _Known:
-    """What was recorded of a table so far."""
+    """The state of a table that was recorded last."""
 
     version: int = -1
     levels: set[int] = field(default_factory=set)

@@ -23,8 +23,8 @@ from format.schema import SortSchema, check_sort_schema, ordering
 
 @dataclass(frozen=True, slots=True)
 class IngestPlan:
-    """What rows of one schema become in a table. Picklable, so that other processes may write the fragments
-    without a snapshot."""
+    """The metadata and schema that rows of one schema get in a table. Picklable, so that other processes may
+    write the fragments without a snapshot."""
 
     path: str
     """Path of the file, for errors."""

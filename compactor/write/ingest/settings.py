@@ -52,10 +52,10 @@ class IngestSettings(BaseModel):
         1_000_000,
         ge=1,
         lt=2**31,
-        description="Rows of a level-0 fragment at most.",
+        description="Most rows of a level-0 fragment.",
     )
     max_rows_per_row_group: int = Field(
-        65_536, ge=1, lt=2**31, description="Rows of a row group at most."
+        65_536, ge=1, lt=2**31, description="Most rows of a row group."
     )
     time_column: str | None = Field(
         None, description="Sort column that divides a new table into time windows."
@@ -68,7 +68,7 @@ class IngestSettings(BaseModel):
     )
     row_policy: RowKind | None = Field(
         None,
-        description="What rows of equal --sort-by are in a new table.  [default: append]",
+        description="How a new table merges rows of equal --sort-by.  [default: append]",
     )
     sequence: str | None = Field(
         None, description="Column whose greater values are newer, for last and first."
@@ -78,29 +78,31 @@ class IngestSettings(BaseModel):
     )
     keep_tombstones: bool | None = Field(
         None,
-        description="Whether compactions drop tombstones.  [default: keep with --sequence]",
+        description="Whether compactions keep or drop tombstones.  [default: keep with --sequence]",
     )
     aggregate: Annotated[tuple[tuple[str, RowFunction], ...], _pairs(RowFunction, "function")] = (
-        Field((), description="What becomes of a column's values, for row policy aggregate.")
+        Field((), description="Function that aggregates a column, for row policy aggregate.")
     )
     ttl: Seconds | None = Field(
-        None, description="Rows of a new table that are older are dropped by compactions."
+        None, description="Compactions of a new table drop rows older than this."
     )
-    ttl_column: str | None = Field(None, description="Time column that --ttl goes by.")
+    ttl_column: str | None = Field(None, description="Time column that --ttl applies to.")
     on_conflict: OnConflict = Field(
         OnConflict.ERROR,
-        description="If a column's values have no place in the table's type: refuse the rows, make the "
-        "table's column text, or add the values as another column.",
+        description="If a column's values do not fit the table's type: refuse the rows, make the table's "
+        "column text, or add the values as another column.",
     )
     skip_index: Annotated[tuple[tuple[str, SkipKind], ...], _pairs(SkipKind, "kind")] = Field(
-        (), description="A new table keeps what queries skip row groups by: bloom or values."
+        (), description="Skip index of a new table's column, to skip row groups: bloom or values."
     )
     skip_index_bytes: Bytes = Field(
-        written("64KiB"), ge=32, description="Of a column and row group at most."
+        written("64KiB"),
+        ge=32,
+        description="Most bytes of a skip index for a column and row group.",
     )
     not_null: Annotated[tuple[str, ...], BeforeValidator(_paths)] = Field(
         (),
-        description="Rows with a null there are refused by a new table: COLUMN, or a path into it such as "
+        description="A new table refuses rows with a null there: COLUMN, or a path into it such as "
         "tags.element, attributes.value or request.id.",
     )
 
@@ -118,7 +120,7 @@ class IngestSettings(BaseModel):
                 "it too"
             )
         if self.retention is not None and self.time_column is None:
-            raise ValueError("--retention: name the --time-column it goes by")
+            raise ValueError("--retention: name the --time-column that it applies to")
         if (self.ttl is None) != (self.ttl_column is None):
             raise ValueError("--ttl and --ttl-column: give both, or neither")
         return self
