@@ -387,7 +387,7 @@ def test_a_name_of_sparks_catalog_is_read_by_saying_its_path(
     ):
         with pytest.raises(PySparkException) as caught:
             attempt()
-        assert "say it in the query: name WITH (path = '...')" in last_line(caught.value)
+        assert "or name WITH (path = '...') in the query" in last_line(caught.value)
     assert not source.catalog.tableExists("nowhere")
     source.sql(f"INSERT INTO entered WITH (path = '{url}') VALUES (3)")
     assert source.sql(f"SELECT * FROM entered WITH (path = '{url}')").count() == 3

@@ -337,5 +337,5 @@ def test_a_port_in_use_and_an_address_of_others_are_refused_in_one_line(
         serving(app, "192.0.2.1", 0).__enter__()
     with pytest.raises(UsageError, match=r"cannot listen on no\.such\.host\.invalid"):
         serving(app, "no.such.host.invalid", 0).__enter__()
-    with pytest.raises(UsageError, match=r"--metrics-address: 'no\.\.host' is no address"):
+    with pytest.raises(UsageError, match=r"--metrics-address: 'no\.\.host' is neither an address"):
         serving(app, "no..host", 0).__enter__()
