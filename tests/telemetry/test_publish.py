@@ -251,7 +251,7 @@ def test_a_password_without_a_user_or_an_address_is_refused(
     assert "goes with --metrics-push" in capfd.readouterr().err
     monkeypatch.setenv(PASSWORD_VARIABLE, "s3cret99")
     assert run(["vacuum", "no-table", "--metrics-push", "http://h"]) == 2
-    assert f"{PASSWORD_VARIABLE}: the address of" in capfd.readouterr().err
+    assert f"{PASSWORD_VARIABLE}: a password is given, but the address" in capfd.readouterr().err
 
 
 def test_a_push_that_fails_is_a_warning_without_the_password(
