@@ -16,7 +16,7 @@ class Clock(Protocol):
 
 
 class Ids(Protocol):
-    """Makes names nobody else makes."""
+    """Makes unique names."""
 
     def __call__(self) -> str: ...
 
@@ -30,5 +30,5 @@ class SystemClock:
 
 
 def random_id() -> str:
-    """32 hex digits."""
+    """Returns 32 random hex digits."""
     return uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""Types that JSON values are converted to."""
+"""Prepares types that JSON values are converted to."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 def convertible(cls: type[T]) -> type[T]:
-    """Has msgspec look at a type when its module is imported, by one thread.
+    """Makes msgspec inspect a class when its module is imported, in one thread.
 
-    Otherwise the first conversion does that, and keeps what it found without a lock: where sixteen threads
-    read a log, as they do, two first conversions at a time ended the process (SIGSEGV, msgspec 0.22).
+    Otherwise the first conversion does so and caches the result without a lock: where sixteen threads read a
+    log, two concurrent first conversions crashed the process (SIGSEGV, msgspec 0.22).
     """
     msgspec.json.Decoder(cls)
     return cls

@@ -1,7 +1,7 @@
-"""Log lines on stderr: for people, or as one JSON object each. The only module that knows python-json-logger.
+"""Log lines on stderr, for people or as one JSON object each. Only this module knows python-json-logger.
 
-Modules log by the standard library; `extra` gives the fields of a line. Nothing is set up on import: a
-program that uses the package sees its records like those of any other, by the logger `compactor`.
+Modules log by the standard library; `extra` has the fields of a line. Nothing is set up on import: a program
+that uses the package sees its records like those of any other, from the logger `compactor`.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class LogFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What is logged, and how. Picklable, for tasks."""
+    """Format and level of log lines. Picklable, for tasks."""
 
     format: LogFormat = LogFormat.TEXT
     level: str = "warning"
-    """The least that is logged; one of `LEVELS`."""
+    """Lowest level that is logged; one of `LEVELS`."""
 
 
 def set_up(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Lines of this package go to `stream` (stderr) from now on, and nowhere else."""
+    """Sends the lines of this package only to `stream` (stderr) from now on."""
     logger = logging.getLogger(ROOT)
     for handler in [h for h in logger.handlers if isinstance(h, _Handler)]:
         logger.removeHandler(handler)
@@ -53,20 +53,20 @@ def set_up(settings: LogSettings, stream: TextIO | None = None) -> None:
 
 
 def settings() -> LogSettings | None:
-    """What was set up last in this process; None if nothing was."""
+    """Returns the settings that this process set up last; None if it set up none."""
     handlers = logging.getLogger(ROOT).handlers
     return next((h.settings for h in handlers if isinstance(h, _Handler)), None)
 
 
 def is_json() -> bool:
-    """Whether stderr is for machines."""
+    """Returns whether log lines are JSON."""
     now = settings()
     return now is not None and now.format is LogFormat.JSON
 
 
 @contextmanager
 def bound(**fields: Any) -> Iterator[None]:
-    """Lines of the block, in this thread, have these fields too."""
+    """Adds fields to the lines that this thread logs in the block."""
     token = _bound.set({**_bound.get(), **fields})
     try:
         yield
@@ -75,7 +75,7 @@ def bound(**fields: Any) -> Iterator[None]:
 
 
 def utc_time(unix_seconds: float) -> str:
-    """ISO 8601, to the millisecond."""
+    """Returns a time as ISO 8601 in UTC, to the millisecond."""
     moment = datetime.fromtimestamp(unix_seconds, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -101,7 +101,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class _TextFormatter(logging.Formatter):
-    """As all messages of the command line are: `compactor: warning: ...`."""
+    """Formats lines as all messages of the command line: `compactor: warning: ...`."""
 
     def format(self, record: logging.LogRecord) -> str:
         said = [f"compactor: {record.levelname.lower()}: {record.getMessage()}"]
@@ -113,7 +113,7 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(JsonFormatter):
-    """`time`, `level`, `event`, then the fields; `logger` at last."""
+    """Formats lines as JSON: `time`, `level`, `event`, then the fields, and `logger` last."""
 
     def add_fields(
         self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]

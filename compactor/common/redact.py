@@ -1,4 +1,4 @@
-"""Blanks what must not be read in logs, metrics and messages: passwords, keys, what authorizes requests."""
+"""Removes secrets from logs, metrics and messages: passwords, keys, and what authorizes requests."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from compactor.common.secret_forms import places
 HIDDEN: Final = "***"
 
 _SCHEME_END: Final = r":\\{0,8}/\\{0,8}/"
-"""Of an address; JSON may escape slashes."""
+"""End of an address's scheme; JSON may escape slashes."""
 _USER_INFO: Final = re.compile(
     rf"(\b[A-Za-z][A-Za-z0-9+.-]{{0,30}}{_SCHEME_END})(?:"
-    # A secret key of AWS may have slashes in it, a password an `@`: so up to the last one, unless another
-    # address begins before; the bound keeps the search linear. A port, which may be that of an IPv6 address,
-    # has no `@` after it but in a path.
+    # A secret key of AWS may contain slashes, a password an `@`: so match up to the last `@`, unless another
+    # address begins before it; the bound keeps the search linear. After a port, which may be that of an IPv6
+    # address, an `@` is part of a path.
     r"(?!\[[0-9A-Fa-f:.]+\](?:[:/\s]|$))[^/\s:]*:(?!\d{1,5}(?:[/\s]|$))[^\s@]{0,4096}@(?:(?:(?!://)[^\s@])*@)*"
     r"|[^/\s:]+@)"
 )
 _ENCODED_USER_INFO: Final = re.compile(
-    # The same of an address that is a parameter of another one, and percent-encoded as a whole.
+    # The same for an address that is a percent-encoded parameter of another one.
     r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}%(?:25)*3[Aa](?:%(?:25)*2[Ff]){2})"
     r"(?:(?!%(?:25)*2[Ff])[^\s&@\"'<>]){1,4096}%(?:25)*40"
 )
 _USER_INFO_OF_ADDRESS: Final = re.compile(
-    # Of a text that is one address and nothing else: with blanks in the password, too.
+    # For a text that is one address and nothing else; here the password may have blanks.
     r"(?s)^([A-Za-z][A-Za-z0-9+.-]*://)(?!\[[0-9A-Fa-f:.]+\](?:[:/]|$))[^/]*:(?!\d{1,5}(?:/|$)).*@"
 )
 _EQUALS: Final = r"(?:=|%(?:25)*3d|\\{1,8}u003d)"
@@ -40,21 +40,21 @@ _SECRET_PARAMETER: Final = re.compile(
 _SECRET_HEADER_NAME: Final = r"(?:proxy-)?authorization|x-amz-security-token|x-api-key"
 _TOKEN: Final = r"[^\s,;\"'<>()\[\]{}]+"
 _FOLD: Final = r"(?:\r?\n(?:[ \t]+|(?=[A-Za-z0-9+/=_.~-]{2,512}[ \t]*(?:\r?\n|$))))"
-"""A line end within a value: the next line is indented, or a single word, which is the rest of it."""
+"""A line end within a value: the next line is indented, or a single word, which continues the value."""
 _SECRET_HEADER: Final = re.compile(
     rf"(?i)(?<![\w-])((?:{_SECRET_HEADER_NAME})\\{{0,8}}[\"']?[ \t]{{0,8}}[:,=][ \t]{{0,8}})(?:"
-    # In quotes: all that is in them.
+    # In quotes: all between them.
     r"(b?\\{0,8}(?P<quote>[\"']))(?:(?!\\{0,8}(?P=quote)).){1,8192}"
     # A signature or a digest: names and values.
     rf"|(?P<scheme>(?:AWS4-[A-Z0-9-]+|Digest)[ \t]+){_TOKEN}"
     rf"(?:\"[^\"\r\n]*\"|{_TOKEN}|[,;](?=\S)|[,;](?:[ \t]|{_FOLD})+(?=[\w-]+=)|{_FOLD})*"
     # A scheme and one word.
     rf"|(?P<one>(?:Basic|Bearer|Token|Negotiate|NTLM|ApiKey|AWS)[ \t]+){_TOKEN}(?:{_FOLD}{_TOKEN})*"
-    # Anything else is a word; ordinary text has one of small letters there.
+    # Anything else is one word, unless it is in lower case, as in ordinary text.
     rf"|(?-i:(?![a-z]+(?:[\s.,;)]|$))){_TOKEN}(?:{_FOLD}{_TOKEN})*)"
 )
 _BEARER: Final = re.compile(
-    # Without a header's name before it: a word of some length that is not one of a language.
+    # Without a header's name before it: a long word that does not look like ordinary text.
     r"(?i)\b((?:bearer|basic)[ \t]+)(?=[A-Za-z.-]*[0-9+/=_~])[A-Za-z0-9+/=._~-]{12,}"
 )
 _SECRET_NAME: Final = re.compile(
@@ -63,19 +63,20 @@ _SECRET_NAME: Final = re.compile(
 )
 _OWN_KEYS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _PLACE_NAME: Final = re.compile(r"(?i)_(?:file|path|dir|directory|uri|url|endpoint)$")
-"""Of variables that say where a secret is."""
+"""Names of variables that say where a secret is stored."""
 _LEAST_LENGTH: Final = 8
-"""Shorter values are words that anything may contain, such as the `test` of emulators."""
+"""Shorter values are ordinary words, such as the `test` of emulators."""
 _LEAST_GIVEN_LENGTH: Final = 4
 
 
 def redacted(
     text: str, environment: Mapping[str, str] = os.environ, also: Iterable[str] = ()
 ) -> str:
-    """Returns the text without secrets: user and password of addresses, signatures in them, headers that
-    authorize, and in whatever form what the environment calls a secret, password, token or headers.
+    """Returns the text with its secrets replaced by `***`.
 
-    also: more secrets, which may be shorter than those of the environment.
+    Secrets are user, password and signature in addresses, headers that authorize, and, in any encoding, the
+    variables of the environment named secret, password, token, headers and the like. also: more secrets,
+    which may be shorter than those of the environment.
     """
     given = (secret for secret in also if len(secret) >= _LEAST_GIVEN_LENGTH)
     if secrets := [*_secrets(environment), *given]:
@@ -104,21 +105,21 @@ def _header(match: re.Match[str]) -> str:
 
 
 def redacted_address(address: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The same of a text that is one address, whatever its password is made of."""
+    """Does the same for a text that is one address, whatever characters its password has."""
     return redacted(_USER_INFO_OF_ADDRESS.sub(rf"\1{HIDDEN}@", address), environment)
 
 
 def has_secret(address: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether an address has a user, a password, a signature or this process's own keys of AWS in it.
+    """Returns whether an address has a user, a password, a signature or this process's own AWS keys.
 
-    What else the environment calls a secret may be a word like others, and a bucket's name.
+    Other secrets of the environment are ignored: they may be ordinary words, and a bucket's name.
     """
     own = {name: environment[name] for name in _OWN_KEYS if name in environment}
     return redacted_address(address, own) != address
 
 
 def redacted_value(value: Any) -> Any:
-    """The same of all texts in a value of JSON."""
+    """Removes the secrets from all texts in a JSON value."""
     match value:
         case str():
             return redacted(value)
@@ -138,14 +139,14 @@ def _is_secret_header(key: Any) -> bool:
 
 
 def _secrets(environment: Mapping[str, str]) -> list[str]:
-    """Returns the values that are secrets, in an order that is always the same."""
+    """Returns the secrets of the environment, sorted."""
     found: set[str] = set()
     for name, value in environment.items():
         if name not in _OWN_KEYS and not _is_secret(name, value):
             continue
         if name.lower().endswith(
             "_headers"
-        ):  # of OpenTelemetry: name=value,name=value, quoted as in URLs
+        ):  # OpenTelemetry's form: name=value,name=value, quoted as in URLs.
             values = [item.partition("=")[2] for item in value.split(",")]
             found.update(values + [unquote(item) for item in values])
         else:
@@ -154,7 +155,7 @@ def _secrets(environment: Mapping[str, str]) -> list[str]:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Whether it is a secret, and not the place of one. A key may begin with a slash, too."""
+    """Returns whether a variable is a secret, not the path of one; a key may begin with a slash, too."""
     if not _SECRET_NAME.search(name) or _PLACE_NAME.search(name) or value.startswith("file:"):
         return False
     return not (value.startswith("/") and os.path.lexists(value))

@@ -1,8 +1,8 @@
-r"""Finds known secrets in a text in whatever form a library or a server repeats them.
+r"""Finds known secrets in a text, however a library or a server has encoded them.
 
-Text and secret are brought to one plain form, in which percent-encoding, escapes of JSON, Python and XML,
-line ends and blanks are gone, and in which the two alphabets of base64 are one. There a secret is a substring
-of the text however often it was encoded; each byte of the plain form knows the bytes that it came from.
+Text and secret are brought to one plain form without percent-encoding, escapes of JSON, Python and XML, line
+ends and blanks, and with the two alphabets of base64 made one. There a secret is a substring of the text
+however often it was encoded; each byte of the plain form knows the range of the text that it came from.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 _PASSED_OVER: Final = re.compile(
-    # A line end and its indentation. `+` is also a blank in addresses, and `-` is `+` in base64.
+    # Line ends and indentation. `+` is a blank in addresses, and `-` stands for `+` in base64.
     rb"(?:[\s+-]|\\{1,16}[nrtf])+"
 )
 _FORMS: Final = re.compile(
@@ -23,20 +23,20 @@ _FORMS: Final = re.compile(
     rb"|\\+u([0-9A-Fa-f]{4})"
     rb"|\\+x([0-9A-Fa-f]{2})"
     rb"|\\+([b\"'/])"
-    rb"|\\+"  # Of which escape each is a part can't be told: so they are gone from both.
+    rb"|\\+"  # Which escape a backslash belongs to is ambiguous, so all are removed from both.
     rb"|&(?:amp;)*(amp|lt|gt|quot|apos|#0*3[49]|#[xX]0*2[27]);"
 )
 _ENTITIES: Final = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
 _MOST_ROUNDS: Final = 8
-"""Forms within forms, such as JSON within JSON."""
+"""Limit of nested encodings, such as JSON within JSON."""
 _BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/"
-"""As it is in the plain form."""
+"""Alphabet of base64 in the plain form."""
 _LEAST_LENGTH: Final = 6
-"""A shorter plain form stands in ordinary text, too; such a secret is looked for as it is written."""
+"""Secrets with a shorter plain form, which ordinary text may contain, are searched for as written."""
 
 
 def places(text: bytes, secrets: Iterable[bytes]) -> list[tuple[int, int]]:
-    """Returns where secrets stand in the text, as ranges of bytes in order that do not overlap."""
+    """Returns the places of secrets in the text, as disjoint ranges of bytes in order."""
     needles = _needles(tuple(secrets))
     found = [(at, at + len(raw)) for raw in needles.raw for at in _occurrences(text, raw)]
     if needles.plain:
@@ -50,7 +50,7 @@ def places(text: bytes, secrets: Iterable[bytes]) -> list[tuple[int, int]]:
 
 
 class _Read(NamedTuple):
-    """The plain form, and where the text begins and ends that each byte of it stands for."""
+    """A plain form, with begin and end of the original text for each of its bytes."""
 
     text: bytes
     begins: list[int]
@@ -58,7 +58,8 @@ class _Read(NamedTuple):
 
 
 class _Needles:
-    """What is searched for: `raw` in the text itself, `plain` in its plain form, and whether it is base64."""
+    """The secrets to find: `raw` in the text itself, `plain` in its plain form, with whether each is
+    base64."""
 
     def __init__(self, secrets: tuple[bytes, ...]) -> None:
         self.raw: list[bytes] = []
@@ -79,7 +80,7 @@ def _needles(secrets: tuple[bytes, ...]) -> _Needles:
 
 
 def _base64_cores(secret: bytes) -> Iterator[bytes]:
-    """Yields the characters that base64 makes of the secret alone, whatever stands before and after it."""
+    """Yields the base64 characters that depend on the secret alone, for each alignment."""
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + secret)
         yield encoded[-(-before * 8 // 6) : (before + len(secret)) * 8 // 6]
@@ -88,7 +89,7 @@ def _base64_cores(secret: bytes) -> Iterator[bytes]:
 def _plain(text: bytes) -> _Read:
     read = _Read(text, list(range(len(text))), list(range(1, len(text) + 1)))
     for _ in range(_MOST_ROUNDS):
-        # First, since there may be a line end within an escape.
+        # This comes first, since a line end may break an escape.
         before = read = _replaced(read, _PASSED_OVER, lambda _: b"")
         read = _replaced(read, _FORMS, _meaning)
         if read is before:
@@ -144,13 +145,13 @@ def _occurrences(text: bytes, needle: bytes) -> Iterator[int]:
 
 def _place(read: _Read, first: int, end: int, *, is_base64: bool) -> tuple[int, int]:
     if is_base64:
-        # The characters beside it hold bits of the secret, too.
+        # The adjacent characters hold bits of the secret, too.
         if first and read.text[first - 1] in _BASE64 and read.ends[first - 1] == read.begins[first]:
             first -= 1
         if (
             end < len(read.text)
             and read.text[end] in _BASE64
-            # On a line of its own it is a word like others, unless the padding shows that it is not.
+            # After a line end it may be an ordinary word, unless padding follows.
             and (read.begins[end] == read.ends[end - 1] or read.text[end + 1 : end + 2] == b"=")
         ):
             end += 1

@@ -1,4 +1,4 @@
-"""What the system refuses for want of room or of open files, and what to do about it."""
+"""Explains errors of the system about full disks and too many open files, with what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ADVICE: Final = {
 
 
 def cause_and_advice(error: OSError, otherwise: str = "") -> str:
-    """Returns what the system says, and what to do: for what has no advice here, `otherwise`."""
+    """Returns the cause of an error and what to do; `otherwise` is the advice where there is none here."""
     advice = _ADVICE.get(error.errno or 0)
     if advice is not None:
         return advice

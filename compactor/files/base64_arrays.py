@@ -1,4 +1,4 @@
-"""Base64 of whole binary arrays: the codec runs once over the joined values, not once a value."""
+"""Base64 of whole binary arrays: the codec runs once over the joined values, not once for each value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def base64_encode(array: pa.Array) -> pa.Array:
-    """Large strings of standard base64 with padding; nulls stay null."""
+    """Encodes binaries as large strings of standard base64 with padding; nulls stay null."""
     data, lengths = _joined(array.cast(pa.large_binary()).fill_null(b""))
     groups = (lengths + 2) // 3
     pads = groups * 3 - lengths
@@ -33,7 +33,7 @@ def base64_encode(array: pa.Array) -> pa.Array:
 
 
 def base64_decode(array: pa.Array) -> pa.Array:
-    """Large binaries of standard padded base64; nulls stay null. Raises ValueError on other text."""
+    """Decodes standard padded base64 to large binaries; nulls stay null. Raises ValueError on other text."""
     text, lengths = _joined(array.cast(pa.large_string()).fill_null(""))
     raw = text.tobytes()
     foreign = raw.translate(None, _ALPHABET)
@@ -58,7 +58,7 @@ def _joined(array: pa.Array) -> tuple[npt.NDArray[np.uint8], Ints]:
 
 
 def _tail_positions(sizes: Ints, counts: Ints) -> Ints:
-    """Positions of the last `counts[i]` (0, 1 or 2) items of each run of `sizes[i]`."""
+    """Returns the positions of the last `counts[i]` (0, 1 or 2) items of each run of `sizes[i]`."""
     ends = np.cumsum(sizes)
     return np.concatenate([ends[counts >= 1] - 1, ends[counts >= 2] - 2])
 

@@ -1,4 +1,4 @@
-"""The decompressed bytes of a file, forward only, and how many bytes of the file they took."""
+"""Reads the decompressed bytes of a file, forward only, and counts the compressed bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FileBytes:
         return self._consumed_at_close if self.closed else self._raw.tell()
 
     def read(self, size: int = -1) -> bytes:
-        """About `size` bytes, never none before the end. Raises `InputError` on damaged data."""
+        """Returns about `size` bytes, at least one before the end. Raises `InputError` on damaged data."""
         try:
             return self._plain.read(size)
         except EOFError as error:
@@ -41,8 +41,8 @@ class FileBytes:
             ) from error
         except (gzip.BadGzipFile, zlib.error, _DamagedZstdError) as error:
             raise InputError(
-                f"{self._path}: its compressed data is damaged, or not what the file's ending says: "
-                f"{one_line(error)}"
+                f"{self._path}: its compressed data is damaged, or not of the kind that the file's ending "
+                f"says: {one_line(error)}"
             ) from error
         except OSError as error:
             raise InputError(f"{self._path}: can't be read: {one_line(error)}") from error
@@ -67,22 +67,22 @@ def _decompressed(raw: IO[bytes], compression: Compression) -> _Readable:
 
 
 class _ZstdFrames:
-    """Zstandard frames end to end, decompressed as far as asked for: a few kB may stand for a GiB of zeros.
+    """A stream of Zstandard frames, decompressed only as far as asked: a few kB may expand to a GiB of zeros.
 
-    By Arrow, because zstandard's own stream reader takes a frame that is cut off for the end of the data, and
-    its other interface gives all that some input stands for.
+    Arrow does the work, because zstandard's own stream reader takes a truncated frame for the end of the
+    data, and its other interface returns all that some input expands to.
     """
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
 
     def read(self, size: int, /) -> bytes:
-        """Raises `EOFError` inside a cut-off frame, and `_DamagedZstdError`."""
+        """Returns up to `size` bytes. Raises `EOFError` inside a truncated frame, and `_DamagedZstdError`."""
         try:
             data: bytes = self._raw.read(size)
         except OSError as error:
             if error.errno is not None:
-                raise  # of the file
+                raise  # The system failed to read the file.
             if "Truncated" in str(error):
                 raise EOFError from error
             raise _DamagedZstdError(str(error)) from error
@@ -90,4 +90,4 @@ class _ZstdFrames:
 
 
 class _DamagedZstdError(Exception):
-    """What Arrow says of frames that it can't decompress."""
+    """Arrow could not decompress a frame."""

@@ -1,4 +1,4 @@
-"""Names that a column can't have, since not every reader of the table could tell them. Pure."""
+"""Refuses column names that not every reader of a table could represent. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from compactor.errors import InputError
 
 
 def flaw_of(name: str) -> str | None:
-    """What is wrong with the name of a column or a field, if anything is. JSON has empty ones."""
+    """Returns what is wrong with the name of a column or field, or None. JSON has empty names."""
     if "\0" in name:
         return "has a NUL character, where Arrow's C interface ends a name"
     if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
-        return "is no Unicode text"
+        return "is not Unicode text"
     return None
 
 
 def check_names(schema: pa.Schema, path: str) -> None:
-    """Those of columns and of fields within them, and of time zones. Raises `InputError`."""
+    """Checks the names of columns, of fields within them and of time zones. Raises `InputError`."""
     fields = list(schema)
     while fields:
         try:
@@ -53,7 +53,7 @@ def _inner_fields(dtype: pa.DataType) -> list[pa.Field]:
 
 
 def check_texts(names: Iterable[str], path: str) -> None:
-    """Raises `InputError`."""
+    """Raises `InputError` for the first name that has a flaw."""
     for name in names:
         flaw = flaw_of(name)
         if flaw is not None:

@@ -1,4 +1,4 @@
-"""Parquet, Arrow IPC and fragments, which bring their own types: no table's schema changes them here."""
+"""Reads Parquet, Arrow IPC and fragments by their own types, whatever the table's schema."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from format.validity import ValueCheck, check_whole
 
 _READ_BYTES: Final = 1 << 20
 _COUNTED_ROWS: Final = 4_096
-"""At a time, of a row group that could not be read."""
+"""Batch size for finding the damaged column of a row group."""
 _IPC_FILE_MAGIC: Final = b"ARROW1"
 _IPC_STREAM_START: Final = b"\xff\xff\xff\xff"
 _IPC_STREAM_END: Final = bytes(4)
-"""Behind `_IPC_STREAM_START`, which streams had not before Arrow 0.15."""
+"""End of a stream, after `_IPC_STREAM_START`, which streams before Arrow 0.15 lack."""
 _OLD_PREFIX_BYTES: Final = 4
 """Length of the schema's message at the start of such an old stream."""
 
 
 class ParquetBatches(FileBatches):
-    """See `compactor.files.read.open_table_file`. Decodes about `batch_bytes` at a time."""
+    """An open Parquet file, decoded `batch_bytes` at a time; see `compactor.files.read.open_table_file`."""
 
     def __init__(self, path: str, batch_bytes: int) -> None:
         super().__init__(path, batch_bytes)
@@ -84,7 +84,7 @@ class ParquetBatches(FileBatches):
             try:
                 for batch in self._group(index, max(1, min(rows, group.num_rows))):
                     read += batch.num_rows
-                    # Parquet's reader does not look at text.
+                    # Parquet's reader does not validate text.
                     yield as_schema(canonical(batch, check.check), self.schema)
             except (OSError, *PROBLEMS) as error:
                 if not _is_of_file(error):
@@ -100,8 +100,10 @@ class ParquetBatches(FileBatches):
         return iter(self._file.iter_batches(batch_size=rows, row_groups=[index], columns=columns))
 
     def _damaged(self, index: int, cause: str) -> InputError:
-        """What to say of a row group that cannot be read, or whose columns are not as long as it says:
-        Arrow's reader ends with the shortest, and reports nothing."""
+        """Returns the error of a row group that cannot be read or has columns of other lengths than stated.
+
+        Arrow's reader ends with the shortest column and reports nothing.
+        """
         rows = self._file.metadata.row_group(index).num_rows
         place = ""
         for name in self.schema.names:
@@ -120,7 +122,7 @@ class ParquetBatches(FileBatches):
 
 
 class ArrowBatches(FileBatches):
-    """See `compactor.files.read.open_table_file`. Reads one batch of the file at a time."""
+    """An open Arrow IPC file; see `compactor.files.read.open_table_file`. Reads one batch of it at a time."""
 
     def __init__(self, path: str, batch_bytes: int) -> None:
         super().__init__(path, batch_bytes)
@@ -147,7 +149,7 @@ class ArrowBatches(FileBatches):
         self._consumed = self.bytes_total
 
     def _stored_batches(self) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Batches, and how far into the file each brings the reader."""
+        """Yields batches, each with the position in the file after it."""
         if isinstance(self._reader, pa.ipc.RecordBatchFileReader):
             count = self._reader.num_record_batches
             for index in range(count):
@@ -158,8 +160,10 @@ class ArrowBatches(FileBatches):
             self._check_end(int(self._source.tell()))
 
     def _check_end(self, end: int) -> None:
-        """Raises `InputError` for a stream without its end, or with more behind it: Arrow's reader takes the
-        end of the file for the one, and reads none of the other."""
+        """Raises `InputError` for a stream without its end mark, or with data after it.
+
+        Arrow's reader takes the end of the file for the mark, and ignores data after it.
+        """
         self._source.seek(0)
         is_old = self._source.read(len(_IPC_STREAM_START)) != _IPC_STREAM_START
         mark = _IPC_STREAM_END if is_old else _IPC_STREAM_START + _IPC_STREAM_END
@@ -170,15 +174,15 @@ class ArrowBatches(FileBatches):
                 "its writer"
             )
         while rest := self._source.read(_READ_BYTES):
-            if rest.strip(b"\0"):  # which may be padding
+            if rest.strip(b"\0"):  # Zeros may be padding.
                 raise InputError(
-                    f"{self.path}: has more behind its end-of-stream mark: if streams were joined, "
+                    f"{self.path}: has more after its end-of-stream mark: if streams were joined, "
                     "ingest each as a file of its own"
                 )
 
 
 class FragmentBatches(FileBatches):
-    """See `compactor.files.read.open_table_file`. Decodes one row group at a time."""
+    """An open fragment; see `compactor.files.read.open_table_file`. Decodes one row group at a time."""
 
     def __init__(self, path: str, batch_bytes: int) -> None:
         super().__init__(path, batch_bytes)
@@ -203,8 +207,10 @@ class FragmentBatches(FileBatches):
 
 
 def _types_kept(file: pq.ParquetFile) -> pa.Schema:
-    """The file's schema, with the types that its writer wrote down, but pyarrow leaves as they are stored;
-    seconds, which everybody else reads as milliseconds, in files of ours only."""
+    """Returns the file's schema with the Arrow types that its writer noted and pyarrow ignores.
+
+    Seconds come back only in files of ours, since everybody else reads them as milliseconds.
+    """
     read = file.schema_arrow
     said = (file.metadata.metadata or {}).get(b"ARROW:schema")
     if said is None:
@@ -212,7 +218,7 @@ def _types_kept(file: pq.ParquetFile) -> pa.Schema:
     try:
         written = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said)))
     except (pa.ArrowException, OSError, ValueError):
-        return read  # whoever wrote that: the file can be read without
+        return read  # The note is unusable, but the file can be read without it.
     if written.names != read.names:
         return read
     said = {field.name: field.type for field in written if not contains(field.type, is_in_seconds)}
@@ -220,7 +226,7 @@ def _types_kept(file: pq.ParquetFile) -> pa.Schema:
 
 
 def _is_of_file(error: Exception) -> bool:
-    """Whether an error is about what is in the file, not about memory or the system."""
+    """Returns whether an error is about the file's content, not about memory or the system."""
     is_of_system = isinstance(error, OSError) and error.errno is not None
     return not (is_of_system or isinstance(error, MemoryError))
 
@@ -240,7 +246,7 @@ def _ipc_reader(source: Any) -> Any:
 
 
 def _plain_schema(path: str, stored: pa.Schema) -> pa.Schema:
-    """Returns the columns as a table would have them. Raises `InputError` if a name comes twice."""
+    """Returns the columns as a table would have them. Raises `InputError` if two have the same name."""
     repeated = sorted(name for name, count in Counter(stored.names).items() if count > 1)
     if repeated:
         raise InputError(f"{path}: two columns are named {repeated[0]!r}: rename one of them")

@@ -1,9 +1,9 @@
-"""CSV with a header: one pass over the file for its types, one for its rows.
+"""Reads CSV with a header: one pass over the file for its types, one for its rows.
 
 Cells are UTF-8 text between commas, quoted as in RFC 4180. An empty cell is null, a quoted empty one
-the empty string. A column has the table's type, or else the first type all its cells can be read as
-(see `readings`): in CSV everything is text, so cells that agree on nothing else make a text column.
-Blank lines are skipped, except in a file of one column, where a blank line is a null.
+the empty string. A column has the table's type, or else the first type that all its cells can be read as
+(see `readings`), which is text if there is no other. Blank lines are skipped, except in a file of one column,
+where a blank line is a null.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from compactor.files.text_values import UnreadableTypeError, from_cells, wire_ty
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
 _FIRST_ROW: Final = 2
-"""The header is row 1."""
+"""Number of the first row; the header is row 1."""
 _STRAY: Final = "\x1a"
-"""SUBSTITUTE, in place of a byte that is not UTF-8: as long as that."""
+"""SUBSTITUTE, which replaces each byte that is not UTF-8 without changing the length."""
 _ESCAPED: Final = re.compile("[\udc80-\udcff]")
 _ROW_NUMBER: Final = re.compile(r"^CSV parse error: Row #(\d+): ")
 
 
 class CsvBatches(FileBatches):
-    """See `compactor.files.read.open_table_file`."""
+    """An open CSV file; see `compactor.files.read.open_table_file`."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class CsvBatches(FileBatches):
         self._leaves_out = leaves_out_bad_rows
         self._kept_column = kept_column
         self._unreadable: dict[int, str] = {}
-        """Rows that are none, by their place: what Arrow skips, in either pass."""
+        """Reasons of the rows that Arrow skips in either pass, by their place."""
         self._unfit: dict[int, str] = {}
-        """Rows with a value that is not of its column's type, or not UTF-8."""
+        """Reasons of the rows with a value that is not of its column's type, or not UTF-8, by their place."""
         self._last_unreadable = ""
         self._source = FileBytes(path, compression)
         try:
@@ -101,14 +101,14 @@ class CsvBatches(FileBatches):
             self._keep(ordinals, cells)
             on_scan(self._source.bytes_consumed)
         found = {
-            # Of columns that no row is left of, the cells that were there were texts.
+            # If no row is left, all that is known of the columns is that they had texts.
             name: pa.field(name, column.outcome if rows or not self._leaves_out else pa.string())
             for name, column in readings.items()
         }
         return pa.schema([(given | found)[name] for name in self._header.names])
 
     def _keep(self, ordinals: Ordinals, cells: list[pa.Array]) -> None:
-        """Cells of the column to keep, of rows that were found unfit."""
+        """Keeps the cells of the column to keep, for rows that were found unfit."""
         if self._kept_column not in self._header.names or not self._unfit:
             return
         column = cells[self._header.names.index(self._kept_column)]
@@ -141,7 +141,7 @@ class CsvBatches(FileBatches):
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _check(self, cells: pa.Array, field: pa.Field, ordinals: Ordinals) -> None:
-        """Raises `InputError` for the first cell that does not fit, or notes all that don't."""
+        """Raises `InputError` for the first cell that does not fit, or notes all such cells."""
         if not self._leaves_out:
             self._fitted(cells, field, ordinals)
             return
@@ -171,7 +171,7 @@ class CsvBatches(FileBatches):
         )
 
     def _cell_batches(self) -> Iterator[tuple[Ordinals, list[pa.Array]]]:
-        """The rows' places among all, and their columns, as strings; a row at least."""
+        """Yields places among all rows, and columns as strings; each batch has at least one row."""
         if not self._header.has_rows:
             return
         self._source.close()
@@ -224,7 +224,7 @@ class CsvBatches(FileBatches):
     def _without_strays(
         self, ordinals: Ordinals, columns: list[pa.Array]
     ) -> tuple[Ordinals, list[pa.Array]]:
-        """Rows that are UTF-8; the others are noted."""
+        """Returns the rows that are UTF-8 and notes the others."""
         is_known = np.ones(len(ordinals), dtype=np.bool_)
         is_sound = np.ones(len(ordinals), dtype=np.bool_)
         for column, name in zip(columns, self._header.names, strict=True):
@@ -264,7 +264,7 @@ class _Header:
 
 
 class _Utf8:
-    """A source with `_STRAY` for the bytes that are not UTF-8: Arrow can't hand on a bad row of such."""
+    """A source that replaces bytes that are not UTF-8 by `_STRAY`: Arrow can't report a bad row with such."""
 
     def __init__(self, source: FileBytes) -> None:
         self._source = source
@@ -273,7 +273,7 @@ class _Utf8:
 
     def read(self, size: int) -> bytes:
         while True:
-            # The start of a character may have been left over from before.
+            # The decoder may still hold the start of a character.
             data = self._source.read(max(1, size - 3))
             text = self._decoder.decode(data, final=not data)
             if text or not data:
@@ -286,10 +286,11 @@ class _Utf8:
 
 
 class _Tail:
-    """A source that remembers its end: Arrow takes the end of the file for a missing end quote.
+    """A source that remembers its last bytes, because Arrow accepts the end of the file for a missing end
+    quote.
 
-    Its last line ends as the others do: at the end of a file Arrow takes an empty cell behind a quoted one
-    for a quoted one, too, and so for an empty string.
+    It also ends the last line: at the end of a file Arrow takes an empty cell after a quoted one for quoted,
+    and so for an empty string.
     """
 
     closed = False
@@ -309,7 +310,7 @@ class _Tail:
         self.closed = True
 
     def ends_inside_quotes(self, last_cell: pa.BinaryScalar | None) -> bool:
-        """Whether the last cell is opened by a quote and not closed."""
+        """Returns whether the last cell has an opening quote and no closing one."""
         value = None if last_cell is None else last_cell.as_py()
         if not value:
             return False
@@ -318,11 +319,11 @@ class _Tail:
 
 
 def _is_open(row: str) -> bool:
-    """Whether the text of a row ends inside quotes."""
+    """Returns whether the text of a row ends inside quotes."""
     try:
         list(csv.reader(io.StringIO(row, newline=""), strict=True))
     except csv.Error as error:
-        # Or a cell is longer than that reader takes: such is the rest of a file.
+        # A cell that is too long for this reader is the rest of the file after an open quote.
         return "unexpected end" in str(error) or "field larger" in str(error)
     return False
 

@@ -1,6 +1,6 @@
-"""Arrow batches as CSV text, whole columns at a time.
+"""Renders Arrow batches as CSV text, whole columns at a time.
 
-Texts and binaries are quoted and nulls are empty, so that an empty string is told from a null.
+Texts and binaries are quoted and nulls are empty, so that an empty string differs from a null.
 Lists, structs and maps are JSON text in a cell; other values look as in JSON, without quotes.
 """
 
@@ -17,13 +17,13 @@ from format.types import is_binary_like
 
 
 def csv_header(names: list[str]) -> bytes:
-    """The header line."""
+    """Returns the header line."""
     cells = _quoted(pa.array(names, pa.large_string()))
     return (",".join(cells.to_pylist()) + "\n").encode()
 
 
 def csv_lines(batch: pa.RecordBatch) -> bytes:
-    """One line per row. Raises `UnwritableError` if a column has no text form."""
+    """Returns one line for each row. Raises `UnwritableError` if a column has no text form."""
     if batch.num_rows == 0:
         return b""
     parts: list[pa.Array | pa.Scalar] = []

@@ -1,4 +1,4 @@
-"""One block of JSON rows to columns, with the checks that Arrow's parser leaves to its caller."""
+"""Parses a block of JSON rows to columns, with the checks that Arrow's parser leaves to its caller."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SAFE_BRACKETS: Final = 2_000
 
 _NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[{\n")))
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
-"""One without an end reaches to that of its line: sought from each quote in it, it would take for ever."""
+"""A string; one without an end quote extends to the end of its line, or the search would be quadratic."""
 _NULL_AT_START: Final = re.compile(rb"[ \t\r\n]*null")
 _NULL_AT_LINE_START: Final = re.compile(rb"\n[ \t\r]*null")
 
 
 class NestingError(ValueError):
-    """A value is nested deeper than types are in fragments."""
+    """A value is nested deeper than a fragment's types may be."""
 
     def __init__(self) -> None:
         super().__init__(f"is nested more than {MAX_NESTING} levels deep: flatten it")
@@ -32,9 +32,9 @@ class NestingError(ValueError):
 def parse_block(
     block: bytes, types: pa.Schema, *, rows: int | None = None, other_fields: str = "infer"
 ) -> pa.RecordBatch:
-    """The rows of `block`: first the columns of `types`, then, unless ignored, those found.
+    """Returns the rows of `block`: first the columns of `types`, then, unless ignored, the others found.
 
-    rows: how many objects the block must hold; None for one per line that is not blank.
+    rows: number of objects that the block must hold; None for one for each line that is not blank.
     other_fields: "infer", "ignore" or "error", for fields not in `types`.
     Raises one of `PROBLEMS` on anything but rows that fit.
     """
@@ -52,10 +52,10 @@ def parse_block(
 
 
 def typed_nulls(dtype: pa.DataType) -> pa.DataType:
-    """`dtype` with booleans for nulls at any level.
+    """Returns `dtype` with booleans for nulls at any level.
 
-    Arrow forgets the nulls at the start of a list as long as their type is not known
-    (apache/arrow#51305); any type will do.
+    Arrow forgets the nulls at the start of a list while their type is unknown (apache/arrow#51305); any type
+    avoids that.
     """
     if pt.is_null(dtype):
         return pa.bool_()
@@ -118,6 +118,6 @@ def _depth(types: list[pa.DataType]) -> int:
 
 
 def _line_count(block: bytes, expected: int) -> int:
-    """Lines that are not blank, without looking at each if there are `expected` in all."""
+    """Returns the number of lines that are not blank; skips the check if there are `expected` in all."""
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
     return lines if lines == expected else sum(bool(line.strip()) for line in block.split(b"\n"))

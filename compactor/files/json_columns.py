@@ -1,4 +1,4 @@
-"""The columns of a JSON file as they become known, block by block."""
+"""Learns the columns of a JSON file block by block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from compactor.files.text_values import UnreadableTypeError, float_type, from_wi
 
 
 class JsonColumns:
-    """Types of the table's columns as given, of other fields as found."""
+    """The columns of a file: the table's with their given types, other fields with the types found."""
 
     def __init__(self, path: str, known: pa.Schema | None) -> None:
         """Raises `InputError` if a column of the table is of a type that JSON can't hold."""
@@ -41,7 +41,7 @@ class JsonColumns:
             raise InputError(f"{path}: {error}: ingest the rows from a Parquet file") from None
 
     def absorb(self, lines: bytes) -> None:
-        """Learns from `lines`. Raises one of `PROBLEMS` if they don't fit the table or the rest, and
+        """Learns from `lines`. Raises one of `PROBLEMS` if they don't fit the table or earlier lines, and
         `TooManyColumnsError`."""
         text = with_json_as_text(lines, self.known)
         for piece in pieces(text, self.count, self._known_in_lists):
@@ -49,7 +49,7 @@ class JsonColumns:
 
     @property
     def count(self) -> int:
-        """Columns known so far, fields within them among them."""
+        """Number of columns known so far, including the fields within them."""
         return len(self.known) + self._fields.count
 
     def _absorb(self, lines: bytes) -> None:
@@ -86,11 +86,11 @@ class JsonColumns:
             raise ColumnError(error.column, dtype, "it does not hold it exactly") from error
 
     def would_absorb(self, lines: bytes) -> None:
-        """`absorb` without learning."""
+        """Raises what `absorb` would raise, without learning."""
         copy.deepcopy(self).absorb(lines)
 
     def schema(self) -> pa.Schema:
-        """Of the batches to read. Raises `InputError` if the file names no column at all."""
+        """Returns the schema of the batches to read. Raises `InputError` if the file has no columns."""
         found = [pa.field(name, shape.outcome) for name, shape in self._shapes.items()]
         fields = [field for field in self.known if field.name in self._given] + found
         if not fields and self._has_table:
@@ -101,7 +101,7 @@ class JsonColumns:
         return pa.schema(fields)
 
     def wire_schema(self) -> pa.Schema:
-        """What to parse every field of the file as."""
+        """Returns the types that every field of the file is parsed as."""
         found = {name: wire_type(shape.outcome) for name, shape in self._shapes.items()}
         return pa.schema(list((self._known_wire | found).items()))
 
@@ -120,7 +120,7 @@ class JsonColumns:
 
 
 def fitted(array: pa.Array, field: pa.Field) -> pa.Array:
-    """Values as parsed, as a column of `field`. Raises `ColumnError` if one does not fit."""
+    """Converts parsed values to a column of `field`. Raises `ColumnError` if one does not fit."""
     try:
         column = from_wire(array, field.type)
     except PROBLEMS as error:
@@ -138,4 +138,4 @@ def _exact(lines: bytes, name: str, column: pa.Array) -> pa.Array:
         types = pa.schema([(name, dtype)])
         return parse_block(lines, types, other_fields="ignore").column(name)
     except PROBLEMS:
-        return column  # the check of floats finds what they do not hold
+        return column  # The check of floats finds the values that they do not hold.

@@ -1,7 +1,7 @@
-"""How many columns and fields a JSON file has, and how many of its lines are parsed at a time.
+"""Bounds the fields of a JSON file and the lines that are parsed at a time.
 
-Arrow makes a value of every field for every row of what it parses, so lines that each bring a field of their
-own take memory by the square of their number.
+Arrow makes a value of every field for every row that it parses at a time, so lines that each have a field of
+their own take memory quadratic in their number.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 MAX_COLUMNS: Final = 10_000
-"""Of a text file, fields within others among them."""
+"""Limit of the columns of a text file, including the fields within them."""
 MAX_CELLS: Final = 16 << 20
-"""Values of all fields in all rows that are parsed at a time, those that are not there among them."""
+"""Limit of the values that are parsed at a time: rows times fields, missing ones included."""
 _MAX_KEYS: Final = 64 << 10
-"""Of the lines that are parsed at a time, as often as they stand there: each may be a field that takes a
+"""Limit of the keys that are parsed at a time, repeated ones included: each may be a new field that takes a
 kilobyte."""
 
 _FIRST_BYTES: Final = 64 << 10
-"""Of a piece, until it is known how long those are that do."""
+"""Size of the first piece that is tried."""
 
 _TEXT: Final = re.compile(rb'(?s)("[^"\\]*+(?:\\.[^"\\]*+)*+"?)\s*+(:?)')
-"""And what follows it: a colon after a key."""
+"""A string, and the colon after it if it is a key."""
 
 FieldPath = tuple[str, ...]
 
 
 class TooManyColumnsError(Exception):
-    """A file has more columns than are taken."""
+    """A file has more than `MAX_COLUMNS` columns."""
 
     def __init__(self, path: FieldPath) -> None:
-        """path: of the first that is too many."""
+        """path: the first field beyond the limit."""
         super().__init__(path)
         self.path = path
 
 
 class TooManyValuesError(TooManyColumnsError):
-    """The objects of one line have so many fields that there is no room for a value of each in each."""
+    """The objects of one line have more than `MAX_CELLS` values, counting a value of each field in each."""
 
 
 class Fields:
@@ -52,14 +52,14 @@ class Fields:
         self.count = 0
 
     def add(self, path: FieldPath) -> None:
-        """Raises `TooManyColumnsError`."""
+        """Counts a field. Raises `TooManyColumnsError`."""
         self.count += 1
         if self.count > MAX_COLUMNS:
             raise TooManyColumnsError(path)
 
 
 def fields_in_lists(schema: pa.Schema) -> int:
-    """Returns how many values Arrow makes for each object in a list, at most."""
+    """Returns the most values that Arrow makes for each object in a list."""
 
     def count(dtype: pa.DataType, *, in_list: bool) -> int:
         if pt.is_struct(dtype):
@@ -70,9 +70,10 @@ def fields_in_lists(schema: pa.Schema) -> int:
 
 
 def have_too_many_values(lines: bytes, known: int, *, are_new: bool) -> bool:
-    """Returns whether the objects in lists may have more values than are parsed at a time.
+    """Returns whether the objects in lists may have more values than may be parsed at a time.
 
-    known: fields in lists that each has, given or not. are_new: whether those that the lines name are added.
+    known: number of known fields in lists, present or not. are_new: whether fields that the lines name are
+    added to them.
     """
     objects = lines.count(b"{")
     if objects <= lines.count(b"\n") + 1:
@@ -90,7 +91,7 @@ def check_values(line: bytes, known: int) -> None:
     """Raises `TooManyValuesError` for a line whose objects in lists have too many values, and
     `TooManyColumnsError`.
 
-    known: fields in lists that each has, given or not.
+    known: number of known fields in lists, present or not.
     """
     objects: Counter[FieldPath] = Counter()
     fields: dict[FieldPath, set[str]] = defaultdict(set)
@@ -104,17 +105,17 @@ def check_values(line: bytes, known: int) -> None:
                 if count > MAX_COLUMNS:
                     raise TooManyColumnsError((*path, key))
     except (ValueError, RecursionError):
-        return  # several lines, or none that Arrow takes
+        return  # Several lines, or one that Arrow refuses anyway.
     cells = {path: objects[path] * (len(fields[path]) + bool(path) * known) for path in objects}
     if sum(cells.values()) > MAX_CELLS:
         raise TooManyValuesError(max(cells, key=lambda path: cells[path]))
 
 
 def pieces(lines: bytes, columns: int, in_lists: int = 0) -> Iterator[bytes]:
-    """Divides lines into such as may be parsed at a time, whatever fields they bring.
+    """Divides lines into pieces that may be parsed at a time, whatever fields they have.
 
-    columns: that are known before and parsed, whether the lines have them or not. in_lists: fields of objects
-    in lists among them. Raises `TooManyColumnsError` for a single line of too many.
+    columns: number of known columns, which are parsed whether the lines have them or not. in_lists: those
+    within objects in lists. Raises `TooManyColumnsError` for a single line with too many.
     """
     start, guess = 0, _FIRST_BYTES
     while start < len(lines):
@@ -129,7 +130,7 @@ def pieces(lines: bytes, columns: int, in_lists: int = 0) -> Iterator[bytes]:
 
 
 def _end(lines: bytes, start: int, stop: int, columns: int, in_lists: int) -> int:
-    """Returns where a piece ends that begins at `start`: at `stop` or before, but for a line that goes on."""
+    """Returns the end of the piece that begins at `start`: at most `stop`, unless one line is longer."""
     while True:
         stop = lines.rfind(b"\n", start, stop) + 1 if stop < len(lines) else stop
         if stop <= start:
@@ -145,7 +146,7 @@ def _end(lines: bytes, start: int, stop: int, columns: int, in_lists: int) -> in
 
 
 def line_with(lines: bytes, path: FieldPath) -> int:
-    """Returns the number of the first line, from 0, that has a field."""
+    """Returns the number, from 0, of the first line that has the field."""
     for number, line in enumerate(lines.split(b"\n")):
         try:
             if line.strip() and path in set(_paths(json.loads(line))):
@@ -160,7 +161,7 @@ def _paths(value: Any) -> Iterator[FieldPath]:
 
 
 def _objects(value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
-    """Yields the objects of a value, and where; those in lists have one path."""
+    """Yields the objects of a value, each with its path; all objects of a list have the same path."""
     if isinstance(value, dict):
         yield path, value
         for key, inner in value.items():

@@ -1,8 +1,8 @@
-"""JSON values that a column keeps as JSON: in lines that Arrow is to parse they become strings of their text.
+"""Replaces values that a column keeps as JSON by strings of their text, so that Arrow can parse the lines.
 
-Arrow's parser has no type for a value of any kind. msgspec finds where the values are, as views of the lines;
-the strings are put in their place for all lines at once. Inverse to what `jsontext` writes: columns of the
-type arrow.json, and fields of structs of it.
+Arrow's parser has no type for a value of any kind. msgspec finds the values as views of the lines; they are
+replaced by strings in all lines at once. This is the inverse of what `jsontext` writes for columns of the
+type arrow.json, and for such fields of structs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _KINDS: Final = {"int": "number", "float": "number", "str": "string", "bool": "b
 
 
 def with_json_as_text(lines: bytes, types: pa.Schema) -> bytes:
-    """`lines`, with each value of JSON within `types` as a string of its text as it stands there; null stays.
+    """Returns `lines` with each arrow.json value of `types` as a string of its exact text; null stays.
 
-    Raises one of `PROBLEMS` for what is not an object on each line.
+    Raises one of `PROBLEMS` for a line that is not an object.
     """
     columns = tuple((field.name, field.type) for field in types if _keeps_json(field.type))
     if not columns:
@@ -38,7 +38,7 @@ def with_json_as_text(lines: bytes, types: pa.Schema) -> bytes:
         values = list(_values(rows, [dtype for _, dtype in columns]))
     except msgspec.ValidationError as error:
         kind = str(error).partition("got `")[2].partition("`")[0]
-        # As Arrow says it.
+        # This is Arrow's wording, which `json_mistakes` parses.
         raise ValueError(f"Column() changed from object to {_KINDS.get(kind, kind)}") from None
     except RecursionError:
         raise ValueError("It is nested too deeply") from None
@@ -53,7 +53,7 @@ def _keeps_json(dtype: pa.DataType) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
-    """Of objects to `f0`, `f1` and so on: the values of these names, not parsed."""
+    """Returns a decoder of objects to `f0`, `f1` and so on: the unparsed values of these names."""
     fields = [
         (f"f{place}", msgspec.Raw, msgspec.field(name=name, default=msgspec.Raw(b"null")))
         for place, name in enumerate(names)
@@ -80,7 +80,7 @@ def _replaced(lines: bytes, values: list[msgspec.Raw]) -> bytes:
     sizes = np.array([buffer.size for buffer in buffers], np.int64)
     whole = pa.py_buffer(lines)
     starts -= whole.address
-    is_there = (starts >= 0) & (starts < len(lines))  # not the default of a name that is missing
+    is_there = (starts >= 0) & (starts < len(lines))  # The default of a missing name lies outside.
     starts, sizes = starts[is_there], sizes[is_there]
     is_value = np.frombuffer(lines, np.uint8)[starts] != _NULL
     starts, sizes = starts[is_value], sizes[is_value]

@@ -1,4 +1,4 @@
-"""What is wrong with a line of JSON, and what to do about it, in the words of its author."""
+"""Explains what is wrong with a line of JSON and what to do about it, in terms of the line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _values: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def explained(error: Exception, line: bytes, types: pa.Schema) -> str:
-    """`error`, which `line` caused; `types` are those of the table, or settled by the whole file."""
+    """Returns a message for `error`, which `line` caused.
+
+    types: columns whose type is fixed by the table or by the whole file.
+    """
     text = one_line(error)
     if isinstance(error, ShapeConflictError):
         return f"{text}: make it one type throughout"

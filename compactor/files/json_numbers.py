@@ -1,8 +1,7 @@
-"""Floats of JSON lines held against what the lines say: Arrow's parser rounds, and does not tell.
+"""Compares parsed floats with the text of JSON lines, because Arrow's parser rounds silently.
 
-Lines are looked at one by one only where a column of floats has a value that may have been an integer
-beyond the exact ones, or a block has a fraction of so many digits, or a number so small, that a double may
-not hold it.
+Lines are checked one by one only where a column of floats has a value that may have been an inexact integer,
+or a block has a fraction with more digits, or a number closer to zero, than a double holds.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SUSPECT: Final = (
     rf"[-:,\[\s](?:{_LONG}|[1-9][0-9]{{{MOST_DIGITS},}}[eE]|0\.0*[1-9][0-9]{{{MOST_DIGITS}}}|0\.0{{200}})"
     r"|[0-9][eE]-[0-9]{3}"
 )
-"""Fractions with more digits than a double tells apart, and numbers that it may take for zero."""
+"""Fractions with more digits than a double distinguishes, and numbers that may underflow to zero."""
 _INTEGERS: Final = (
     "has integers beyond 64 bits, beyond int64 among negative numbers, or beyond 2^53 among "
     "fractions"
@@ -33,17 +32,17 @@ _INTEGERS: Final = (
 
 
 class RoundedError(ValueError):
-    """A number would become one that is not equal to it."""
+    """A number would be rounded to a different one."""
 
     def __init__(self, field: str, number: str = "", column: str = "") -> None:
-        """number: a fraction as it is written; empty for integers."""
+        """number: a fraction as written; empty for integers."""
         what = f"has {number[:60]}, which a double does not hold" if number else _INTEGERS
         super().__init__(f"field {field!r} {what}: write them as strings")
         self.column = column
 
 
 class _Number(str):
-    """A number that is no integer, as it is written."""
+    """A number as written that is not an integer."""
 
 
 def check_floats(
@@ -52,7 +51,7 @@ def check_floats(
     """Raises `RoundedError` for a number in `lines` that its float type does not hold.
 
     columns: as parsed, with doubles for floats of any width.
-    types: of the same shape.
+    types: float types in the same nesting.
     """
     columns = {name: column for name, column in columns.items() if _has_floats(types[name])}
     if not columns:

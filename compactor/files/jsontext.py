@@ -1,11 +1,10 @@
-"""Arrow arrays as JSON text, whole columns at a time; nested ones, too, level by level.
+"""Renders Arrow arrays as JSON text, whole columns at a time, and nested ones level by level.
 
-Dates, times and timestamps are ISO 8601 strings (with Z where the type has a zone), decimals
-strings (a number would be read back as a rounded double), binaries base64, durations integers in
-the type's unit, intervals ISO 8601 durations. Integers are exact; NaN and the infinities, which
-JSON lacks, are null. Maps are objects if their keys are strings, or else, and wherever they are to
-be read back, lists of {"key": ..., "value": ...}. Columns of the type arrow.json, and fields of structs
-of it, are the JSON that they hold.
+Dates, times and timestamps are ISO 8601 strings (with Z where the type has a zone), decimals strings (a
+number would be read back as a rounded double), binaries base64, durations integers in the type's unit,
+intervals ISO 8601 durations. Integers are exact; NaN and the infinities, which JSON lacks, are null. Maps
+with string keys may be objects; all others, and those that are to be read back, are lists of {"key": ...,
+"value": ...}. Columns of the type arrow.json, and such fields of structs, are the JSON that they hold.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _raws: Final = msgspec.json.Decoder(msgspec.Raw)
 def json_lines(
     batch: pa.RecordBatch, *, map_objects: bool = True, expanded: str | None = None
 ) -> bytes:
-    """One object per row, each line ended. Raises `UnwritableError` if a column has no form.
+    """Returns one line with an object for each row. Raises `UnwritableError` if a column has no JSON form.
 
-    map_objects: whether maps with string keys are objects, which no reader takes for maps.
-    expanded: a column of maps from names to JSON texts: fields of the object, after the others. Raises
-        `ValueError` if one of them is a column's name.
+    map_objects: whether maps with string keys become objects, which readers do not take for maps.
+    expanded: a column of maps from names to JSON texts, which become fields after the others. Raises
+        `ValueError` if one of the names is a column's.
     """
     if batch.num_rows == 0:
         return b""
@@ -70,21 +69,19 @@ def _expanded_objects(batch: pa.RecordBatch, expanded: str, map_objects: bool) -
 
 
 def text_bytes(lines: pa.Array) -> bytes:
-    """The texts (strings, no nulls) end to end."""
+    """Returns the concatenated texts (strings without nulls)."""
     offsets, data = binary_parts(lines)
     return bytes(data[int(offsets[0]) : int(offsets[-1])])
 
 
 def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
-    """Each value as JSON text, "null" where `array` is null; large strings.
+    """Returns each value as JSON text in large strings, "null" where `array` is null.
 
     Raises `UnwritableError`.
     """
     if isinstance(array.type, pa.JsonType):
         return checked_json(array.storage).fill_null("null")
-    if not pt.is_struct(
-        array.type
-    ):  # a field of one may hold JSON, which its storage form does not tell
+    if not pt.is_struct(array.type):  # A struct's storage form would hide which fields hold JSON.
         array = to_storage(array)
     dtype = array.type
     if pt.is_dictionary(dtype):
@@ -105,9 +102,9 @@ def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
 
 
 def checked_json(array: pa.Array) -> pa.Array:
-    """Texts that are said to be JSON, each on one line, as large strings; nulls stay.
+    """Returns texts of arrow.json as large strings, each on one line; nulls stay.
 
-    Raises `UnwritableError` for one that is not one JSON value.
+    Raises `UnwritableError` for a text that is not exactly one JSON value.
     """
     texts = pc.ascii_trim_whitespace(array.cast(pa.large_string()))
     if _any_match(texts, "[\r\n]"):
@@ -119,7 +116,7 @@ def checked_json(array: pa.Array) -> pa.Array:
             for value in _raws.decode_lines(text_bytes(joined(there, text_scalar("\n"))))
         ]
     except ValueError as error:
-        raise UnwritableError(f"a text of an arrow.json column is no JSON: {error}") from error
+        raise UnwritableError(f"a text of an arrow.json column is not JSON: {error}") from error
     if pa.array(values, pa.large_binary()) != there.cast(pa.large_binary()):
         raise UnwritableError("a text of an arrow.json column is not one JSON value")
     return texts

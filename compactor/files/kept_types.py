@@ -1,10 +1,10 @@
-"""Arrow types that a file stores as others, and how they come back.
+"""Restores Arrow types that a file format stores as others.
 
-Parquet has no seconds, no dates in milliseconds, no views, and dictionaries of text only; whoever writes it
-from Arrow says in the file which types they were (`ARROW:schema`). An IPC file has one dictionary a column,
-while every batch of a scan brings its own: there dictionaries are plain values, and the file says so under a
-name of ours, as one of Parquet does of seconds. What a file says is taken where stored values are of the same
-meaning; all else is as it is stored.
+Parquet lacks seconds, dates in milliseconds, views, and dictionaries of anything but text; Arrow writers note
+the original types in the file (`ARROW:schema`). An IPC file has one dictionary for each column, while every
+batch of a scan has its own: there dictionaries are stored as plain values, and the file notes their types
+under a key of ours, as our Parquet files do for seconds. A noted type is used where stored values have the
+same meaning in it; all other columns keep the stored type.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from format.type_json import type_from_json, type_to_json
 from format.types import is_binary_like, storage_type
 
 METADATA_KEY: Final = b"lsm-compactor.types"
-"""Of the types of columns that a file stores as plain values, and of those of seconds in Parquet, as JSON, in
-the metadata of the schema."""
+"""Key in the schema's metadata. Its value is JSON: the types of columns that the file stores as plain values,
+and of those with seconds in Parquet."""
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """With plain values for dictionaries, saying what they were."""
+    """Returns the schema with plain values for dictionaries, and a note of their types."""
     plain = [field.with_type(without_dictionaries(field.type)) for field in schema]
     changed = [
         field for field, other in zip(schema, plain, strict=True) if field.type != other.type
@@ -35,9 +35,11 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
-    """Returns a schema with plain values for dictionaries that come back from Parquet as plain values anyway,
-    and for types with views within, which Arrow can't slice; it says what they were, and which columns have
-    seconds."""
+    """Returns the schema with a note of the types that Parquet would change.
+
+    Dictionaries that Parquet returns as plain values, and nested types with views, which Arrow can't slice,
+    become plain values.
+    """
     fields = [
         field.with_type(storage_type(field.type))
         if contains(field.type, _is_unwritten_dictionary)
@@ -54,8 +56,10 @@ def parquet_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _is_unwritten_dictionary(dtype: pa.DataType) -> bool:
-    """Returns whether a type is a dictionary of anything but text and binaries. Arrow would take some of
-    these for a file, and has written other half floats than there were."""
+    """Returns whether a type is a dictionary of anything but text and binaries.
+
+    Arrow would accept some of these for a file, but has corrupted half floats.
+    """
     return pt.is_dictionary(dtype) and not is_binary_like(dtype.value_type)
 
 
@@ -76,17 +80,17 @@ def _saying(
 
 
 def with_said_types(stored: pa.Schema) -> pa.Schema:
-    """The schema of an IPC file, with the types that its columns had."""
+    """Returns the schema of an IPC file with the types that its columns had."""
     try:
         document = json.loads((stored.metadata or {})[METADATA_KEY])
         said = {name: type_from_json(dtype) for name, dtype in document.items()}
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, SchemaError):
-        return stored  # whoever wrote that: the file can be read without
+        return stored  # The note is unusable, but the file can be read without it.
     return with_kept_types(stored, said)
 
 
 def with_kept_types(stored: pa.Schema, said: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The schema of a file, with the types that columns are said to have had where that may be."""
+    """Returns the schema of a file with the noted types, where they may be stored that way."""
     fields = []
     for field in stored:
         dtype = said.get(field.name, field.type)
@@ -96,12 +100,12 @@ def with_kept_types(stored: pa.Schema, said: Mapping[str, pa.DataType]) -> pa.Sc
 
 
 def without_dictionaries(dtype: pa.DataType) -> pa.DataType:
-    """With plain values for dictionaries at any level; such a type is in storage form."""
+    """Returns the type with plain values for dictionaries at any level; a changed type is in storage form."""
     return storage_type(dtype) if contains(dtype, pt.is_dictionary) else dtype
 
 
 def contains(dtype: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
-    """Whether a type, or one within it, is of a kind."""
+    """Returns whether a type, or one within it, is of a kind."""
     if is_kind(dtype):
         return True
     if isinstance(dtype, pa.BaseExtensionType):
@@ -112,7 +116,7 @@ def contains(dtype: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool
 
 
 def _is_stored_form(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a file may store values of the one storage type as the other."""
+    """Returns whether a file may store values of the storage type `wanted` as `stored`."""
     if stored == wanted or _STORED_AS.get(wanted) == stored:
         return True
     if pt.is_timestamp(stored) and pt.is_timestamp(wanted):
@@ -134,7 +138,7 @@ def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
 
 
 def _shape(dtype: pa.DataType) -> object:
-    """Returns what two nested types must share; the names of items, of keys and of values mean nothing."""
+    """Returns what two nested types must share; the names of items, keys and values do not matter."""
     if pt.is_map(dtype):
         return dtype.id, dtype.item_field.nullable
     fields = [dtype.field(index) for index in range(dtype.num_fields)]
@@ -149,4 +153,4 @@ _STORED_AS: Final = {
     pa.large_string(): pa.string(),
     pa.large_binary(): pa.binary(),
 }
-"""What Parquet has instead; timestamps, decimals and durations aside."""
+"""Types that Parquet stores instead, apart from timestamps, decimals and durations."""

@@ -1,4 +1,4 @@
-"""What a file's name says of its content: the format, and the compression of text."""
+"""Derives the format and compression of a file from its name."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FRAGMENT: Final = FileKind(FileFormat.FRAGMENT, Compression.NONE)
 
 
 def kind_of(path: str) -> FileKind | None:
-    """The kind that the ending of `path` names, in any case; None for an unknown ending."""
+    """Returns the kind that the ending of `path` names, in any case; None for an unknown ending."""
     name, compression = path.lower(), Compression.NONE
     for candidate in (Compression.GZIP, Compression.ZSTD):
         if name.endswith(candidate.value):

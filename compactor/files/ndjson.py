@@ -1,4 +1,4 @@
-"""Newline-delimited JSON: one pass over the file for its types, one for its rows.
+"""Reads newline-delimited JSON: one pass over the file for its types, one for its rows.
 
 Types come from the whole file, so that a column that is null or integer at first may be double a
 million lines later. Objects become structs, arrays lists, and ISO 8601 strings dates or timestamps
@@ -55,14 +55,14 @@ class LineBlock:
 
 class _Line(NamedTuple):
     ordinal: int
-    """Among the lines of the file that are not blank, from 0."""
+    """Place among the lines that are not blank, from 0."""
     number: int
-    """Among all, from 1."""
+    """Line number in the file, from 1."""
     text: bytes
 
 
 def _divided(block: LineBlock, most_lines: int) -> Iterator[LineBlock]:
-    """Returns the block in such of so many lines at most."""
+    """Yields the block in blocks of at most `most_lines` lines."""
     if block.data.count(b"\n") < most_lines:
         yield block
         return
@@ -74,9 +74,9 @@ def _divided(block: LineBlock, most_lines: int) -> Iterator[LineBlock]:
 
 
 def _narrowed(block: LineBlock, in_lists: int) -> Iterator[LineBlock]:
-    """Returns the block in such as have not too many values in lists, of which each object has `in_lists`.
+    """Yields the block in blocks without too many values in lists. in_lists: values of each object in a list.
 
-    Raises `TooManyColumnsError` for a single line that has.
+    Raises `TooManyColumnsError` for a single line that has too many.
     """
     if not have_too_many_values(block.data, in_lists, are_new=False):
         yield block
@@ -108,7 +108,7 @@ def _is_object(text: bytes) -> bool:
 
 
 class NdjsonBatches(FileBatches):
-    """See `compactor.files.read.open_table_file`."""
+    """An open NDJSON file; see `compactor.files.read.open_table_file`."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class NdjsonBatches(FileBatches):
             if not self._leaves_out:
                 raise self._located(block, before.known, before.would_absorb) from None
             lines = _lines_of(block, first_row)
-            # Broken lines one by one, so that halving is left for those of another type.
+            # Broken lines are tried one by one, so that only lines of another type need the halving.
             whole = [_is_object(line.text) for line in lines]
             columns = self._absorb_good(before, list(compress(lines, whole)))
             for line in compress(lines, (not is_whole for is_whole in whole)):
@@ -186,7 +186,7 @@ class NdjsonBatches(FileBatches):
         )
 
     def _absorb_good(self, columns: JsonColumns, lines: Sequence[_Line]) -> JsonColumns:
-        """What is known after those of the lines that fit, in their order; the others are noted."""
+        """Returns what is known after the lines that fit, in their order, and notes the others."""
         if not lines:
             return columns
         tried = copy.deepcopy(columns)
@@ -205,7 +205,7 @@ class NdjsonBatches(FileBatches):
         return self._absorb_good(self._absorb_good(columns, lines[:half]), lines[half:])
 
     def _keep(self, line: _Line) -> None:
-        """The value of the column to keep, if the line is an object that has it."""
+        """Keeps the value of the column to keep, if the line is an object that has it."""
         if self._kept_column is None:
             return
         try:
@@ -257,15 +257,15 @@ class NdjsonBatches(FileBatches):
     def _located(
         self, block: LineBlock, types: pa.Schema, attempt: Callable[[bytes], object]
     ) -> InputError:
-        """The error of the first line of `block` that makes `attempt` on the lines up to it fail.
+        """Returns the error of the first line of `block` at which `attempt` on the lines up to it fails.
 
-        types: of the columns whose type the user has given or can look up.
+        types: columns whose type the user has given or can look up.
         """
         lines = block.data.split(b"\n")
 
         def attempt_first(count: int) -> None:
             start = b"\n".join(lines[:count])
-            # Blank lines alone are no block, and no mistake either.
+            # Blank lines alone are not a mistake.
             if start.strip():
                 attempt(start)
 
@@ -275,7 +275,7 @@ class NdjsonBatches(FileBatches):
 
 
 def line_blocks(path: str, source: FileBytes, batch_bytes: int) -> Iterator[LineBlock]:
-    """The lines of a file, about so many bytes at a time. Raises `InputError` for a line without an end."""
+    """Yields the lines of a file, about `batch_bytes` at a time. Raises `InputError` for an endless line."""
     rest, first_line = source.read(batch_bytes).removeprefix(_BOM), 1
     while rest:
         more = source.read(batch_bytes)

@@ -1,10 +1,9 @@
-"""Numbers in text: read exactly, or not at all.
+"""Reads numbers in text exactly, or not at all.
 
-Integers are exact in every column. In a column of floats a whole number must be exact there and within
-int64; a fraction or a number with an exponent is read as the nearest value, where it has at most 17
-significant digits, which is all that a double tells apart, or where a double printed with as many digits is
-the same text.
-Nothing becomes infinite or zero that is not written so.
+Integers are exact in every column. In a column of floats a whole number must be exact and within int64; a
+fraction or a number with an exponent is read as the nearest value, if it has at most 17 significant digits,
+which is all that a double distinguishes, or if a double printed with as many digits is the same text. No
+number becomes infinite or zero unless it is written so.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MOST_DIGITS: Final = 17
-"""Significant digits that tell every double from all others."""
+"""Significant digits that distinguish every double from all others."""
 MOST_EXACT: Final = 1 << 53
-"""Up to here a double holds all whole numbers."""
+"""Number up to which a double holds all whole numbers."""
 _EXACT_BITS: Final = {16: 11, 32: 24, 64: 53}
-"""Whole numbers up to this power of two are exact, by the width of the float."""
+"""Power of two up to which whole numbers are exact, by the width of the float."""
 _IDENTIFIER: Final = r"^(?:[-+]?0[0-9xX]|\+[0-9]+$)"
-"""Leading zeros and plus signs of whole numbers, which a number would lose. Arrow takes 0x1F for 31."""
+"""Leading zeros and plus signs of whole numbers, which a number would lose. Arrow reads 0x1F as 31."""
 _NOT_FINITE: Final = r"^[-+]?(?i:nan|inf|infinity)$"
 _IS_SOMETHING: Final = r"^[-+]?[0.]*[1-9]"
 _LONG: Final = rf"^[-+]?[0.]*[1-9](?:\.?[0-9]){{{MOST_DIGITS}}}"
-"""More significant digits than tell doubles apart, zeros at the end among them."""
+"""More significant digits than distinguish doubles, counting trailing zeros."""
 _WHOLE: Final = re.compile(r"([-+]?[0-9]+)(?:\.0*)?")
 _BEYOND_INT64: Final = 2.0**63
 _INT64: Final = range(-(2**63), 2**63)
 
 
 class NumberError(ValueError):
-    """No value of the type is what the text says."""
+    """The type does not hold the number that a text states."""
 
     def __init__(self, text: object, dtype: pa.DataType) -> None:
         super().__init__(f"{dtype} does not hold {str(text)[:60]} exactly")
@@ -43,14 +42,14 @@ class NumberError(ValueError):
 
 
 def read_integers(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Texts as integers. Raises `ValueError` for one that is not the integer as it is written."""
+    """Reads texts as integers. Raises `ValueError` for one that an integer would not print as."""
     numbers = texts.cast(dtype)
     _refuse(texts, _IDENTIFIER, dtype)
     return numbers
 
 
 def read_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Texts as floats. Raises `ValueError` for one that the type does not hold."""
+    """Reads texts as floats. Raises `ValueError` for one that the type does not hold."""
     doubles = texts.cast(pa.float64())
     _refuse(texts, _IDENTIFIER, dtype)
     values = doubles.to_numpy(zero_copy_only=False)
@@ -61,7 +60,7 @@ def read_floats(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         _refuse(texts.filter(pc.equal(doubles, 0)), _IS_SOMETHING, dtype)
     large = texts.filter(pa.array((np.abs(values) >= _most_exact(dtype)) & np.isfinite(values)))
     _check_each(large.filter(pc.match_substring_regex(large, rf"^{_WHOLE.pattern}$")), dtype)
-    # Doubles print with 17 digits, a sign, zeros and an exponent: only an expression counts digits.
+    # A long text may be a sign, zeros and an exponent around 17 digits: only an expression counts digits.
     long = texts.filter(pc.greater(pc.binary_length(texts), MOST_DIGITS + 1))
     _check_each(long.filter(pc.match_substring_regex(long, _LONG)), dtype)
     return narrowed(doubles, dtype)
@@ -74,7 +73,7 @@ def _check_each(texts: pa.Array, dtype: pa.DataType) -> None:
 
 
 def float_holds(text: str, dtype: pa.DataType) -> bool:
-    """Whether a float column takes a number as it is written; of spellings of infinity and NaN, all."""
+    """Returns whether a float column accepts a number as written; all spellings of infinity and NaN are."""
     value = float(text)
     if not math.isfinite(value):
         return re.match(_NOT_FINITE, text) is not None
@@ -93,7 +92,7 @@ def float_holds(text: str, dtype: pa.DataType) -> bool:
 
 
 def narrowed(doubles: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Doubles as the nearest floats of a type.
+    """Rounds doubles to the nearest floats of a type.
 
     Raises `NumberError` where one would become infinite or zero.
     """
@@ -110,22 +109,22 @@ def narrowed(doubles: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def has_inexact(integers: pa.Array) -> bool:
-    """Whether there is an int64 that a double does not hold."""
+    """Returns whether there is an int64 that a double does not hold."""
     values = integers.drop_null().to_numpy()
     doubles = values.astype(np.float64)
-    is_beyond = doubles >= _BEYOND_INT64  # rounded up
+    is_beyond = doubles >= _BEYOND_INT64  # These were rounded up.
     doubles[is_beyond] = 0
     return bool((is_beyond | (doubles.astype(np.int64) != values)).any())
 
 
 def may_be_rounded(doubles: pa.Array, dtype: pa.DataType) -> bool:
-    """Whether one may have been a whole number that the type does not hold."""
+    """Returns whether a value may have been a whole number that the type does not hold."""
     largest = pc.max(pc.abs(doubles)).as_py()
     return largest is not None and not largest < _most_exact(dtype)
 
 
 def _refuse(texts: pa.Array, pattern: str, dtype: pa.DataType, *, is_wanted: bool = False) -> None:
-    """Raises `NumberError` for a text that has a pattern, or the other way round."""
+    """Raises `NumberError` for a text that matches a pattern or, if `is_wanted`, for one that does not."""
     is_found = pc.match_substring_regex(texts, pattern)
     if is_wanted:
         is_found = pc.invert(is_found)

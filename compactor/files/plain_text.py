@@ -1,4 +1,4 @@
-"""Scalar values as text, whole columns at a time; the inverse of `text_values`."""
+"""Renders scalar values as text, whole columns at a time; the inverse of `text_values`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def text_scalar(value: str) -> pa.Scalar:
 
 
 def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    """Parts of each row's text end to end; null where any part is."""
+    """Concatenates the parts of each row's text; null where any part is null."""
     return pc.binary_join_element_wise(*parts, text_scalar(""))
 
 
 def plain_text(array: pa.Array) -> pa.Array:
-    """Large strings, null where `array` is; `array` is in storage form and not nested.
+    """Returns large strings, null where `array` is; `array` is in storage form and not nested.
 
-    Floats always show a point or an exponent, so that they are read back as floats. Raises
-    `UnwritableError`, also for years that ISO 8601 can't say.
+    Floats always have a point or an exponent, so that they are read back as floats. Raises
+    `UnwritableError` for nested types, and for years that ISO 8601 can't express.
     """
     dtype = array.type
     if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
@@ -59,7 +59,7 @@ def _float_text(array: pa.Array) -> pa.Array:
 
 
 def _interval_text(array: pa.Array) -> pa.Array:
-    """ISO 8601, such as P1M2DT3.000000004S: the three parts are kept apart, as Arrow does."""
+    """Returns ISO 8601, such as P1M2DT3.000000004S, which keeps the three parts apart as Arrow does."""
     parts = np.frombuffer(array.buffers()[1], dtype=_INTERVAL)[array.offset :][: len(array)]
     nulls = array.is_null().to_numpy(zero_copy_only=False)
     nanoseconds = np.stack([parts["nanoseconds"], parts["nanoseconds"] >> 63], axis=1)

@@ -1,4 +1,4 @@
-"""From a library's error to one line for the user, and from a failing block to the failing row."""
+"""Turns a library's error into one line for the user, and finds the failing row of a failing block."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from compactor.errors import InputError
 from format.errors import FormatError
 
 PROBLEMS: Final = (ValueError, NotImplementedError, pa.ArrowException, FormatError)
-"""What parsing and converting values raises when the values, not the code, are at fault."""
+"""Errors that parsing and converting raise when the values, not the code, are at fault."""
 
 
 class ColumnError(ValueError):
-    """Values of one column that can't be had as `dtype`."""
+    """Values of one column can't be converted to `dtype`."""
 
     def __init__(self, column: str, dtype: pa.DataType, cause: str) -> None:
         super().__init__(f"column {column!r}: a value can't be read as {dtype} ({cause})")
@@ -29,15 +29,15 @@ class ColumnError(ValueError):
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of the error's text, without a final full stop."""
+    """Returns the first line of the error's text without a final full stop."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(". ")
 
 
 def first_failing(count: int, attempt: Callable[[int], object]) -> tuple[int, Exception]:
-    """The smallest n for which `attempt(n)` raises one of `PROBLEMS`, and what it raises.
+    """Returns the smallest n for which `attempt(n)` raises one of `PROBLEMS`, and the error.
 
-    `attempt(count)` must raise, and if `attempt(n)` raises, so must `attempt(n + 1)`: n is then
-    found in log2(count) attempts.
+    `attempt(count)` must raise, and if `attempt(n)` raises, so must `attempt(n + 1)`; this takes
+    log2(count) attempts.
     """
     low, high, found = 0, count, None
     while found is None or high - low > 1:
@@ -55,16 +55,16 @@ def failing_rows(
     attempt: Callable[[int, int], object],
     problems: type[Exception] | tuple[type[Exception], ...] = PROBLEMS,
 ) -> Iterator[tuple[int, Exception]]:
-    """Each n, ascending, for which `attempt(n, n + 1)` raises one of `problems`, and what it raises.
+    """Yields each n, ascending, for which `attempt(n, n + 1)` raises one of `problems`, and the error.
 
-    If `attempt` raises for some rows, so must it for more with those among them. Rows are tried in
-    runs that are a 16th as long each time: of many rows that fail, most tries are of one row.
+    If `attempt` raises for some rows, it must also raise for any range that contains them. Each level tries
+    ranges a 16th as long: if many rows fail, most tries are of one row.
     """
     yield from _failing_within(0, count, attempt, problems)
 
 
 def null_where_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """`convert(values)`, with nulls instead of those for which it raises one of `PROBLEMS`."""
+    """Returns `convert(values)`, with nulls for the values for which it raises one of `PROBLEMS`."""
     try:
         return convert(values)
     except PROBLEMS:
@@ -96,7 +96,7 @@ def _failing_within(
 def reading(
     path: str, advice: str = "it is damaged, or not what its ending says"
 ) -> Iterator[None]:
-    """Turns what the system and Arrow raise on a bad path or a damaged file into `InputError`."""
+    """Turns errors of the system and of Arrow on a bad path or a damaged file into `InputError`."""
     try:
         yield
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def reading(
     except PermissionError:
         raise InputError(f"{path}: permission denied: check its owner and mode") from None
     except OSError as error:
-        if error.errno is None:  # Arrow's, of what is in the file
+        if error.errno is None:  # Arrow raised it for the file's content.
             raise _unreadable(path, error, advice) from error
         raise InputError(f"{path}: cannot be read: {cause_and_advice(error)}") from error
     except MemoryError as error:

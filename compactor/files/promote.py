@@ -1,7 +1,7 @@
-"""Attributes as columns: a map or struct column of a file becomes a column for each of its keys.
+"""Promotes attributes to columns: a map or struct column of a file becomes a column for each of its keys.
 
 `attributes` {"a": 1, "b": 2} becomes `attributes.a` and `attributes.b`; rows without a key have null there. A
-file with maps is read through once before, for its keys.
+file with maps is read once more, before its rows, for its keys.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from compactor.files.source import FileBatches
 
 _BATCH_BYTES: Final = 64 << 20
 _VALUE_BYTES: Final = 8
-"""About, of a value that is not there, too."""
+"""Approximate size of a value, missing ones included."""
 
 
 class PromotedBatches(FileBatches):
-    """A file with some of its columns promoted. As any other, iterable once."""
+    """A file with some of its columns promoted, iterable once like any other."""
 
     def __init__(self, open_file: Callable[[], FileBatches], columns: Sequence[str]) -> None:
-        """Raises `UsageError` for a column that is no map of texts and no struct."""
+        """Raises `UsageError` for a column that is neither a map with text keys nor a struct."""
         self._file = open_file()
         self.path = self._file.path
         self.bytes_total = self._file.bytes_total
@@ -38,7 +38,7 @@ class PromotedBatches(FileBatches):
                 with open_file() as once:
                     keys = _keys_of(once, maps)
             self.schema = self._promoted_schema(keys)
-            self.sort = self._file.sort  # by columns that cannot be promoted
+            self.sort = self._file.sort  # Sort columns are never maps or structs.
         except BaseException:
             self._file.close()
             raise
@@ -112,7 +112,7 @@ class PromotedBatches(FileBatches):
 
 
 def _keys_of(file: FileBatches, columns: Sequence[str]) -> dict[str, list[str]]:
-    """All keys of map columns, in order."""
+    """Returns all keys of map columns, sorted."""
     keys: dict[str, set[str]] = {name: set() for name in columns}
     for batch in file:
         for name, known in keys.items():
@@ -121,12 +121,12 @@ def _keys_of(file: FileBatches, columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _live(column: pa.MapArray) -> pa.MapArray:
-    """The same with no entry that belongs to no row."""
+    """Returns the same maps without entries that belong to no row."""
     return column.take(pa.array(np.arange(len(column))))
 
 
 def _entries(name: str, column: pa.MapArray) -> Iterator[tuple[str, pa.Array]]:
-    """A column for each key; where a row has a key twice, the last counts."""
+    """Yields a column for each key; where a row has a key twice, the last entry counts."""
     column = _live(column)
     counts = np.diff(column.offsets.to_numpy())
     row = np.repeat(np.arange(len(column)), counts)

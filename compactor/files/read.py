@@ -1,4 +1,4 @@
-"""Users' files as streams of Arrow batches, in bounded memory."""
+"""Opens users' files as streams of Arrow batches, in bounded memory."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def open_table_file(
     leaves_out_bad_rows: bool = False,
     kept_column: str | None = None,
 ) -> FileBatches:
-    """Opens a file of the format its name says; a text file is read through once for its types.
+    """Opens a file in the format that its name states; a text file is read once for its types.
 
-    known_schema: the table's; its types, other than null, win for the columns of text files that it
+    known_schema: the table's; its types, other than null, apply to the columns of text files that it
         names. A file with values that don't fit is refused here, before the first batch.
-    batch_bytes: Arrow bytes per batch, about; memory is a small multiple of it, and of the largest
-        line of a text file (of JSON 16 MiB, of CSV 4 MiB at most) or batch of an IPC file.
-    on_scan: called while a text file is read for its types, with the bytes of it read so far.
-    leaves_out_bad_rows: rows of text files that can't be read are left out, and listed in `bad_rows`,
+    batch_bytes: approximate Arrow bytes of a batch; memory is a small multiple of it, and of the largest
+        line of a text file (at most 16 MiB for JSON, 4 MiB for CSV) or batch of an IPC file.
+    on_scan: called while a text file is read for its types, with the bytes read so far.
+    leaves_out_bad_rows: leaves out rows of text files that can't be read, and lists them in `bad_rows`,
         which is complete before the first batch.
-    kept_column: whose values of bad rows are kept for `kept_of_bad_rows`.
+    kept_column: column whose values of bad rows are kept for `kept_of_bad_rows`.
     Raises `InputError`, here and while iterating.
     """
     with reading(path):
@@ -58,7 +58,7 @@ def open_table_file(
     if kind.format is FileFormat.FRAGMENT:
         return FragmentBatches(path, batch_bytes)
     if known_schema is not None:
-        # A column that never had a value says nothing of its type.
+        # The null type means that the column never had a value, so the file decides.
         known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
     reader = NdjsonBatches if kind.format is FileFormat.NDJSON else CsvBatches
     return reader(

@@ -1,13 +1,13 @@
-"""Which types all texts of a column can be read as: the file decides, not its first rows.
+"""Finds the types that all texts of a column can be read as: the whole file decides, not its first rows.
 
-A reading is ruled out by the first text it can't take and never comes back, so the outcome does not
-depend on how the file was cut into blocks. The first reading left wins; with none left, the column
-is text. ISO 8601 becomes date32 (dates alone), timestamp[us] (without a zone; dates count as
-midnight) or timestamp[us, tz=UTC] (every value has a zone); with seven to nine fractional digits,
-ns instead of us. A mixture of texts with and without a zone stays text.
+A reading is a candidate type. The first text that it can't read rules it out for good, so the outcome does
+not depend on how the file was cut into blocks. The first reading left wins; if none is left, the column is
+text. ISO 8601 becomes date32 (dates alone), timestamp[us] (without a zone; dates count as midnight) or
+timestamp[us, tz=UTC] (every value has a zone); with seven to nine fractional digits, ns instead of us. A
+mixture of texts with and without a zone stays text.
 
-A column is found to be of a type by the same reader that then reads it, and a table's column too: what a type
-takes depends on nothing else.
+The reader that finds a column's type is the one that then reads it, in a table's column too: what a type
+accepts depends on nothing else.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ TIME_READINGS: Final = (
     pa.timestamp("ns"),
     pa.timestamp("ns", "UTC"),
 )
-"""Of the strings of a JSON file."""
+"""Readings of the strings of a JSON file."""
 
 ALL_READINGS: Final = (pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), *TIME_READINGS)
-"""Of the cells of a CSV file."""
+"""Readings of the cells of a CSV file."""
 
 _FIRST: Final = 32
 
@@ -42,7 +42,7 @@ class Readings:
         self._any_text = False
 
     def narrow(self, texts: pa.Array) -> None:
-        """Rules out what `texts` (strings, with nulls) can't be read as; spaces around them count."""
+        """Rules out types that `texts` (strings, with nulls) can't be read as; outer spaces count."""
         if texts.null_count == len(texts):
             return
         self._any_text = True
@@ -59,7 +59,7 @@ class Readings:
 
 def _can_read(texts: pa.Array, dtype: pa.DataType) -> bool:
     try:
-        # Arrow makes an error of every text that it can't read, and keeps one: most columns show at once.
+        # Arrow formats an error for every text that it can't read; a few texts rule out most columns cheaply.
         read_scalars(texts.slice(0, _FIRST), dtype)
         read_scalars(texts, dtype)
     except PROBLEMS:

@@ -1,8 +1,8 @@
-"""What the rows of a JSON file have shown of one field so far, merged over the whole file.
+"""Merges what the rows of a JSON file show of each field, over the whole file.
 
-Null is less than anything, and int64 is less than uint64 and double. Everything else is told apart
-by JSON itself, so two kinds in one field are a mistake in the file, not a third kind. Integers that no double
-is equal to are not among doubles, and those above int64 only among integers from 0.
+Null gives way to any kind, and int64 to uint64 and double. JSON itself distinguishes all other kinds, so two
+of them in one field are a mistake in the file, not a third kind. Integers that no double equals may not stand
+among doubles, and those above int64 only among integers from 0.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ class JsonShape:
     """The kind of one field, and the shapes of what it contains."""
 
     def __init__(self, fields: Fields, path: FieldPath) -> None:
-        """fields: takes note of it and of those within. Raises `TooManyColumnsError`."""
+        """fields: counts this field and those within. Raises `TooManyColumnsError`."""
         fields.add(path)
         self._all = fields
         self._path = path
         self._kind = JsonKind.NULL
         self._negative = False
         self._inexact = False
-        """Whether there was an integer that a double does not hold."""
+        """Whether an integer was seen that a double does not hold."""
         self._texts = Readings(TIME_READINGS)
         self._fields: dict[str, JsonShape] = {}
         self._item: JsonShape | None = None
 
     def absorb(self, array: pa.Array, path: str) -> None:
-        """Merges in what `array` shows. `path` names the field. Raises `ShapeConflictError`."""
+        """Merges in `array`. path: name of the field. Raises `ShapeConflictError`, `RoundedError`."""
         kind = JsonKind.NULL if array.null_count == len(array) else _kind_of(array.type)
         if kind is JsonKind.INT64:
             self._absorb_range(array)
@@ -92,7 +92,7 @@ class JsonShape:
 
     @property
     def pinned(self) -> pa.DataType | None:
-        """What is text so far: parsed as such, a block need not be parsed again for Arrow's guesses."""
+        """Type of what is text so far. A block parsed by it needs no second parse for Arrow's guesses."""
         if self._kind is JsonKind.TEXT:
             return pa.string()
         if self._item is not None and (item := self._item.pinned) is not None:
@@ -102,7 +102,7 @@ class JsonShape:
 
     @property
     def outcome(self) -> pa.DataType:
-        """The type that holds every value seen."""
+        """Type that holds every value seen."""
         if self._kind is JsonKind.TEXT:
             return self._texts.outcome
         if self._item is not None:
@@ -115,7 +115,7 @@ class JsonShape:
 
 
 def text_instead_of_times(dtype: pa.DataType) -> pa.DataType:
-    """`dtype` with strings where Arrow guessed timestamps, which loses zones."""
+    """Returns `dtype` with strings where Arrow guessed timestamps, which lose zones."""
     if pt.is_timestamp(dtype):
         return pa.string()
     if pt.is_list(dtype):
@@ -126,7 +126,7 @@ def text_instead_of_times(dtype: pa.DataType) -> pa.DataType:
 
 
 def exact_instead_of_rounded(array: pa.Array) -> pa.DataType:
-    """`array.type` with uint64 where Arrow made doubles of what may be integers above int64."""
+    """Returns `array.type` with uint64 where Arrow made doubles of what may be integers above int64."""
     if pt.is_float64(array.type):
         largest = pc.max(pc.abs(array)).as_py()
         return pa.uint64() if largest is not None and largest >= _FIRST_BEYOND_INT64 else array.type

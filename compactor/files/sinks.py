@@ -1,4 +1,4 @@
-"""Sinks for batches, one per file format, over an open file that someone else opens and closes."""
+"""Sinks for batches, one for each file format, over an open file that the caller opens and closes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _BATCH_BYTES: Final = 1 << 20
 
 
 class FileOutput(Protocol):
-    """Where a sink puts bytes."""
+    """The file that a sink writes to."""
 
     def write(self, data: bytes, /) -> Any: ...
 
 
 class TableSink(ABC):
-    """Takes batches of one schema."""
+    """A writer of batches of one schema."""
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
@@ -49,15 +49,15 @@ class TableSink(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Writes what is still held back, and the footer if there is one. Nothing may follow."""
+        """Writes the rows still held, and the footer if there is one. Nothing may follow."""
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of the output, before it is closed; what was written is useless unless finished."""
+        """Releases the output before it is closed; what was written is useless unless finished."""
 
 
 class TextSink(TableSink):
-    """Renders batches to text, slice by slice."""
+    """A sink that renders batches to text, slice by slice."""
 
     def __init__(
         self,
@@ -83,8 +83,10 @@ class TextSink(TableSink):
 
 
 class ArrowSink(TableSink):
-    """An IPC file, zstd-compressed; small batches go together. Dictionaries are written as plain values,
-    which the file says."""
+    """A sink of a zstd-compressed IPC file, which combines small batches.
+
+    It writes dictionaries as plain values and notes their types in the file.
+    """
 
     def __init__(
         self, output: FileOutput, schema: pa.Schema, sort: SortSchema | None = None
@@ -117,10 +119,10 @@ class ArrowSink(TableSink):
 
 
 class ParquetSink(TableSink):
-    """Row groups of up to so many bytes of Arrow data or 1,048,576 rows, however small the batches are.
+    """A sink of Parquet row groups of up to `row_group_bytes` of Arrow data or 1,048,576 rows.
 
-    The file says how its rows are sorted, and which Arrow types they had. What Parquet would lose is refused:
-    by `pa.ArrowInvalid` naming the column, when its row group ends.
+    The file states how its rows are sorted and which Arrow types they had. Where Parquet would lose
+    information, the end of the row group raises `pa.ArrowInvalid`, which names the column.
     """
 
     def __init__(
@@ -177,7 +179,7 @@ class ParquetSink(TableSink):
 
 
 class FragmentSink(TableSink):
-    """One fragment; rows must come in its order."""
+    """A sink of one fragment; rows must arrive in its sort order."""
 
     def __init__(self, output: FileOutput, schema: pa.Schema, sort: SortSchema) -> None:
         self._writer = FragmentWriter(output, schema, sort)
@@ -197,9 +199,9 @@ def _is_empty_list(dtype: pa.DataType) -> bool:
 
 
 def _for_parquet(table: pa.Table) -> pa.Table:
-    """The same rows. Raises `pa.ArrowInvalid` for what Arrow's writer would lose, and say nothing."""
+    """Returns the same rows. Raises `pa.ArrowInvalid` for what Arrow's writer would lose silently."""
     for index, field in enumerate(table.schema):
-        if contains(field.type, pt.is_date64):  # kept as days of 32 bits: it must be whole ones
+        if contains(field.type, pt.is_date64):  # Parquet keeps whole days of 32 bits.
             table[index].validate(full=True)
             _check_days(table[index])
         if contains(field.type, _has_required_field):
@@ -220,10 +222,10 @@ def _has_required_field(dtype: pa.DataType) -> bool:
 
 
 def _without_masked_nulls(array: pa.Array, *, is_masked: bool = False) -> pa.Array:
-    """The same values. What is null only since its struct is, in a field that can't be null, is so no more:
-    Arrow's writer of Parquet would take it for a null of the field.
+    """Returns the same values, without the nulls that a required field has only where its struct is null.
 
-    is_masked: whether the array's nulls are such.
+    Arrow's Parquet writer would take these for nulls of the field. is_masked: whether the array's nulls are
+    of that kind.
     """
     dtype, mask = array.type, None if is_masked else null_mask(array)
     if isinstance(dtype, pa.BaseExtensionType):
@@ -235,7 +237,7 @@ def _without_masked_nulls(array: pa.Array, *, is_masked: bool = False) -> pa.Arr
             masked = not field.nullable and child.null_count == array.null_count
             if masked and child.null_count and pt.is_fixed_size_list(field.type):
                 raise pa.ArrowInvalid(
-                    f"field {field.name!r}, a list of fixed size that can't be null, in a struct that is: "
+                    f"field {field.name!r} is a list of fixed size that can't be null, in a null struct: "
                     "it could not be read back"
                 )
             children.append(_without_masked_nulls(child, is_masked=masked))
@@ -255,7 +257,7 @@ def _without_masked_nulls(array: pa.Array, *, is_masked: bool = False) -> pa.Arr
 
 
 def _unfit_column(table: pa.Table) -> str:
-    """The first column that can't be written alone, for an error."""
+    """Returns the start of an error that names the first column that can't be written alone."""
     for name in table.column_names:
         try:
             pq.write_table(_for_parquet(table.select([name])), pa.MockOutputStream())

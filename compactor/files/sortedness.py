@@ -1,9 +1,9 @@
-"""How rows are sorted, as files say it of themselves: Parquet's sorting columns, and our sort schema beside.
+"""Writes and reads how the rows of a file are sorted: Parquet's sorting columns, and our sort schema beside.
 
-Parquet can say less than a sort schema: where NaN stands it leaves open, and -0.0 beside 0.0. So of a
-sort schema it gets the columns up to the first one whose order it does not define; the whole is kept in
-the metadata of the schema, which Parquet and Arrow IPC files carry along. What a file says is a hint,
-never believed: who goes by it looks at the rows.
+Parquet can express less than a sort schema: it does not define the order of NaN, and of -0.0 and 0.0. So it
+gets the columns up to the first one whose order it does not define; the schema's metadata, which Parquet and
+Arrow IPC files store, has the whole sort schema. What a file states is only a hint: whoever uses it checks
+the rows.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
 from format.types import storage_type
 
 METADATA_KEY: Final = b"lsm-compactor.sort"
-"""Of the sort schema, as JSON, in the metadata of a file's schema."""
+"""Key of the sort schema, as JSON, in the metadata of a file's schema."""
 
 
 def with_sort_schema(schema: pa.Schema, sort: SortSchema | None) -> pa.Schema:
-    """The same schema, saying how rows are sorted."""
+    """Returns the schema with the sort schema in its metadata."""
     if not sort:
         return schema
     said = json.dumps([column.to_json() for column in ordering(sort)], ensure_ascii=False)
@@ -34,16 +34,16 @@ def with_sort_schema(schema: pa.Schema, sort: SortSchema | None) -> pa.Schema:
 def said_sort_schema(
     metadata: Mapping[bytes, bytes] | None, names: Collection[str]
 ) -> SortSchema | None:
-    """What a schema's metadata says of the columns that are there; None if it says nothing."""
+    """Returns the sort schema in a schema's metadata, as far as its columns exist; None if there is none."""
     try:
         document = json.loads((metadata or {})[METADATA_KEY])
         return _leading([SortColumn.from_json(column) for column in document], names)
     except (KeyError, TypeError, ValueError, RecursionError):
-        return None  # whoever wrote the file: it is no reason not to read it
+        return None  # The note is unusable, but the file can be read without it.
 
 
 def sorting_columns(schema: pa.Schema, sort: SortSchema | None) -> list[pq.SortingColumn] | None:
-    """As much of a sort schema as Parquet orders alike; None if that is nothing."""
+    """Returns the longest prefix of a sort schema that Parquet orders alike; None if it is empty."""
     found = []
     for column in ordering(sort or ()):
         index = schema.get_field_index(column.column)
@@ -61,7 +61,7 @@ def sorting_columns(schema: pa.Schema, sort: SortSchema | None) -> list[pq.Sorti
 
 
 def sort_of_parquet(metadata: pq.FileMetaData, schema: pa.Schema) -> SortSchema | None:
-    """What a Parquet file says of itself, by us or by another writer; None if it says nothing."""
+    """Returns the sort schema that a Parquet file states, whoever wrote it; None if it states none."""
     said = said_sort_schema(metadata.metadata, schema.names)
     if said is not None or metadata.num_row_groups == 0:
         return said
@@ -84,7 +84,7 @@ def sort_of_parquet(metadata: pq.FileMetaData, schema: pa.Schema) -> SortSchema 
 
 
 def _leading(columns: Collection[SortColumn], names: Collection[str]) -> SortSchema | None:
-    """Those up to the first that is not there, or comes again."""
+    """Returns the columns up to the first one that is missing or repeated."""
     kept: list[SortColumn] = []
     for column in columns:
         if column.column not in names or column.column in [c.column for c in kept]:
@@ -94,7 +94,7 @@ def _leading(columns: Collection[SortColumn], names: Collection[str]) -> SortSch
 
 
 def _leaves(dtype: pa.DataType) -> int:
-    """Parquet numbers the leaves of its columns."""
+    """Returns the number of leaf columns of a type, which Parquet numbers."""
     if not pt.is_nested(dtype):
         return 1
     return sum(_leaves(dtype.field(index).type) for index in range(dtype.num_fields))

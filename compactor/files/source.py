@@ -1,4 +1,4 @@
-"""The one shape that files of every format take once open: a schema and a stream of batches."""
+"""The common interface of open files of every format: a schema and a stream of batches."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ Ordinals = npt.NDArray[np.int64]
 
 
 class BadRow(NamedTuple):
-    """A row that no batch has."""
+    """A row that was left out of the batches."""
 
     ordinal: int
-    """Among the rows of the file, from 0, bad ones included."""
+    """Place among the rows of the file, from 0, bad ones included."""
     reason: str
-    """Naming the file and the line."""
+    """Message that names the file and the line."""
 
 
 class FileBatches(ABC):
-    """An open file of rows: a context manager, iterable once, memory bounded by `batch_bytes`.
+    """An open file of rows: a context manager, iterable once, with memory bounded by `batch_bytes`.
 
-    Iterating raises `InputError`, of one line naming the file, the place and the cause.
+    Iterating raises `InputError` in one line that names the file, the place and the cause.
     """
 
     schema: pa.Schema
-    """Of every batch."""
+    """Schema of every batch."""
     sort: SortSchema | None = None
-    """How the rows are sorted, if the file says so: a hint, which is not checked."""
+    """How the rows are sorted, if the file states it: an unchecked hint."""
 
     def __init__(self, path: str, batch_bytes: int) -> None:
-        """Raises `InputError` if the file is not there."""
+        """Raises `InputError` if the file does not exist."""
         self.path = path
         self._batch_bytes = batch_bytes
         self.bad_rows: list[BadRow] = []
-        """Of a text file that was opened to leave them out: by their place among all rows."""
+        """Rows of a text file that were left out, in order, if it was opened to leave them out."""
         self._kept: dict[int, str] = {}
-        """Text of the column asked for, by the place of a bad row, where it can be told."""
+        """Text of the kept column by the place of a bad row, where it is known."""
         with reading(path):
             self.bytes_total = Path(path).stat().st_size
             """Size of the file as stored."""
 
     def kept_of_bad_rows(self, dtype: pa.DataType) -> pa.Array:
-        """Of `bad_rows`, the values of the column that was asked for, null where unknown."""
+        """Returns the values of the kept column for each of `bad_rows`, null where unknown."""
         texts = pa.array([self._kept.get(row.ordinal) for row in self.bad_rows], pa.string())
         return null_where_failing(texts, lambda some: self._values_of(some, dtype))
 
     def _values_of(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-        """Texts as a file of this format has them, as values. Raises one of `PROBLEMS`."""
+        """Converts texts of this file format to values. Raises one of `PROBLEMS`."""
         return texts.cast(dtype)
 
     @property
     @abstractmethod
     def bytes_consumed(self) -> int:
-        """How far iteration has come, in bytes of the file as stored, at most `bytes_total`."""
+        """Progress of the iteration in bytes of the file as stored, at most `bytes_total`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -70,7 +70,7 @@ class FileBatches(ABC):
 
     @abstractmethod
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches of `schema` of any size."""
+        """Yields batches of `schema` of any size."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._reading():
@@ -78,7 +78,7 @@ class FileBatches(ABC):
                 yield from sliced(batch, self._batch_bytes)
 
     def _reading(self) -> AbstractContextManager[None]:
-        """Around all that may find the rows unreadable."""
+        """Returns a context that turns errors of reading rows into `InputError`."""
         return reading(self.path)
 
     def __enter__(self) -> Self:
@@ -89,21 +89,21 @@ class FileBatches(ABC):
 
 
 class Places:
-    """Of the rows that are left, among all."""
+    """The places of the good rows among all rows."""
 
     def __init__(self, bad: Sequence[int] | Ordinals = ()) -> None:
-        """bad: places of those left out, ascending."""
+        """bad: places of the rows left out, ascending."""
         self.left_out = len(bad)
         self._good_before = np.asarray(bad, dtype=np.int64) - np.arange(len(bad))
 
     def of(self, start: int, count: int) -> Ordinals:
-        """Of `count` rows from the good row number `start` on. Shape (count,)."""
+        """Returns the places of `count` good rows from number `start` on. Shape (count,)."""
         rows = np.arange(start, start + count)
         return rows + np.searchsorted(self._good_before, rows, side="right")
 
 
 def sliced(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Slices of even row counts, of about `batch_bytes` or less if rows are of similar size."""
+    """Yields slices of even row counts, of about `batch_bytes` or less if rows are of similar size."""
     rows = max(1, batch.num_rows * batch_bytes // max(1, batch.nbytes))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

@@ -1,4 +1,4 @@
-"""Rows that are in memory already, or come from another library, as a stream of Arrow batches."""
+"""Reads rows that are in memory, or come from another library, as a stream of Arrow batches."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from format.canonical import canonical
 from format.validity import check_whole
 
 NAME: Final = "appended rows"
-"""Stands for a path in errors."""
+"""Name in errors in place of a path."""
 _OF_PYTHON: Final = ". Detail: Python exception: "
-"""Before the traceback of the producer, in what Arrow's C stream makes of its exception."""
+"""Text before the producer's traceback in the errors of Arrow's C stream."""
 _EXCEPTION: Final = re.compile(r"^(?:[\w.<>]*\.)?([A-Za-z_]\w*)(?:: (.*))?$", re.MULTILINE)
 _OURS: Final = (
     "compactor.files.",
@@ -33,19 +33,20 @@ _OURS: Final = (
     "format.validity",
     "pyarrow.",
 )
-"""Modules that read and check what a producer gives; a fragment's reader may be the producer itself."""
+"""Modules that read and check a producer's rows; others, such as a fragment's reader, may be the producer."""
 
 
 class StreamBatches(FileBatches):
-    """Anything with Arrow's stream interface: tables, readers, data frames of Polars, pandas, DuckDB.
+    """Rows of any object with Arrow's stream interface: tables, readers, data frames of Polars, pandas,
+    DuckDB.
 
-    An exception of a producer in Python comes through as it is from PyArrow's own readers. Other streams
-    hand on no more than its text: it becomes an `InputError` then, but for `KeyboardInterrupt`.
-    Index levels of pandas that have no name are left out.
+    PyArrow's own readers pass on the exception of a Python producer. Other streams pass on only its text,
+    which becomes an `InputError`, or a `KeyboardInterrupt` if it was one. Index levels of pandas without a
+    name are left out.
     """
 
     def __init__(self, rows: Any, batch_bytes: int) -> None:
-        """Raises `InputError` for an object that is no stream of rows."""
+        """Raises `InputError` for an object that is not a stream of rows."""
         self.path = NAME
         self.bytes_total = 0
         self._batch_bytes = batch_bytes
@@ -67,7 +68,7 @@ class StreamBatches(FileBatches):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._reader:
-            batch = canonical(batch, check_whole)  # whoever made it, nobody else has looked
+            batch = canonical(batch, check_whole)  # Nobody else has checked what the producer made.
             yield batch.drop_columns(list(self._unnamed)) if self._unnamed else batch
 
 
@@ -79,14 +80,14 @@ def _reader(rows: Any) -> pa.RecordBatchReader:
     if isinstance(rows, pa.RecordBatchReader):
         return rows
     if isinstance(rows, pa.Table):
-        return rows.to_reader()  # through C, empty slices of views would not validate any more
+        return rows.to_reader()  # Through C, empty slices of views would no longer validate.
     if not hasattr(rows, "__arrow_c_stream__"):
         raise InputError(
             f"{NAME}: {type(rows).__name__} has no Arrow stream (__arrow_c_stream__): give a table, "
             "record batch or reader of Arrow (of a dataset: scanner().to_reader()), or a data frame (of a "
             "lazy one: collect())"
         )
-    # In C a text ends where it has a NUL: data frames know their names in Python, too.
+    # C ends a name at a NUL, so names are checked in Python where the data frame has them.
     names = getattr(rows, "columns", ())
     check_texts([name for name in names if isinstance(name, str)], NAME)
     with _converting():
@@ -94,19 +95,19 @@ def _reader(rows: Any) -> pa.RecordBatchReader:
 
 
 def _unnamed_index(schema: pa.Schema) -> frozenset[str]:
-    """Columns that are levels of a pandas index without a name."""
+    """Returns the columns that are levels of a pandas index without a name."""
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         unnamed = {c["field_name"] for c in said.get("columns", []) if c["name"] is None}
         levels = {name for name in said.get("index_columns", []) if isinstance(name, str)}
-    except (ValueError, TypeError, KeyError, AttributeError):  # it is a remark of whoever made it
+    except (ValueError, TypeError, KeyError, AttributeError):  # The note is unusable.
         return frozenset()
     return frozenset(unnamed & levels & set(schema.names))
 
 
 @contextlib.contextmanager
 def _reading() -> Iterator[None]:
-    """Lets the exception of a producer through."""
+    """Raises the exception of a producer as it is."""
     try:
         with _converting():
             yield
@@ -132,7 +133,7 @@ def _converting() -> Iterator[None]:
 
 
 def _is_of_producer(trace: TracebackType | None) -> bool:
-    """Whether it was raised in Python code that is neither PyArrow's nor about reading streams."""
+    """Returns whether it was raised in Python code that is neither PyArrow's nor reads streams."""
     while trace is not None:
         frame = trace.tb_frame
         if not str(frame.f_globals.get("__name__", "")).startswith(_OURS):
@@ -142,10 +143,10 @@ def _is_of_producer(trace: TracebackType | None) -> bool:
 
 
 def _told(text: str) -> BaseException:
-    """What is left of a producer's exception that came through C as text."""
+    """Returns an exception for a producer's that came through C as text."""
     *_, trace = text.partition(_OF_PYTHON)[2].rpartition("Traceback (most recent call last):")
     found = _EXCEPTION.search(trace)
     kind, cause = found.groups() if found else ("an exception", None)
     if kind == "KeyboardInterrupt":
         return KeyboardInterrupt(cause or "")
-    return InputError(f"{NAME}: whoever gives them raised {kind}{f': {cause}' if cause else ''}")
+    return InputError(f"{NAME}: their producer raised {kind}{f': {cause}' if cause else ''}")

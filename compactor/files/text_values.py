@@ -1,13 +1,13 @@
-"""Values of any type from the values that text can hold.
+"""Converts the values that text can hold to values of any type.
 
-JSON has booleans, numbers, strings, lists and objects; the type that text is parsed as on the way
-to a column's type is its *wire type*. Beyond those, in files read and written alike:
+JSON has booleans, numbers, strings, lists and objects; the *wire type* of a column is the type that its text
+is parsed as first. Other values are written as follows, in files read and written alike:
 
 - dates, times and timestamps are ISO 8601. For a timestamp column of a table, a text without a zone
   is UTC; for one without a zone, a text with a zone gives the wall time in UTC;
 - durations are integers in the type's unit; decimals are strings or numbers, never rounded;
 - binaries are base64; maps are lists of {"key": ..., "value": ...};
-- columns of the type arrow.json, and fields of structs of it, keep the JSON that is there; lists of it are
+- columns of the type arrow.json, and such fields of structs, keep their JSON; lists of arrow.json are lists
   of strings;
 - in a CSV cell, lists, structs and maps are JSON text, and a value of arrow.json is its text, within a
   struct a string.
@@ -35,16 +35,16 @@ _ZONED = r"[0-9][T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
 
 class UnreadableTypeError(ValueError):
-    """No text is read as this type."""
+    """Text cannot be read as this type."""
 
 
 def wire_type(dtype: pa.DataType) -> pa.DataType:
-    """What text is parsed as on the way to `dtype`. Raises `UnreadableTypeError`."""
+    """Returns the type that text is parsed as before it becomes `dtype`. Raises `UnreadableTypeError`."""
     return _shaped(dtype, _wire_scalar)
 
 
 def float_type(dtype: pa.DataType) -> pa.DataType:
-    """Returns a type of the shape of `wire_type(dtype)`: floats as they are in `dtype`, null for all else."""
+    """Returns a type nested as `wire_type(dtype)`, with the floats of `dtype` and null for all else."""
     return _shaped(dtype, lambda scalar: scalar if pt.is_floating(scalar) else pa.null())
 
 
@@ -75,12 +75,12 @@ def _wire_scalar(dtype: pa.DataType) -> pa.DataType:
 
 
 def from_wire(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """`array`, of `wire_type(dtype)`, as `dtype`. Raises one of `PROBLEMS` if a value does not fit."""
+    """Converts `array` from `wire_type(dtype)`. Raises one of `PROBLEMS` if a value does not fit."""
     return to_logical(_as_storage(array, storage_type(dtype)), dtype)
 
 
 def from_cells(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """CSV cells (strings) as `dtype`. Raises one of `PROBLEMS` if a cell does not fit."""
+    """Converts CSV cells (strings) to `dtype`. Raises one of `PROBLEMS` if a cell does not fit."""
     wire, stored = wire_type(dtype), storage_type(dtype)
     if pt.is_nested(wire):
         return from_wire(_parsed(_as_lines(cells), dtype, len(cells)), dtype)
@@ -94,9 +94,9 @@ def from_cells(cells: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def read_scalars(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Texts of CSV as numbers, booleans, dates or timestamps, which is what their types are found by, too.
+    """Reads CSV texts as numbers, booleans, dates or timestamps; type inference uses this too.
 
-    Raises one of `PROBLEMS` for a text that is not the value as it is written.
+    Raises one of `PROBLEMS` for a text that is not a value of the type as written.
     """
     if pt.is_integer(dtype):
         return read_integers(texts, dtype)
@@ -104,12 +104,12 @@ def read_scalars(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         return read_floats(texts, dtype)
     values = texts.cast(dtype)
     if pt.is_boolean(dtype) and pc.any(pc.less(pc.binary_length(texts), len("true"))).as_py():
-        raise ValueError("neither true nor false")  # Arrow takes 1 and 0 for them
+        raise ValueError("neither true nor false")  # Arrow would accept 1 and 0.
     return values
 
 
 def from_json_texts(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """JSON values (strings) as `dtype`. Raises one of `PROBLEMS` if one does not fit."""
+    """Converts JSON values (strings) to `dtype`. Raises one of `PROBLEMS` if one does not fit."""
     lines = with_json_as_text(_as_lines(texts), pa.schema([("v", dtype)]))
     return from_wire(_parsed(lines, dtype, len(texts)), dtype)
 

@@ -1,4 +1,4 @@
-"""Query results as files of the user's, each of which appears whole or not at all."""
+"""Writes query results to users' files, each of which appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -49,29 +49,29 @@ _PART = re.compile(r"\.(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What only some formats can do; the others leave it out."""
+    """Options of some formats, which the others ignore."""
 
     row_group_bytes: int = ROW_GROUP_BYTES
-    """Of Arrow data in a row group of Parquet: so much is held until it is complete."""
+    """Limit of a Parquet row group in bytes of Arrow data, which is held until the row group is complete."""
     sort: SortSchema | None = None
-    """Of the rows: fragments need it, Parquet and Arrow files say it."""
+    """Sort schema of the rows: fragments need it, Parquet and Arrow files state it."""
     map_objects: bool = False
-    """Maps with text keys as JSON objects, which no reader takes for maps."""
+    """Whether maps with text keys become JSON objects, which readers do not take for maps."""
     expanded: str | None = None
     """A column of maps from names to JSON texts, which become fields of the JSON objects."""
     render: Render | None = None
-    """How rows are written as NDJSON, if not as they all are."""
+    """Renders rows as NDJSON; None for the usual form."""
 
 
 @contextlib.contextmanager
 def open_table_sink(
     path: str, schema: pa.Schema, options: SinkOptions = SinkOptions()
 ) -> Iterator[TableSink]:
-    """A sink for batches of `schema`, in the format that the ending of `path` names.
+    """Opens a sink for batches of `schema`, in the format that the ending of `path` names.
 
-    The rows go to a file beside `path`, which takes its place once all are on disk; until then, and
-    after any exception, whatever was at `path` is untouched, and nothing is left beside it.
-    Raises `UsageError` for an unknown ending, `InputError` for a place that can't be written or a type
+    The rows go to a file beside `path`, which replaces it once all are on disk. Until then, and after any
+    exception, an existing file is untouched, and nothing is left beside it.
+    Raises `UsageError` for an unknown ending, `InputError` for a path that can't be written or a type
     or value that the format can't hold, `JobError` if writing fails half way.
     """
     with contextlib.closing(StagedSink(path, schema, options)) as sink:
@@ -81,20 +81,20 @@ def open_table_sink(
 
 
 def check_sink_path(path: str) -> None:
-    """Raises `UsageError` for an unknown ending, `InputError` where there can be no file."""
+    """Raises `UsageError` for an unknown ending, `InputError` for a path that can't be a file."""
     _kind_of_sink(path)
     check_target(path)
 
 
 def check_target(path: str) -> None:
-    """Raises `InputError` where there can be no file."""
+    """Raises `InputError` for a path that can't be a file."""
     _checked_target(path)
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Puts a file at `path`, in place of any earlier one; after an exception nothing has changed.
+    """Writes a file at `path`, replacing any earlier one; after an exception nothing has changed.
 
-    Raises `InputError` for a place that can't be written, `JobError` if writing fails half way.
+    Raises `InputError` for a path that can't be written, `JobError` if writing fails half way.
     """
     target = _checked_target(path)
     beside = _beside(target)
@@ -112,13 +112,13 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 class StagedSink(TableSink):
-    """Writes beside `path`; what is finished takes its place by `publish`, or is gone by `close`.
+    """A sink that writes beside `path`; `publish` moves the finished file to `path`, `close` removes it.
 
-    Its errors name the file, and the column if it is one column's fault.
+    Errors name the file, and the column if one is at fault.
     """
 
     def __init__(self, path: str, schema: pa.Schema, options: SinkOptions = SinkOptions()) -> None:
-        """Raises as `open_table_sink`."""
+        """Raises what `open_table_sink` raises."""
         self._path = path
         self._kind = _kind_of_sink(path)
         _check_types(path, schema, self._kind, options)
@@ -155,7 +155,7 @@ class StagedSink(TableSink):
         self._let_go()
 
     def publish(self) -> None:
-        """Once, after `finish`."""
+        """Moves the file to its path. Called once, after `finish`."""
         with _writing(self._path):
             self._beside.replace(self._target)
 
@@ -164,7 +164,7 @@ class StagedSink(TableSink):
         self._beside.unlink(missing_ok=True)
 
     def _let_go(self) -> None:
-        # Libraries that write their trailer when collected must do so while the file is open.
+        # Some libraries write a trailer when they are collected; the file must still be open then.
         with contextlib.suppress(OSError, *PROBLEMS):
             self._sink.close()
             self._output.close()
@@ -190,7 +190,7 @@ def _sink(output: FileOutput, schema: pa.Schema, kind: FileKind, options: SinkOp
 
 def _compressed(file: IO[bytes], compression: Compression) -> Any:
     if compression is Compression.GZIP:
-        # No name and no time, so that equal rows make equal files.
+        # Without name and time, equal rows make equal files.
         return gzip.GzipFile(
             filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=file, mtime=0
         )
@@ -207,7 +207,7 @@ def _kind_of_sink(path: str) -> FileKind:
 
 
 def _beside(target: Path) -> Path:
-    """A new name for what is not finished; what the dead left under such names is removed."""
+    """Returns a new name for an unfinished file, after removing those that dead writers left."""
     today = int(time.time() / _DEAD_AFTER_SECONDS)
     for path in _left_by_the_dead(target.parent, today).get(target.name, ()):
         with contextlib.suppress(OSError):
@@ -218,10 +218,10 @@ def _beside(target: Path) -> Path:
 
 @lru_cache(maxsize=16)
 def _left_by_the_dead(folder: Path, _today: int) -> dict[str, list[Path]]:
-    """Unfinished files that nobody wrote to for a day, by the name they were to get. A folder is looked
-    through once a day and process: there may be thousands of files to write into it.
+    """Returns unfinished files that nobody wrote to for a day, by their target name.
 
-    A writer that did stand still for so long fails when its file is to get its name.
+    Each process lists a folder once a day: it may write thousands of files into it. A writer that was only
+    paused that long fails when it publishes its file.
     """
     dead: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -238,7 +238,7 @@ def _is_dead(status: os.stat_result) -> bool:
 
 
 def _checked_target(path: str) -> Path:
-    """Follows links, so that the link stays and the file it names is replaced."""
+    """Returns the path with links followed, so that a link stays and its target is replaced."""
     try:
         target = Path(path).resolve()
         if target.exists() and not target.is_file():
@@ -254,7 +254,7 @@ def _check_types(path: str, schema: pa.Schema, kind: FileKind, options: SinkOpti
     """Raises `InputError` for the first column whose type the format can't hold."""
     if kind.format is FileFormat.FRAGMENT:
         if options.sort is None:
-            raise UsageError(f"{path}: a fragment is sorted: say by which columns")
+            raise UsageError(f"{path}: a fragment is sorted: name the sort columns")
         try:
             check_sort_schema(schema, options.sort)
             FragmentHeader(schema, options.sort, 1).to_bytes()
@@ -270,7 +270,7 @@ def _check_types(path: str, schema: pa.Schema, kind: FileKind, options: SinkOpti
                 json_lines(_one_null(alone))
             elif kind.format is FileFormat.XML:
                 xml_rows(_one_null(alone))
-        except (*PROBLEMS, OSError) as error:  # nothing is written to disk here
+        except (*PROBLEMS, OSError) as error:  # Nothing is written to disk here.
             raise InputError(
                 f"{path}: column {field.name!r} is {field.type}, which {kind.format.value} can't hold "
                 f"({one_line(error)}): leave the column out, or choose another format"
@@ -283,7 +283,7 @@ def _one_null(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _unfit(path: str, batch: pa.RecordBatch | None, kind: FileKind, error: Exception) -> InputError:
-    """batch: of which a value is at fault, where the sink does not name the column itself."""
+    """Returns the error of a value. batch: has the value, if the sink does not name the column."""
     place = "" if batch is None or kind.format is FileFormat.PARQUET else _place(batch, kind)
     return InputError(f"{path}: {place}{kind.format.value} can't hold a value: {one_line(error)}")
 

@@ -1,7 +1,7 @@
-"""Arrow batches as XML, whole columns at a time: an element a row, in it one for each value that is not null.
+"""Renders Arrow batches as XML, whole columns at a time: one element for each row and each value not null.
 
-`<row><id>7</id><tags><item>a</item></tags></row>`. A column whose name is no XML name is
-`<column name="...">`. Lists have `<item>`s, structs an element for each field. Maps have no form.
+`<row><id>7</id><tags><item>a</item></tags></row>`. A column whose name is not an XML name becomes
+`<column name="...">`. Lists have `<item>`s, structs an element for each field. Maps are not supported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EMPTY: Final = text_scalar("")
 
 
 def xml_rows(batch: pa.RecordBatch) -> bytes:
-    """One line per row. Raises `UnwritableError` for a column or a character that XML has no place for."""
+    """Returns one line for each row. Raises `UnwritableError` for what XML can't hold."""
     if batch.num_rows == 0:
         return b""
     parts: list[pa.Array | pa.Scalar] = [text_scalar("<row>")]
@@ -37,7 +37,7 @@ def xml_rows(batch: pa.RecordBatch) -> bytes:
 
 
 def _element(name: str, array: pa.Array) -> pa.Array:
-    """Of each value; empty where it is null."""
+    """Returns the element of each value; empty where it is null."""
     array = to_storage(array)
     start, end = _tags(name)
     inside = joined(text_scalar(start), _content(array), text_scalar(end))

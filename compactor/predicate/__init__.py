@@ -1,4 +1,4 @@
-"""Conditions on rows: read from SQL, evaluated on arrays, and held against statistics."""
+"""Conditions on rows: parsed from SQL, evaluated on arrays, and compared with statistics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def parse_where(text: str, schema: pa.Schema) -> Predicate:
-    """See `compactor.predicate.parse`, which takes a tenth of a second to import: for those who ask."""
+    """Parses a condition; see `compactor.predicate.parse`, whose slow import waits until this is called."""
     from compactor.predicate import parse
 
     return parse.parse_where(text, schema)

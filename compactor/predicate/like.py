@@ -1,7 +1,7 @@
-"""SQL's LIKE: `%` stands for any text, `_` for any character, what follows the escape character for itself.
+"""SQL's LIKE: `%` matches any text, `_` any character, and a character after the escape character itself.
 
-Patterns are read by `parts_of` and by nothing else: Arrow's own `match_like` takes the escape character in a
-plain beginning or end for a letter.
+Only `parts_of` parses patterns: Arrow's own `match_like` takes the escape character in a plain prefix or
+suffix for a letter.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 ESCAPE: Final = "\\"
-"""Without an ESCAPE clause."""
+"""Escape character without an ESCAPE clause."""
 MAX_CHARACTERS: Final = 2_000
-"""Of a pattern that is more than a text between two `%`: longer ones are too much for RE2."""
+"""Limit of a pattern that is more than a text between two `%`: longer ones are too much for RE2."""
 _SPECIAL: Final = re.compile(r"[%_\\]")
 _PUNCTUATION: Final = re.compile(r"([!-/:-@\[-`{-~])")
 
 
 class Wildcard(Enum):
-    """What does not stand for itself in a pattern."""
+    """A wildcard of a pattern."""
 
     TEXT = "%"
     CHARACTER = "_"
@@ -34,9 +34,9 @@ Parts = tuple[str | Wildcard, ...]
 
 @lru_cache(maxsize=256)
 def parts_of(pattern: str, escape: str = ESCAPE) -> Parts:
-    """Returns texts, which are not empty, and the wildcards between them.
+    """Splits a pattern into non-empty texts and the wildcards between them.
 
-    Raises `ValueError` for a pattern that ends in an escape character.
+    Raises `ValueError` for a pattern that ends in its escape character.
     """
     parts: list[str | Wildcard] = []
     text: list[str] = []
@@ -59,28 +59,28 @@ def parts_of(pattern: str, escape: str = ESCAPE) -> Parts:
 
 
 def escaped(text: str) -> str:
-    """Returns the pattern of one text."""
+    """Returns the pattern that matches only this text."""
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def checked_pattern(pattern: str, escape: str, *, ignores_case: bool) -> str:
-    """Returns the pattern with `ESCAPE` as its escape character. Raises `ValueError`."""
+    """Returns the pattern rewritten to escape character `ESCAPE`. Raises `ValueError` if it is invalid."""
     parts = parts_of(pattern, escape)
     if len(pattern) > MAX_CHARACTERS and (ignores_case or _shape(parts) is None):
         raise ValueError(
-            f"the pattern has {len(pattern):,} characters; at most {MAX_CHARACTERS:,} can be looked for"
+            f"the pattern has {len(pattern):,} characters, more than {MAX_CHARACTERS:,}: shorten it"
         )
     return "".join(part.value if isinstance(part, Wildcard) else escaped(part) for part in parts)
 
 
 def literal_prefix(pattern: str) -> str:
-    """Returns what every text of the pattern begins with."""
+    """Returns the prefix that every matching text has."""
     first = next(iter(parts_of(pattern)), "")
     return first if isinstance(first, str) else ""
 
 
 def like(texts: pa.Array, pattern: str, *, ignores_case: bool) -> pa.Array:
-    """Returns whether each text is of the pattern: bool of shape (rows,); null where the text is."""
+    """Returns whether each text matches the pattern: bool of shape (rows,); null where the text is."""
     parts = parts_of(pattern)
     shape = None if ignores_case else _shape(parts)
     if shape is None:
@@ -95,7 +95,7 @@ def like(texts: pa.Array, pattern: str, *, ignores_case: bool) -> pa.Array:
 
 
 def _shape(parts: Parts) -> tuple[bool, str, bool] | None:
-    """Returns a text, and whether any other may stand before and behind it; None for other patterns."""
+    """Returns whether `%` comes first, the only text, and whether `%` comes last; None for other patterns."""
     starts = parts[:1] == (Wildcard.TEXT,)
     rest = parts[1:] if starts else parts
     ends = rest[-1:] == (Wildcard.TEXT,)

@@ -1,7 +1,7 @@
-"""Numbers of conditions against columns of numbers and times, exactly: whatever their scale, unit or size.
+"""Compares numbers of conditions exactly with columns of numbers and times of any scale, unit or size.
 
-Whole numbers, decimals, dates and times are units at even distances, of which the types hold so many. A
-number between two units equals neither, and is a bound as the unit below it is.
+Whole numbers, decimals, dates and times count even units within the range of their type. A number between two
+units equals neither, and as a bound acts as the unit below it does.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _FLOATS: Final[dict[int, type[np.floating[Any]]]] = {16: np.float16, 32: np.floa
 
 
 def has_numbers(dtype: pa.DataType) -> bool:
-    """Whether values of a storage type are numbers, not times."""
+    """Returns whether values of a storage type are numbers, not times."""
     return bool(pt.is_integer(dtype) or pt.is_decimal(dtype) or pt.is_floating(dtype))
 
 
 def in_units(number: Decimal, dtype: pa.DataType) -> Decimal:
-    """Returns a number as a count of the smallest steps of a type of numbers."""
+    """Returns a number as a count of the units of a numeric type."""
     return number.scaleb(dtype.scale, _EXACT) if pt.is_decimal(dtype) else number
 
 
 def comparison(column: str, dtype: pa.DataType, op: Op, units: Decimal) -> Compare:
-    """Returns the comparison of a column with a number of units, with a value that the type has."""
+    """Returns an equivalent of comparing a column with a number of units, by a value that its type holds."""
     if pt.is_floating(dtype):
         return _of_floats(column, dtype, op, units)
     least, most = _range(dtype)
@@ -53,19 +53,19 @@ def comparison(column: str, dtype: pa.DataType, op: Op, units: Decimal) -> Compa
 
 
 def exactly(dtype: pa.DataType, units: Decimal) -> pa.Scalar | None:
-    """Returns the value that equals a number of units; None if the type has none."""
+    """Returns the value of a number of units; None if the type does not hold it."""
     equal = comparison("", dtype, Op.EQ, units)
     return equal.value if equal.op is Op.EQ else None
 
 
 def _of_floats(column: str, dtype: pa.DataType, op: Op, number: Decimal) -> Compare:
-    """A number is rounded to the nearest of the type, as the column's values were."""
+    """Compares with the float nearest to the number, because the column's values were rounded alike."""
     with np.errstate(over="ignore"):
         rounded = float(_FLOATS[dtype.bit_width](float(number)))
     value = pa.scalar(rounded).cast(dtype)
     if not math.isinf(rounded):
         return Compare(column, op, value)
-    # The number lies between this infinity and all others.
+    # The number lies between this infinity and all finite values.
     inward, outward = (Op.LT, Op.GE) if rounded > 0 else (Op.GT, Op.LE)
     if op in (Op.EQ, Op.NE):
         beyond = Op.GT if rounded > 0 else Op.LT
@@ -87,7 +87,8 @@ def _range(dtype: pa.DataType) -> tuple[int, int]:
 
 
 def _value(units: int, dtype: pa.DataType) -> pa.Scalar:
-    """Arrow makes no decimals of a negative scale, nor times of all units, of Python's values."""
+    """Returns the value as a scalar, from bytes: Arrow cannot convert Python values to decimals of negative
+    scale, nor to times of every unit."""
     width = dtype.bit_width // 8
     data = units.to_bytes(width, "little", signed=not pt.is_unsigned_integer(dtype))
     return pa.Array.from_buffers(dtype, 1, [None, pa.py_buffer(data)])[0]

@@ -1,4 +1,4 @@
-"""SQL conditions to predicates, bound to a schema; sqlglot does the parsing."""
+"""Parses SQL conditions by sqlglot and binds them to a schema, as predicates."""
 
 from __future__ import annotations
 
@@ -43,21 +43,20 @@ _MAX_SHOWN: Final = 200
 _ARGUMENTS: Final = frozenset(
     ("this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog")
 )
-"""Of nodes of the syntax tree. Another one says something that would be missed."""
+"""Known arguments of syntax tree nodes. Any other has a meaning that would be lost."""
 _KNOWN: Final = "=, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, ESCAPE, IS NULL, AND, OR, NOT"
 
 
 def parse_where(text: str, schema: pa.Schema) -> Predicate:
-    """A condition such as `level = 'error' AND status >= 500`, its values of the columns' storage types.
+    """Parses a condition such as `level = 'error' AND status >= 500`; values get the columns' storage types.
 
-    Columns are named as they are, with case; in double quotes where that is no plain name. Times are
-    quoted, of UTC where they name no zone.
-    Raises `UsageError` that says what is wrong.
+    Column names are case-sensitive, and in double quotes unless they are plain names. Times are quoted, and
+    in UTC unless they name a zone. Raises `UsageError`, which says what is wrong.
     """
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"where: {_shown(text)} is no Unicode text") from None
+        raise UsageError(f"where: {_shown(text)} is not Unicode text") from None
     try:
         return _Binder(schema, text).bound(cast(exp.Expression, sqlglot.parse_one(text)))
     except sqlglot.errors.SqlglotError as error:
@@ -89,7 +88,7 @@ class _Binder:
     def bound(self, node: exp.Expression) -> Predicate:
         said = {name for name, value in node.args.items() if value}
         if extra := said.difference(_ARGUMENTS):
-            raise self._fault(f"{self._sql(node)}: {', '.join(sorted(extra))} is not known here")
+            raise self._fault(f"{self._sql(node)}: {', '.join(sorted(extra))} is not supported")
         if node.args.get("negate"):  # NOT LIKE
             plain = node.copy()
             plain.set("negate", None)
@@ -123,7 +122,7 @@ class _Binder:
                 return self._flag(node)
         if type(node) in _OPS:
             return self._comparison(node, _OPS[type(node)])
-        raise self._fault(f"{self._sql(node)} is no condition; there are {_KNOWN}")
+        raise self._fault(f"{self._sql(node)} is not a condition; conditions are made of {_KNOWN}")
 
     def _comparison(self, node: exp.Expression, op: Op) -> Predicate:
         left, right = _bare(node.this), _bare(node.expression)
@@ -160,9 +159,9 @@ class _Binder:
         ]
         found = pa.array([value for value in values if value is not None], dtype)
         if pt.is_floating(dtype) and pc.any(pc.equal(found.cast(pa.float64()), 0.0)).as_py():
-            # A set does not know that zeros of both signs are equal.
+            # A set lookup tells the zeros of both signs apart, but they are equal.
             found = pa.concat_arrays([found, pa.array([0.0, -0.0], pa.float64()).cast(dtype)])
-        # Of no row, but unknown of null.
+        # IN with a NULL is never false, only true or unknown.
         part = IsIn(field.name, found)
         return part if len(values) == len(items) else Or([part, Constant(None)])
 
@@ -193,14 +192,14 @@ class _Binder:
         field = self._column(node)
         if not pt.is_boolean(field.type):
             raise self._fault(
-                f"column {field.name!r} is {field.type}, no condition: compare it with a value"
+                f"column {field.name!r} is {field.type}, not boolean: compare it with a value"
             )
         return Compare(field.name, Op.EQ, pa.scalar(True))
 
     def _column(self, node: exp.Expression) -> pa.Field:
         node = _bare(node)
         if not isinstance(node, exp.Column):
-            raise self._fault(f"{self._sql(node)} is no column; texts are in 'single' quotes")
+            raise self._fault(f"{self._sql(node)} is not a column; texts are in 'single' quotes")
         name = ".".join(part.name for part in node.parts)
         index = self._schema.get_field_index(name)
         if index < 0:
@@ -210,7 +209,10 @@ class _Binder:
         return self._schema.field(index)
 
     def _value(self, field: pa.Field, node: exp.Expression) -> pa.Scalar | Decimal | None:
-        """None for NULL; a number or time as a number of the type's units, of which it may have no value."""
+        """Returns the value of a node; None for NULL.
+
+        A number or time is a count of the type's units, which the type need not hold.
+        """
         dtype = storage_type(field.type)
         node = _bare(node)
         if isinstance(node, exp.Null) or pt.is_null(dtype):
@@ -232,7 +234,7 @@ class _Binder:
             raise self._fault(f"{self._sql(node)}: its exponent is too large") from None
         except (pa.ArrowException, ValueError) as error:
             raise self._fault(
-                f"{self._sql(node)} is no value of column {field.name!r}, which is {field.type}: "
+                f"{self._sql(node)} is not a value of column {field.name!r}, which is {field.type}: "
                 + str(error).splitlines()[0]
             ) from error
         raise self._fault(
@@ -240,14 +242,14 @@ class _Binder:
         )
 
     def _uncast(self, node: exp.Cast, dtype: pa.DataType) -> exp.Expression:
-        """The text of a time that says of what type it is, if that is the column's."""
+        """Returns the text of a typed time literal, if its type is the column's."""
         value = _bare(node.this)
         named = node.to.sql().upper()
         is_text = isinstance(value, exp.Literal) and value.is_string
         is_of_column = any(named.startswith(n) and of(dtype) for n, of in _NAMED_TYPES.items())
         if type(node) is not exp.Cast or not is_text or not is_of_column:
             raise self._fault(
-                f"{self._sql(node)}: casts are not known here; write {_example(dtype)}"
+                f"{self._sql(node)}: casts are not supported; write {_example(dtype)}"
             )
         return value
 
@@ -262,7 +264,7 @@ class _Binder:
 
 
 def _operands(node: exp.Expression) -> list[exp.Expression]:
-    """Of `a AND b AND c`, which is a tree as deep as it is long."""
+    """Returns the operands of `a AND b AND c`, whose tree is as deep as the condition is long."""
     kind, operands, rest = type(node), [], node
     while type(rest) is kind:
         operands.append(rest.expression)
@@ -298,7 +300,7 @@ def _example(dtype: Any) -> str:
     if pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_decimal(dtype):
         return "a number"
     if pt.is_nested(dtype) or pt.is_duration(dtype) or pt.is_interval(dtype):
-        return "IS NULL or IS NOT NULL, all that can be asked of it"
+        return "IS NULL or IS NOT NULL, the only conditions on it"
     if pt.is_fixed_size_binary(dtype):
         return f"a text of {dtype.byte_width} bytes in 'single' quotes"
     return "a text in 'single' quotes"

@@ -1,6 +1,6 @@
-"""What statistics rule out: whether any row of a chunk or fragment can fulfil a condition.
+"""Decides by statistics whether any row of a chunk or fragment may satisfy a condition.
 
-Over-approximates only: False means that no row does; True, that one may.
+False means that no row does; True that one may.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from format.keys import Value, plain_value, value_at
 
 
 class Summary(Protocol):
-    """Says whether some row may have a value; False is certain."""
+    """A summary of values that says whether some row may have a value; False is certain."""
 
     def may_equal(self, value: pa.Scalar) -> bool: ...
 
@@ -42,15 +42,16 @@ class Summary(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of some rows in one column."""
+    """Bounds of the values of some rows in one column."""
 
     low: Value
-    """No value that is not null is less; None: unknown."""
+    """Lower bound of the values that are not null; None if unknown."""
     high: Value
+    """Upper bound likewise."""
     may_be_null: bool = True
     may_have_value: bool = True
     summary: Summary | None = None
-    """What a skip index knows of the values."""
+    """Summary of the values in a skip index."""
 
 
 UNKNOWN = Bounds(None, None)
@@ -60,7 +61,7 @@ BoundsOf = Callable[[str], Bounds]
 
 
 def may_match(predicate: Predicate, bounds: BoundsOf) -> bool:
-    """Whether it may hold of some row within the bounds."""
+    """Returns whether the condition may be true for some row within the bounds."""
     match predicate:
         case And(parts):
             return all(may_match(part, bounds) for part in parts)
@@ -92,7 +93,7 @@ def may_match(predicate: Predicate, bounds: BoundsOf) -> bool:
 
 
 def _may_fail(predicate: Predicate, bounds: BoundsOf) -> bool:
-    """Whether its opposite may hold: where it is unknown, so is the opposite."""
+    """Returns whether the condition may be false for some row; unknown is neither true nor false."""
     match predicate:
         case And(parts):
             return any(_may_fail(part, bounds) for part in parts)
@@ -105,7 +106,7 @@ def _may_fail(predicate: Predicate, bounds: BoundsOf) -> bool:
         case IsNull(column):
             return bounds(column).may_have_value
         case Compare(column, op, value):
-            # NaN fulfils neither a comparison nor its opposite, but the comparison's negation.
+            # NaN satisfies neither a comparison nor its opposite, but it satisfies NOT of the comparison.
             return _may_be_nan(bounds(column), value) or _may_compare(
                 bounds(column), OPPOSITE[op], value
             )
@@ -158,7 +159,7 @@ def _may_be_like(bounds: Bounds, pattern: str, *, ignores_case: bool) -> bool:
     prefix = literal_prefix(pattern)
     if ignores_case or not prefix or not isinstance(bounds.low, str):
         return True
-    # Whatever begins so is not below the prefix, and below it cut to the bound's length nor above.
+    # Texts with this prefix are not below it; cut to its length they equal it.
     after_low = bounds.low[: len(prefix)] <= prefix
     return after_low and (bounds.high is None or str(bounds.high) >= prefix)
 

@@ -1,4 +1,4 @@
-"""Times of conditions as numbers of the units in which a column counts them."""
+"""Parses times of conditions as counts of a column's time unit."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _FRACTION: Final = re.compile(r"(.*:[0-9]{2})(\.[0-9]+)([^.]*)", re.DOTALL)
 
 
 def time_units(text: str, dtype: pa.DataType) -> Decimal:
-    """Returns a date, time of day or timestamp in units of the type, of UTC where it names no zone.
+    """Returns a date, time of day or timestamp in units of the type; in UTC unless it names a zone.
 
-    Raises `ValueError` and `pa.ArrowInvalid` for what is none.
+    Raises `ValueError` or `pa.ArrowInvalid` for a text that is none of these.
     """
     if pt.is_date(dtype):
         days = pa.scalar(text).cast(pa.date32()).value
@@ -37,7 +37,7 @@ def _of_clock(text: str) -> Decimal:
 
 
 def _since_1970(text: str, zone: str | None) -> Decimal:
-    # Arrow parses no fraction that is finer than the type's unit; whole seconds go further than other units.
+    # Arrow parses no fraction finer than the type's unit, and whole seconds span more years than finer units.
     found = _FRACTION.fullmatch(text)
     whole = text if found is None else found[1] + found[3]
     fraction = "0" if found is None else found[2]

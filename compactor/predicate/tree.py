@@ -33,7 +33,7 @@ OPPOSITE: Final = {
     Op.GT: Op.LE,
     Op.LE: Op.GT,
 }
-"""What holds where the other does not, of values that are neither null nor NaN."""
+"""Operator that is true where the other is false, for values that are neither null nor NaN."""
 MIRRORED: Final = {
     Op.EQ: Op.EQ,
     Op.NE: Op.NE,
@@ -42,11 +42,11 @@ MIRRORED: Final = {
     Op.LE: Op.GE,
     Op.GE: Op.LE,
 }
-"""What holds with both sides changed."""
+"""Operator with the same meaning after both sides are swapped."""
 
 
 def differs(left: Any, right: Any) -> Any:
-    """Returns whether values are unequal. NaN fulfils no comparison: of floats either has to be less."""
+    """Returns whether values are unequal. NaN satisfies no comparison, so floats differ if one is less."""
     if pt.is_floating(left.type) or pt.is_floating(right.type):
         return pc.or_(pc.less(left, right), pc.greater(left, right))
     return pc.not_equal(left, right)
@@ -67,18 +67,18 @@ class Compare:
     column: str
     op: Op
     value: pa.Scalar
-    """Of the column's storage type; never null."""
+    """Value of the column's storage type; never null."""
 
 
 @dataclass(frozen=True)
 class IsIn:
     column: str
     values: pa.Array
-    """Of the column's storage type; without nulls."""
+    """Values of the column's storage type, without nulls."""
 
     @cached_property
     def plain_values(self) -> list[Any]:
-        """As `format.keys.plain_value` has them, ascending."""
+        """The values as `format.keys.plain_value` returns them, ascending."""
         rows = range(len(self.values))
         return sorted(plain_value(value_at(self.values, row), self.values.type) for row in rows)
 
@@ -87,7 +87,7 @@ class IsIn:
 class Like:
     column: str
     pattern: str
-    """Of SQL: `%` for any text, `_` for any character, a backslash before what stands for itself."""
+    """SQL pattern: `%` matches any text, `_` any character; a backslash escapes either."""
     ignores_case: bool = False
 
 
@@ -120,19 +120,19 @@ Predicate = Compare | IsIn | Like | IsNull | Constant | Not | And | Or
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
-    """Conditions that all have to hold for the whole to hold."""
+    """Returns the conditions of a conjunction, or the condition itself."""
     if not isinstance(predicate, And):
         return (predicate,)
     return tuple(part for whole in predicate.parts for part in conjuncts(whole))
 
 
 def columns_of(predicate: Predicate) -> list[str]:
-    """Names of the columns that it looks at, each once."""
+    """Returns the names of the columns of a condition, each once."""
     return list(dict.fromkeys(_columns(predicate)))
 
 
 def with_names(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
-    """The same of columns of other names."""
+    """Returns the condition with its columns renamed."""
     match predicate:
         case And(parts):
             return And(tuple(with_names(part, names) for part in parts))
@@ -160,9 +160,9 @@ def _columns(predicate: Predicate) -> Iterator[str]:
 
 
 def matching(predicate: Predicate, arrays: Mapping[str, pa.Array], rows: int) -> pa.Array:
-    """Whether it holds of each row: bool of shape (rows,); null where that is unknown.
+    """Returns whether each row satisfies the condition: bool of shape (rows,); null where unknown.
 
-    arrays: storage arrays, possibly dictionary-coded, of `columns_of`.
+    arrays: the columns `columns_of` as storage arrays, possibly dictionary-coded.
     """
     match predicate:
         case And(parts):
@@ -181,7 +181,7 @@ def matching(predicate: Predicate, arrays: Mapping[str, pa.Array], rows: int) ->
 
 def _by_value(predicate: Compare | IsIn | Like, array: pa.Array) -> pa.Array:
     if isinstance(array, pa.DictionaryArray):
-        # Once for each distinct value; codes that are null stay so.
+        # Each distinct value is evaluated once; null codes stay null.
         return _by_value(predicate, array.dictionary).take(array.indices)
     if pt.is_null(array.type):
         return pa.nulls(len(array), pa.bool_())
@@ -197,7 +197,7 @@ def _by_value(predicate: Compare | IsIn | Like, array: pa.Array) -> pa.Array:
 
 
 def _comparable(values: Any) -> Any:
-    """Arrays or scalars of types that Arrow does not compare, in one that it does."""
+    """Converts an array or scalar of a type that Arrow cannot compare to one that it can."""
     dtype = values.type
     if pt.is_decimal(dtype) and dtype.scale < 0:
         if isinstance(values, pa.Scalar):

@@ -1,4 +1,4 @@
-"""A snapshot's rows as one file of the user's, in sort order."""
+"""Writes the rows of a snapshot to one file in sort order."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from format.schema import Order, SortColumn
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What went into one file."""
+    """The result of an export to one file."""
 
     path: str
     version: int
-    """Of the table."""
+    """Version of the table that was exported."""
     rows: int
     arrow_bytes: int
-    """Of the rows in memory, before the file's encodings."""
+    """Size of the rows in memory, before the file encodes them."""
 
 
 def export_file(
@@ -39,9 +39,10 @@ def export_file(
     *,
     on_progress: Callable[[int], None] = lambda _rows_read: None,
 ) -> ExportReport:
-    """Writes rows to a file of the kind that its ending names; it appears whole, or not at all.
+    """Writes rows to a file in the format that its suffix names. The file appears whole or not at all.
 
-    columns, where, report: as of `scan`. Raises as `scan` and `compactor.files.write.open_table_sink`.
+    columns, where, report: see `scan`. on_progress: called with the rows read so far.
+    Raises what `scan` and `compactor.files.write.open_table_sink` raise.
     """
     schema = scan_schema(snapshot.table, columns)
     report = report or ScanReport()
@@ -55,7 +56,7 @@ def export_file(
 
 
 def sink_options(table: TableMetadata, schema: pa.Schema) -> SinkOptions:
-    """As much of the sort schema as the columns of the export keep."""
+    """Returns options that state the longest prefix of the sort schema whose columns are exported."""
     kept: list[SortColumn] = []
     for column in table.sort:
         name = table.shown_name(column.column)

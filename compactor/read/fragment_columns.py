@@ -16,7 +16,7 @@ from format.widening import is_stored_as
 
 
 class StoredObject:
-    """One object of a store, for `FragmentReader`."""
+    """An object of a store as `FragmentReader` reads it."""
 
     def __init__(self, store: Store, key: str) -> None:
         self._store = store
@@ -28,16 +28,20 @@ class StoredObject:
 
 
 def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
-    """Random access to one fragment. Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`."""
+    """Opens one fragment for random access.
+
+    Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`.
+    """
     return FragmentReader(StoredObject(store, key), size_bytes, f"{store.url}/{key}")
 
 
 def read_columns(
     reader: FragmentReader, group: int, names: Iterable[str], schema: pa.Schema
 ) -> dict[str, pa.Array]:
-    """Columns of one row group as storage arrays of the table's types; null where the fragment has no values.
+    """Returns columns of one row group by name, as storage arrays of the table's types.
 
-    schema: the table's.
+    A column that the fragment does not have is all null. schema: the table's. Raises `DataError` where the
+    stored type or a value does not fit the table's type.
     """
     rows = reader.footer.row_groups[group].rows
     present = [name for name in names if name in reader.schema.names]
@@ -45,19 +49,20 @@ def read_columns(
         found, wanted = reader.schema.field(name).type, schema.field(name).type
         if not is_stored_as(found, wanted):
             raise DataError(
-                f"{reader.name}: column {name!r} is of type {found}, the table's is {wanted}"
+                f"{reader.name}: column {name!r} is stored as {found}, which cannot be read as the table's "
+                f"{wanted}"
             )
     stored = dict(zip(present, reader.read_storage(present, [group])[0], strict=True))
     try:
         return {name: _typed(stored.get(name), rows, schema.field(name).type) for name in names}
     except pa.ArrowInvalid as error:
         raise DataError(
-            f"{reader.name}: a value has no place in the type that the table has now: {error}"
+            f"{reader.name}: a value does not fit the type that the table has now: {error}"
         ) from error
 
 
 def _typed(array: pa.Array | None, rows: int, dtype: pa.DataType) -> pa.Array:
-    """`array` in the table's type, or nulls where the fragment has no values of the column."""
+    """Returns `array` in the table's type, or nulls where the fragment does not have the column."""
     if array is None or pa.types.is_null(array.type):
         return pa.nulls(rows, storage_type(dtype))
     return widened(array, storage_type(dtype))

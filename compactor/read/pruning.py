@@ -1,4 +1,4 @@
-"""Pruning: which row groups a condition cannot rule out, by keys, statistics and skip indexes."""
+"""Pruning: what keys, statistics and skip indexes say of fragments and row groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from format.widening import converted_value
 
 
 def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
-    """What the log knows of a fragment: the ends of its first sort column."""
+    """Returns the bounds of the first sort column, which the log states of a fragment."""
     first = table.sort[0]
     low, high = entry.first_key[:1], entry.last_key[:1]
     if first.order is Order.DESC:
@@ -34,13 +34,13 @@ def bounds_by_keys(entry: FragmentEntry, table: TableMetadata) -> BoundsOf:
 
 
 SkipIndexes = Mapping[str, list[Summary | None]]
-"""What is known of a fragment's row groups, by column."""
+"""Summaries of a fragment's row groups by column; None for a row group that has no summary."""
 
 
 def skip_index_of(
     store: Store, entry: FragmentEntry, table: TableMetadata, where: Predicate
 ) -> SkipIndexes:
-    """Of the columns that a condition looks at, as far as the fragment has one."""
+    """Reads the skip indexes of the columns that a condition names, where the fragment has one."""
     found: dict[str, list[Summary | None]] = {}
     indexed = {name for name, _ in table.skips.columns}
     for column in columns_of(where) if entry.skip_index is not None else ():
@@ -49,14 +49,14 @@ def skip_index_of(
         try:
             summaries = read_index(store, entry, column, table.schema.field(column).type)
         except (DataError, ObjectNotFoundError):
-            continue  # without it more is read, and nothing else: `verify` says that it is damaged
+            continue  # Without an index a scan only reads more; `verify` reports the damage.
         if summaries is not None:
             found[column] = summaries
     return found
 
 
 def bounds_by_skip_index(skips: SkipIndexes, known: BoundsOf) -> BoundsOf:
-    """What is known of a whole fragment, without opening it. known: by its keys."""
+    """Returns the bounds of a whole fragment without opening it. known: its bounds by keys."""
 
     def bounds(column: str) -> Bounds:
         parts = skips.get(column, [None])
@@ -71,7 +71,7 @@ def bounds_by_skip_index(skips: SkipIndexes, known: BoundsOf) -> BoundsOf:
 def bounds_by_statistics(
     reader: FragmentReader, group: int, table: pa.Schema, skips: SkipIndexes | None = None
 ) -> BoundsOf:
-    """What a fragment's footer and skip index know of a row group, as of values of the table's types."""
+    """Returns the bounds of a row group by footer and skip index, as values of the table's types."""
     footer, stored = reader.footer, reader.schema
     rows = footer.row_groups[group].rows
 
@@ -91,6 +91,6 @@ def bounds_by_statistics(
 
 
 def overlapping_groups(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:
-    """Fragments that share keys with one another, in key order; in each group the oldest first."""
+    """Yields groups of fragments with overlapping keys, in key order; each group oldest first."""
     for group in components(all_items(snapshot)):
         yield sorted((item.entry for item in group), key=lambda entry: entry.age)

@@ -1,4 +1,4 @@
-"""What a scan read, and what it was spared."""
+"""The report of a scan."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ScanReport:
-    """What a scan read, and what it did not have to; whole once the scan has ended."""
+    """Counts of what a scan read and skipped; complete once the scan has ended."""
 
     fragments: int = 0
     fragments_skipped: int = 0
-    """By the log alone, never opened."""
+    """Fragments that the log or a skip index ruled out; they were not opened."""
     row_groups: int = 0
-    """Of the fragments opened."""
+    """Row groups of the fragments that were opened."""
     row_groups_skipped: int = 0
-    """By statistics: not one byte of their columns was read."""
+    """Row groups that statistics ruled out; none of their columns were read."""
     rows_read: int = 0
     rows: int = 0
-    """That came out."""
+    """Rows that the scan returned."""
 
     def __str__(self) -> str:
         return (

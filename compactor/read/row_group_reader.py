@@ -1,4 +1,4 @@
-"""Reads the rows of one fragment that are wanted, a row group at a time."""
+"""Reads the wanted rows of one fragment, a row group at a time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from compactor.table.metadata import TableMetadata
 
 
 class RowGroupReader:
-    """Leaves out row groups that statistics rule out, deleted rows, and rows that do not fulfil a condition.
+    """A reader of one fragment without deleted rows and rows that do not satisfy a condition.
 
-    The condition's columns are read first, and the others only of row groups that have such rows.
+    It skips row groups that statistics rule out. It reads the condition's columns first, and the others only
+    for row groups that have wanted rows.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class RowGroupReader:
         report: ScanReport,
         groups: tuple[int, int] | None = None,
     ) -> None:
-        """groups: the first row group, and the one after the last; None: all.
+        """groups: the first row group and the one after the last; None for all.
 
         Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`.
         """
@@ -52,7 +53,7 @@ class RowGroupReader:
         return self._reader.name
 
     def rows_of_groups(self, names: Sequence[str]) -> Iterator[tuple[list[pa.Array], int]]:
-        """Yields columns as storage arrays of the types that the table has, and their rows, at least one."""
+        """Yields columns as storage arrays of the table's types, and the number of rows, at least one."""
         groups = self._reader.footer.row_groups
         first_row = sum(group.rows for group in groups[: self._start])
         for group in range(self._start, self._stop):
@@ -88,7 +89,7 @@ class RowGroupReader:
     def _wanted(
         self, arrays: dict[str, pa.Array], first_row: int, rows: int
     ) -> pa.BooleanArray | None:
-        """Returns which rows are wanted, without nulls; None: all of them."""
+        """Returns which rows are wanted: bool of shape (rows,) without nulls; None for all of them."""
         keep = None
         if self._where is not None:
             keep = pc.fill_null(matching(self._where, arrays, rows), False)

@@ -1,8 +1,8 @@
-"""Reading a table in sort order, streaming: overlapping fragments are merged on the way.
+"""Streams the rows of a table in sort order and merges overlapping fragments on the way.
 
-Row-wise counterpart of the compaction's merge: the same key merge, but all wanted columns of a
-window at once, by range requests. Disjoint groups of fragments follow one another. What a condition
-rules out by the log or by a fragment's footer is not read.
+A scan uses the key merge of a compaction, but reads all wanted columns of a window at once, by range
+requests. Disjoint groups of fragments follow one another. A scan does not read what a condition rules out
+by the log or by a fragment's footer.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _MEMORY_BYTES: Final = 512 << 20
 _MIN_SLICE_BYTES: Final = 16 << 10
 _BATCH_ROWS: Final = 262_144
 _PLAN: Final = StagePlan(
-    1 << 62,  # a reader spills, but is not refused
+    1 << 62,  # A reader spills, but is never refused.
     0,
     (
         MemoryStage(
@@ -71,21 +71,22 @@ _PLAN: Final = StagePlan(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Of a scan."""
+    """The columns and rows that a scan is to return."""
 
     schema: pa.Schema
     where: Predicate | None
-    """Of each row as it is stored, so that it may rule out what is not read then."""
+    """Condition on each stored row; it may rule out row groups before they are read."""
     where_merged: Predicate | None
-    """Of what rows of one key have become: what an older one says rules out nothing."""
+    """Condition on merged rows; it rules out nothing, since an older row may fail it where the merged row
+    does not."""
     rule: RowRule | None
     report: ScanReport
     skips: Mapping[str, SkipIndexes] = field(default_factory=dict)
-    """Of fragments, by key."""
+    """Skip indexes by fragment key."""
 
     @property
     def columns(self) -> list[str]:
-        """That are read of each row: those of the result, and those of the condition on merged rows."""
+        """Columns to read of each row: those of the result and of the condition on merged rows."""
         asked = [] if self.where_merged is None else columns_of(self.where_merged)
         return list(dict.fromkeys([*self.schema.names, *asked]))
 
@@ -102,7 +103,7 @@ def wanted_rows(
 
 
 def rule_of_readers(table: TableMetadata) -> RowRule | None:
-    """What a reader sees of rows of one key; None: all of them."""
+    """Returns the rule by which readers see rows of one key; None if they see all of them."""
     if not table.rows.merges:
         return None
     return RowRule(table.rows, None, table.schema, table.sort, is_bottom=True, shows=True)
@@ -115,12 +116,11 @@ def scan(
     where: Predicate | None = None,
     report: ScanReport | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a snapshot in sort order: all or some columns, all or those of which `where` holds.
+    """Yields rows of a snapshot in sort order.
 
-    columns: as they are shown. where: of columns as they are stored (`condition_on`).
-
-    report: counts what is read and skipped.
-    Raises `UsageError` for a column the table does not have, `FormatError` for damaged fragments.
+    columns: shown names; None for all. where: a condition on stored columns (`condition_on`); None for all
+    rows. report: counts what is read and skipped.
+    Raises `UsageError` for a column that the table does not have, `FormatError` for damaged fragments.
     """
     table = snapshot.table
     schema = scan_schema(table, columns)
@@ -147,7 +147,7 @@ def scan(
 
 
 def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schema:
-    """Schema of a scan, as people know it. Raises `UsageError` for an unknown column."""
+    """Returns the schema of a scan with shown names. Raises `UsageError` for an unknown column."""
     schema = table.shown_schema
     if columns is None:
         return schema
@@ -158,7 +158,7 @@ def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schem
 
 
 def _stored(table: TableMetadata, shown: pa.Schema) -> pa.Schema:
-    """By the names under which columns are stored."""
+    """Returns the schema with the names under which columns are stored."""
     if not table.names:
         return shown
     return pa.schema([field.with_name(table.stored_name(field.name)) for field in shown])
@@ -177,7 +177,10 @@ def _merge_group(
 def merged_windows(
     store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: Wanted
 ) -> Iterator[tuple[Sequence[_ScanInput], MergeWindow]]:
-    """Merged rows of a group, and what becomes of them; their columns are to be taken from the sources."""
+    """Yields windows of a group's merged rows with the row rule's decisions.
+
+    The caller takes the columns of each window from the sources.
+    """
     with closing(LocalDisk()) as disk:
         budget = MemoryBudget(_PLAN, soft_bytes=_MEMORY_BYTES)
         slice_bytes = max(_MIN_SLICE_BYTES, _MEMORY_BYTES // 16 // len(group))
@@ -206,7 +209,7 @@ def _batch(sources: Sequence[_ScanInput], window: MergeWindow, wanted: Wanted) -
 def columns_of_window(
     sources: Sequence[_ScanInput], window: MergeWindow, wanted: Wanted
 ) -> tuple[dict[str, pa.Array], int]:
-    """The wanted columns of a window's rows, in order and merged; and how many rows these are."""
+    """Returns the wanted columns of a window's rows, ordered and merged, and the number of rows."""
     counts = np.bincount(window.inputs, minlength=len(sources))
     positions = positions_by_input(window.inputs)
     taken = [
@@ -226,7 +229,7 @@ def columns_of_window(
 
 
 class _ScanInput:
-    """A `KeySource` that also hands out the other columns of the rows merged."""
+    """A `KeySource` that also returns the other columns of the merged rows."""
 
     def __init__(
         self,
@@ -247,7 +250,7 @@ class _ScanInput:
         self._rows = new_rows()
 
     def load_keys(self) -> LoadedGroup | None:
-        """Loads the next row group that has rows to be read."""
+        """Loads the next row group that has wanted rows; returns None after the last."""
         found = next(self._groups, None)
         if found is None:
             return None
@@ -259,11 +262,11 @@ class _ScanInput:
         self.keys.push(keys)
         return loaded
 
-    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - a scan writes no row groups
+    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - A scan writes no row groups.
         return 0
 
     def take(self, rows: int) -> list[list[pa.Array]]:
-        """The next `rows` rows in pieces, each of all columns."""
+        """Returns the next `rows` rows in pieces, each a list of all columns."""
         return self._rows.take(rows) if self._has_columns else []
 
     def settle(self) -> None:

@@ -1,4 +1,4 @@
-"""A table in pieces that tasks read side by side: fragments that share no keys with those of other pieces."""
+"""Divides a table into pieces with disjoint keys, which tasks read in parallel."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from compactor.table.fragments import FragmentMap
 from compactor.table.snapshot import Snapshot
 
 _PIECE_BYTES: Final = 128 << 20
-"""Decoded: what a task gets to read, if the fragments can be divided so far."""
+"""Decoded size of a piece, where the fragments can be divided that far."""
 
 
 def pieces_of(snapshot: Snapshot) -> Iterator[Snapshot]:
-    """Snapshots of nothing but the fragments of a piece, of about as much data each, in key order."""
+    """Yields one snapshot for each piece, of about `_PIECE_BYTES` each, in key order."""
     entries: list[FragmentEntry] = []
     size = 0
     for group in overlapping_groups(snapshot):
@@ -31,7 +31,7 @@ def pieces_of(snapshot: Snapshot) -> Iterator[Snapshot]:
 
 
 def of_fragments(snapshot: Snapshot, entries: Sequence[FragmentEntry]) -> Snapshot:
-    """The snapshot with nothing but these fragments."""
+    """Returns the snapshot with only these fragments."""
     return replace(
         snapshot, fragments=FragmentMap(EntryTable.of(list(entries))), leases={}, quarantine={}
     )

@@ -1,5 +1,8 @@
-"""Rows of a table for tasks that need them in no order: fragments whose rows stand for themselves are read
-one by one, in parts if they are large; those whose rows of one key have to be merged, together."""
+"""Divides the rows of a table among tasks that read them in any order.
+
+Where rows are not merged by key, each fragment is read by itself, large ones in parts. Where they are,
+overlapping fragments are read together.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,15 @@ from format.arrays import batch_of
 from format.storage import to_logical
 
 _WORTH_A_TASK_BYTES: Final = 8 << 20
-"""Decoded: smaller fragments share a task."""
+"""Decoded size below which fragments share a task."""
 _MOST_PARTS: Final = 100_000
-"""Besides one a fragment: of more the parts are larger, however much the log says there is."""
+"""Bound on parts besides one for each fragment: a larger table gets larger parts, whatever sizes the log
+claims."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """Some row groups of a fragment, all of whose rows stand for themselves."""
+    """A range of row groups of a fragment whose rows need no merge."""
 
     entry: FragmentEntry
     start: int
@@ -47,7 +51,7 @@ class RowGroups:
 
 @dataclass(frozen=True, slots=True)
 class OverlappingFragments:
-    """Fragments that share keys with one another and with no others."""
+    """A group of fragments that share keys with one another and with no others."""
 
     entries: tuple[FragmentEntry, ...]
 
@@ -58,10 +62,10 @@ Part = RowGroups | OverlappingFragments
 def tasks_of(
     snapshot: Snapshot, where: Predicate | None, task_bytes: int, report: ScanReport
 ) -> list[tuple[Part, ...]]:
-    """Every row that may fulfil the condition in one task, tasks of about `task_bytes` decoded at most where
-    that can be divided, in key order. What the log rules out is in none.
+    """Returns tasks in key order; each row that may satisfy the condition is in exactly one of them.
 
-    where: of columns as they are stored. report: counts fragments, and those left out.
+    Tasks decode to about `task_bytes` at most where fragments can be divided. Tasks leave out what the log
+    rules out. where: on stored columns. report: counts the fragments and those that were skipped.
     """
     is_merged = rule_of_readers(snapshot.table) is not None
     cut_bytes = None if is_merged else max(task_bytes, _raw_bytes(snapshot) // _MOST_PARTS)
@@ -76,7 +80,7 @@ def _raw_bytes(snapshot: Snapshot) -> int:
 def _weighed(
     snapshot: Snapshot, where: Predicate | None, cut_bytes: int | None, report: ScanReport
 ) -> Iterator[tuple[Part, int]]:
-    """Parts and their decoded sizes. cut_bytes: None where rows have to be merged."""
+    """Yields parts and their decoded sizes in bytes. cut_bytes: None where rows have to be merged."""
     for group in overlapping_groups(snapshot):
         entries = _not_ruled_out(snapshot.table, group, where)
         report.fragments += len(group)
@@ -91,7 +95,7 @@ def _weighed(
 
 
 def _packed(parts: Iterator[tuple[Part, int]], task_bytes: int) -> Iterator[tuple[Part, ...]]:
-    """Small neighbours together."""
+    """Yields tasks, with small neighbours together in one."""
     waiting: list[Part] = []
     size = 0
     for part, weight in parts:
@@ -109,13 +113,13 @@ def _not_ruled_out(
 ) -> Sequence[FragmentEntry]:
     if where is None:
         return group
-    # Of rows that are merged, only what is said of their key rules out fragments one by one.
+    # Where rows are merged, only conditions on the key may rule out a fragment by itself.
     safe = wanted_rows(table, table.schema, where, ScanReport()).where
     return [e for e in group if safe is None or may_match(safe, bounds_by_keys(e, table))]
 
 
 def _apart(entries: Sequence[FragmentEntry], task_bytes: int) -> Iterator[tuple[Part, int]]:
-    """Even numbers of row groups, and what they weigh if all of a fragment weigh the same."""
+    """Yields even ranges of row groups and their sizes, taking all groups of a fragment as equal."""
     for entry in entries:
         groups = max(1, entry.row_groups)
         count = min(groups, max(1, -(-entry.raw_bytes // task_bytes)))
@@ -125,7 +129,7 @@ def _apart(entries: Sequence[FragmentEntry], task_bytes: int) -> Iterator[tuple[
 
 
 def _bare(entry: FragmentEntry) -> FragmentEntry:
-    """Without sizes of columns, which no reader asks for: tasks are sent over the wire."""
+    """Returns the entry without column sizes: no reader needs them, and tasks are sent over the wire."""
     return replace(entry, columns={})
 
 
@@ -137,9 +141,10 @@ def read_parts(
     where: Predicate | None,
     report: ScanReport,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a task: `columns`, as they are shown, of rows that fulfil the condition on stored ones.
+    """Yields the rows of a task that satisfy the condition.
 
-    Holds a row group at a time, or what a scan holds. Raises as `compactor.read.scan.scan`.
+    columns: shown names. where: on stored columns. Holds one row group at a time, or what a scan holds.
+    Raises what `compactor.read.scan.scan` raises.
     """
     for part in parts:
         if isinstance(part, OverlappingFragments):

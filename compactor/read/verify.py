@@ -1,5 +1,5 @@
-"""Reading everything and believing nothing: log and checkpoints, checksums, order, statistics, counts,
-disjointness."""
+"""Verifies a table by reading all of it: log and checkpoints, checksums, order, statistics, counts and
+disjointness of sorted runs."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ from format.widening import is_stored_as
 
 @dataclass(slots=True)
 class VerifyReport:
-    """Faults found, each as one line that names its place."""
+    """The result of a verification."""
 
     version: int
     fragments: int = 0
     rows: int = 0
     bytes_read: int = 0
     faults: list[str] = field(default_factory=list)
+    """One line for each fault, which names its place."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -62,12 +63,11 @@ def verify(
     *,
     on_fragment: Callable[[FragmentEntry], None] = lambda _: None,
 ) -> VerifyReport:
-    """Reads all fragments of a snapshot, and the whole log with its checkpoints. Faults are reported, not
-    raised.
+    """Reads all fragments of a snapshot and the whole log with its checkpoints.
 
-    Rows are counted without the deleted ones.
-    Raises `StoreError` only where the store itself cannot be reached or refuses, `OvertakenError` if a vacuum
-    removes the version meanwhile.
+    Reports faults instead of raising them. Counts rows without the deleted ones. on_fragment: called after
+    each fragment. Raises `StoreError` only if the store cannot be reached or refuses a request,
+    `OvertakenError` if a vacuum removes the version meanwhile.
     """
     report = VerifyReport(snapshot.version, faults=log_faults(store))
     exact: dict[str, tuple[Bound, Bound]] = {}
@@ -85,7 +85,7 @@ def verify(
         except (FormatError, DataError) as error:
             check.faults.append(str(error))
         except ObjectNotFoundError as error:
-            check.faults.append(f"{error}: the log says it is there")
+            check.faults.append(f"{error}: the log refers to it")
         report.fragments += 1
         report.rows += check.rows
         report.bytes_read += check.bytes_read
@@ -120,7 +120,7 @@ def _overlaps_within_runs(
 
 
 class _FragmentCheck:
-    """One pass over one fragment."""
+    """A check of one fragment in one pass."""
 
     def __init__(self, store: Store, table: TableMetadata, entry: FragmentEntry) -> None:
         self._store = store
@@ -160,7 +160,7 @@ class _FragmentCheck:
 
     def _check_header(self, stream: FragmentStream) -> None:
         if stream.header.sort != self._table.sort:
-            self._fault("its sort schema is not the table's")
+            self._fault("its sort schema differs from the table's")
         for column in stream.header.schema:
             known = self._table.schema
             if column.name in self._table.retired:
@@ -168,7 +168,9 @@ class _FragmentCheck:
             if column.name not in known.names or not is_stored_as(
                 column.type, known.field(column.name).type
             ):
-                self._fault(f"column {column.name!r} of type {column.type} is not the table's")
+                self._fault(
+                    f"column {column.name!r} of type {column.type} does not fit the table's schema"
+                )
 
     def _check_keys(self, stream: FragmentStream) -> None:
         sort = stream.header.sort
@@ -194,7 +196,7 @@ class _FragmentCheck:
         if self.last_key is not None and self._compare.key(first) < self._compare.key(
             self.last_key
         ):
-            self._fault(f"byte {offset}: row group {group} begins before the one before it ends")
+            self._fault(f"byte {offset}: row group {group} begins before the previous one ends")
         self._keys.append((first, last))
         self.first_key = first if self.first_key is None else self.first_key
         self.last_key = last
@@ -210,11 +212,11 @@ class _FragmentCheck:
         if not inside.all():
             row = int(np.argmin(inside))
             self._fault(
-                f"byte {offset}: row {row} of row group {group} is not of time window {self._entry.window}"
+                f"byte {offset}: row {row} of row group {group} is not in time window {self._entry.window}"
             )
 
     def _check_values(self, name: str, array: pa.Array) -> None:
-        """Whether the table's type holds them, and has nulls where these have."""
+        """Checks that the table's type holds the values and allows their nulls; reports a column once."""
         place = self._table.schema.get_field_index(name)
         if place < 0 or name in self._misfits:
             return
@@ -226,11 +228,11 @@ class _FragmentCheck:
                 widened(array, storage_type(field.type))
         except pa.ArrowInvalid as error:
             self._misfits.add(name)
-            self._fault(f"column {shown!r}: {error}, the table's type")
+            self._fault(f"column {shown!r} does not fit the table's type: {error}")
         else:
             if null is not None:
                 self._misfits.add(name)
-                self._fault(f"{null!r} is not null in the table, and has a null")
+                self._fault(f"{null!r} has a null, which the table does not allow")
 
     def _check_footer(self, footer: Footer) -> None:
         entry = self._entry
@@ -251,7 +253,7 @@ class _FragmentCheck:
             if name != "sequence" and value != entry.to_json()[name]
         ]
         if wrong:
-            self._fault(f"the table's log has another {', '.join(wrong)} than the fragment itself")
+            self._fault(f"the table's log and the fragment disagree on {', '.join(wrong)}")
         for group, (stats, numbers) in enumerate(
             zip(footer.row_groups, self._numbers, strict=True)
         ):
@@ -261,10 +263,10 @@ class _FragmentCheck:
             if self._compare.key(stats.first_key) > self._compare.key(first) or self._compare.upper(
                 stats.last_key
             ) < self._compare.key(last):
-                self._fault(f"row group {group}: keys outside the footer's bounds")
+                self._fault(f"row group {group}: its keys are outside the footer's bounds")
         for name, chunks in footer.columns.items():
             if [chunk.null_count for chunk in chunks] != self._nulls.get(name, []):
-                self._fault(f"column {name!r}: null counts are not those of the footer")
+                self._fault(f"column {name!r}: its null counts differ from the footer's")
 
     def _fault(self, cause: str) -> None:
         self.faults.append(f"{self._name}: {cause}")

@@ -1,5 +1,7 @@
-"""What all charts have in common. Figures come without colours of text and grid: the page brings those of
-its theme. Texts go through `plain`, since Plotly takes a few HTML tags in texts for markup.
+"""What all charts have in common.
+
+Figures set no colours of text and grid: the page adds those of its theme. Texts go through `plain`, since
+Plotly interprets some HTML tags in texts.
 """
 
 from __future__ import annotations
@@ -16,26 +18,26 @@ LEVEL_COLORS: Final = (
 )  # fmt: skip
 ALERT: Final = "#d9363e"
 TOP_PIXELS: Final = 62
-"""Above the plot: room for the legend, and for titles of panels below it."""
+"""Space above the plot for the legend, and below that for titles of panels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One figure and what stands around it."""
+    """A figure with its title and description."""
 
     name: str
-    """Of the element in the page."""
+    """Name of its element in the page."""
     title: str
     text: str
-    """What it shows, in a sentence or two; said to screen readers, too."""
+    """Description in a sentence or two, which screen readers read out, too."""
     figure: Figure
     is_wide: bool = False
     has_axes: bool = False
-    """Whether the page can draw it by the clock or by version: `figure.layout.meta` has what it needs."""
+    """Whether the page can draw it by time or by version; `figure.layout.meta` has the data for that."""
 
 
 def plain(text: str) -> str:
-    """A text that Plotly shows as it is."""
+    """Escapes a text so that Plotly shows it as it is."""
     return html.escape(text.replace("\x00", "\N{REPLACEMENT CHARACTER}"), quote=False)
 
 

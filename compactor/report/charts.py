@@ -11,7 +11,7 @@ from compactor.report.run_charts import memory_chart, stages_chart
 
 
 def check_plotly() -> None:
-    """Raises `UsageError` if pages can't be made."""
+    """Raises `UsageError` if the packages for pages are missing."""
     try:
         import jinja2  # noqa: F401
         import plotly  # noqa: F401
@@ -22,7 +22,7 @@ def check_plotly() -> None:
 
 
 def plotly_script() -> str:
-    """Plotly's JavaScript, whole."""
+    """Returns the whole JavaScript of Plotly."""
     from plotly.offline import get_plotlyjs
 
     script: str = get_plotlyjs()
@@ -30,7 +30,7 @@ def plotly_script() -> str:
 
 
 def charts(report: Report) -> list[Chart]:
-    """Those that there is something to show in."""
+    """Returns the charts that have something to show."""
     drawn: list[Chart | None] = [
         fragments_chart(report.key_space, report.headline.windows),
         sizes_chart(report.key_space),

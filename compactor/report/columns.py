@@ -1,4 +1,4 @@
-"""Bytes by column, from the log; encodings and nulls, from the footers of some fragments."""
+"""Gathers bytes by column from the log, and encodings and nulls from the footers of some fragments."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from format.footer import Footer
 _READERS: Final = 16
 
 Advance = Callable[[int, int], None]
-"""Told how many footers are done, and of how many."""
+"""Called with the number of footers read, and the number to read."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Of one column, in the footers read."""
+    """Sums of one column over the footers read."""
 
     rows: int = 0
     nulls: int = 0
@@ -54,7 +54,7 @@ def columns_of(store: Store, snapshot: Snapshot, most_footers: int, advance: Adv
 
 
 def evenly(entries: Sequence[FragmentEntry], most: int) -> list[FragmentEntry]:
-    """At most so many, spread over all."""
+    """Returns at most `most` entries, spread evenly over all."""
     if len(entries) <= most:
         return list(entries)
     places = np.unique(np.linspace(0, len(entries) - 1, most).round().astype(int))

@@ -1,4 +1,4 @@
-"""What a report says of a table. Pure values: no drawing, no HTML."""
+"""The contents of a report as plain values, without drawing or HTML."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Headline:
+    """The main figures of the reported version."""
+
     version: int
     committed_unix_ms: int
     oldest_version: int
-    """The first that can still be read."""
+    """First version that can still be read."""
     made_unix_ms: int
-    """When the report was made."""
+    """Time at which the report was made."""
     fragments: int
     levels: int
-    """That hold anything."""
+    """Levels that are not empty."""
     windows: int | None
-    """Time windows that hold anything; None for a table that has none."""
+    """Time windows that are not empty; None for a table without time windows."""
     rows: int
-    """Without deleted ones."""
+    """Rows without deleted ones."""
     deleted_rows: int
     size_bytes: int
     raw_bytes: int
@@ -28,55 +30,60 @@ class Headline:
     debt_score: float
     pressure: str
     level0_runs: int
-    """Of the time window that has most."""
+    """Sorted runs at level 0 of the time window that has most."""
     pending_bytes: int
     write_amplification: float
     sorted_runs: int
-    """That a read of all keys must merge."""
+    """Sorted runs that a read of all keys merges."""
     worst_point_runs: int
-    """Fragments that a read of one key must look at, for the worst key."""
+    """Fragments that a read of the worst key looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelRow:
+    """The figures of one level."""
+
     level: int
     fragments: int
     sorted_runs: int
     rows: int
     size_bytes: int
     lanes: int
-    """In which the fragments are drawn, so that none hides another."""
+    """Lanes in which the fragments are drawn, so that none hides another."""
     fragments_per_lane: int
-    """1, or, where there would be too many lanes: a bar of the nth is where more than n - 1 times so many
-    fragments overlap."""
+    """1, or more where there would be too many lanes: then the nth lane has bars where more than n - 1 times
+    this many fragments overlap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """An interval on the key axis: a fragment, or several neighbours where there are too many; or, where too
-    many overlap, a lane of the profile of how many do."""
+    """An interval on the key axis.
+
+    It stands for a fragment; for several neighbours, where there are too many to draw; or, where too many
+    overlap, for part of the profile of their depth.
+    """
 
     level: int
     lane: int
     start: int
     """Rank of the first key among all first and last keys that are drawn."""
     end: int
-    """Rank of the last key, and one: bars of disjoint fragments do not overlap."""
+    """Rank of the last key plus one, so that bars of disjoint fragments do not overlap."""
     fragments: int
-    """In it; of a profile, how many overlap at most."""
+    """Number of fragments; in a profile, the most that overlap."""
     rows: int
-    """Of a profile 0, as `size_bytes`."""
+    """Number of rows; 0 in a profile, as is `size_bytes`."""
     size_bytes: int
     first_key: str
     last_key: str
     key: str
-    """Of the object; of the first of several; of a profile none."""
+    """Object key of the first fragment; empty in a profile."""
     is_quarantined: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SizeBin:
-    """Fragments of `lower_bytes` or more, and less than twice that."""
+    """The number of fragments from `lower_bytes` to less than twice that."""
 
     level: int
     lower_bytes: int
@@ -101,22 +108,26 @@ class Tick:
 
     rank: int
     parts: tuple[str, ...]
-    """A value of each sort column, shortened."""
+    """Shortened value of each sort column."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySpace:
+    """The fragments of one or two versions on a common key axis."""
+
     sort: tuple[str, ...]
-    """The sort columns, as people know them."""
+    """Sort columns by shown name."""
     ranks: int
     ticks: tuple[Tick, ...]
     before: Panel | None
-    """None: the table has no earlier version to compare with."""
+    """The earlier version; None if there is none to compare with."""
     now: Panel
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPoint:
+    """The figures of the table after one version."""
+
     version: int
     committed_unix_ms: int
     operation: str
@@ -125,14 +136,14 @@ class HistoryPoint:
     sorted_runs: int
     worst_point_runs: int
     mean_point_runs: float
-    """For the key of a random row."""
+    """Fragments that a read of the key of a random row looks at, on average."""
     write_amplification: float
-    """Of all versions up to this one."""
+    """Write amplification of all versions up to this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionRow:
-    """A compaction that was tried; see `compactor.table.compaction_record`."""
+    """The record of an attempted compaction; see `compactor.table.compaction_record`."""
 
     version: int
     committed_unix_ms: int
@@ -141,37 +152,43 @@ class CompactionRow:
 
 @dataclass(frozen=True, slots=True)
 class TableHistory:
+    """The history of a range of versions, from the log."""
+
     first_version: int
     last_version: int
     points: tuple[HistoryPoint, ...]
     runs: tuple[CompactionRow, ...]
     """Newest first."""
     compactions_without_figures: int
-    """Commits of compactions by programs that kept none."""
+    """Commits of compactions by programs that kept no records."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnRow:
+    """The figures of one column."""
+
     name: str
     type: str
     sort_position: int | None
-    """From 1; None for a column that is not sorted by."""
+    """Position in the sort schema, from 1; None for other columns."""
     stored_bytes: int
     raw_bytes: int
     null_share: float | None
-    """Of the rows of the footers read; None if none has the column."""
+    """Share of nulls in the fragments whose footers were read; None if none has the column."""
     encodings: dict[str, int]
-    """Chunks of the footers read, by encoding."""
+    """Number of chunks by encoding in the footers read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
+    """The figures of all columns."""
+
     rows: tuple[ColumnRow, ...]
-    """In the order of the table. Bytes are of all fragments, from the log."""
+    """Columns in the order of the table. Bytes cover all fragments, from the log."""
     footers_read: int
     fragments: int
     unreadable: tuple[tuple[str, str], ...]
-    """Fragment and why its footer could not be read."""
+    """Fragments whose footer could not be read, and the reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +205,7 @@ class PlannedRow:
 
 @dataclass(frozen=True, slots=True)
 class RunningRow:
-    """A compaction that stands leased."""
+    """A compaction whose inputs are leased."""
 
     compaction_id: str
     owner: str
@@ -199,6 +216,8 @@ class RunningRow:
 
 @dataclass(frozen=True, slots=True)
 class WaitingFragment:
+    """A fragment that waits for others in quarantine."""
+
     key: str
     level: int
     rows: int
@@ -213,11 +232,11 @@ class HeldRow:
     reason: str
     output_level: int
     window: str | None
-    """The time window that it is in; None for a table that has none."""
+    """Time window of the step; None for a table without time windows."""
     quarantined: tuple[str, ...]
     """Keys of the fragments that hold it up."""
     waiting: tuple[WaitingFragment, ...]
-    """Its other inputs that no step that is due takes."""
+    """Its other inputs, without those that a due step takes."""
 
     @property
     def waiting_bytes(self) -> int:
@@ -225,12 +244,14 @@ class HeldRow:
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """Of what waits."""
+        """Levels of the waiting fragments, ascending."""
         return tuple(sorted({fragment.level for fragment in self.waiting}))
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRow:
+    """A fragment in quarantine."""
+
     key: str
     level: int
     reason: str
@@ -238,23 +259,25 @@ class QuarantineRow:
     size_bytes: int
     rows: int
     held_fragments: int
-    """That wait for it, and maybe for others too."""
+    """Fragments that wait for it, and perhaps for others too."""
     held_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
+    """Work that is due, running or held up."""
+
     planned: tuple[PlannedRow, ...]
     blocked: tuple[str, ...]
-    """What would be due, but is held up by another's compaction or by the memory limit: a line each."""
+    """Due steps that another compaction or the memory limit blocks, a line each."""
     held: tuple[HeldRow, ...]
-    """What would be due, but is held up by quarantine."""
+    """Steps that quarantine holds up."""
     running: tuple[RunningRow, ...]
     quarantine: tuple[QuarantineRow, ...]
 
     @property
     def held_bytes(self) -> int:
-        """Of fragments that wait, without those in quarantine. No fragment is in two steps."""
+        """Size of the waiting fragments, without those in quarantine. No fragment is in two steps."""
         return sum(row.waiting_bytes for row in self.held)
 
     @property
@@ -264,15 +287,17 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """Everything that a report states of a table."""
+
     table: str
-    """Its address."""
+    """Address of the table."""
     headline: Headline
     key_space: KeySpace
     history: TableHistory
     columns: Columns
     pending: Pending
     notes: tuple[str, ...]
-    """What could not be read or is not shown."""
+    """Sentences on what could not be read or is not shown."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,4 +1,4 @@
-"""Fragments as intervals of the key axis, and their sizes."""
+"""Draws fragments as intervals of the key axis, and their sizes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from compactor.report.text import bytes_text, count_text, when_text
 _LANE_PIXELS: Final = 15
 _TITLE_PIXELS: Final = 46
 _MAX_GAPPED: Final = 200
-"""Bars with a gap between neighbours; more would be all gap."""
+"""Most bars drawn with gaps between neighbours; with more, the gaps would hide the bars."""
 _TICK_PIXELS: Final = 118
-"""Between labels of keys: where there is less room, the page leaves some out."""
+"""Least distance of key labels: where there is less room, the page leaves some out."""
 _LEVEL_GAP: Final = 0.7
 _HOVER_CHARACTERS: Final = 80
 _LEAST_BINS: Final = 4
-"""Of sizes, so that bars have the width of bars."""
+"""Least number of size classes, so that bars are not too wide."""
 
 
 def fragments_chart(space: KeySpace, windows: int | None = None) -> Chart | None:
-    """windows: time windows that the table's fragments are in; None if it has none."""
+    """Returns the chart, or None if there are no bars. windows: number of the fragments' time windows."""
     panels = [p for p in (space.before, space.now) if p is not None]
     if not any(p.bars for p in panels):
         return None
@@ -91,7 +91,7 @@ def fragments_chart(space: KeySpace, windows: int | None = None) -> Chart | None
         "Fragments on the key axis",
         f"Every bar is a fragment, from its first key to its last, in rows so that none hides another. The "
         f"axis is the rank of keys ({', '.join(space.sort)}) among all first and last keys, so distances "
-        "mean nothing. "
+        "have no meaning. "
         f"{_windows(windows)}{_versions(space)}{_drawn_together(panels)} Drag to zoom, double-click to go "
         "back.",
         figure,
@@ -134,7 +134,7 @@ def _drawn_together(panels: Sequence[Panel]) -> str:
 
 
 def _offsets(p: Panel) -> dict[int, float]:
-    """Where the lanes of each level begin."""
+    """Returns the first lane of each level."""
     offsets, place = {}, 0.0
     for row in p.levels:
         offsets[row.level] = place
@@ -143,7 +143,7 @@ def _offsets(p: Panel) -> dict[int, float]:
 
 
 def _height(p: Panel) -> float:
-    """In lanes."""
+    """Returns the height of a panel in lanes."""
     return sum(row.lanes + _LEVEL_GAP for row in p.levels) - _LEVEL_GAP
 
 
@@ -188,7 +188,7 @@ def sizes_chart(space: KeySpace) -> Chart | None:
     if not panels:
         return None
     bins = sorted({b.lower_bytes for p in panels for b in p.sizes})
-    # One size alone would be a bar as wide as the chart.
+    # A single size class would be a bar as wide as the chart.
     smallest, largest = bins[0].bit_length() - 1, bins[-1].bit_length()
     margin = max(0, (_LEAST_BINS - (largest - smallest) + 1) // 2)
     lowers = [1 << n for n in range(max(0, smallest - margin), largest + margin)]
@@ -217,7 +217,7 @@ def sizes_chart(space: KeySpace) -> Chart | None:
     highest = max(
         sum(b.fragments for b in p.sizes if b.lower_bytes == at) for p in panels for at in bins
     )
-    # Of their own accord, ticks of small counts are at halves.
+    # By default, Plotly puts ticks of small counts at halves.
     step = 1 if highest <= 5 else None
     figure.update_yaxes(
         row=1, col=1, title="fragments", rangemode="tozero", tickformat=",d", dtick=step

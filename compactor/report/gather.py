@@ -1,4 +1,4 @@
-"""Everything that a report says, from the log and a few footers. Reads only."""
+"""Gathers a report from the log and a few footers. Only reads."""
 
 from __future__ import annotations
 
@@ -51,27 +51,30 @@ MAX_VERSIONS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
+    """The versions to report, and limits of what is read."""
+
     version: int | None = None
-    """The table at this version; None: the newest."""
+    """Version to report; None for the newest."""
     as_of_unix_ms: int | None = None
-    """Or as it was then."""
+    """Time whose version to report instead."""
     since_version: int | None = None
-    """What to compare with; None: before the last compactions."""
+    """Version to compare with; None for the one before the last compactions."""
     since_unix_ms: int | None = None
+    """Time whose version to compare with instead."""
     max_versions: int = MAX_VERSIONS
-    """Versions of the log to read for what happened over time."""
+    """Limit of the versions of the log that are read for the history."""
     max_footers: int = MAX_FOOTERS
-    """Fragments whose footers are read."""
+    """Limit of the fragments whose footers are read."""
 
 
 def gather(
     log: CommitLog, options: ReportOptions, advance: Advance = lambda _done, _all: None
 ) -> Report:
-    """The report of one version, from the log and footers of `options.max_footers` fragments at most.
+    """Returns the report of one version, from the log and at most `options.max_footers` footers.
 
     Raises `TableNotFoundError`, `VersionNotFoundError`, `UsageError` for a version to compare with that is
-    not before the one reported, `StoreError`, `DataError` if the table can't be read at all. What else can't
-    be read is in the report's notes.
+    not before the one reported, `StoreError`, `DataError` if the table can't be read at all. The report's
+    notes state whatever else can't be read.
     """
     return _Gathering(log, options).report(advance)
 
@@ -102,22 +105,24 @@ class _Gathering:
         )
 
     def _versions(self) -> tuple[Snapshot, list[Version]]:
-        """Those kept, as far as they are wanted, and the snapshot that they begin on."""
+        """Returns the wanted versions that are still kept, and the snapshot that they begin on."""
         last, oldest = self._snapshot.version, self._newest.oldest
         first = max(oldest, last - self._options.max_versions)
         try:
             start = self._log.history.at(first, self._newest)
             if first == 1:
-                # From nothing: the first version is shown as what it did.
+                # Starting from nothing shows the changes of the first version, too.
                 start = Snapshot.empty()
             versions = self._log.history.versions_after(start, last)
-            replay(start, versions)  # a checkpoint may have spared readers what contradicts itself
+            replay(
+                start, versions
+            )  # Readers of a checkpoint may have skipped inconsistent versions.
         except (DataError, OvertakenError) as error:
-            self._notes.append(f"What happened before version {last} could not be read: {error}")
+            self._notes.append(f"The history before version {last} could not be read: {error}")
             return self._snapshot, []
         if first > oldest:
             self._notes.append(
-                f"Versions {oldest:,} to {first - 1:,} are kept, too, but were not read "
+                f"Versions {oldest:,} to {first - 1:,} are also kept, but were not read "
                 f"(--history {self._options.max_versions})."
             )
         return start, versions
@@ -144,7 +149,7 @@ class _Gathering:
         options = self._options
         if options.since_unix_ms is None:
             return options.since_version
-        # Older than all that is kept: the oldest is the nearest to what was asked for.
+        # If the time is before all kept versions, the oldest one is the nearest.
         found = self._log.history.newest_not_after(options.since_unix_ms, self._newest)
         return found or self._newest.oldest
 
@@ -199,7 +204,7 @@ class _Gathering:
                 driver.plan(replace(snapshot, quarantine={})) if snapshot.quarantine else plan
             )
         except CompactorError as error:
-            self._notes.append(f"What is due could not be planned: {error}")
+            self._notes.append(f"Due compactions could not be planned: {error}")
             return Pending((), (), (), (), self._quarantine(()))
         quarantined = [snapshot.fragments[key] for key in snapshot.quarantine]
         held = held_up(plan, unhindered, quarantined)

@@ -1,4 +1,4 @@
-"""What quarantine holds up: the plan as it is, beside the plan as it would be without. Pure."""
+"""Finds what quarantine holds up by comparing the plan with the one without quarantine. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class HeldStep:
     reason: str
     output_level: int
     quarantined: tuple[FragmentEntry, ...]
-    """Inputs of it that are in quarantine; or, if none is, those of its time window: what is younger than
-    they must not go deeper before them."""
+    """Its inputs in quarantine or, if it has none, the quarantined fragments of its time window: younger
+    fragments must not go deeper before them."""
     waiting: tuple[FragmentEntry, ...]
-    """Inputs that nothing else will merge or move meanwhile."""
+    """Its other inputs, without those that the current plan merges or moves."""
     window: int | None
 
 
@@ -35,7 +35,10 @@ class _Step:
 def held_up(
     plan: CompactionPlan, unhindered: CompactionPlan, quarantined: Collection[FragmentEntry]
 ) -> tuple[HeldStep, ...]:
-    """unhindered: of the same snapshot, were nothing in quarantine. quarantined: what is."""
+    """Returns the steps that quarantine holds up.
+
+    unhindered: the plan of the same snapshot without quarantine. quarantined: the fragments in quarantine.
+    """
     keys = {entry.key for entry in quarantined}
     served = {entry.key for step in _steps(plan) for entry in step.inputs}
     held = []

@@ -1,4 +1,4 @@
-"""What the versions of the log tell: amplification over time, and what became of compactions. Pure."""
+"""Derives amplification over time and the records of compactions from the versions of the log. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ _WRITING: Final = (Operation.INGEST,)
 
 
 def before_last_compactions(start: Snapshot, versions: Sequence[Version]) -> int | None:
-    """The version before the newest compactions that no ingest came between; None if there is neither one
-    nor a version before it."""
+    """Returns the version before the newest compactions without an ingest between them, if there is one."""
     found: int | None = None
     for version in reversed(versions):
         if version.changes.operation in _COMPACTING:
@@ -35,7 +34,7 @@ def before_last_compactions(start: Snapshot, versions: Sequence[Version]) -> int
 
 
 def records_of(versions: Sequence[Version]) -> tuple[CompactionRow, ...]:
-    """Newest first."""
+    """Returns the records of compactions, newest first."""
     return tuple(
         CompactionRow(
             version.number, version.committed_unix_ms, redacted_value(msgspec.structs.asdict(run))
@@ -52,8 +51,10 @@ def compactions_without_figures(versions: Sequence[Version]) -> int:
 def points_of(
     start: Snapshot, versions: Sequence[Version], table: TableMetadata
 ) -> tuple[HistoryPoint, ...]:
-    """At the start, if it is a version, and after versions that change fragments: evenly, if they are many,
-    the last one among them."""
+    """Returns points at the start, if it is a version, and after versions that change fragments.
+
+    Picks `MAX_POINTS` evenly, the last one included, if there are more.
+    """
     state = _State(start, versions, table)
     changing = [v.number for v in versions if v.changes.adds or v.changes.removes]
     shown = set(_thinned(changing, MAX_POINTS))
@@ -76,7 +77,7 @@ def _thinned(numbers: Sequence[int], most: int) -> list[int]:
 
 
 class _State:
-    """The live fragments, version after version: numbers only, so that a point costs no sorting."""
+    """The live fragments, version after version, as numbers, so that a point needs no sorting."""
 
     def __init__(self, start: Snapshot, versions: Sequence[Version], table: TableMetadata) -> None:
         entries = start.fragments.all()

@@ -1,4 +1,4 @@
-"""Lines over time: by the clock, or a step a version, as the reader of the page likes it."""
+"""Draws lines over time or over versions, as the reader of the page chooses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compactor.report.data import HistoryPoint
 from compactor.report.text import when_text
 
 _PLACES: Final = 400
-"""Along the axis of time that an eye can tell apart."""
+"""Number of places on the time axis that the eye can tell apart."""
 
 
 def reads_chart(points: Sequence[HistoryPoint]) -> Chart | None:
@@ -35,7 +35,7 @@ def writes_chart(points: Sequence[HistoryPoint]) -> Chart | None:
     return _over_time(
         "writes",
         "Write amplification",
-        "Bytes written for a byte ingested, over all the table's life up to then: 1 without any compaction.",
+        "Bytes written for each byte ingested, over the table's life up to then: 1 without any compaction.",
         points,
         [("so far", LEVEL_COLORS[1], lambda p: p.write_amplification, ",.2f")],
     )
@@ -52,7 +52,7 @@ def storage_chart(points: Sequence[HistoryPoint]) -> Chart | None:
 
 
 _Line = tuple[str, str, Callable[[HistoryPoint], float], str]
-"""Name, colour, value, format."""
+"""Name, colour, value and format of a line."""
 
 
 def _over_time(
@@ -103,12 +103,12 @@ def _over_time(
 
 
 def _first_width(lines: Sequence[Any]) -> int:
-    """A line that others may lie on is seen below them."""
+    """Returns the width of the first line, which is wide if others may cover it."""
     return 5 if len(lines) > 1 else 2
 
 
 def _is_crowded(times: npt.NDArray[np.int64]) -> bool:
-    """Whether, by the clock, most points would fall on others: commits come in bursts."""
+    """Returns whether most points would coincide on a time axis, since commits come in bursts."""
     span = max(1, int(times[-1] - times[0]))
     places = (times - times[0]) * _PLACES // span
     return len(np.unique(places)) * 2 <= len(times)

@@ -1,7 +1,7 @@
-"""Key ranges as intervals of ranks, and fragments as bars in lanes. Pure.
+"""Converts key ranges to intervals of ranks, and fragments to bars in lanes. Pure.
 
-Keys are of any types, so the axis has no unit: it is the rank of a key among all first and last keys that
-there are. Every rank is a cell of width one; a fragment covers the cells from its first key to its last.
+Keys may have any types, so the axis has no unit: it is the rank of a key among all first and last keys. Every
+rank is a cell of width one; a fragment covers the cells from its first key to its last.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from compactor.table.snapshot import Snapshot
 from format.keys import Bound
 
 MAX_LANES: Final = 16
-"""Of a level: more become a profile."""
+"""Limit of lanes in a level; with more, the level is drawn as a profile."""
 MAX_BARS: Final = 1000
-"""Of a panel, shared by its lanes: more neighbours are drawn together."""
+"""Limit of bars in a panel, shared by its lanes; with more, neighbours are drawn as one bar."""
 _MAX_TICKS: Final = 6
 _TICK_CHARACTERS: Final = 16
 
@@ -35,7 +35,7 @@ Ranks = npt.NDArray[np.int64]
 
 
 class KeyAxis:
-    """Ranks of the first and last keys of some fragments of a table."""
+    """The ranks of the first and last keys of fragments."""
 
     def __init__(self, table: TableMetadata, entries: Iterable[FragmentEntry]) -> None:
         self._compare = table.comparator()
@@ -54,7 +54,7 @@ class KeyAxis:
         return len(self._bounds)
 
     def interval(self, entry: FragmentEntry) -> tuple[int, int]:
-        """First cell and the one after the last, of a fragment with rows."""
+        """Returns the first cell of a fragment with rows, and the cell after its last."""
         first, last = key_range(entry, self._compare)
         return self._rank[first], self._rank[last] + 1
 
@@ -65,7 +65,7 @@ class KeyAxis:
         return self.text(self._bounds[rank])
 
     def ticks(self) -> tuple[Tick, ...]:
-        """In the middle of equal parts of the axis, so that no label sticks out at its ends."""
+        """Returns labels in the middle of equal parts of the axis, so that none sticks out at its ends."""
         count = min(_MAX_TICKS, len(self._bounds))
         ranks = [(2 * place + 1) * len(self._bounds) // (2 * count) for place in range(count)]
         return tuple(
@@ -82,18 +82,18 @@ class KeyAxis:
 
 @dataclass(frozen=True, slots=True)
 class ReadCost:
-    """What a reader has to look at."""
+    """The read amplification of a version."""
 
     sorted_runs: int
-    """For all keys: runs to merge."""
+    """Sorted runs that a read of all keys merges."""
     worst_point_runs: int
-    """For one key: fragments whose range has it, at the worst key."""
+    """Fragments whose range contains the worst key."""
     mean_point_runs: float
-    """The same for the key of a random row, if a fragment's rows are spread evenly over its cells."""
+    """The same for the key of a random row, on average, if a fragment's rows spread evenly over its cells."""
 
 
 def read_cost(starts: Ranks, ends: Ranks, rows: Ranks, sorted_runs: int) -> ReadCost:
-    """starts, ends, rows: of each fragment with rows."""
+    """Returns the read cost. starts, ends, rows: of each fragment with rows, shape (fragments,)."""
     if not len(starts):
         return ReadCost(0, 0, 0.0)
     cells = int(ends.max())
@@ -106,13 +106,13 @@ def read_cost(starts: Ranks, ends: Ranks, rows: Ranks, sorted_runs: int) -> Read
 def _summed(
     starts: Ranks, ends: Ranks, heights: npt.NDArray[np.float64], cells: int
 ) -> npt.NDArray[np.float64]:
-    """Over intervals of those heights, for each cell."""
+    """Returns the sum of the heights of all intervals over each cell. Shape (cells,)."""
     steps = np.bincount(starts, heights, cells + 1) - np.bincount(ends, heights, cells + 1)
     return np.asarray(steps[:cells].cumsum())
 
 
 def panel(snapshot: Snapshot, axis: KeyAxis) -> Panel:
-    """The fragments of a version, drawn."""
+    """Returns the fragments of a version as bars."""
     entries = snapshot.fragments.all()
     by_level: dict[int, list[FragmentEntry]] = defaultdict(list)
     for entry in entries:
@@ -148,12 +148,12 @@ def panel(snapshot: Snapshot, axis: KeyAxis) -> Panel:
 
 
 _Placed = tuple[int, int, FragmentEntry]
-"""Start, end, and what is there."""
+"""Start, end and fragment of an interval."""
 _Item = TypeVar("_Item")
 
 
 def _in_lanes(placed: list[_Placed]) -> list[list[_Placed]]:
-    """As few lanes as there can be, in none of which two overlap; by start, then by age."""
+    """Returns as few lanes as possible without overlaps in any; each by start, then by age."""
     lanes: list[list[_Placed]] = []
     free: list[tuple[int, int]] = []
     for item in sorted(placed, key=lambda item: (item[0], item[2].age)):
@@ -168,7 +168,7 @@ def _in_lanes(placed: list[_Placed]) -> list[list[_Placed]]:
 
 
 def _neighbours(lane: Sequence[_Item], most: int) -> list[Sequence[_Item]]:
-    """At most so many groups."""
+    """Divides a lane into at most `most` groups of neighbours."""
     share = -(-len(lane) // most) or 1
     return [lane[n : n + share] for n in range(0, len(lane), share)]
 
@@ -176,7 +176,7 @@ def _neighbours(lane: Sequence[_Item], most: int) -> list[Sequence[_Item]]:
 def _profile(
     level: int, placed: Sequence[_Placed], share: int, axis: KeyAxis, most: int
 ) -> list[Bar]:
-    """In the nth lane from 0, where more than n times `share` fragments overlap."""
+    """Returns bars: in the nth lane from 0, they cover where more than n times `share` fragments overlap."""
     starts, ends = np.array([item[:2] for item in placed], np.int64).T
     depth = _summed(starts, ends, np.ones(len(starts)), int(ends.max()))
     bars = []

@@ -6,7 +6,7 @@
   const names = ["auto", "light", "dark"];
   const key = "compactor-report-theme";
 
-  // Text and grid take the colours of the page; those of marks do for both themes.
+  // Text and grid take the colours of the page; the colours of marks suit both themes.
   function template() {
     const style = getComputedStyle(root);
     const color = (name) => style.getPropertyValue(name).trim();
@@ -39,7 +39,7 @@
     displaylogo: false, responsive: false, displayModeBar: false, doubleClick: "reset", showTips: false,
   };
 
-  // Of labels that would run into each other some are left out.
+  // Leaves out labels that would overlap.
   function thinned(layout, width) {
     if (!layout.meta?.tick_pixels) return;
     const room = width - layout.margin.l - layout.margin.r;
@@ -58,7 +58,7 @@
     }
   }
 
-  // Where there is little room a legend gets columns and the plot moves down.
+  // On a narrow page the legend gets columns and the plot moves down.
   function narrowed(figure, width) {
     const names = figure.data.filter((trace) => trace.showlegend !== false).length;
     if (width >= 520) return;
@@ -69,17 +69,17 @@
     figure.layout.height += 20 * (rows - 1);
   }
 
-  // A burst of commits is one line by the clock: by version every one has the same room.
+  // On a time axis a burst of commits is one line; by version each commit gets the same room.
   function byVersion(figure) {
     const { versions } = figure.layout.meta;
     for (const trace of figure.data) trace.x = versions;
     const span = versions[versions.length - 1] - versions[0];
-    figure.layout.meta.steps = span <= mostLabels; // else there would be labels between versions
+    figure.layout.meta.steps = span <= mostLabels; // Otherwise there would be labels between versions.
     Object.assign(figure.layout.xaxis, { type: "linear", tickformat: ",d", title: { text: "version" } });
   }
 
-  // How wide a label is depends on the hour (at midnight a date stands below it), on fractions of a second and on
-  // the font. So an axis gets as many labels as stand apart once they are drawn.
+  // The width of a label depends on the hour (at midnight a date stands below it), on fractions of a second and on
+  // the font. So an axis gets as many labels as do not overlap once they are drawn.
   function spread(element) {
     for (let count = mostLabels; count > 1; count--) {
       const steps = count === mostLabels && element.layout.meta.steps;
@@ -100,7 +100,7 @@
       thinned(figure.layout, element.clientWidth);
       narrowed(figure, element.clientWidth);
       for (const trace of figure.data) {
-        // Neighbours in a row are told apart by a gap.
+        // A gap separates neighbours in a row.
         if (trace.marker?.line?.width && trace.type === "bar") trace.marker.line.color = card;
       }
       Plotly.react(element, figure.data, { ...figure.layout, template: colors }, config);
@@ -108,7 +108,7 @@
       spread(element);
       if (element.dataset.spreads) continue;
       element.dataset.spreads = "yes";
-      // Zooming brings other labels.
+      // Zooming changes the labels.
       element.on("plotly_relayout", (changed) => "xaxis.nticks" in changed || spread(element));
     }
   }
@@ -126,11 +126,11 @@
       const name = localStorage.getItem(key);
       return names.includes(name) ? name : "auto";
     } catch {
-      return "auto"; // storage is not allowed here
+      return "auto"; // The browser forbids storage.
     }
   }
 
-  // All charts over time have the same axis, so that they can be compared.
+  // All charts over time use the same axis, so that they can be compared.
   function chooseAxis(name) {
     axis = name;
     for (const button of document.querySelectorAll("[data-axis]")) {
@@ -156,10 +156,10 @@
     draw();
     try {
       localStorage.setItem(key, name);
-    } catch { /* then it holds for this time */ }
+    } catch { /* The choice holds until the page is closed. */ }
   });
   system.addEventListener("change", draw);
-  // Paper is narrow and white, whatever the screen is.
+  // Paper is narrow and white, whatever the screen.
   addEventListener("beforeprint", () => {
     root.dataset.printing = "yes";
     draw();

@@ -1,8 +1,7 @@
-"""The page: one HTML file with all it needs inside.
+"""Renders the report as one self-contained HTML file.
 
-Whatever a table calls its columns and whatever its rows hold is text here. It is escaped by Jinja2 in
-HTML and by `_json_text` in the figures; and the page's content security policy runs our scripts, known by
-their hashes, and nothing else, and lets nothing be fetched from anywhere.
+Column names and keys of a table are only text here: Jinja2 escapes them in HTML and `_json_text` in the
+figures. The page's content security policy runs only our scripts, by their hashes, and forbids all fetches.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from compactor.report.data import ColumnRow, Report
 from compactor.report.text import bytes_text, count_text, seconds_text, when_text
 
 MAX_ROWS: Final = 50
-"""Of tables of steps, runs and fragments."""
+"""Limit of rows in the page's tables of steps, compactions and fragments."""
 MAX_COLUMNS: Final = 500
 
 
 def page(report: Report) -> str:
-    """The HTML. Needs the packages of the extra `plot`; see `charts.check_plotly`."""
+    """Returns the HTML. Needs the packages of the extra `plot`; see `charts.check_plotly`."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -37,7 +36,7 @@ def page(report: Report) -> str:
     drawn = charts(report)
     plotly, script = plotly_script().strip(), _resource("page.js")
     columns = shown_columns(report)
-    # Markup: our own files, and JSON that is made safe for where it stands.
+    # Markup is only for our own files, and for JSON that `_json_text` has escaped.
     return environment.from_string(_resource("page.html.j2")).render(
         report=report,
         head=report.headline,
@@ -60,13 +59,13 @@ def page(report: Report) -> str:
 
 
 def shown_columns(report: Report) -> list[ColumnRow]:
-    """The largest first."""
+    """Returns the columns that the page shows, largest first."""
     ordered = sorted(report.columns.rows, key=lambda row: -row.stored_bytes)
     return ordered[:MAX_COLUMNS]
 
 
 def _policy(*scripts: str) -> str:
-    """Plotly sets styles and draws pictures of its own making, so those are let in."""
+    """Returns the content security policy, which allows the styles and images that Plotly generates."""
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -84,7 +83,7 @@ def _figures_text(drawn: list[Chart]) -> str:
 
 
 def _json_text(value: Any) -> str:
-    """JSON that can stand in a script element: nothing in it looks like HTML."""
+    """Returns JSON that is safe in a script element, because nothing in it looks like HTML."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -1,4 +1,4 @@
-"""What compactions took: time by stage, and memory."""
+"""Draws the time by stage and the memory of compactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compactor.report.text import count_text
 from compactor.resources.stopwatch import STAGES
 
 MAX_RUNS: Final = 20
-"""Compactions drawn, the newest."""
+"""Limit of the compactions drawn, newest first."""
 _STAGE_COLORS: Final = (
     "#8c8fa6", "#2f8fd8", "#8250df", "#d4508f", "#a98f12", "#e8833a", "#14998a", "#5b6ee1",
 )  # fmt: skip
@@ -61,8 +61,8 @@ def stages_chart(runs: Sequence[CompactionRow]) -> Chart | None:
     return Chart(
         "stages",
         "Time by stage",
-        f"Of the merging thread, for the last {count_text(len(drawn), 'compaction')}, the newest at the top. "
-        "Other is what no stage counts: planning the merge, opening objects.",
+        f"Time of the merging thread in the last {count_text(len(drawn), 'compaction')}, the newest at the "
+        "top. Other is the time outside of all stages: planning the merge, opening objects.",
         figure,
     )
 
@@ -106,8 +106,8 @@ def memory_chart(runs: Sequence[CompactionRow]) -> Chart | None:
     return Chart(
         "memory",
         "Memory against the limit",
-        "What a compaction charged to its limit at most, and the resident set of its whole process, which "
-        "holds the libraries too and what ran before in it; the resident set was predicted, too.",
+        "Most memory that a compaction charged to its limit, and the resident set of its process, measured "
+        "and predicted, which includes the libraries and what ran in it before.",
         figure,
     )
 

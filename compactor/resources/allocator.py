@@ -1,9 +1,9 @@
-"""Memory that was freed goes back to the system, so that the resident set follows what is accounted.
+"""Returns freed memory to the system, so that the resident set follows the charged memory.
 
-glibc raises the size from which allocations are mapped, and unmapped when freed, up to 32 MiB by itself
-once such ones were freed; then chunks of some MiB fragment the heap. Measured on 16 inputs with rows of
-75 KiB: a resident set 42% above what was charged, 9% with this. 1 MiB costs a quarter of the speed in page
-faults, 4 MiB nothing that can be told from noise. What stays free between smaller chunks is trimmed.
+glibc maps large allocations and unmaps them when freed, but raises the threshold for that by itself, up to 32
+MiB; then chunks of some MiB fragment the heap. Measured on 16 inputs with rows of 75 KiB: a resident set 42%
+above what was charged, 9% with the fixed threshold. A threshold of 1 MiB costs a quarter of the speed in page
+faults, 4 MiB nothing that can be told from noise. Memory that stays free between smaller chunks is trimmed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LOOK_SECONDS: Final = 0.03
 _STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _ARENAS: Final = 2
-"""Heaps that threads share: an input has a thread that allocates little and often."""
+"""Number of heaps that threads share: each input has a thread, which makes small, frequent allocations."""
 
 
 @functools.cache
 def give_freed_memory_back() -> None:
-    """For the whole process. Does nothing where the C library is not glibc."""
+    """Fixes glibc's thresholds for the whole process. Does nothing with another C library."""
     if (libc := _libc()) is not None:
         libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, _MAPPED_BYTES)
@@ -38,14 +38,14 @@ def give_freed_memory_back() -> None:
 
 
 def trim() -> None:
-    """Gives back what is free inside of the heaps now."""
+    """Returns the memory that is free inside the heaps now."""
     pa.default_memory_pool().release_unused()
     if (libc := _libc()) is not None:
         libc.malloc_trim(0)
 
 
 class Trimmer:
-    """Trims when the resident set has grown past a threshold, and that is not because of what is in use."""
+    """Trims the heaps when the resident set has grown past a threshold and beyond the memory in use."""
 
     def __init__(self, threshold_bytes: int, slack_bytes: int) -> None:
         self._threshold_bytes = threshold_bytes
@@ -54,7 +54,10 @@ class Trimmer:
         self._next_look = 0.0
 
     def look(self, used_bytes: int) -> None:
-        """Call often: it looks some thirty times a second. used_bytes: more than when this was made."""
+        """Trims if needed. Call often: checks about thirty times a second.
+
+        used_bytes: memory charged now, in addition to what was in use when this object was created.
+        """
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -65,7 +68,7 @@ class Trimmer:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process now; 0 where there is no /proc."""
+    """Returns the resident memory of this process in bytes; 0 where there is no /proc."""
     try:
         return int(_STATM.read_text().split()[1]) * _PAGE_BYTES
     except (OSError, ValueError, IndexError):

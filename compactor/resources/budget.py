@@ -1,8 +1,8 @@
-"""The memory of one task, accounted: every buffer that grows with data is charged once when it is
+"""Accounts the memory of one task: every buffer that grows with data is charged once when it is
 filled and discharged when it is drained.
 
-Above the soft threshold nothing is fetched ahead and what can be spilled is; beyond the limit there is
-an error that names stage and need. The order is ClickHouse's and Spark's: wait, spill, fail.
+Above the soft threshold nothing is fetched ahead, and stages spill what they can; beyond the limit an error
+names the stage and its need. The order is that of ClickHouse and Spark: wait, spill, fail.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from compactor.resources.errors import MemoryLimitError
 from compactor.resources.stage import StagePlan
 
 SOFT_RATIO: Final = 0.80
-"""Of the limit: above, fetching pauses and stages spill."""
+"""Part of the limit above which fetching pauses and stages spill."""
 _SLACK_SHARE: Final = 20
-"""Of the limit: what the resident set may be above what is charged before the allocator is trimmed."""
+"""Part of the limit by which the resident set may exceed the charges before the allocator is trimmed."""
 
 Spiller = Callable[[int], int]
-"""Asked to free so many bytes; discharges what it frees and returns how much that was."""
+"""Called with the bytes to free; discharges what it frees and returns that size."""
 
 
 class MemoryBudget:
-    """Charges of one run by stage. Thread-safe; spillers run in the thread that charges.
+    """The charges of one task by stage. Thread-safe; spillers run in the thread that charges.
 
     Only the consuming thread may `charge`. Fetching threads use `try_charge`, sending ones `discharge`.
     """
 
     def __init__(self, plan: StagePlan, *, soft_bytes: int | None = None) -> None:
-        """soft_bytes: by default four fifths of the plan's limit."""
+        """soft_bytes: the soft threshold; by default four fifths of the plan's limit."""
         self.limit_bytes = plan.limit_bytes
         self.soft_bytes = int(plan.limit_bytes * SOFT_RATIO) if soft_bytes is None else soft_bytes
         self._held = dict.fromkeys(plan.names, 0)
@@ -48,27 +48,30 @@ class MemoryBudget:
 
     @property
     def peaks(self) -> dict[str, int]:
-        """Most bytes each stage held at a time."""
+        """Most bytes that each stage held at a time."""
         return dict(self._peaks)
 
     def held_bytes(self, stage: str) -> int:
         return self._held[stage]
 
     def spill_by(self, stage: str, spiller: Spiller) -> None:
-        """How to free what `stage` holds; asked in order of the plan's spill priorities."""
+        """Registers how `stage` frees memory; spillers are called in order of the plan's spill priorities."""
         assert self._priorities[stage] is not None, f"{stage} does not spill"
         self._spillers[stage] = spiller
 
     def drains_by_itself(self, stage: str) -> None:
-        """Other threads discharge it without the charging one: rather than fail, a charge waits for that."""
+        """Declares that other threads discharge `stage`: a charge waits for that instead of failing."""
         self._draining.add(stage)
 
     def finish_first(self, finish: Callable[[], None]) -> None:
-        """What to wait for before anything is spilled: work that was begun ahead gives its memory back."""
+        """Registers what to wait for before anything spills: work begun ahead, which frees its memory."""
         self._finish = finish
 
     def charge(self, stage: str, size: int) -> None:
-        """Waits and spills as needed. Raises `MemoryLimitError` if that is not enough."""
+        """Charges `size` bytes; waits and spills as needed.
+
+        Raises `MemoryLimitError` if that is not enough.
+        """
         if size <= 0:
             return
         self._trimmer.look(self.used_bytes)
@@ -89,7 +92,7 @@ class MemoryBudget:
             self._add(stage, size)
 
     def try_charge(self, stage: str, size: int, *, is_urgent: bool = False) -> bool:
-        """Whether there was room below the soft threshold; if urgent, below the limit."""
+        """Charges bytes if they fit below the soft threshold (if urgent, the limit); returns whether so."""
         with self._changed:
             room = self.limit_bytes if is_urgent else self.soft_bytes
             if self.used_bytes + size > room:
@@ -98,7 +101,7 @@ class MemoryBudget:
             return True
 
     def force(self, stage: str, size: int) -> None:
-        """Counts what is in memory already."""
+        """Charges bytes that are in memory already, even beyond the limit."""
         with self._changed:
             self._add(stage, size)
 
@@ -112,8 +115,10 @@ class MemoryBudget:
             self._changed.notify_all()
 
     def move_when_below(self, source: str, target: str, size: int, most: int) -> None:
-        """What one stage held is another's, which drains by itself, once that holds no more than `most` with
-        it, or nothing else."""
+        """Moves a charge to `target`, which drains by itself.
+
+        Waits until `target` would then hold at most `most` bytes, or holds nothing.
+        """
         with self._changed:
             self._changed.wait_for(
                 lambda: self._held[target] == 0 or self._held[target] + size <= most
@@ -124,7 +129,7 @@ class MemoryBudget:
 
     @contextmanager
     def holding(self, stage: str, size: int) -> Iterator[None]:
-        """Charged while the block runs."""
+        """Charges `size` bytes while the block runs."""
         self.charge(stage, size)
         try:
             yield
@@ -132,11 +137,11 @@ class MemoryBudget:
             self.discharge(stage, size)
 
     def has_room(self, size: int, reserve: int = 0) -> bool:
-        """Whether so much would stay below the soft threshold, and leave the reserve below the limit."""
+        """Returns whether `size` bytes fit below the soft threshold and leave `reserve` below the limit."""
         return self.used_bytes + size <= min(self.soft_bytes, self.limit_bytes - reserve)
 
     def make_room(self, size: int) -> bool:
-        """Waits and spills as a charge does; whether so much would then stay below the soft threshold."""
+        """Waits and spills as `charge` does; returns whether `size` bytes then fit (`has_room`)."""
         if size <= self.soft_bytes and not self.has_room(size):
             self._finish()
             self._spill(self.used_bytes + size - self.soft_bytes)
@@ -160,8 +165,9 @@ class MemoryBudget:
         parts = ", ".join(f"{name} {_mib(n)}" for n, name in held[:4]) or "nothing"
         need = self.used_bytes + size
         return (
-            f"stage {stage} needs {_mib(size)} more with {_mib(self.used_bytes)} held ({parts}), the memory "
-            f"limit is {_mib(self.limit_bytes)}: raise --memory-limit to {_mib(round(need * 1.25))} or more"
+            f"stage {stage} needs {_mib(size)} more, with {_mib(self.used_bytes)} in use ({parts}) and a "
+            f"memory limit of {_mib(self.limit_bytes)}: raise --memory-limit to {_mib(round(need * 1.25))} "
+            "or more"
         )
 
 

@@ -1,4 +1,4 @@
-"""Local disk for what memory does not hold: one unnamed file, in regions."""
+"""Spills to local disk: one unnamed file, divided into regions."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _LARGE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A piece of the file. `size` is what was asked for."""
+    """A piece of the file. `size` is the requested size."""
 
     offset: int
     size: int
 
 
 class LocalDisk:
-    """Regions of a temporary file that has no name, so that it goes with the process whatever happens.
+    """A temporary file without a name, which disappears with the process, divided into regions.
 
-    Thread-safe. Freed regions are used again; regions not written yet take no room. Raises
-    `LocalDiskError` when the disk is full or fails.
+    Thread-safe. Released regions are reused; unwritten regions take no space. Raises `LocalDiskError` when
+    the disk is full or fails.
     """
 
     def __init__(self, directory: str | None = None) -> None:
@@ -41,7 +41,7 @@ class LocalDisk:
         self._closed = False
         self._lock = threading.Condition()
         self.written_bytes = 0
-        """In all, whether freed since or not."""
+        """Bytes written so far, including regions released since."""
 
     @property
     def directory(self) -> str:
@@ -51,7 +51,7 @@ class LocalDisk:
             return "the folder for temporary files, of which there is none"
 
     def free_bytes(self) -> int:
-        """What the file system has room for. 0 if it can't be told."""
+        """Returns the free bytes of the file system; 0 if unknown."""
         try:
             status = os.statvfs(self.directory)
         except OSError:
@@ -72,7 +72,7 @@ class LocalDisk:
             self._free.setdefault(_rounded(region.size), []).append(region.offset)
 
     def write(self, region: Region, data: bytes | bytearray | memoryview, at: int = 0) -> None:
-        """Puts `data` at byte `at` of the region."""
+        """Writes `data` at byte `at` of the region. Raises `LocalDiskError`."""
         view = memoryview(data).cast("B")
         assert at + view.nbytes <= region.size
         position, left = region.offset + at, view
@@ -83,14 +83,14 @@ class LocalDisk:
                     position, left = position + count, left[count:]
         except OSError as error:
             raise LocalDiskError(
-                f"cannot put {view.nbytes:,} bytes aside in {self.directory}: "
+                f"cannot spill {view.nbytes:,} bytes to {self.directory}: "
                 f"{cause_and_advice(error, 'make room there')}, or name another folder by --spool-directory"
             ) from error
         with self._lock:
             self.written_bytes += view.nbytes
 
     def read(self, region: Region, at: int = 0, size: int | None = None) -> bytes:
-        """`size` bytes (by default all) from byte `at` of the region on."""
+        """Returns `size` bytes (by default all) from byte `at` of the region on. Raises `LocalDiskError`."""
         left = region.size - at if size is None else size
         position, pieces = region.offset + at, []
         try:
@@ -98,17 +98,17 @@ class LocalDisk:
                 while left:
                     piece = os.pread(file, left, position)
                     if not piece:
-                        raise LocalDiskError(f"what was put aside in {self.directory} is not there")
+                        raise LocalDiskError(f"data spilled to {self.directory} is missing")
                     pieces.append(piece)
                     position, left = position + len(piece), left - len(piece)
         except OSError as error:
             raise LocalDiskError(
-                f"cannot read back what was put aside in {self.directory}: {error.strerror}"
+                f"cannot read back data spilled to {self.directory}: {error.strerror}"
             ) from error
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
-        """Gives the room back; whoever comes later gets an error. Idempotent."""
+        """Frees the disk space; later reads and writes raise `LocalDiskError`. Idempotent."""
         with self._lock:
             self._closed = True
             self._lock.wait_for(lambda: not self._in_use)
@@ -118,12 +118,10 @@ class LocalDisk:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        """The file's descriptor, which stays valid meanwhile: closed, its number could be another file's."""
+        """Yields the open descriptor of the file, which no other file can get meanwhile."""
         with self._lock:
             if self._closed:
-                raise LocalDiskError(
-                    "what was put aside is gone: the work that needed it has ended"
-                )
+                raise LocalDiskError("spilled data is gone: the work that needed it has ended")
             if self._file is None:
                 with tempfile.TemporaryFile(dir=self._directory) as named:
                     self._file = os.dup(named.fileno())
@@ -138,7 +136,7 @@ class LocalDisk:
 
 
 def _rounded(size: int) -> int:
-    """Powers of two, and multiples of 1 MiB: few enough sizes that what is freed fits again."""
+    """Rounds a size up to a power of two, or a multiple of 1 MiB, so that released regions fit again."""
     if size >= _LARGE:
         return -(-size // _LARGE) * _LARGE
     return max(_SMALLEST, 1 << (size - 1).bit_length())

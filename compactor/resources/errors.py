@@ -1,4 +1,4 @@
-"""What can go wrong with memory and local disk."""
+"""Errors of memory and local disk."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from compactor.errors import JobError
 
 
 class MemoryLimitError(JobError):
-    """The memory limit is too low for the work, everything spilled that can be."""
+    """The memory limit is too low for the work even after spilling everything possible."""
 
 
 class LocalDiskError(JobError):
-    """The local disk has no room for what has to be put aside, or failed."""
+    """The local disk is full or failed while spilling."""

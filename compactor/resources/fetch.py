@@ -1,9 +1,8 @@
-"""Fetching ahead of a consumer: a bounded window in memory, and local disk behind it.
+"""Fetches inputs ahead of their consumer, into a bounded window in memory with local disk behind it.
 
-One thread an input reads its stream into the window and stops while the window is full, or memory is
-short: that is the back-pressure towards the store, and what overlaps fetching with other work. Servers
-drop connections that stay idle, so a pause does not last for ever: after a time limit what comes is put
-on local disk instead, and the consumer reads it from there.
+One thread for each input reads its stream into the window and pauses while the window is full or memory is
+short: that applies back-pressure to the store, and overlaps fetching with other work. Servers drop idle
+connections, so after a time limit a paused stream goes on to local disk, from where the consumer reads it.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from compactor.resources.errors import LocalDiskError
 
 _CLOSE_SECONDS: Final = 5.0
 _LOOK_AGAIN_SECONDS: Final = 0.25
-"""How often a thread that waits for memory, which nobody announces, looks again."""
+"""Interval at which a thread that waits for memory checks again, since nothing notifies it."""
 FETCH_STAGE: Final = "fetch"
 
 
 class ClosableSource(Protocol):
-    """Bytes of one GET."""
+    """The byte stream of one GET."""
 
     def read(self, max_bytes: int, /) -> bytes: ...
 
@@ -36,16 +35,16 @@ class ClosableSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How far ahead one input is fetched."""
+    """Limits of fetching one input ahead."""
 
     window_bytes: int
-    """Held in memory at most; at least one piece."""
+    """Limit of the bytes held in memory; at least one piece is."""
     piece_bytes: int
-    """Read from the connection at a time."""
+    """Bytes read from the connection at a time."""
     spool_after_seconds: float
-    """A pause may last so long, then the input goes on to local disk."""
+    """Longest pause before the stream goes on to local disk."""
     keeps_all: bool = False
-    """Whether all bytes go to local disk as well, to be read a second time without a second GET."""
+    """Whether all bytes also go to local disk, so that a second read needs no second GET."""
 
 
 class _Admission(Enum):
@@ -55,10 +54,10 @@ class _Admission(Enum):
 
 
 class FetchedSource:
-    """A byte source read by one thread and filled by another.
+    """A byte source that one thread reads and another fills.
 
-    Of the object's bytes, those from `_read_at` to `_window_end` are in the window, those from there to
-    `_fetched` on disk. What opening and reading the connection raise comes out of `read`.
+    The object's bytes from `_read_at` to `_window_end` are in the window, those from there to `_fetched` on
+    disk. `read` raises the errors of opening and reading the connection.
     """
 
     def __init__(
@@ -69,9 +68,9 @@ class FetchedSource:
         disk: LocalDisk,
         size_bytes: int,
     ) -> None:
-        """open_source: called once, in the fetching thread, so that many inputs connect at a time.
+        """open_source: called once, in the fetching thread, so that inputs connect in parallel.
 
-        size_bytes: of the object, as far as one knows; more than that is not put on disk.
+        size_bytes: expected size of the object; no more than that goes to disk.
         """
         self._open_source = open_source
         self._settings = settings
@@ -87,14 +86,14 @@ class FetchedSource:
         self._error: BaseException | None = None
         self._changed = threading.Condition()
         self.wait_seconds = 0.0
-        """Time `read` spent waiting for the store."""
+        """Time that `read` spent waiting for the store."""
         self.spooled_bytes = 0
-        """Put on disk because of a long pause."""
+        """Bytes that went to disk because of a long pause."""
         self._thread = threading.Thread(target=self._fetch, name="fetch", daemon=True)
         self._thread.start()
 
     def read(self, max_bytes: int, /) -> bytes:
-        """Up to `max_bytes` bytes, waiting for at least one; b"" at the end."""
+        """Returns up to `max_bytes` bytes, after waiting for at least one; b"" at the end."""
         with self._changed:
             if not (self._window or self._gap or self._ended):
                 self._wait_for_bytes()
@@ -114,19 +113,19 @@ class FetchedSource:
         return data
 
     def replay(self) -> DiskSource | None:
-        """The whole object from disk, if all of it was kept; close this source first."""
+        """Returns the whole object from disk, or None if not all was kept. Close this source first."""
         if not (self._keeps_all and self._complete):
             return None
         assert self._region is not None
         return DiskSource(self._disk, self._region, self._fetched, self._settings.piece_bytes)
 
     def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
-        """Stops fetching and releases the connection. Idempotent; waits for a stuck read only a while."""
+        """Stops fetching and releases the connection. Idempotent; waits at most `timeout_seconds`."""
         self.stop()
         self._thread.join(timeout_seconds)
 
     def stop(self) -> None:
-        """Begins to close: nothing more is fetched, and nothing held."""
+        """Begins to close: stops fetching and frees the window, without waiting."""
         with self._changed:
             self._closed = True
             self._window.clear()
@@ -139,13 +138,13 @@ class FetchedSource:
 
     @property
     def _gap(self) -> int:
-        """Bytes fetched and not in the window: they are on disk, after it."""
+        """Number of fetched bytes after the window, which are on disk."""
         return self._fetched - self._window_end
 
     def _wait_for_bytes(self) -> None:
         started = time.perf_counter()
         if not self._credit:
-            # This thread alone can spill. With it waiting, nothing else would make room for the fetcher.
+            # Only this thread can spill, so it makes room for the fetcher before it waits.
             self._budget.charge(FETCH_STAGE, self._settings.piece_bytes)
             self._charged += self._settings.piece_bytes
             self._credit = self._settings.piece_bytes
@@ -181,14 +180,14 @@ class FetchedSource:
                         break
             finally:
                 source.close()
-        except BaseException as error:  # noqa: BLE001 - handed to the reading thread
+        except BaseException as error:  # noqa: BLE001 - `read` raises it in its thread.
             self._error = error
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     def _admit(self) -> _Admission:
-        """Waits for room for one more piece, which is charged then; says where the piece is to go."""
+        """Waits for room for one more piece and charges it; returns where the piece goes."""
         deadline = time.monotonic() + self._settings.spool_after_seconds
         with self._changed:
             while not self._closed:
@@ -239,7 +238,7 @@ class FetchedSource:
             self._changed.notify_all()
 
     def _put_on_disk(self, piece: bytes) -> bool:
-        """Whether it is there. A full disk is no failure: the input is paused instead, as it was before."""
+        """Writes a piece to disk; returns whether it did. If the disk is full, the input pauses instead."""
         region = self._region
         if region is not None and self._fetched + len(piece) <= region.size:
             try:
@@ -255,13 +254,13 @@ class FetchedSource:
         return False
 
     def _wait_until_read(self) -> None:
-        """Until the window is the place where the next piece belongs, and is empty."""
+        """Waits until window and disk are read, so that the next piece belongs in the window."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or (not self._window and not self._gap))
 
 
 class DiskSource:
-    """Bytes of an object that was kept on local disk."""
+    """The byte stream of an object that was kept on local disk."""
 
     def __init__(self, disk: LocalDisk, region: Region, size_bytes: int, piece_bytes: int) -> None:
         self._disk = disk

@@ -1,6 +1,6 @@
-"""How one merge will use memory: worked out from the inputs' statistics, before anything is read.
+"""Plans the memory of one merge from its inputs' statistics, before anything is read. Pure.
 
-Pure. The executor, `compact --explain`, the planner's limits and the estimates all read this plan.
+The executor, `compact --explain`, the planner's limits and the estimates all use this plan.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 
 OVERSHOOT_FACTOR: Final = 4
-"""A row group with a column heavier than this many targets is divided, which takes a second pass."""
+"""A row group with a column heavier than this many target sizes is divided, which needs a second pass."""
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
@@ -22,59 +22,59 @@ _MAX_WINDOW_BYTES: Final = 8 * _MIB
 _MIN_SLICE_BYTES: Final = 16 * _KIB
 _MAX_SLICE_BYTES: Final = 1 * _MIB
 MIN_OPEN_BYTES: Final = 96 * _KIB
-"""Of each open fragment, everything spilled: of an input two pieces fetched, a slice of keys and one of a
-column; of an output its write buffer and what it knows of its row groups."""
+"""Memory of each open fragment after spilling: two fetched pieces, a slice of keys and one of a column for an
+input; the write buffer and row group metadata for an output."""
 MAX_INPUTS: Final = 60_000
-"""They are numbered in 16 bits."""
+"""Limit of inputs, which are numbered in 16 bits."""
 _MIN_ORDER_BYTES: Final = 4 * _MIB
 ORDER_ROW_BYTES: Final = 32
-"""Of a row being put in order beside its keys: words to sort by, positions, input, weight."""
+"""Memory of a row being ordered, besides its keys: sort words, positions, input, weight."""
 GATHER_ROW_BYTES: Final = 96
-"""Of a gathered row beside its value: positions, hashes, what encoders try."""
+"""Memory of a gathered row, besides its value: positions, hashes, encoders' trials."""
 _RECORD_BYTES: Final = 16
 _FOOTER_BYTES: Final = 256
-"""Of a chunk's statistics; its least and greatest value take most."""
+"""Size of a chunk's statistics; its minimum and maximum take most of it."""
 _VALUE_BYTES: Final = 16
-"""Decoded, beyond what is counted as raw: integers stored in a byte or none, offsets of strings."""
+"""Memory of a decoded value beyond its raw size: integers stored in a byte or none, offsets of strings."""
 _DECODING_BYTES: Final = 16
-"""Of a value while it is decoded: what is put together of codes and lengths is 64 bits wide at first."""
+"""Memory of a value while it is decoded: codes and lengths are combined in 64 bits."""
 _COPIES: Final = 4
-"""Of the heaviest chunk at a time: as decoded, gathered, encoded and compressed."""
+"""Copies of the heaviest chunk at a time: decoded, gathered, encoded and compressed."""
 _SHARE: Final = 8
-"""Fetching ahead, ordering, slices and uploads each get this part of the limit."""
+"""Divisor of the limit that gives the share of fetching ahead, ordering, slices and uploads, each."""
 PART_BYTES: Final = 8 * _MIB
-"""What an upload to object storage holds back until it is a part."""
+"""Size of a part, which an upload to object storage buffers until it is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeShape:
-    """What is known of a merge's inputs before they are read."""
+    """Statistics of a merge's inputs, known before they are read."""
 
     inputs: int
     """Fragments, each read by one GET."""
     rows: int
     stored_bytes: int
     peak_chunk_bytes: int
-    """Of the heaviest chunk of any input, raw or decoded, whichever is more."""
+    """Size of the heaviest chunk of any input, raw or decoded, whichever is larger."""
     run_chunk_bytes: int
-    """The heaviest chunks of the sorted runs together: what a merge holds decoded if nothing spills."""
+    """Sum of the heaviest chunk of each sorted run: what a merge holds decoded if nothing spills."""
     heaviest_column_bytes: int
-    """An upper bound of the raw bytes of the heaviest column, all inputs together."""
+    """Upper bound of the raw bytes of the heaviest column, over all inputs."""
     sort_columns: int
     key_row_bytes: int
-    """Of the sort columns of one row, decoded."""
+    """Decoded size of the sort columns of one row."""
     columns: int
     dropped_rows: int = 0
-    """That are not to be written again."""
+    """Deleted rows, which are not written again."""
     dropped_bytes: int = 0
-    """Of the bits that say which those are."""
+    """Size of the bitmaps of deleted rows."""
     may_overshoot: bool = True
     """Whether rows can differ in weight at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """What one task may use."""
+    """Limits of one task."""
 
     memory_limit_bytes: int = 512 * _MIB
     batch_size: int = 262_144
@@ -85,26 +85,26 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """A merge's stages and the sizes they work with."""
+    """The stages of a merge and their sizes."""
 
     stages: StagePlan
     window_bytes: int
-    """Fetched ahead of each input."""
+    """Bytes fetched ahead for each input."""
     piece_bytes: int
     slice_bytes: int
-    """Of decoded rows, when they are read back from disk."""
+    """Size of a slice of decoded rows that is read back from disk."""
     batch_rows: int
-    """Keys ordered at a time, all inputs together."""
+    """Number of keys ordered at a time, over all inputs."""
     batch_bytes: int
-    """Of keys put in order at a time, as if none were dictionary-coded."""
+    """Size of the keys ordered at a time, counting dictionary values in full."""
     order_bytes: int
-    """What that takes."""
+    """Memory for ordering a batch."""
     reserve_bytes: int
-    """Of the limit, for what cannot be spilled: decoded rows must leave it."""
+    """Part of the limit for what cannot be spilled, which decoded rows must leave free."""
     upload_bytes: int
-    """Parts being sent at a time, all outputs together."""
+    """Limit of the parts being sent at a time, over all outputs."""
     keeps_inputs: bool
-    """Whether inputs are kept on local disk, so that a second pass takes no second GET."""
+    """Whether inputs are kept on local disk, so that a second pass needs no second GET."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -120,15 +120,15 @@ class MergePlan:
 def heaviest_chunk_bytes(
     peak_chunk_bytes: int, column_bytes: int, target_row_group_bytes: int
 ) -> int:
-    """Most bytes a chunk has that is read or written: as heavy as any read, or a target and its overshoot.
+    """Returns the most bytes of any chunk: the heaviest one read, or a target with its overshoot.
 
-    column_bytes: an upper bound of the heaviest column, all inputs together.
+    column_bytes: upper bound of the heaviest column, over all inputs.
     """
     return max(peak_chunk_bytes, min(OVERSHOOT_FACTOR * target_row_group_bytes, column_bytes))
 
 
 def need_bytes(open_fragments: int, heaviest_chunk_bytes: int) -> int:
-    """The least memory limit for a merge with so many inputs and outputs, everything spilled that can be."""
+    """Returns the least limit for a merge that spills all it can. open_fragments: inputs and outputs."""
     parts = min(3 * PART_BYTES, 3 * heaviest_chunk_bytes + 2 * _MIB)
     return (
         _COPIES * heaviest_chunk_bytes + parts + _MIN_ORDER_BYTES + open_fragments * MIN_OPEN_BYTES
@@ -136,13 +136,13 @@ def need_bytes(open_fragments: int, heaviest_chunk_bytes: int) -> int:
 
 
 def output_count(rows: int, stored_bytes: int, target_fragment_bytes: int) -> int:
-    """Fragments that a merge of so many rows and bytes makes."""
+    """Returns the number of fragments that a merge writes."""
     return max(1, min(rows, round(stored_bytes / target_fragment_bytes)))
 
 
 @dataclass(frozen=True)
 class _Formulas:
-    """What each stage of one merge holds at most, in bytes unless the name says otherwise: a formula each."""
+    """Formulas for the most that each stage of one merge holds, in bytes unless the name says otherwise."""
 
     shape: MergeShape
     settings: MemorySettings
@@ -150,7 +150,7 @@ class _Formulas:
     target_fragment_bytes: int
     max_rows_per_row_group: int
 
-    # --- sizes that several stages work with ---
+    # --- sizes that several stages use ---
 
     @property
     def share(self) -> int:
@@ -186,7 +186,7 @@ class _Formulas:
 
     @property
     def order_row(self) -> int:
-        """A row while it is put in order: its keys and what stands beside them, before and after."""
+        """Memory of a row while it is ordered: its keys and `ORDER_ROW_BYTES`, before and after."""
         return 2 * (self.shape.key_row_bytes + ORDER_ROW_BYTES)
 
     @property
@@ -195,12 +195,12 @@ class _Formulas:
 
     @property
     def batch(self) -> int:
-        """Keys that are put in order at a time."""
+        """Size of the keys that are ordered at a time."""
         return self.share // 4
 
     @property
     def ordering(self) -> int:
-        """One batch while it is put in order."""
+        """Memory of one batch while it is ordered."""
         rows = min(self.batch_rows, self.shape.rows)
         return min(self.share, self.order_row * rows + self.batch)
 
@@ -210,18 +210,18 @@ class _Formulas:
 
     @property
     def output_groups(self) -> int:
-        """Row groups of all outputs: full by rows, and more where the heaviest column divides them."""
+        """Number of row groups of all outputs: those full by rows, and what the heaviest column adds."""
         by_weight = -(-self.shape.heaviest_column_bytes // self.target_row_group_bytes)
         return -(-self.shape.rows // max(1, self.group_rows)) + by_weight
 
     @property
     def decoded(self) -> int:
-        """The heaviest chunk, decoded."""
+        """Size of the heaviest chunk, decoded."""
         return self.heaviest + _VALUE_BYTES * self.group_rows
 
     @property
     def other_keys(self) -> int:
-        """The sort columns of one row group beside the heaviest one, decoded."""
+        """Size of the sort columns of one row group besides the heaviest one, decoded."""
         shape = self.shape
         return min((shape.sort_columns - 1) * self.decoded, shape.key_row_bytes * self.group_rows)
 
@@ -241,8 +241,8 @@ class _Formulas:
 
     @property
     def chunks(self) -> int:
-        """A row group to be gathered may begin in one chunk of a run and end in the next. Keys of every input
-        are loaded for a share of a batch ahead, and a row group more."""
+        """Memory of decoded chunks. An output row group may begin in one chunk of a run and end in the next;
+        the keys of each input are loaded ahead for its share of a batch and one row group more."""
         shape = self.shape
         columns = 2 * (shape.run_chunk_bytes + self.inputs * _VALUE_BYTES * self.group_rows)
         rows_ahead = min(shape.rows, self.batch_rows + 2 * self.inputs * self.group_rows)
@@ -288,7 +288,7 @@ class _Formulas:
 
     @property
     def unspilled(self) -> int:
-        """What cannot be spilled, open fragments aside."""
+        """Memory that cannot be spilled, without open fragments."""
         return need_bytes(0, self.heaviest) + self.shape.dropped_bytes
 
     @property
@@ -310,7 +310,7 @@ def plan_merge(
     target_fragment_bytes: int,
     max_rows_per_row_group: int = 65_536,
 ) -> MergePlan:
-    """Returns the plan of a merge. That its need is within its limit is for the caller to check."""
+    """Returns the plan of a merge. The caller checks that its need is within its limit."""
     f = _Formulas(
         shape, settings, target_row_group_bytes, target_fragment_bytes, max_rows_per_row_group
     )

@@ -1,4 +1,4 @@
-"""What the stages of a run are, said once: the executor, `--explain` and reports read the same plan."""
+"""The stages of a task, stated once: the executor, `--explain` and reports use the same plan."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any
 
 
 class Buffer(StrEnum):
-    """How a stage holds data."""
+    """The way in which a stage buffers data."""
 
     STREAMING = "streaming"
-    """Bounded by settings, whatever the size of the input: what comes in leaves again soon."""
+    """Bounded by settings, whatever the size of the input, because data soon leaves again."""
     MATERIALIZED = "materialized"
-    """Grows with the input, since all of it is needed before what follows can end: it spills."""
+    """Grows with the input, because later stages need all of it; it spills."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryStage:
-    """One stage of a run and what it may hold."""
+    """A stage and its limits."""
 
     name: str
     holds: str
-    """For people."""
+    """What it holds, in words."""
     buffer: Buffer
     memory_bytes: int
-    """Most it is expected to be charged for; together the stages stay below the limit by spilling."""
+    """Most memory that it is expected to charge; together the stages stay below the limit by spilling."""
     disk_bytes: int = 0
-    """Most it may put on local disk."""
+    """Most bytes that it may put on local disk."""
     spill_priority: int | None = None
-    """Lower spills earlier; None: what it holds can't be spilled."""
+    """Lower priorities spill earlier; None means that it can't spill."""
     applies_back_pressure: bool = False
-    """Whether it makes what comes before it wait while it is full."""
+    """Whether it makes earlier stages wait while it is full."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -48,11 +48,11 @@ class MemoryStage:
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """The stages of a run under one memory limit."""
+    """The stages of a task under one memory limit."""
 
     limit_bytes: int
     need_bytes: int
-    """The least limit with which the run can do its work, everything spilled that can be."""
+    """Least limit with which the task can do its work by spilling all it can."""
     stages: tuple[MemoryStage, ...]
 
     def __iter__(self) -> Iterator[MemoryStage]:

@@ -1,4 +1,4 @@
-"""Where the time goes: seconds by stage, each second counted once."""
+"""Measures seconds by stage, counting each second once."""
 
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ STAGES: Final = (
     "pass on",
     "upload wait",
 )
-"""Of a merge, in the order in which rows go through them. `upload wait` is writing, too, where the store
-takes bytes at once."""
+"""Stages of a merge in the order in which rows pass through them. `upload wait` includes writing, where the
+store takes bytes synchronously."""
 
 
 class Stopwatch:
-    """`with watch.on(stage)`: what runs within another stage is not counted for that one.
-
-    For one thread.
-    """
+    """A stopwatch for one thread: `with watch.on(stage)` counts a nested stage only for itself."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -34,7 +31,7 @@ class Stopwatch:
         return _Lap(self, stage)
 
     def move(self, seconds: float, source: str, target: str) -> None:
-        """Counts seconds of one stage for another: waiting that is measured where it happens."""
+        """Moves seconds from one stage to another, such as waiting that was measured elsewhere."""
         seconds = min(seconds, self.seconds.get(source, 0.0))
         self.seconds[source] = self.seconds.get(source, 0.0) - seconds
         self.seconds[target] = self.seconds.get(target, 0.0) + seconds

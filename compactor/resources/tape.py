@@ -1,4 +1,4 @@
-"""Sequences that grow with the data and spill: records read again and again, arrays changed in place."""
+"""Sequences that grow with the data and spill: records read repeatedly, and arrays changed in place."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SEGMENT_BYTES: Final = 256 << 10
 
 
 class Tape:
-    """Records of bytes: appended, and read from the first to the last as often as wanted.
+    """A sequence of byte records that is appended to, and read from first to last any number of times.
 
-    Once spilled, no more than a segment of `_SEGMENT_BYTES`, or one record, is in memory.
+    Once spilled, it holds at most a segment of `_SEGMENT_BYTES`, or one record, in memory.
     """
 
     def __init__(self, budget: MemoryBudget, stage: str, disk: LocalDisk) -> None:
@@ -36,7 +36,7 @@ class Tape:
 
     @property
     def size_bytes(self) -> int:
-        """Of all records, wherever they are."""
+        """Size of all records, in memory and on disk."""
         return self._held + sum(region.size for region, _ in self._segments)
 
     def append(self, record: bytes) -> None:
@@ -58,7 +58,7 @@ class Tape:
         yield from self._records
 
     def spill(self) -> int:
-        """Moves what is in memory to disk; how many bytes that frees."""
+        """Moves the records in memory to disk; returns the bytes freed."""
         self._spilled = True
         batch: list[bytes] = []
         size = 0
@@ -88,7 +88,7 @@ class Tape:
 
 
 class PagedNumbers:
-    """Pages of u64 numbers, each read and overwritten in place, by its index."""
+    """A sequence of pages of u64 numbers, each read and overwritten in place by index."""
 
     def __init__(self, budget: MemoryBudget, stage: str, disk: LocalDisk) -> None:
         self._budget = budget
@@ -108,7 +108,7 @@ class PagedNumbers:
             self._pages.append(region)
             return
         self._budget.charge(self._stage, numbers.nbytes)
-        if self._spilled:  # by the charge
+        if self._spilled:  # The charge itself made this spill.
             self._budget.discharge(self._stage, numbers.nbytes)
             self.append(numbers)
             return
@@ -116,7 +116,7 @@ class PagedNumbers:
         self._pages.append(numbers)
 
     def get(self, index: int) -> npt.NDArray[np.uint64]:
-        """The page; to change it for good, `put` it."""
+        """Returns a page; `put` it to make changes permanent."""
         page = self._pages[index]
         if isinstance(page, Region):
             return np.frombuffer(bytearray(self._disk.read(page)), dtype=np.uint64)
@@ -130,13 +130,13 @@ class PagedNumbers:
             self._pages[index] = numbers
 
     def add(self, index: int, numbers: npt.NDArray[np.uint64]) -> None:
-        """To those of the page."""
+        """Adds numbers to those of a page."""
         sums = self.get(index)
         sums += numbers
         self.put(index, sums)
 
     def spill(self) -> int:
-        """Moves all pages to disk; how many bytes that frees."""
+        """Moves all pages to disk; returns the bytes freed."""
         self._spilled = True
         for index, page in enumerate(self._pages):
             if not isinstance(page, Region):

@@ -1,4 +1,5 @@
-"""What uploads hold: parts begun, which spill, and parts being sent, which are bounded together."""
+"""Accounts the memory of uploads: begun parts, which spill, and parts being sent, which are bounded
+together."""
 
 from __future__ import annotations
 
@@ -11,27 +12,27 @@ UPLOAD: Final = "upload"
 
 
 class UploadMemory(Protocol):
-    """Where an upload accounts for what it holds. All but `sent` are called by the writing thread."""
+    """The account of an upload's memory. The writing thread calls all but `sent`."""
 
     def fill(self, size: int) -> None:
-        """So many bytes will be held back until they are a part. May spill others."""
+        """Charges bytes that are buffered until they fill a part. May spill others."""
         ...
 
     def drop(self, size: int) -> None:
-        """So many that were held back are not any more."""
+        """Discharges bytes that were buffered."""
         ...
 
     def send(self, size: int) -> None:
-        """So many that were held back are being sent from now on. Waits while too much is."""
+        """Counts buffered bytes as being sent. Waits while too many are."""
         ...
 
     def sent(self, size: int) -> None:
-        """So many that were being sent are gone. Called by any thread."""
+        """Discharges bytes that were sent. May be called by any thread."""
         ...
 
 
 class Unaccounted:
-    """For uploads outside of a budget, which bound what they hold by themselves."""
+    """The account of uploads outside of a budget, which bound their memory by themselves."""
 
     def fill(self, size: int) -> None: ...
 
@@ -43,10 +44,10 @@ class Unaccounted:
 
 
 class BudgetedUploads:
-    """Uploads of one task on its budget."""
+    """The account of one task's uploads on its budget."""
 
     def __init__(self, budget: MemoryBudget, max_sending_bytes: int) -> None:
-        """max_sending_bytes: of all uploads together; a single part may be more."""
+        """max_sending_bytes: limit of the bytes being sent by all uploads; a single part may exceed it."""
         self._budget = budget
         self._max_sending_bytes = max_sending_bytes
         budget.drains_by_itself(UPLOAD)

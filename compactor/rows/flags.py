@@ -1,6 +1,6 @@
-"""Which rows of a stretch of merged rows stay: decided from their keys alone, as flags on the row order.
+"""Decides from their keys alone which merged rows stay, as flags on the row order.
 
-Column gathering does not know of it; what is done to a column by the flags is in `fold`.
+Column gathering does not know the flags; `fold` applies them to a column.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from format.storage import plain
 
 Flags = npt.NDArray[np.uint8]
 KEPT: Final = 1
-"""The row is written: as it is, or with what was folded into it."""
+"""The row is written, either as it is or with other rows folded into it."""
 COUNTS: Final = 2
-"""The row's values are folded into the next row kept, or it is that row."""
+"""The row's values are folded into the next kept row, or it is that row."""
 UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAY_SECONDS: Final = 86_400
 
 SUPERSEDED: Final = "superseded"
-"""By another row of their key, or folded into it; or taken away by a tombstone."""
+"""Rows that another row of their key replaced or absorbed, or that a tombstone removed."""
 TOMBSTONES: Final = "tombstones"
 EXPIRED: Final = "expired"
 DELETED: Final = "deleted"
-"""By a condition."""
+"""Rows that a condition deleted."""
 REASONS: Final = (DELETED, EXPIRED, SUPERSEDED, TOMBSTONES)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Of a stretch of rows that are whole keys."""
+    """The decision on consecutive rows that make up whole keys."""
 
     flags: Flags
     """Shape (rows,)."""
     dropped: dict[str, int]
-    """Rows that are not written, by reason."""
+    """Number of rows that are not written, by reason."""
 
 
 class RowRule:
@@ -61,10 +61,8 @@ class RowRule:
         shows: bool = False,
         now_unix_ms: int | None = None,
     ) -> None:
-        """is_bottom: whether no older row of any key is left out of the merge. shows: whether the result is
-        for readers, who see no tombstones.
-
-        now_unix_ms: by which rows are expired; None: none is.
+        """is_bottom: whether the merge has all older rows of its keys. shows: whether the result is for
+        readers, who see no tombstones. now_unix_ms: time by which rows expire; None to expire none.
         """
         self.policy = policy
         self.key = policy.key_columns(sort)
@@ -87,16 +85,16 @@ class RowRule:
 
     @property
     def rows_per_key(self) -> int:
-        """Of one fragment, at most."""
+        """Most rows of one key in a fragment."""
         may_wait = self._marker is not None and self.policy.kind is not RowKind.LAST
         return 2 if may_wait else 1
 
     def folds(self, column: str) -> bool:
-        """Whether a column's values may come from other rows than the one kept."""
+        """Returns whether a column's values may come from other rows than the kept one."""
         return self.policy.folds and all(part.column != column for part in self.key)
 
     def row_statistics(self, keys: Sequence[pa.Array]) -> RowStatistics:
-        """Of rows to be written, by their sort columns."""
+        """Returns the statistics of rows to be written. keys: their sort columns."""
         oldest = None
         if self._time is not None:
             least = pc.min(_integers(keys[self._time])).as_py()
@@ -105,15 +103,16 @@ class RowRule:
         return RowStatistics(marked, oldest)
 
     def leaves(self, keys: Sequence[pa.Array]) -> bool:
-        """Whether rows of one fragment, that no other has rows of the keys of, all stay as they are."""
+        """Returns whether all rows of a fragment stay as they are, if no other fragment has their keys."""
         if self._drops_tombstones and self._marker is not None and _true(keys[self._marker]).any():
             return False
         return not self._expired(keys).any()
 
     def decide(self, keys: Sequence[pa.Array], starts: npt.NDArray[np.bool_]) -> Decision | None:
-        """Returns what becomes of rows in merged order; None: all stay as they are.
+        """Returns what becomes of rows in merged order; None if all stay as they are.
 
-        keys: the sort columns. starts: whether a row is the first of its key; the first row counts as one.
+        keys: the sort columns. starts: whether each row is the first of its key, shape (rows,); the first row
+        always counts as one.
         """
         first = starts.copy()
         first[0] = True
@@ -127,7 +126,7 @@ class RowRule:
         return self._merged(KeyRows.of(first, tombstone), expired)
 
     def _merged(self, rows: KeyRows, expired: npt.NDArray[np.bool_]) -> Decision | None:
-        """One live row of each key stays unless it is expired; tombstones stay while they may hide others."""
+        """Keeps one live row of each key unless it is expired, and tombstones while they may hide others."""
         kind = self.policy.kind
         kept = rows.oldest_live if kind is RowKind.FIRST else rows.newest_live
         gone = kept & expired
@@ -148,7 +147,7 @@ class RowRule:
         return _true(keys[self._marker])
 
     def _expired(self, keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
-        # An expired row that hides an older one has to wait for that.
+        # An expired row may hide an older one; it stays until both are in one merge.
         if self._cutoff is None or self._time is None or not (self._is_bottom or not self.merges):
             return np.zeros(len(keys[0]), dtype=np.bool_)
         return _as_flags(pc.less(_integers(keys[self._time]), self._cutoff))
@@ -156,11 +155,11 @@ class RowRule:
 
 @dataclass(frozen=True, slots=True)
 class RowStatistics:
-    """What later compactions want to know of a fragment's rows."""
+    """Statistics of a fragment's rows for later compactions."""
 
     tombstones: int = 0
     oldest_unix_ms: int | None = None
-    """Least time of the column that a time to live goes by; None: no row has one."""
+    """Least value of the time to live's column; None if no row has one."""
 
     def __add__(self, other: RowStatistics) -> RowStatistics:
         times = [t for t in (self.oldest_unix_ms, other.oldest_unix_ms) if t is not None]
@@ -171,12 +170,12 @@ NONE_SEEN: Final = RowStatistics()
 
 
 def is_needed(policy: RowPolicy, ttl: Ttl | None) -> bool:
-    """Whether a merge has anything to decide."""
+    """Returns whether a merge has anything to decide."""
     return policy.merges or ttl is not None
 
 
 def least_time(unix_ms: int, dtype: pa.DataType) -> int:
-    """A time as the stored integer of a column of that type, rounded down; the least where it has none."""
+    """Returns a time as the stored integer of a column, rounded down, and at least the type's minimum."""
     dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
     if pt.is_date32(dtype):
         return max(-(2**31), unix_ms // (1000 * DAY_SECONDS))
@@ -185,7 +184,7 @@ def least_time(unix_ms: int, dtype: pa.DataType) -> int:
 
 
 def unix_ms(time: int, dtype: pa.DataType) -> int:
-    """The stored integer of a time as milliseconds, rounded down."""
+    """Returns a stored time as milliseconds since 1970, rounded down."""
     dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
     if pt.is_date32(dtype):
         return time * 1000 * DAY_SECONDS
@@ -204,11 +203,13 @@ def _decision(
 
 
 def whole_until(flags: Flags | None, rows: int, start: int = 0) -> int:
-    """The row next to `rows`, after `start`, where rows may be divided: before it if there is one, else
-    behind."""
+    """Returns the place nearest to `rows`, after `start`, where rows may be divided.
+
+    Prefers a place before `rows`; takes one after it if there is none.
+    """
     if flags is None or rows >= len(flags):
         return rows
-    # What counts is not divided from the row that it goes into.
+    # A row that is folded into another one stays with it.
     divides = flags & (KEPT | COUNTS) != COUNTS
     before = np.flatnonzero(divides[start:rows])
     if len(before):
@@ -218,12 +219,12 @@ def whole_until(flags: Flags | None, rows: int, start: int = 0) -> int:
 
 
 def is_divisible(flags: Flags | None, rows: int) -> bool:
-    """Whether so many rows can be divided at all."""
+    """Returns whether `rows` rows can be divided at all."""
     return rows > 1 and whole_until(flags, 1) < rows
 
 
 def joined(parts: Sequence[Flags | None], rows: Sequence[int]) -> Flags | None:
-    """Flags of stretches of rows, end to end."""
+    """Concatenates the flags of consecutive rows; None if all rows stay."""
     if all(part is None for part in parts):
         return None
     return np.concatenate(

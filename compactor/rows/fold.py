@@ -1,7 +1,7 @@
-"""One column of merged rows after the flags: rows left out, or folded into one of each key. Vectorised.
+"""Applies the flags to one column of merged rows: drops rows, or folds those of a key into one. Vectorised.
 
-Most functions choose, for each row kept, the row whose value it gets; that works on values of any type and
-on codes alike. Sums and unions make new values.
+Most functions choose the row whose value each kept row gets; that works on values of any type and on
+dictionary codes. Sums and unions compute new values.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ _EXACT = decimal.Context(prec=80)
 
 
 class FoldError(DataError):
-    """Values that no value of the column's type can stand for."""
+    """The column's type does not hold the folded value."""
 
 
 def kept_rows(array: pa.Array, flags: Flags) -> pa.Array:
-    """The rows that are kept, as they are."""
+    """Returns the kept rows unchanged."""
     return array.filter(pa.array((flags & KEPT).astype(np.bool_)))
 
 
 def merged_rows(array: pa.Array, flags: Flags, name: str, rule: RowRule | None) -> pa.Array:
-    """What the rows of each key become in the column of that name. Raises `FoldError`."""
+    """Returns the merged rows of column `name`. Raises `FoldError`."""
     if rule is None or not rule.folds(name):
         return kept_rows(array, flags)
     return folded(array, flags, rule.policy.function(name), name)
 
 
 def chooses(function: RowFunction) -> bool:
-    """Whether the result is one of the values: it may be a code then."""
+    """Returns whether the result is always one of the values, so that dictionary codes can stand for them."""
     return function not in (RowFunction.SUM, RowFunction.COUNT, RowFunction.LIST, RowFunction.SET)
 
 
 def folded(array: pa.Array, flags: Flags, function: RowFunction, name: str) -> pa.Array:
-    """One value for each row kept. name: of the column, for errors.
+    """Returns one value for each kept row. name: the column's, for errors.
 
     Raises `FoldError` for a sum that its type can't hold.
     """
@@ -70,33 +70,34 @@ def folded(array: pa.Array, flags: Flags, function: RowFunction, name: str) -> p
 
 
 class _Targets:
-    """Which values go into which row kept."""
+    """The assignment of values to kept rows."""
 
     def __init__(self, array: pa.Array, flags: Flags) -> None:
         is_kept = (flags & KEPT).astype(np.bool_)
         self.kept: I64 = np.flatnonzero(is_kept)
-        """Positions of the rows kept; shape (rows kept,)."""
+        """Positions of the kept rows; shape (rows kept,)."""
         number: I64 = np.cumsum(is_kept) - is_kept
         valid = np.asarray(array.is_valid())
         takes_part = (flags & COUNTS).astype(np.bool_) | is_kept
         self.rows: I64 = np.flatnonzero(takes_part & valid)
-        """Positions of values that go somewhere, ascending."""
+        """Positions of the values that are folded, ascending."""
         self.into: I64 = number[self.rows]
-        """Where: the number of the row kept, ascending; shape as `rows`."""
+        """Number of the kept row that each value goes into, ascending; same shape as `rows`."""
 
     def last(self) -> I64:
-        """Of each row kept, the position of its newest value; its own where there is none."""
+        """Returns the position of the newest value of each kept row, or its own if it has none."""
         chosen = self.kept.copy()
-        chosen[self.into] = self.rows  # of several, the last counts
+        chosen[self.into] = self.rows  # The last of several assignments counts.
         return chosen
 
     def first(self) -> I64:
+        """Returns the position of the oldest value of each kept row, or its own if it has none."""
         chosen = self.kept.copy()
         chosen[self.into[::-1]] = self.rows[::-1]
         return chosen
 
     def extreme(self, array: pa.Array, *, greatest: bool) -> I64:
-        """Of each row kept, the position of its least or greatest value, the oldest of equal ones."""
+        """Returns the position of the least or greatest value of each kept row, the oldest of equal ones."""
         chosen = self.kept.copy()
         if len(self.rows):
             words = order_words([array.take(pa.array(self.rows))], (SortColumn("value"),))
@@ -107,7 +108,7 @@ class _Targets:
         return chosen
 
     def starts(self) -> I64:
-        """Where in `rows` the values of another row kept begin."""
+        """Returns the places in `rows` where the values of the next kept row begin."""
         return np.flatnonzero(np.diff(self.into, prepend=-1))
 
 
@@ -115,7 +116,7 @@ def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
     starts = into.starts()
     own = array.take(pa.array(into.kept))
     if len(starts) == len(into.rows) and not own.null_count:
-        return own  # nothing to add up
+        return own  # Each row has one value, so there is nothing to add up.
     values = array.take(pa.array(into.rows))
     if pt.is_decimal(array.type):
         return _decimal_sums(values, into, len(own), name)
@@ -126,7 +127,7 @@ def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
     if pt.is_integer(array.type):
         about = np.add.reduceat(numbers.astype(np.float64), starts)
         limit = 2.0 ** (array.type.bit_width - 1)
-        # Close to the limit a float does not tell: there the wrapped sum does, by its sign.
+        # Close to the limit the float is too coarse, but there the sign of a wrapped sum is wrong.
         wrapped = (np.abs(about) > limit / 2) & (np.sign(about) != np.sign(sums))
         if (np.abs(about) > 1.5 * limit).any() or wrapped.any():
             raise _too_large(name, array.type)
@@ -139,14 +140,14 @@ def _summed(array: pa.Array, into: _Targets, name: str) -> pa.Array:
 
 def _too_large(name: str, dtype: pa.DataType) -> FoldError:
     return FoldError(
-        f"column {name!r}: the sum of the rows of one key does not fit into {dtype}; append a row that "
-        "takes off from it, or delete the key's rows"
+        f"column {name!r}: the sum of the rows of one key does not fit into {dtype}; append a row with the "
+        "opposite sign, or delete the key's rows"
     )
 
 
 def _decimal_sums(values: pa.Array, into: _Targets, rows: int, name: str) -> pa.Array:
     dtype = values.type
-    # Arrow's own sums of decimals wrap: with as much room as there is, only those of 76 digits do.
+    # Arrow's sums of decimals wrap silently; in 256 bits that takes sums of more than 76 digits.
     table = pa.table({"into": into.into, "value": values.cast(pa.decimal256(76, dtype.scale))})
     sums = table.group_by("into", use_threads=False).aggregate([("value", "sum")])
     about = np.add.reduceat(values.cast(pa.float64()).to_numpy(zero_copy_only=False), into.starts())
@@ -180,7 +181,7 @@ def _united(array: pa.Array, into: _Targets, *, is_set: bool) -> pa.Array:
 
 
 def _comparable(items: pa.Array) -> pa.Array:
-    """The same values, of a type that Arrow counts: it counts no decimals of less than 128 bits."""
+    """Returns the values in a type that Arrow can dictionary-encode: not decimals of less than 128 bits."""
     if pt.is_decimal(items.type) and items.type.bit_width < 128:
         return items.cast(pa.decimal128(items.type.precision, items.type.scale))
     return items

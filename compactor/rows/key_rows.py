@@ -1,6 +1,6 @@
-"""Rows in merged order, seen key by key: which of them a tombstone takes away, and which is the newest.
+"""Classifies rows in merged order key by key: which a tombstone removes, and which is oldest or newest.
 
-Rows of one key follow one another, the oldest first. One worked example, of the keys `a` and `b`:
+Rows of one key follow one another, the oldest first. An example with keys `a` and `b`:
 
     key         a  a  a  a  b  b
     tombstone   .  x  .  .  .  .
@@ -9,7 +9,7 @@ Rows of one key follow one another, the oldest first. One worked example, of the
     live        .  .  x  x  x  x     newer than the newest tombstone of its key
     oldest live .  .  x  .  x  .     what the policy `first` keeps
     newest live .  .  .  x  .  x     what the other policies keep
-    barrier     .  x  .  .  .  .     the newest tombstone of its key, which older rows end at
+    barrier     .  x  .  .  .  .     the newest tombstone of its key, which removes older rows
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class KeyRows:
     barrier: Mask
     last: Mask
     _number: npt.NDArray[np.int64]
-    """Which key each row is of, counted from 0. Shape (rows,)."""
+    """Number of each row's key, from 0. Shape (rows,)."""
 
     @classmethod
     def of(cls, first: Mask, tombstone: Mask) -> Self:
-        """first: whether a row is the first of its key, the first row among them. At least one row."""
+        """Classifies at least one row. first: whether each row is the first of its key; the first row is."""
         at = np.arange(len(first))
         number = np.cumsum(first) - 1
         last = np.append(first[1:], True)
         begins = np.flatnonzero(first)
         newest_tombstone = np.full(len(begins), _NONE)
-        # Of several tombstones of a key the last one stays: numpy assigns in order.
+        # The last of several tombstones of a key stays, since numpy assigns in order.
         newest_tombstone[number[tombstone]] = at[tombstone]
         live = at > newest_tombstone[number]
         oldest_live = live & (at == np.maximum(begins, newest_tombstone + 1)[number])
@@ -52,7 +52,7 @@ class KeyRows:
         return cls(live, oldest_live, live & last, barrier, last, number)
 
     def of_keys_with(self, rows: Mask) -> Mask:
-        """Returns all rows of the keys that have any of these rows."""
+        """Returns all rows of the keys that have any of these rows. Shape (rows,)."""
         keys = np.zeros(int(self._number[-1]) + 1, dtype=np.bool_)
         keys[self._number[rows]] = True
         return keys[self._number]

@@ -1,8 +1,8 @@
-"""What rows of equal key mean in a table, and how long rows live. Pure values.
+"""Row policies, which say how rows of equal key are merged, and times to live. Pure values.
 
-The key of a row is what the table is sorted by, but for a sequence column, which only orders the rows of
-one key. Under every policy but `append` a fragment has one row of a key at most (two, where a tombstone
-has to stay before it), and readers see one at most.
+The key of a row is its sort columns without the sequence column, which only orders the rows of one key. Under
+every policy but `append` a fragment has at most one row of a key (two where a tombstone has to stay before
+it), and readers see at most one.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ from format.types import storage_type
 
 
 class RowKind(StrEnum):
+    """The way in which rows of equal key are merged."""
+
     APPEND = "append"
     """All rows stay."""
     LAST = "last"
     """The newest row of a key stays."""
     FIRST = "first"
-    """The oldest one."""
+    """The oldest row of a key stays."""
     PARTIAL_UPDATE = "partial-update"
-    """One row of a key: of each column the newest value that is not null."""
+    """One row of a key stays, with the newest value of each column that is not null."""
     AGGREGATE = "aggregate"
-    """One row of a key: each column by a function of its own."""
+    """One row of a key stays, with each column aggregated by its own function."""
 
 
 class RowFunction(StrEnum):
-    """How values of one column become one; nulls do not count, and of nulls alone comes null."""
+    """A function that aggregates the values of a column. Nulls are ignored; all nulls aggregate to null."""
 
     LAST = "last"
     FIRST = "first"
     SUM = "sum"
     COUNT = "count"
-    """Of the values that came in: a sum of ones."""
+    """Number of values ingested: a sum of ones."""
     MIN = "min"
     MAX = "max"
     BOOL_OR = "bool_or"
@@ -51,28 +53,28 @@ class RowFunction(StrEnum):
     LIST = "list"
     """All elements, oldest first."""
     SET = "set"
-    """Each element once, in the order in which they first came."""
+    """Each element once, in the order of first appearance."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPolicy:
-    """What becomes of rows of equal key."""
+    """The row policy of a table: what becomes of rows of equal key."""
 
     kind: Annotated[RowKind, Strict(False)] = RowKind.APPEND
     sequence: str | None = None
-    """Column whose greater values are newer, null being oldest; where equal, or without one, what was
-    ingested later is newer. For `last` and `first`."""
+    """Column whose greater values are newer, for `last` and `first`; null is oldest. Among equal values, or
+    without such a column, rows ingested later are newer."""
     delete_marker: str | None = None
-    """Boolean column: a row where it is true is a tombstone, which takes away the older rows of its key."""
+    """Boolean column: a row where it is true is a tombstone, which removes the older rows of its key."""
     keeps_tombstones: bool | None = None
-    """Whether tombstones are never dropped, since older rows of their key may still come. None: with a
-    sequence column, where they may; not in the order of ingestion, where they can't."""
+    """Whether tombstones are never dropped, because older rows of their key may still arrive. None means only
+    with a sequence column: without one, no row can arrive that is older."""
     aggregates: tuple[tuple[str, Annotated[RowFunction, Strict(False)]], ...] = ()
-    """For `aggregate`; columns not named take `last`."""
+    """Functions by column, for `aggregate`; columns not named use `last`."""
 
     @property
     def merges(self) -> bool:
-        """Whether rows of equal key become fewer."""
+        """Whether rows of equal key are merged into fewer."""
         return self.kind is not RowKind.APPEND
 
     @property
@@ -83,18 +85,18 @@ class RowPolicy:
 
     @property
     def folds(self) -> bool:
-        """Whether rows of equal key become one that was none of them."""
+        """Whether a merged row may combine values of several rows."""
         return self.kind in (RowKind.PARTIAL_UPDATE, RowKind.AGGREGATE)
 
     def function(self, column: str) -> RowFunction:
         return dict(self.aggregates).get(column, RowFunction.LAST)
 
     def key_columns(self, sort: SortSchema) -> SortSchema:
-        """Those of a table's sort schema by which rows are the same."""
+        """Returns the key columns of a table's sort schema."""
         return tuple(c for c in ordering(sort) if c.column != self.sequence)
 
     def renamed(self, rename: Callable[[str], str]) -> RowPolicy:
-        """The same of columns of other names."""
+        """Returns the policy with its columns renamed."""
         return replace(
             self,
             sequence=None if self.sequence is None else rename(self.sequence),
@@ -139,7 +141,7 @@ APPEND: Final = RowPolicy()
 @convertible
 @dataclass(frozen=True, slots=True)
 class Ttl:
-    """Rows whose time is longer ago are left out by compactions; those without a time never."""
+    """A time to live: compactions drop rows whose time is longer ago, and never rows without a time."""
 
     column: str
     seconds: NonNegativeInt
@@ -149,8 +151,8 @@ class Ttl:
 
 
 def sort_with_policy(sort: SortSchema, policy: RowPolicy, ttl: Ttl | None) -> SortSchema:
-    """The sort schema of a table whose rows are to be told apart by `sort`: then comes the sequence column,
-    and what decisions on rows need is carried."""
+    """Returns the sort schema of a table with key `sort`: the key, the sequence column, then the non-key
+    columns of the key section that decisions on rows need."""
     known = {column.column for column in sort}
     if policy.sequence is not None and policy.sequence not in known:
         sort = (*sort, SortColumn(policy.sequence, Order.ASC, Nulls.FIRST))
@@ -162,10 +164,10 @@ def sort_with_policy(sort: SortSchema, policy: RowPolicy, ttl: Ttl | None) -> So
 
 
 def with_result_types(schema: pa.Schema, policy: RowPolicy) -> pa.Schema:
-    """The schema with types that hold sums and counts."""
+    """Returns the schema with types that hold sums and counts."""
     fields = []
     for field in schema:
-        # Columns that no function is named for, keys among them, stay as they are.
+        # Columns without a named function, such as keys, keep their type.
         function = dict(policy.aggregates).get(field.name)
         if function is RowFunction.COUNT:
             fields.append(field.with_type(pa.int64()))
@@ -191,14 +193,14 @@ def _sum_type(dtype: pa.DataType) -> pa.DataType:
 
 
 def check_policy(policy: RowPolicy, ttl: Ttl | None, schema: pa.Schema, sort: SortSchema) -> None:
-    """Raises `UsageError` naming the column or option that does not fit.
+    """Raises `UsageError`, which names the column or option that does not fit.
 
-    sort: as `sort_with_policy` gives it.
+    sort: the result of `sort_with_policy`.
     """
     if policy.folds and policy.sequence is not None:
         raise UsageError(
-            f"--sequence: rows of a table with --row-policy {policy.kind} are merged in the order in which "
-            "they came; leave it out, or choose --row-policy last"
+            f"--sequence: rows of a table with --row-policy {policy.kind} are merged in the order of their "
+            "ingestion; leave it out, or choose --row-policy last"
         )
     if (
         policy.kind is RowKind.FIRST
@@ -206,8 +208,8 @@ def check_policy(policy: RowPolicy, ttl: Ttl | None, schema: pa.Schema, sort: So
         and policy.delete_marker is not None
     ):
         raise UsageError(
-            "--delete-marker: not with --row-policy first and --sequence, where a tombstone that comes late "
-            "would uncover rows that are not kept; leave --sequence out, or choose --row-policy last"
+            "--delete-marker: not with --row-policy first and --sequence, where a late tombstone would "
+            "uncover rows that were already dropped; leave --sequence out, or choose --row-policy last"
         )
     if not policy.merges and (policy.sequence or policy.delete_marker):
         raise UsageError(
@@ -225,18 +227,19 @@ def check_policy(policy: RowPolicy, ttl: Ttl | None, schema: pa.Schema, sort: So
         dtype = _column_type(policy.delete_marker, "--delete-marker", schema)
         if not pt.is_boolean(dtype):
             raise UsageError(
-                f"--delete-marker: column {policy.delete_marker!r} is {dtype}, it has to be boolean"
+                f"--delete-marker: column {policy.delete_marker!r} is {dtype}; it has to be boolean"
             )
         if any(c.column == policy.delete_marker for c in ordering(sort)):
             raise UsageError(
-                f"--delete-marker: column {policy.delete_marker!r} is part of the sort schema; it cannot be"
+                f"--delete-marker: column {policy.delete_marker!r} is part of the sort schema; choose "
+                "another column, or leave it out of --sort-by"
             )
     _check_aggregates(policy, schema, sort)
     if ttl is not None:
         dtype = _column_type(ttl.column, "--ttl-column", schema)
         if not (pt.is_timestamp(dtype) or pt.is_date(dtype)):
             raise UsageError(
-                f"--ttl-column: column {ttl.column!r} is {dtype}, it has to be a timestamp or a date"
+                f"--ttl-column: column {ttl.column!r} is {dtype}; it has to be a timestamp or a date"
             )
         if policy.folds and ttl.column not in {c.column for c in policy.key_columns(sort)}:
             raise UsageError(
@@ -252,8 +255,7 @@ def _check_sequence(policy: RowPolicy, sort: SortSchema) -> None:
         wanted = replace(column, order=Order.ASC, nulls=Nulls.FIRST)
         if place != len(ordered) - 1 or column != wanted:
             raise UsageError(
-                f"--sequence: leave {policy.sequence!r} out of --sort-by; it comes after it by itself, "
-                "ascending"
+                f"--sequence: leave {policy.sequence!r} out of --sort-by; it is added at the end, ascending"
             )
         if place == 0:
             raise UsageError("--sequence: --sort-by has to name at least one other column, the key")

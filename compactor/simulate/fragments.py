@@ -1,6 +1,6 @@
-"""Fragments that are only figures: what a flush brings, and what a merge makes of its inputs.
+"""Simulated fragments, which have only metadata: those of a flush, and the outputs of a merge.
 
-Keys are integers, and a fragment's bytes lie evenly over its range of keys.
+Keys are integers, and a fragment's bytes spread evenly over its key range.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from format.schema import SortColumn
 _BYTES_PER_ROW: Final = 40
 _FLUSH_JITTER: Final = 0.1
 _MIN_CUT_SHARE: Final = 4
-"""A cut key counts once an output has this part of its size: the rule of the real merge."""
+"""A cut key applies once an output has reached this part of its size, as in the real merge."""
 
 
 class IntegerKeys(KeyComparator):
-    """Keys of one integer, which compare as they are."""
+    """A comparator of keys of one integer, which compare as they are."""
 
     def __init__(self) -> None:
         super().__init__(pa.schema([pa.field("key", pa.int64())]), (SortColumn("key"),))
@@ -67,7 +67,7 @@ def fragment(
 
 
 class Flushes:
-    """Seconds between flushes, and the keys each covers."""
+    """A generator of the seconds between flushes and the keys that each covers."""
 
     def __init__(
         self, locality: Locality, key_space: int, mean_seconds: float, rng: random.Random
@@ -79,10 +79,11 @@ class Flushes:
         self._count = 0
 
     def next_seconds(self) -> float:
-        """Not all alike, since they are not in life, and sizes would sit on borders of size classes."""
+        """Returns the seconds to the next flush, with jitter: equal sizes would sit on size class borders."""
         return self._mean_seconds * self._rng.uniform(1 - _FLUSH_JITTER, 1 + _FLUSH_JITTER)
 
     def next_keys(self) -> tuple[int, int]:
+        """Returns the first and last key of the next flush."""
         self._count += 1
         match self._locality.spread:
             case Spread.WHOLE:
@@ -97,7 +98,7 @@ class Flushes:
 
 
 def merged(spec: CompactionSpec, settings: CompactionSettings, *, run: str) -> list[FragmentEntry]:
-    """What the real merge would write: disjoint, of about the target size, cut where `spec` says."""
+    """Returns the outputs of the real merge: disjoint, of about the target size, cut where `spec` says."""
     sequence = min(entry.sequence for entry in spec.inputs)
     total = spec.size_bytes
     bytes_each = total / max(1, round(total / settings.target_fragment_bytes))
@@ -120,14 +121,14 @@ def merged(spec: CompactionSpec, settings: CompactionSettings, *, run: str) -> l
 
 
 class _Profile:
-    """Bytes over keys: the sum of the inputs' densities, as a function that is linear in pieces."""
+    """The bytes below each key, a piecewise linear function: the sum over all inputs."""
 
     def __init__(self, inputs: Sequence[FragmentEntry]) -> None:
         firsts = np.array([entry.first_key[0] for entry in inputs], dtype=np.int64)
         ends = np.array([entry.last_key[0] for entry in inputs], dtype=np.int64) + 1
         sizes = np.array([entry.size_bytes for entry in inputs], dtype=np.float64)
         self._total = sum(entry.size_bytes for entry in inputs)
-        # Densities change at the edges; how many ranges are open is counted exactly, so that gaps are.
+        # Densities change at the edges; open ranges are counted in integers, so that gaps are exact.
         self._edges, where = np.unique(np.concatenate((firsts, ends)), return_inverse=True)
         steps = np.zeros(len(self._edges))
         np.add.at(steps, where, np.concatenate((sizes / (ends - firsts), -sizes / (ends - firsts))))
@@ -140,7 +141,7 @@ class _Profile:
     def pieces(
         self, bytes_each: float, cut_keys: Sequence[int]
     ) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Sizes and keys, ends included. Sizes add up to those of the inputs exactly."""
+        """Yields sizes and key ranges, ends included. Sizes add up exactly to those of the inputs."""
         cuts = np.array(cut_keys, dtype=np.int64)
         cut_bytes = np.interp(cuts, self._edges, self._before)
         start, end = int(self._edges[0]), int(self._edges[-1])
@@ -158,11 +159,11 @@ class _Profile:
             start = self._first_filled(stop)
 
     def _byte_at(self, key: int) -> float:
-        """Bytes of the keys below it."""
+        """Returns the bytes of all keys below `key`."""
         return float(np.interp(key, self._edges, self._before))
 
     def _key_at(self, byte: float) -> int:
-        """The least key below which there are so many bytes."""
+        """Returns the least key below which there are `byte` bytes."""
         if byte >= self._before[-1] * (1 - 1e-9):
             return int(self._edges[-1])
         return int(np.ceil(np.interp(byte, self._before, self._edges)))

@@ -1,4 +1,4 @@
-"""Pictures of simulations. The only place that knows matplotlib, which is an extra."""
+"""Plots simulations. Only this module knows matplotlib, which is an extra."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _ROW_HEIGHT: Final = 1.55
 _DAY_SECONDS: Final = 86_400
 _MOST_TIMES_THE_BEST: Final = 4
 _WINDOW: Final = 12
-"""Samples over which rates are taken."""
+"""Number of samples over which rates are computed."""
 
 _Draw = Callable[["Axes", Result], None]
 
 
 def check_plot(path: str) -> None:
-    """Before anything is simulated. Raises `UsageError` if the plot could not be made."""
+    """Raises `UsageError` if a plot could not be made. Called before anything is simulated."""
     if Path(path).suffix.lower() not in SUFFIXES:
         raise UsageError(f"--plot {path}: end the name in one of {', '.join(SUFFIXES)}")
     if not Path(path).resolve().parent.is_dir():
-        raise UsageError(f"--plot {path}: there is no such folder")
+        raise UsageError(f"--plot {path}: its folder does not exist: create it first")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -37,7 +37,7 @@ def check_plot(path: str) -> None:
 
 
 def plot(results: Mapping[str, Result], title: str, path: str) -> None:
-    """One column a strategy, one row a figure, the same scale along a row."""
+    """Writes a plot with a column for each strategy and a row for each figure, which share its scale."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
@@ -77,7 +77,7 @@ def plot(results: Mapping[str, Result], title: str, path: str) -> None:
 
 
 def _top(row: Sequence[Axes]) -> float:
-    """The top of a row's scale. What is far above the best shoots out of it, or that could not be read."""
+    """Returns the top of a row's scale: far worse strategies exceed it, so that the best stays legible."""
     tops = [float(axes.dataLim.y1) for axes in row]
     return min(max(tops), _MOST_TIMES_THE_BEST * min(tops)) * 1.05 or 1.0
 
@@ -125,7 +125,7 @@ def _worker_use(axes: Axes, result: Result) -> None:
 def _rates(
     result: Result, rate: Callable[[ShardSample, ShardSample], float]
 ) -> tuple[list[float], list[float]]:
-    """Days, and a rate over the samples just before."""
+    """Returns days, and the rate over the last `_WINDOW` samples before each."""
     pairs = list(zip(result.samples, result.samples[_WINDOW:], strict=False))
     return [b.seconds / _DAY_SECONDS for _, b in pairs], [rate(a, b) for a, b in pairs]
 

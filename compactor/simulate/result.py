@@ -1,4 +1,4 @@
-"""What a simulation found: a sample every so often, and what it comes to."""
+"""Results of a simulation: periodic samples, and figures derived from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compactor.planner.debt import SLOW_SCORE, Debt, Pressure
 
 @dataclass(frozen=True, slots=True)
 class ShardSample:
-    """One shard at one time."""
+    """The state of one shard at one time."""
 
     seconds: float
     fragments: int
@@ -22,15 +22,15 @@ class ShardSample:
     """Sorted runs that a read of one key looks at."""
     busy_workers: int
     busy_seconds: float
-    """Of all workers, so far."""
+    """Busy seconds of all workers so far."""
     ingested_bytes: int
     compacted_bytes: int
-    """Written by compactions so far."""
+    """Bytes written by compactions so far."""
     expired_bytes: int
 
     @property
     def write_amplification(self) -> float:
-        """Since the beginning."""
+        """Write amplification since the beginning."""
         return 1 + self.compacted_bytes / max(1, self.ingested_bytes)
 
     @property
@@ -40,7 +40,7 @@ class ShardSample:
 
 @dataclass(slots=True)
 class Peaks:
-    """Taken at every flush, not only where samples are."""
+    """Peaks over all flushes, not only over samples."""
 
     flushes: int = 0
     slow: int = 0
@@ -69,13 +69,13 @@ class Result:
 
     shards: int
     workers: int
-    """Of the shard."""
+    """Workers of the shard."""
     samples: Sequence[ShardSample]
     peaks: Peaks
     planned_seconds: float
-    """What was to be simulated."""
+    """Simulated time that was asked for."""
     gave_up: bool
-    """Whether the debt grew so far that the simulation ended early."""
+    """Whether the simulation ended early because the debt had grown too far."""
 
     @property
     def last(self) -> ShardSample:
@@ -83,39 +83,39 @@ class Result:
 
     @property
     def has_kept_up(self) -> bool:
-        """Whether no writer would ever have had to wait."""
+        """Whether no writer ever had to wait."""
         return not self.peaks.stop and not self.gave_up
 
     @property
     def read_amplification(self) -> tuple[float, float]:
-        """Mean and greatest."""
+        """Mean and greatest read amplification of all samples."""
         values = [sample.read_amplification for sample in self.samples[1:]]
         return sum(values) / len(values), max(values)
 
     @property
     def second_half(self) -> tuple[ShardSample, ShardSample]:
-        """The samples at its beginning and at its end."""
+        """Samples at the beginning and at the end of the second half."""
         half = self.last.seconds / 2
         return min(self.samples, key=lambda sample: abs(sample.seconds - half)), self.last
 
     @property
     def late_write_amplification(self) -> float:
-        """Of what was written in the second half: without the young table's cheap beginning."""
+        """Write amplification of the second half, without the cheap beginning of a young table."""
         return write_amplification(*self.second_half)
 
     @property
     def compaction_bytes_per_second(self) -> float:
-        """Written by compactions of the shard, in the second half; they read as much."""
+        """Rate at which the shard's compactions wrote in the second half; they read as much."""
         start, end = self.second_half
         return (end.compacted_bytes - start.compacted_bytes) / (end.seconds - start.seconds)
 
     @property
     def worker_use(self) -> float:
-        """Share of the workers' time, in the second half."""
+        """Share of the second half in which workers were busy."""
         return worker_use(*self.second_half, self.workers)
 
     def points(self, count: int) -> list[tuple[ShardSample, ShardSample]]:
-        """So many samples over the time, each with the one before."""
+        """Returns `count` samples spread over the time, each with the one before."""
         last = len(self.samples) - 1
         picked = sorted({round(last * i / count) for i in range(count + 1)})
         return [(self.samples[a], self.samples[b]) for a, b in itertools.pairwise(picked)]
@@ -147,13 +147,13 @@ class Result:
 
 
 def write_amplification(start: ShardSample, end: ShardSample) -> float:
-    """Bytes written for a byte ingested, between two samples."""
+    """Returns the bytes written for each byte ingested between two samples."""
     ingested = end.ingested_bytes - start.ingested_bytes
     return 1 + (end.compacted_bytes - start.compacted_bytes) / max(1, ingested)
 
 
 def worker_use(start: ShardSample, end: ShardSample, workers: int) -> float:
-    """Share of the workers' time in which they were busy, between two samples."""
+    """Returns the share of the time between two samples in which workers were busy."""
     seconds = (end.seconds - start.seconds) * workers
     return (end.busy_seconds - start.busy_seconds) / seconds if seconds else 0.0
 

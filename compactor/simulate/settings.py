@@ -1,4 +1,4 @@
-"""What is simulated: an ingest rate, its keys and time windows, and the workers behind it."""
+"""Settings of a simulation: ingest rate, keys, time windows and workers."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ MIB: Final = 1 << 20
 DAY_SECONDS: Final = 86_400
 DEFAULT_WORKERS_PER_SHARD: Final = 8
 FLUSHES_PER_SHARD: Final = 25_000
-"""As many flushes of one shard are simulated in a minute or two."""
+"""Number of flushes of one shard that a minute or two simulates."""
 
 
 class Spread(StrEnum):
+    """The spread of the flushes' keys over the key space."""
+
     WHOLE = "whole"
     """Every flush covers all keys."""
     RANDOM = "random"
-    """Every flush covers a part of the keys, somewhere."""
+    """Every flush covers a range of keys at a random place."""
     APPEND = "append"
-    """Every flush has greater keys than the one before."""
+    """Every flush has greater keys than the previous one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """Which keys a flush covers."""
+    """The keys that a flush covers."""
 
     spread: Spread = Spread.WHOLE
     share: float = 1.0
-    """Of the key space, for `Spread.RANDOM`."""
+    """Share of the key space, for `Spread.RANDOM`."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`whole`, `random:0.01` or `append`. Raises `ConfigError`."""
+        """Parses `whole`, `random:0.01` or `append`. Raises `ConfigError`."""
         name, colon, share = text.partition(":")
         if name in set(map(str, Spread)) and bool(colon) == (name == Spread.RANDOM):
             try:
@@ -46,7 +48,7 @@ class Locality:
             if 0 < part <= 1:
                 return cls(Spread(name), part)
         raise ConfigError(
-            f"{text!r} is no locality: write whole, random:0.01 (a share of the keys, above 0 and at "
+            f"{text!r} is not a locality: use whole, random:0.01 (a share of the keys, above 0 and at "
             "most 1) or append"
         )
 
@@ -56,7 +58,7 @@ class Locality:
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
-    """Rates and workers are those of all shards together; one shard is simulated."""
+    """Settings of a simulation. Rates and workers are those of all shards; one shard is simulated."""
 
     ingest_bytes_per_second: int = 10 << 30
     duration_seconds: float = 14 * DAY_SECONDS
@@ -64,28 +66,30 @@ class SimulationSettings:
     shards: int = 1
     workers: int = DEFAULT_WORKERS_PER_SHARD
     task_bytes_per_second: int = 60 * MIB
-    """Stored bytes that one compaction goes through in a second: an assumption, `make bench` measures it."""
+    """Stored bytes that one compaction processes in a second: an assumption, which `make bench` measures."""
     locality: Locality = Locality()
     window_seconds: int | None = None
     retention_seconds: int | None = None
     late_share: float = 0.0
-    """Of every flush, for the time window before the current one."""
+    """Share of every flush that belongs to the previous time window."""
     seed: int = 0
     samples: int = 480
     give_up_factor: int = 10
-    """Times as many level-0 runs as should stop writers, at which the simulation ends early: it would
-    not recover, and takes ever longer."""
+    """The simulation ends early at this many times the level-0 runs at which writers stop: it would not
+    recover, and take ever longer."""
     key_space: int = 1 << 40
 
     def __post_init__(self) -> None:
         if self.workers < self.shards:
             raise ConfigError(
-                f"{self.workers} workers for {self.shards} shards: give at least one a shard"
+                f"{self.workers} workers for {self.shards} shards: give at least one for each shard"
             )
         if self.retention_seconds is not None and self.window_seconds is None:
-            raise ConfigError("a retention needs a time window: whole windows are dropped")
+            raise ConfigError("a retention drops whole time windows: name their length too")
         if self.late_share and self.window_seconds is None:
-            raise ConfigError("a late share needs a time window to be late for")
+            raise ConfigError(
+                "a late share belongs to the previous time window: name their length too"
+            )
         if not 0 <= self.late_share < 1:
             raise ConfigError(
                 f"the late share must be at least 0 and below 1, not {self.late_share}"
@@ -109,6 +113,6 @@ class SimulationSettings:
 
 
 def shards_for(bytes_per_second: int, duration_seconds: float, flush_bytes: int) -> int:
-    """A power of two, so that one shard has no more flushes than are simulated quickly."""
+    """Returns a power of two such that one shard has at most `FLUSHES_PER_SHARD` flushes."""
     flushes = bytes_per_second * duration_seconds / flush_bytes
     return int(2 ** max(0, math.ceil(math.log2(max(1.0, flushes / FLUSHES_PER_SHARD)))))

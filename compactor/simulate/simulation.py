@@ -1,7 +1,8 @@
-"""The real planner on a synthetic table: flushes come in, compactions take their time, nothing is moved.
+"""Simulates the real planner on a synthetic table: flushes arrive and compactions take time, without any
+data.
 
-Events are taken in order of time from a heap. Whenever one has changed a tree and a worker is free, the
-trees that changed are planned again, by `plan_trees` itself, and the plan's first specs are begun.
+A heap yields events in order of time. Whenever an event has changed a tree and a worker is free, `plan_trees`
+itself plans the changed trees again, and the first specs of the plan begin.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from compactor.table.entry import FragmentEntry
 Window = int | None
 
 _MAX_ROUNDS: Final = 10_000
-"""Of planning at one moment: more would mean plans that never run out."""
+"""Limit of planning rounds at one moment: more would mean that plans never run out."""
 
 
 class Observer:
-    """Told all that happens, for tests. Does nothing itself."""
+    """A listener to all events, for tests; by itself it does nothing."""
 
     def flushed(self, entry: FragmentEntry) -> None: ...
 
@@ -45,7 +46,7 @@ class Observer:
 
 @dataclass(frozen=True, slots=True)
 class _RunningCompaction:
-    """A compaction that runs."""
+    """A running compaction."""
 
     spec: CompactionSpec
     run: str
@@ -53,7 +54,7 @@ class _RunningCompaction:
 
 
 class Simulation:
-    """One shard under one policy. `run` is for once."""
+    """A simulation of one shard under one policy. `run` may be called once."""
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class Simulation:
     # --- writers ---
 
     def _flush(self) -> None:
-        """What came in since the last one: into the current time window, and a little into the last."""
+        """Adds what arrived since the last flush: to the current window, and a share to the previous one."""
         size = round((self.now - self._flushed_at) * self._settings.shard_bytes_per_second)
         self._flushed_at = self.now
         number, keys, window = next(self._ids), self._flushes.next_keys(), self._window()
@@ -176,7 +177,7 @@ class Simulation:
             self._at(max(self.now, float(end)), lambda: self._expire(window))
 
     def _expire(self, window: Window) -> None:
-        """Drops the window with all it holds; what is being compacted of it will be in vain."""
+        """Drops the window with all its fragments; running compactions of them become void."""
         entries = [item.entry for item in self.trees.pop(window).items()]
         self._plans.pop(window, None)
         self._changed.discard(window)
@@ -187,7 +188,7 @@ class Simulation:
     # --- workers ---
 
     def _decide(self) -> None:
-        """As a driver does: moves first, then as many specs as there are free workers, until none is due."""
+        """Acts as a driver does: moves first, then as many specs as workers are free, until none is due."""
         for _ in range(_MAX_ROUNDS):
             self._plan()
             if self._move():
@@ -240,7 +241,7 @@ class Simulation:
         )
         tree = self.trees.get(spec.window)
         if tree is None:
-            # Its window has expired. The free worker is a change to the others.
+            # Its window has expired. Any other tree is marked, so that the free worker gets planned.
             self._changed.update(itertools.islice(self.trees, 1))
             return
         for entry in spec.inputs:
@@ -273,7 +274,7 @@ class Simulation:
         )
 
     def _read_amplification(self) -> float:
-        """Sorted runs that a read of a random key looks at, in the window of a random byte."""
+        """Returns the sorted runs that a read of a random key looks at, in the window of a random byte."""
         total = weighted = 0.0
         for tree in self.trees.values():
             size = sum(tree.shape().level_bytes.values())
@@ -283,7 +284,7 @@ class Simulation:
 
 
 def _runs_at_random_key(tree: Tree) -> float:
-    """Runs of level 0 that overlap it, on average, and the levels that hold anything."""
+    """Returns the mean number of level-0 runs at a random key, plus the levels that are not empty."""
     levels = [n for n, size in tree.shape().level_bytes.items() if n and size]
     young = [item for run in tree.runs() for item in run.items]
     edges = [*young]

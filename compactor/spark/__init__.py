@@ -1,4 +1,4 @@
-"""Work as Spark tasks, and tables in Spark."""
+"""Runs work as Spark tasks, and reads and writes tables from Spark."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ __all__ = ["register"]
 
 
 def __getattr__(name: str) -> Any:
-    """`register`, imported when it is asked for: tasks need no data source, and other users no PySpark."""
+    """Imports `register` on demand: tasks do not need the data source, and other users no PySpark."""
     if name != "register":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,10 +1,10 @@
-"""Compactions as Spark tasks, by `mapInArrow`, without a shuffle: a job of one task each, small ones share.
+"""Runs compactions as Spark tasks by `mapInArrow`, without a shuffle.
 
-A job takes Spark more than a tenth of a second, whatever it does, ten times as long as a compaction of
-some hundred rows. So small compactions that wait at the same time share a job and are run one after the
-other by its task; any other has a job of its own, and ends, fails and is committed by itself. Jobs are
-submitted by threads of the driver. Works on Spark Connect too, since it uses no RDD. Attempts that Spark
-retries or doubles are harmless: they write under names of their own, and only the driver commits.
+A Spark job takes more than a tenth of a second whatever it does, ten times as long as a compaction of some
+hundred rows. So small compactions that wait at the same time share a job, whose one task runs them in turn;
+any other compaction has its own job, and ends, fails and is committed by itself. Threads of the driver submit
+the jobs. No RDD is used, so this works on Spark Connect too. Retried and duplicate attempts are harmless:
+they write under unique names, and only the driver commits.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SHARED_BYTES: Final = 64 << 20
-"""Decoded input of the compactions of one job together: half a second's work or so."""
+"""Limit of the decoded input of all compactions of one job: about half a second of work."""
 _SHARED_COUNT: Final = 64
-"""Compactions of one job: what has ended is committed only with it."""
+"""Limit of the compactions of one job: none is committed before the job ends."""
 
 
 class SparkEngine:
     """An `Engine` on a Spark session."""
 
     def __init__(self, spark: SparkSession, slots: int) -> None:
-        """slots: jobs submitted at a time. More than Spark has cores only wait there."""
+        """slots: jobs submitted at a time; more than Spark has cores only wait there."""
         self.slots = slots
         self._spark = spark
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="compaction")
@@ -48,15 +48,19 @@ class SparkEngine:
         self._is_lost = False
 
     def submit(self, compaction: Compaction) -> None:
-        """It is started by `wait`, so that those submitted together can share a job."""
+        """Queues a compaction; `wait` starts it, so that those submitted together can share a job."""
         self._waiting.append(compaction)
 
     def wait(self, timeout_seconds: float) -> Sequence[Outcome]:
+        """Starts queued compactions and returns the outcomes of those that ended.
+
+        Raises `EngineLostError` if Spark has ended.
+        """
         if self._is_lost or (not self._running and is_lost(self._spark)):
             self._is_lost = True
             raise EngineLostError(
-                "Spark has ended, most likely because its JVM was killed (out of memory?): what it ran is "
-                "given up, nothing is lost; start this again"
+                "Spark has ended, most likely because its JVM was killed (out of memory?): its running "
+                "compactions are given up, no data is lost; start this again"
             )
         self._start()
         done, _ = wait(self._running, timeout_seconds, return_when=FIRST_COMPLETED)
@@ -67,7 +71,7 @@ class SparkEngine:
             if not isinstance(error, Exception):
                 outcomes += future.result()
             elif is_lost(self._spark):
-                # That says nothing of the compactions: those that ended before are finished first.
+                # The loss does not mean that the compactions failed; return the ended ones first.
                 self._is_lost = True
             else:
                 outcomes += [failed(compaction, error) for compaction in compactions]
@@ -81,7 +85,7 @@ class SparkEngine:
         for future in self._running:
             future.cancel()
         if self._running and not self._is_lost:
-            with contextlib.suppress(Exception):  # a JVM that does not answer runs nothing
+            with contextlib.suppress(Exception):  # A JVM that does not answer runs nothing.
                 self._spark.interruptAll()
         self._running.clear()
 
@@ -93,8 +97,10 @@ class SparkEngine:
             self._running[future] = compactions
 
     def _next_job(self) -> list[Compaction]:
-        """The next compaction, and after it such as make a small job with it: a slot's share of what
-        waits at most."""
+        """Returns the next compaction and those that share a small job with it.
+
+        A job takes at most one slot's share of the queue.
+        """
         most = min(_SHARED_COUNT, -(-len(self._waiting) // self.slots))
         compactions = [self._waiting.popleft()]
         size = _decoded_bytes(compactions[0])
@@ -106,13 +112,13 @@ class SparkEngine:
         return compactions
 
     def _run(self, compactions: Sequence[Compaction], cancels: int) -> list[Outcome]:
-        """Outcomes of all, or the error of the only one."""
+        """Returns the outcomes of all. Raises the error of the job if it has a single compaction."""
         try:
             return self._run_job(compactions)
         except JobError:
             if len(compactions) == 1 or cancels != self._cancels or is_lost(self._spark):
                 raise
-        # One of them took the others down with it; by themselves they show which.
+        # One of them took the others down; running each by itself shows which.
         outcomes: list[Outcome] = []
         for compaction in compactions:
             if cancels != self._cancels:
@@ -124,14 +130,14 @@ class SparkEngine:
         return outcomes
 
     def _run_job(self, compactions: Sequence[Compaction]) -> list[Outcome]:
-        """Of one task. Raises `JobError` if there are no outcomes."""
+        """Runs a job of one task and returns its outcomes. Raises `JobError` if the job fails."""
         texts = [compaction.to_json() for compaction in compactions]
         log_settings = logs.settings()
 
         def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if log_settings is not None:
-                logs.set_up(log_settings)  # lines of tasks are like those of the driver
-            store_at = functools.cache(open_store)  # with its connections, for all of this task
+                logs.set_up(log_settings)  # Tasks log in the format of the driver.
+            store_at = functools.cache(open_store)  # The task shares one store and its connections.
             for _ in batches:
                 for text in texts:
                     compaction = Compaction.from_json(text)

@@ -1,8 +1,8 @@
-"""Where a local Spark keeps its files: a folder of this process, which is removed with it.
+"""Scratch folders of a local Spark, each removed with the process that created it.
 
-Spark removes its own files when it ends. A JVM that is killed can't; so this process does, and if it is
-killed as well, whoever starts Spark next. A folder is in use as long as somebody has its lock, which the
-kernel gives back when a process ends, however it does.
+Spark removes its own files when it ends. If its JVM is killed, this process removes them; if this process is
+killed too, the next one that starts Spark does. A folder is in use while a process holds its lock, which the
+kernel releases when the process ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def scratch_folder() -> str:
     while True:
         folder = tempfile.mkdtemp(prefix=_PREFIX)
         lock = _lock(Path(folder))
-        # Between the two, somebody may have taken it for a stale one.
+        # Before it was locked, another process may have removed it as stale.
         if lock is not None and Path(folder).exists():
             break
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -41,7 +41,7 @@ def remove_stale() -> None:
 
 
 def _lock(folder: Path) -> int | None:
-    """Returns a descriptor that holds the folder's lock; None if another has it, or it is not ours."""
+    """Returns a descriptor that holds the folder's lock; None if another process or user has it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

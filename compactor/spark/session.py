@@ -1,4 +1,4 @@
-"""The Spark session of a process: that of spark-submit, or one of our own."""
+"""Opens the Spark session of a process: that of spark-submit, or a new one."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _CONNECT_SLOTS: Final = 16
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit started this process, and so chose master and settings."""
+    """Returns whether spark-submit started this process, and so chose master and settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def check_master(master: str | None) -> None:
-    """Raises `UsageError` if it is not understood."""
+    """Raises `UsageError` for a master that Spark does not know."""
     if master is not None and not _MASTER.fullmatch(master):
         raise UsageError(
             f"--master {master}: not a Spark master; use local[2], local[*], yarn, "
@@ -49,9 +49,9 @@ def check_master(master: str | None) -> None:
 
 
 def open_session(master: str | None) -> SparkSession:
-    """The session of this process: that of `spark-submit`, else a new one on `master`.
+    """Returns the session of this process: that of `spark-submit`, else a new one on `master`.
 
-    Raises `UsageError` where PySpark or Java is missing, or the master is not understood.
+    Raises `UsageError` if PySpark or Java is missing, or the master is unknown.
     """
     check_master(master)
     try:
@@ -106,10 +106,9 @@ def is_local(master: str | None) -> bool:
 
 @contextlib.contextmanager
 def interrupted_afterwards() -> Iterator[None]:
-    """Puts off Ctrl-C and SIGTERM until Spark has started: a JVM whose starter has gone stays for ever.
+    """Delays Ctrl-C and SIGTERM until Spark has started: a JVM whose starter has gone stays for ever.
 
-    Those who cannot wait may say it twice. The handlers stay as they were: Spark puts one of its own in their
-    place.
+    A second signal is not delayed. The handlers are restored on exit, since Spark replaces them by its own.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -132,21 +131,23 @@ def interrupted_afterwards() -> Iterator[None]:
 
 
 def is_lost(spark: SparkSession) -> bool:
-    """Returns whether the session's JVM has ended, or its context. Of Spark Connect that is not known."""
+    """Returns whether the session's JVM or context has ended; always False for Spark Connect."""
     try:
         context = spark.sparkContext
-    except Exception:  # noqa: BLE001 - Spark Connect has none
+    except Exception:  # noqa: BLE001 - Spark Connect has no context.
         return False
     try:
         jvm_context: Any = context._jsc
         return jvm_context is None or bool(jvm_context.sc().isStopped())
-    except Exception:  # noqa: BLE001 - whatever Py4J raises, the JVM does not answer
+    except Exception:  # noqa: BLE001 - Whatever Py4J raises, the JVM does not answer.
         return True
 
 
 def check_tasks_have(spark: SparkSession, environment: Mapping[str, str]) -> None:
-    """Raises `UsageError` if tasks would write otherwise encrypted than this process: a session that was
-    there before, or a Spark Connect server, has executors of its own."""
+    """Raises `UsageError` if tasks lack the encryption settings of this process.
+
+    That happens on an existing session or a Spark Connect server, whose executors were started before.
+    """
     if not environment:
         return
 
@@ -166,7 +167,7 @@ def check_tasks_have(spark: SparkSession, environment: Mapping[str, str]) -> Non
 
 
 def check_shuffles(spark: SparkSession, what: str) -> None:
-    """Raises `UsageError` if Spark cannot send rows to the task that we say."""
+    """Raises `UsageError` if Spark cannot send rows to tasks of our choice. what: subject of the message."""
     if not hasattr(spark.range(1), "repartitionById"):
         raise UsageError(f"{what} need PySpark 4.1 or newer: pip install 'pyspark>=4.1'")
 
@@ -174,9 +175,10 @@ def check_shuffles(spark: SparkSession, what: str) -> None:
 def staging_place(
     spark: SparkSession, staging: str | None, run_id: str, waiting: str, stack: contextlib.ExitStack
 ) -> str:
-    """Address of a store for parts of a run, which are gone when `stack` is closed.
+    """Returns the address of a store for the parts of a run, which are removed when `stack` is closed.
 
-    staging: what the user said. waiting: what it is for. Raises `UsageError` if it is missing.
+    staging: the user's choice. waiting: what waits there, for the message. Raises `UsageError` if `staging`
+    is missing on a master that is not local.
     """
     if staging is not None:
         store = open_store(staging)
@@ -191,16 +193,16 @@ def staging_place(
 
 
 def task_slots(spark: SparkSession) -> int:
-    """Tasks the session runs at a time, as far as it tells: some are added by dynamic allocation."""
+    """Returns the tasks that the session runs at a time; dynamic allocation may add more."""
     try:
         return max(1, spark.sparkContext.defaultParallelism)
-    except Exception:  # noqa: BLE001 - Spark Connect has no context to ask
+    except Exception:  # noqa: BLE001 - Spark Connect has no context to ask.
         return _CONNECT_SLOTS
 
 
 @contextlib.contextmanager
 def as_job_error(work: str) -> Iterator[None]:
-    """Raises `JobError` in one line where Spark fails. work: what it was at, as in "the task"."""
+    """Raises a one-line `JobError` where Spark fails. work: what it worked on, such as "the task"."""
     from pyspark.errors import PySparkException
 
     try:
@@ -214,7 +216,7 @@ def as_job_error(work: str) -> Iterator[None]:
 
 
 def first_cause(error: Exception) -> str:
-    """The telling line of an error that may hold pages of Java."""
+    """Returns the most informative line of an error that may hold pages of Java."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     caused = [line for line in lines if "Error:" in line or "Exception:" in line]
     return (caused or lines or [type(error).__name__])[-1][:400]
@@ -222,7 +224,9 @@ def first_cause(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
+    """Options of a run on Spark."""
+
     staging: str | None = None
-    """Address of a store that tasks and driver share; None: a temporary folder, for local masters."""
+    """Address of a store that tasks and driver share; None for a temporary folder, on local masters."""
     shuffle_partitions: int | None = None
-    """Tasks after a shuffle; None: by the size of what is shuffled."""
+    """Tasks after a shuffle; None to derive them from the size of what is shuffled."""

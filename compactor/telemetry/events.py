@@ -1,4 +1,4 @@
-"""What happens to tables, as events: the one source of `watch`'s lines and of log lines."""
+"""Events of tables, the single source of `watch`'s lines and of log lines."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """Something that happened to a table."""
+
     name: str
     values: dict[str, Any]
-    """What people read, and programs that read `watch --json`."""
+    """Values that `watch` prints, also as JSON."""
     figures: dict[str, Any] = field(default_factory=dict)
-    """More, for logs."""
+    """Further values for logs."""
     level: int = logging.INFO
 
 
@@ -36,7 +38,7 @@ Sink = Callable[[Event], None]
 
 
 class Events(Silent):
-    """A listener that makes events of what it is told, for all sinks."""
+    """A listener that passes events to all sinks."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = sinks
@@ -113,13 +115,13 @@ def _figures(finished: FinishedCompaction) -> dict[str, Any]:
 
 
 def to_log(event: Event) -> None:
-    """A sink: a line of the log."""
+    """Writes an event to the log."""
     fields = {**event.figures, **event.values}
     log.log(event.level, event.name, extra={_LOGGED_AS.get(k, k): v for k, v in fields.items()})
 
 
 def as_line(event: Event, *, as_json: bool, clock: Clock | None = None) -> str:
-    """The line of `watch` on stdout, without secrets."""
+    """Returns the line of `watch` on stdout, without secrets."""
     values = redacted_value(event.values)
     now = utc_time((clock or SystemClock()).now_unix_ms() / 1000)
     if as_json:

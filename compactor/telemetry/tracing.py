@@ -1,7 +1,8 @@
-"""OpenTelemetry spans of compactions, their attempts, and commits. The only module that knows OpenTelemetry.
+"""OpenTelemetry spans of compactions, their attempts and commits. Only this module knows OpenTelemetry.
 
-Spans are made in the driver from what attempts report when they end, so tasks need no SDK and carry no
-context; an attempt's start is by the clock of its host. Off, and not imported, unless the environment asks.
+The driver makes spans from the reports of ended attempts, so tasks need no SDK and no context; an attempt's
+start is by the clock of its host. Tracing is off, and the SDK not imported, unless the environment asks for
+it.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ if TYPE_CHECKING:
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _EXPORTERS: Final = "opentelemetry_traces_exporter"
-"""Entry points of exporters, as OpenTelemetry's own set-up finds them."""
+"""Entry point group by which OpenTelemetry's own set-up finds exporters."""
 _PROTOCOLS: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 _NS_PER_MS: Final = 1_000_000
 
 
 class TracingUnavailableError(Exception):
-    """The environment asks for traces, and something is missing; its message says what."""
+    """The environment asks for traces, but something is missing; the message says what."""
 
 
 def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether `OTEL_*` names an exporter."""
+    """Returns whether `OTEL_*` names an exporter."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporter = environment.get("OTEL_TRACES_EXPORTER", "")
@@ -42,7 +43,7 @@ def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def provider_of(environment: Mapping[str, str] = os.environ) -> TracerProvider:
-    """A provider of its own, not the process's, with the exporters that `OTEL_*` names.
+    """Returns a provider that is not the process's global one, with the exporters that `OTEL_*` names.
 
     Raises `TracingUnavailableError`.
     """
@@ -55,7 +56,7 @@ def provider_of(environment: Mapping[str, str] = os.environ) -> TracerProvider:
             f"OTEL_* asks for traces, but OpenTelemetry is not installed ({error}): "
             "pip install 'lsm-compactor[otel]'"
         ) from error
-    # The environment's OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before ours.
+    # The environment's OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override our name.
     name = {} if "OTEL_SERVICE_NAME" in environment else {"service.name": "compactor"}
     named = "service.name=" in environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
     provider = TracerProvider(resource=Resource.create({} if named else name))
@@ -96,7 +97,7 @@ class Tracing(Silent):
         self._provider = provider
         self._tracer = provider.get_tracer("compactor")
         self._open: dict[str, Span] = {}
-        """Of compactions under way, by id."""
+        """Spans of running compactions by id."""
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:
         for compaction in compactions:
@@ -160,7 +161,7 @@ class Tracing(Silent):
         span.end(started + round(record.seconds * 1e9))
 
     def committed(self, commit: CommitReport) -> None:
-        """A span below the first compaction that it ends, linked to the others; or one of its own."""
+        """Makes the span of a commit: a child of the first compaction that it ends, linked to the others."""
         from opentelemetry.trace import Link, StatusCode, set_span_in_context
 
         if commit.end is CommitEnd.NOTHING:
@@ -188,7 +189,7 @@ class Tracing(Silent):
         span.end(started + round(commit.seconds * 1e9))
 
     def close(self) -> None:
-        """Ends what is still open, and sends everything."""
+        """Ends the open spans and sends everything."""
         for span in self._open.values():
             span.set_attribute("compactor.outcome", "given up")
             span.end()

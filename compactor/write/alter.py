@@ -1,7 +1,7 @@
-"""Columns renamed, dropped, emptied, or put in another order: one commit that rewrites no fragment.
+"""Renames, drops, redacts and reorders columns in one commit that rewrites no fragment.
 
-Fragments keep the names under which columns were stored. Old ones stay readable for ever, and an earlier
-version of the table shows the columns of its time. Compactions leave out what was dropped.
+Fragments keep the names under which their columns were stored. Old fragments stay readable for ever, and an
+earlier version of the table shows the columns of its time. Compactions leave out dropped columns.
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ from format.types import table_type
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """What is to change, in names as they are shown before it. Done in this order."""
+    """Changes to a table, by the column names shown before them, applied in the order of the fields."""
 
     renames: Mapping[str, str] = field(default_factory=dict)
     drops: Sequence[str] = ()
     redacts: Sequence[str] = ()
-    """Columns that lose all values they have: dropped, and added anew under their name."""
+    """Columns that lose all their values: they are dropped and added again under the same name."""
     order: Sequence[str] = ()
-    """Columns, by their new names, that are to come first."""
+    """Columns, by their new names, that come first."""
     skips: Mapping[str, SkipKind | None] = field(default_factory=dict)
-    """Columns, by their new names, that get a skip index, another one, or none any more."""
+    """Skip index of columns by their new names; None removes it."""
     skip_bytes: int | None = None
-    """Of a column and row group at most, from now on."""
+    """New limit of a skip index in bytes for one column and row group."""
 
 
 def alter_table(log: CommitLog, alteration: Alteration) -> Snapshot:
-    """The table after it. Raises `UsageError` naming the column that does not allow it."""
+    """Commits the alteration and returns the new snapshot.
+
+    Raises `UsageError`, which names the column that does not allow it.
+    """
 
     def prepare(latest: Snapshot) -> Changes:
         return Changes(Operation.ALTER, metadata=altered(latest.table, alteration))
@@ -50,7 +53,7 @@ def alter_table(log: CommitLog, alteration: Alteration) -> Snapshot:
 
 
 def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
-    """The metadata after it. Pure. Raises `UsageError`."""
+    """Returns the metadata after the alteration. Pure. Raises `UsageError`."""
     stored = {
         name: _stored(table, name) for name in [*change.renames, *change.drops, *change.redacts]
     }
@@ -71,7 +74,7 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
     fields = []
     retired = list(table.retired)
     fresh: dict[str, str | None] = {}
-    """Of those that are gone, under which name they are stored anew, if they are."""
+    """New stored name of each dropped or redacted column; None for a dropped one."""
     for column in table.schema:
         if column.name not in gone:
             fields.append(column)
@@ -134,7 +137,7 @@ def _stored(table: TableMetadata, shown: str) -> str:
 def _check_droppable(table: TableMetadata, stored: str, shown: str) -> None:
     if stored in {column.column for column in table.sort}:
         raise UsageError(
-            f"column {shown!r} is part of the sort schema, or decides on rows; it cannot be dropped: make "
+            f"column {shown!r} is part of the sort schema or of the row policy; it cannot be dropped: create "
             "another table without it"
         )
     if table.rows.kind is RowKind.AGGREGATE and stored in dict(table.rows.aggregates):

@@ -1,4 +1,4 @@
-"""What writers do about compaction debt: go on, slow down, or wait."""
+"""Back-pressure: writers go on, slow down or wait according to compaction debt."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from compactor.settings.compaction import Policy
 from compactor.table.commit_log import CommitLog
 
 _SLOW_SECONDS: Final = 5.0
-"""Pause before a commit when writers should all but stop; less when debt is less."""
+"""Longest pause before a commit while writers should slow down; less debt means a shorter pause."""
 _POLL_SECONDS: Final = 2.0
 
 
 class Reaction(StrEnum):
+    """A writer's reaction to compaction debt."""
+
     WARN = "warn"
-    """Go on, and say so."""
+    """Report it and go on."""
     WAIT = "wait"
-    """Pause when writers should slow down, wait while they should stop."""
+    """Pause while writers should slow down, wait while they should stop."""
     OFF = "off"
 
 
 class BackPressure:
-    """Asked before each file."""
+    """A gate that a writer passes before each file."""
 
     def __init__(
         self,
@@ -42,9 +44,9 @@ class BackPressure:
         self._clock = clock or SystemClock()
 
     def admit(self, log: CommitLog, say: Callable[[Debt], None] = lambda _: None) -> None:
-        """Returns when the next file may be written. `say` is told of debt that is not healthy.
+        """Returns when the next file may be written. say: called with debt that is not healthy.
 
-        Raises `BackPressureError` if compaction did not catch up in time.
+        Raises `BackPressureError` if compaction did not catch up within the longest wait.
         """
         if self._reaction is Reaction.OFF:
             return
@@ -61,7 +63,7 @@ class BackPressure:
                 raise BackPressureError(
                     f"{log.store.url}: waited {waited:.0f} s for compaction to catch up: "
                     f"{debt.level0_runs} sorted runs at level 0, {debt.pending_bytes:,} bytes to compact. "
-                    "Run `compactor watch` or `compactor compact` beside, or ingest with "
+                    "Run `compactor watch` or `compactor compact` beside the ingest, or ingest with "
                     "--back-pressure warn"
                 )
             self._clock.sleep(_POLL_SECONDS)

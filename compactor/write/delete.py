@@ -1,9 +1,9 @@
-"""Deleting rows by a condition: they are gone for readers with the commit, and from storage once their
-fragments are compacted and the old ones vacuumed.
+"""Deletes rows by a condition. Readers lose them with the commit; storage loses them once their fragments are
+compacted and the old ones vacuumed.
 
-Which rows those are is found out here, fragment by fragment, reading only what the condition looks at; the
-commit then says of each fragment which they are. What was committed meanwhile is looked at before the
-next try, so that the deletion holds of all rows of the version before it.
+The search goes fragment by fragment and reads only the columns of the condition; the commit then states the
+deleted rows of each fragment. Before it tries again, it searches what was committed meanwhile, so that the
+deletion covers all rows of the version before it.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from compactor.write.delete_merged import rows_behind
 
 _MAX_TRIES: Final = 50
 FragmentProgress = Callable[[int], None]
-"""Called with how many fragments were looked at."""
+"""Called with the number of fragments searched so far."""
 
 
 @dataclass(slots=True)
 class DeleteReport:
-    """What a deletion did, or would do."""
+    """The result of a deletion, or of its dry run."""
 
     version: int
-    """That it made; or that it looked at, if there was nothing to delete."""
+    """Version that the deletion committed, or that it searched if it deleted nothing."""
     rows: int = 0
     fragments: int = 0
-    """With such rows."""
+    """Fragments that have such rows."""
     fragments_read: int = 0
-    """That had to be opened."""
+    """Fragments that had to be opened."""
 
 
 class _StaleError(Exception):
-    """Fragments came or changed since they were looked at."""
+    """Fragments were added or changed since the search."""
 
 
 def delete_rows(
@@ -68,11 +68,12 @@ def delete_rows(
     ids: Ids = random_id,
     on_progress: FragmentProgress = lambda _done: None,
 ) -> DeleteReport:
-    """Deletes all rows of which the condition holds, in one commit.
+    """Deletes all rows that satisfy the condition, in one commit.
 
-    Where it is unknown, as of a comparison with null, a row stays. Compactions that run on such a fragment
-    are void: their rows would come back.
-    Raises `FormatError`, `DataError` for damaged fragments: nothing is deleted then; `CommitConflictError`.
+    A row stays where the condition is unknown, as in a comparison with null. The commit ends the leases of
+    running compactions of the fragments that it changes, since their outputs would bring the rows back.
+    Raises `FormatError` or `DataError` for damaged fragments and then deletes nothing;
+    `CommitConflictError` if fragments change faster than they can be searched.
     """
     search = _Search(store, where, on_progress)
     for _ in range(_MAX_TRIES):
@@ -97,8 +98,8 @@ def delete_rows(
             continue
         return report
     raise CommitConflictError(
-        f"{store.url}: fragments came or changed {_MAX_TRIES} times while their rows were looked at; nothing "
-        "was deleted: try again, with fewer writers at a time"
+        f"{store.url}: fragments were added or changed {_MAX_TRIES} times during the search; nothing was "
+        "deleted: try again with fewer concurrent writers"
     )
 
 
@@ -108,10 +109,10 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
         raise _StaleError
     return Changes(
         Operation.DELETE,
-        # Some may have another level by now.
+        # Trivial moves may have given some another level by now.
         adds=tuple(replace(latest.fragments[e.key], deletion=e.deletion) for e in entries),
         removes=tuple(entry.key for entry in entries),
-        # They would write the rows again that are deleted here.
+        # These compactions would write the deleted rows again.
         ended_leases=tuple(
             c.compaction_id for c in latest.leases.values() if keys.intersection(c.inputs)
         ),
@@ -119,7 +120,7 @@ def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) ->
 
 
 class _Search:
-    """Which rows fulfil the condition; remembered of every fragment as it was."""
+    """A search for the rows that satisfy the condition, which remembers its findings by fragment."""
 
     def __init__(self, store: Store, where: Predicate, on_progress: FragmentProgress) -> None:
         self._store = store
@@ -129,11 +130,11 @@ class _Search:
         self.opened = 0
 
     def knows(self, snapshot: Snapshot) -> bool:
-        """Whether all its fragments were looked at, as they are."""
+        """Returns whether all fragments of the snapshot were searched in their present state."""
         return all(_identity(entry) in self._found for entry in snapshot.fragments.all())
 
     def look(self, snapshot: Snapshot) -> list[_MatchedRows]:
-        """Fragments with rows to delete, in the order of their keys."""
+        """Returns the fragments that have rows to delete, ordered by fragment key."""
         entries = sorted(snapshot.fragments.all(), key=lambda entry: entry.key)
         if snapshot.table.rows.merges:
             self._look_at_merged(snapshot)
@@ -146,7 +147,7 @@ class _Search:
         return [f._replace(entry=e) for e, f in zip(entries, found, strict=True) if f is not None]
 
     def _look_at_merged(self, snapshot: Snapshot) -> None:
-        """What one fragment says does not decide: all that were there are looked at anew."""
+        """Searches all fragments again: where rows are merged, one fragment alone decides nothing."""
         if self.knows(snapshot):
             return
         self._found = {_identity(entry): None for entry in snapshot.fragments.all()}
@@ -188,14 +189,14 @@ class _Search:
 class _MatchedRows(NamedTuple):
     entry: FragmentEntry
     new_rows: int
-    """That fulfil the condition and were not deleted before."""
+    """Rows that satisfy the condition and were not deleted before."""
     deleted: Deleted
-    """Those, and all that were."""
+    """All deleted rows of the fragment, old and new."""
 
 
 _Identity = tuple[str, Deletion | None]
 
 
 def _identity(entry: FragmentEntry) -> _Identity:
-    """By which a fragment has the same rows, whatever its level."""
+    """Returns what identifies the live rows of a fragment, whatever its level."""
     return entry.key, entry.deletion

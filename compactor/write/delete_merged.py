@@ -1,7 +1,7 @@
-"""Which rows of fragments make up the merged rows that a condition holds of.
+"""Finds the stored rows that make up the merged rows which satisfy a condition.
 
-Where rows of one key are merged, a condition holds of what they have become. To delete that, all of them
-have to go: an older one alone would come back.
+Where rows of one key are merged, a condition applies to the merged row. To delete it, all its stored rows
+have to go: otherwise an older one would come back.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ _Bits = npt.NDArray[np.bool_]
 def rows_behind(
     store: Store, snapshot: Snapshot, where: Predicate
 ) -> Iterator[tuple[FragmentEntry, Deleted]]:
-    """Of each fragment that was read, its rows of keys whose merged row fulfils the condition. Rows deleted
-    before are none of them.
+    """Yields each fragment read, with a bit for each row: set if the merged row of its key satisfies `where`.
 
-    Raises as `compactor.read.scan.scan`.
+    The bits of rows that were deleted before are not set. Raises what `compactor.read.scan.scan` raises.
     """
     table = snapshot.table
     wanted = wanted_rows(table, pa.schema([]), where, ScanReport())
     of_key = wanted.where
-    # All rows are to come, so that it is known where in its fragment each lies.
+    # All rows have to be read, so that the place of each in its fragment is known.
     wanted = replace(wanted, where=None)
     for group in overlapping_groups(snapshot):
         if of_key is not None and not any(
@@ -64,7 +63,10 @@ def rows_behind(
 
 
 def _spread(holds: _Bits, starts: _Bits, flags: npt.NDArray[np.uint8] | None) -> _Bits:
-    """What holds of merged rows as of all rows of their keys. Shapes (rows kept,), (rows,), (rows,)."""
+    """Spreads a flag of each merged row over all rows of its key. Returns shape (rows,).
+
+    Shapes: holds (rows kept,), starts (rows,), flags (rows,).
+    """
     run = np.cumsum(starts) - int(starts[0])
     kept = run if flags is None else run[(flags & KEPT).astype(np.bool_)]
     matched = np.zeros(int(run[-1]) + 1, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Fitting a file's rows to a table: schema of the two together, and the batches cast to it."""
+"""Fits a file's rows to a table: unites the two schemas and casts batches to the result."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from format.widening import converts_to, may_be_text, widens_to
 
 
 class OnConflict(StrEnum):
-    """What is done with a column of a file whose values have no place in the table's type."""
+    """The treatment of a file's column whose values do not fit the table's type."""
 
     ERROR = "error"
     STRING = "string"
-    """The table's column becomes text, with all values it has."""
+    """The table's column becomes text, its stored values included."""
     SPLIT = "split"
-    """The file's column becomes another one, named by its type."""
+    """The file's column becomes a separate one, named after its type."""
 
 
 _AS_STORED: Final[Mapping[str, str]] = MappingProxyType({})
@@ -40,19 +40,20 @@ def merged_schema(
     on_conflict: OnConflict = OnConflict.ERROR,
     shown: Mapping[str, str] = _AS_STORED,
 ) -> pa.Schema:
-    """The table's schema after taking in the file's: new columns come last; its types stay where they hold
-    the file's values, and become wider ones where such are known that hold both (`widens_to`).
+    """Returns the table's schema extended by the file's: new columns come last.
 
-    A column that had no values in any file so far takes the file's type. Fragments written before stay as
-    they are, and are read as the wider type. fixed: columns that may only become such as order their stored
-    values alike. shown: what people call columns whose stored names are others, for errors.
+    A column keeps its type if that holds the file's values; otherwise it gets a wider type that holds both
+    (`widens_to`). A column without values so far takes the file's type. Existing fragments stay as they are
+    and are read as the wider type.
+    fixed: columns that only widen to types which keep the order of their stored values. shown: shown names
+    by stored name, for errors.
 
-    Raises `InputError` naming file, column and both types where the file's values cannot become the
-    table's without loss, or where the format has no form for a type.
+    Raises `InputError`, which names file, column and both types, where the file's values would lose
+    information in the table's type, or where the format does not support a type.
     """
     fields = {} if table is None else {field.name: field for field in table}
     if len(set(file.names)) != len(file.names):
-        raise InputError(f"{path}: a column name comes twice: rename one")
+        raise InputError(f"{path}: two columns have the same name: rename one")
     for field in file:
         try:
             type_to_json(field.type)
@@ -82,7 +83,7 @@ def merged_schema(
 def conflicting(
     table: pa.Schema, file: pa.Schema, fixed: Collection[str] = ()
 ) -> list[tuple[str, pa.DataType]]:
-    """Columns of the file whose values have no place in the table's type, nor in a wider one."""
+    """Returns the file's columns whose values fit neither the table's type nor a wider one."""
     found = []
     for field in file:
         index = table.get_field_index(field.name)
@@ -95,7 +96,7 @@ def conflicting(
 
 
 def same_kind(a: pa.DataType, b: pa.DataType) -> bool:
-    """Whether a text file writes values of both alike: numbers, or texts, or ..."""
+    """Returns whether text files write values of both types alike, such as all numbers."""
     return _wire_kind(a) == _wire_kind(b)
 
 
@@ -109,7 +110,7 @@ def _wire_kind(dtype: pa.DataType) -> str:
 
 
 def split_name(column: str, dtype: pa.DataType) -> str:
-    """What a column of a conflicting type is called."""
+    """Returns the name of the separate column for values of a conflicting type."""
     dtype = dtype.value_type if pt.is_dictionary(dtype) else dtype
     for name, is_so in _KINDS.items():
         if is_so(dtype):
@@ -142,8 +143,10 @@ _DECIMALS: Final = {
 
 
 def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> pa.DataType | None:
-    """The narrowest type that holds the values of both; without changing those that are stored, unless they
-    may be converted."""
+    """Returns the narrowest type that holds the values of both, or None.
+
+    may_convert: whether stored values may change their representation, as integers do that become floats.
+    """
     if pt.is_decimal(table) and pt.is_decimal(file) and table.scale == file.scale:
         bits = max(table.bit_width, file.bit_width)
         return _DECIMALS[bits](max(table.precision, file.precision), table.scale)
@@ -161,7 +164,7 @@ def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> 
 
 
 def can_widen(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether every value of `source` is a value of `target`."""
+    """Returns whether every value of `source` is a value of `target`."""
     if pt.is_null(source) or storage_type(source) == storage_type(target):
         return True
     if pt.is_dictionary(source):
@@ -194,7 +197,7 @@ def _can_widen_nested(source: pa.DataType, target: pa.DataType) -> bool:
     if pt.is_struct(source) and pt.is_struct(target):
         known = {field.name: field.type for field in target.fields}
         if len(known) < target.num_fields or len({f.name for f in source}) < source.num_fields:
-            return False  # a name comes twice: only the same fields are told apart
+            return False  # Fields of the same name can only be told apart if the types are equal.
         return all(f.name in known and can_widen(f.type, known[f.name]) for f in source.fields)
     return False
 
@@ -202,10 +205,10 @@ def _can_widen_nested(source: pa.DataType, target: pa.DataType) -> bool:
 def conform_batch(
     batch: pa.RecordBatch, schema: pa.Schema, path: str, shown: Mapping[str, str] = _AS_STORED
 ) -> pa.RecordBatch:
-    """`batch` in the table's schema: columns cast and put in order, missing ones null.
+    """Returns `batch` in the table's schema: columns cast and ordered, missing ones null.
 
     shown: as for `merged_schema`.
-    Raises `InputError` where a value cannot be cast, or is null where the table has none.
+    Raises `InputError` where a value cannot be cast, or is null where the table allows no nulls.
     """
     columns = []
     for field in schema:
@@ -224,8 +227,8 @@ def conform_batch(
             ) from error
         if (place := null_place(columns[-1], field.with_name(name))) is not None:
             raise InputError(
-                f"{path}: {place!r} is not null in the table, and has a null: correct the value or leave the "
-                "row out"
+                f"{path}: {place!r} has a null, which the table does not allow: correct the value or leave "
+                "the row out"
             )
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -107,7 +107,7 @@ WRONG: list[tuple[Call, str]] = [
     (lambda t, _: t.scan(c for c in (5,)), f"columns.0: {TEXT}, got 5"),
     (lambda t, _: t.scan({"t", 5}), f"columns.0: {TEXT}, got 5"),
     (lambda t, _: t.scan(["t"], 5), f"where: {TEXT}, got 5"),
-    (lambda t, _: t.scan(where="\ud800 = 1"), "where: '\\ud800 = 1' is no Unicode text"),
+    (lambda t, _: t.scan(where="\ud800 = 1"), "where: '\\ud800 = 1' is not Unicode text"),
     (lambda t, _: t.scan().to_file(5), "path: expected str | PathLike[str], got 5"),
     (lambda t, _: t.delete(None), f"where: {TEXT}, got None"),
     (lambda t, _: t.delete(True), f"where: {TEXT}, got True"),

@@ -81,7 +81,7 @@ def test_through_c_it_is_one_line_of_what_was_raised(table: Table) -> None:
         (ValueError(), "ValueError"),
         (OwnError("stop. Detail: here"), "OwnError: stop. Detail: here"),
     ):
-        with pytest.raises(InputError, match=f"^appended rows: whoever gives them raised {said}$"):
+        with pytest.raises(InputError, match=f"^appended rows: their producer raised {said}$"):
             table.append(ByC(reader_that_raises(error)))
     chained = KeyError("first")
     chained.__cause__ = ValueError("cause")
@@ -174,7 +174,7 @@ def test_names_in_files_that_no_column_can_have_are_refused(
 def test_a_rename_to_a_name_that_no_column_can_have_is_refused(table: Table) -> None:
     for name, message in (
         ("a\0b", r"new name 'a\\x00b' has a NUL character"),
-        ("\udc80", r"new name '\\udc80' is no Unicode text"),
+        ("\udc80", r"new name '\\udc80' is not Unicode text"),
         ("", "new name is empty"),
     ):
         with pytest.raises(UsageError, match=f"column 'k': its {message}"):

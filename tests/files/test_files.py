@@ -63,7 +63,7 @@ def test_compressed_text_that_is_cut_off_or_damaged_or_not_compressed_is_refused
     path = put(tmp_path, f"a.{name}{ending}", whole[:-9])
     assert "its compressed data is cut off" in refusal(path)
     path = put(tmp_path, f"a.{name}{ending}", rows)
-    assert "or not what the file's ending says" in refusal(path)
+    assert "or not of the kind that the file's ending says" in refusal(path)
     path = put(tmp_path, f"a.{name}{ending}", whole + b"junk")
     assert f"a.{name}{ending}: " in refusal(path)
 

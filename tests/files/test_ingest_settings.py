@@ -78,7 +78,7 @@ def test_a_column_with_a_comma_has_a_flag_of_its_own() -> None:
         ({"ttl": "0.5s"}, "--ttl: '0.5s' is too short: at least 1s"),
         ({"time_window": "0.5s"}, "--time-window: '0.5s' is too short: at least 1s"),
         ({"retention": "0.5s"}, "--retention: '0.5s' is too short: at least 1s"),
-        ({"retention": "1d"}, "--retention: name the --time-column it goes by"),
+        ({"retention": "1d"}, "--retention: name the --time-column that it applies to"),
         (
             {"skip_index": ("c:tree",)},
             "--skip-index: 'c:tree': give COLUMN:KIND, where kind is one of bloom, values",

@@ -82,7 +82,7 @@ def test_a_stream_that_ends_before_its_end_is_refused_wherever_it_is_cut(tmp_pat
 @pytest.mark.parametrize("legacy", [False, True])
 def test_rows_behind_the_end_of_a_stream_are_not_passed_over(tmp_path: Path, legacy: bool) -> None:
     data = ipc_stream(legacy=legacy)
-    assert "more behind its end" in refusal(put(tmp_path, "a.arrow", data + data))
+    assert "more after its end" in refusal(put(tmp_path, "a.arrow", data + data))
     assert table_of(put(tmp_path, "a.arrow", data + bytes(8))).equals(ROWS)
 
 

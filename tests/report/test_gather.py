@@ -155,7 +155,7 @@ def test_history_goes_back_as_far_as_it_is_kept_or_wanted() -> None:
         made.ingest((n, n))
     few = made.report(max_versions=10)
     assert [p.version for p in few.history.points] == list(range(20, 31))
-    assert few.notes == ("Versions 1 to 19 are kept, too, but were not read (--history 10).",)
+    assert few.notes == ("Versions 1 to 19 are also kept, but were not read (--history 10).",)
     first = made.log.latest.by_age()[0]
     made.store.objects[first.key] = b"removed by the next version"
     made.compact([first], (0, 0))

@@ -73,7 +73,7 @@ def test_a_full_disk_says_how_much_and_where(
         patch.setattr(os, "pwrite", full)
         with pytest.raises(
             LocalDiskError,
-            match=rf"cannot put 8 bytes aside in {tmp_path}: no space left on the device",
+            match=rf"cannot spill 8 bytes to {tmp_path}: no space left on the device",
         ):
             disk.write(region, b"12345678")
     disk.write(region, b"12345678")

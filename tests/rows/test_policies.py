@@ -252,12 +252,12 @@ def test_rows_are_divided_only_after_one_that_is_kept_or_counts_for_nothing() ->
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (RowPolicy(RowKind.PARTIAL_UPDATE, sequence="v"), "--sequence: .* in the order in which they came"),
+        (RowPolicy(RowKind.PARTIAL_UPDATE, sequence="v"), "--sequence: .* in the order of their ingestion"),
         (RowPolicy(RowKind.APPEND, sequence="v"), "need a --row-policy"),
         (RowPolicy(RowKind.LAST, sequence="nope"), "nope"),
         (RowPolicy(RowKind.LAST, sequence="k"), "leave 'k' out of --sort-by"),
         (RowPolicy(RowKind.FIRST, sequence="v", delete_marker="gone"), "not with --row-policy first"),
-        (RowPolicy(RowKind.LAST, delete_marker="v"), "'v' is int64, it has to be boolean"),
+        (RowPolicy(RowKind.LAST, delete_marker="v"), "'v' is int64; it has to be boolean"),
         (RowPolicy(RowKind.LAST, aggregates=(("v", RowFunction.SUM),)), "only with --row-policy aggregate"),
         (RowPolicy(RowKind.AGGREGATE, aggregates=(("k", RowFunction.SUM),)), "'k' is part of the key"),
         (
@@ -282,7 +282,7 @@ def test_a_policy_that_does_not_fit_is_refused_and_says_what_would(
 
 def test_a_time_to_live_needs_a_time_that_is_known_with_the_keys(store: MemoryStore) -> None:
     row = {"k": 1, "v": 2, "ts": datetime.now(UTC)}
-    with pytest.raises(UsageError, match="'v' is int64, it has to be a timestamp"):
+    with pytest.raises(UsageError, match="'v' is int64; it has to be a timestamp"):
         add(store, [row], ttl=Ttl("v", 60))
     with pytest.raises(UsageError, match="one of the columns of --sort-by"):
         add(store, [row], RowPolicy(RowKind.PARTIAL_UPDATE), ttl=Ttl("ts", 60))

@@ -294,9 +294,9 @@ def test_a_merge_leaves_gaps_between_keys_empty() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"workers": 1, "shards": 2}, "at least one a shard"),
-        ({"retention_seconds": 5}, "needs a time window"),
-        ({"late_share": 0.1}, "needs a time window"),
+        ({"workers": 1, "shards": 2}, "at least one for each shard"),
+        ({"retention_seconds": 5}, "time window"),
+        ({"late_share": 0.1}, "time window"),
         ({"duration_seconds": 0.1}, "not a single flush"),
     ],
 )

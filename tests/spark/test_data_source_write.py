@@ -407,7 +407,7 @@ def test_a_write_of_no_rows_makes_an_empty_table_or_empties_it(url: str) -> None
 
 def test_a_column_that_differs_in_case_only_is_refused(url: str) -> None:
     Job(url, numbers(0), sort_by="n").write().commit()
-    with pytest.raises(InputError, match="column 'N' is not the table's 'n', but Spark takes them"):
+    with pytest.raises(InputError, match="column 'N' differs from the table's 'n' only by case"):
         Job(url, pa.table({"n": [1], "N": [1]}))
 
 
@@ -534,7 +534,7 @@ MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
     "fragments: retention: name the time_column": (UsageError, {"retention": "1d"}),
     "fragments: ttl and ttl_column: give both": (UsageError, {"ttl": "1d"}),
     "fragments: batch_id: name the app_id": (UsageError, {"batch_id": "1"}),
-    "fragments: app_id: number the batch": (UsageError, {"app_id": "x", "sort_by": "n"}),
+    "fragments: app_id: also number the batch": (UsageError, {"app_id": "x", "sort_by": "n"}),
     "fragments: row_policy: 'newest' is none of: append, last,": (
         UsageError,
         {"row_policy": "newest"},

@@ -181,4 +181,4 @@ def test_a_fragment_whose_entry_lies_about_its_window_is_found(tmp_path: Path) -
         changes = Changes(Operation.TRIVIAL_MOVE, (moved,), (moved.key,))
         log.commit(lambda _, changes=changes: changes)  # type: ignore[misc]
         (fault,) = verify(store, log.latest).faults
-        assert f"row 0 of row group 0 is not of time window {window}" in fault
+        assert f"row 0 of row group 0 is not in time window {window}" in fault

@@ -85,7 +85,7 @@ def test_it_is_ready_once_the_engine_runs_and_all_tables_are_reached_until_it_dr
     health.looked(driver)
     assert health.ready() == (True, "ok")
     hands.is_draining = True
-    assert health.ready() == (False, "draining: nothing new is begun")
+    assert health.ready() == (False, "draining: no new compaction begins")
     assert health.live() == (True, "ok")
 
 
@@ -337,5 +337,5 @@ def test_a_port_in_use_and_an_address_of_others_are_refused_in_one_line(
         serving(app, "192.0.2.1", 0).__enter__()
     with pytest.raises(UsageError, match=r"cannot listen on no\.such\.host\.invalid"):
         serving(app, "no.such.host.invalid", 0).__enter__()
-    with pytest.raises(UsageError, match=r"--metrics-address: 'no\.\.host' is no address"):
+    with pytest.raises(UsageError, match=r"--metrics-address: 'no\.\.host' is neither an address"):
         serving(app, "no..host", 0).__enter__()

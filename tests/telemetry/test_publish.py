@@ -251,7 +251,7 @@ def test_a_password_without_a_user_or_an_address_is_refused(
     assert "needs --metrics-push" in capfd.readouterr().err
     monkeypatch.setenv(PASSWORD_VARIABLE, "s3cret99")
     assert run(["vacuum", "no-table", "--metrics-push", "http://h"]) == 2
-    assert f"{PASSWORD_VARIABLE}: the address of" in capfd.readouterr().err
+    assert f"{PASSWORD_VARIABLE}: a password is given, but the address" in capfd.readouterr().err
 
 
 def test_a_push_that_fails_is_a_warning_without_the_password(
@@ -385,14 +385,14 @@ def test_wrong_values_of_metrics_options_are_lines_of_json_where_that_is_asked_f
     options = ["--metrics-textfile", "/no/such/x.prom", "--log-format", "json"]
     assert run([*command, *options]) == 2
     said = json.loads(capfd.readouterr().err)
-    assert said["reason"] == "--metrics-textfile /no/such/x.prom: there is no folder /no/such"
+    assert said["reason"] == "--metrics-textfile /no/such/x.prom: create the folder /no/such first"
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--metrics-textfile", "x.txt"], "end in .prom"),
-        (["--metrics-textfile", "no/such/x.prom"], "there is no folder no/such"),
+        (["--metrics-textfile", "no/such/x.prom"], "create the folder no/such first"),
         (["--metrics-push", "gateway:9091"], "write http://host:9091"),
         (["--metrics-push", "ftp://u:hidden77@host"], "does not begin with http:// or https://"),
     ],

@@ -135,7 +135,7 @@ def test_while_it_drains_it_is_alive_and_not_ready(tmp_path: Path) -> None:
     with watching(tmp_path, program=["-c", program]) as watch:
         watch.until("compacting")
         watch.process.send_signal(signal.SIGTERM)
-        while watch.ask("/readyz")[1] != "draining: nothing new is begun\n":
+        while watch.ask("/readyz")[1] != "draining: no new compaction begins\n":
             assert watch.process.poll() is None
         assert watch.ask("/healthz") == (200, "ok\n")
         assert watch.metrics()["compactor_inflight_compactions", frozenset()] == 1

@@ -1,7 +1,7 @@
-"""Split-block Bloom filters: one cache line a lookup, no false negatives.
+"""Split-block Bloom filters: one cache line for each lookup, and no false negatives.
 
-The construction is that of Parquet's filters (Putze, Sanders, Singler 2007; Apache Impala): a hash chooses a
-block of 256 bits and sets one bit in each of its eight words.
+They are built as Parquet's filters (Putze, Sanders, Singler 2007; Apache Impala): a hash chooses a block of
+256 bits and sets one bit in each of its eight words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ U64 = npt.NDArray[np.uint64]
 BLOCK_BYTES: Final = 32
 _BITS_PER_VALUE: Final = 12
 _LEAST_BITS_PER_VALUE: Final = 3
-"""With fewer nearly every lookup is a false positive."""
+"""Least size of a useful filter: with fewer bits nearly every lookup is a false positive."""
 _SALTS: Final = np.array(
     [
         0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31,
@@ -26,7 +26,7 @@ _SALTS: Final = np.array(
 
 
 def build(hashes: U64, most_bytes: int) -> bytes | None:
-    """A filter of some values by their hashes; None if the budget leaves it no use."""
+    """Returns a filter of values, given their hashes; None if `most_bytes` is too small for a useful one."""
     distinct = np.unique(hashes)
     wanted = -(-len(distinct) * _BITS_PER_VALUE // (8 * BLOCK_BYTES))
     blocks = max(1, min(wanted, most_bytes // BLOCK_BYTES))
@@ -40,7 +40,10 @@ def build(hashes: U64, most_bytes: int) -> bytes | None:
 
 
 def may_hold(data: bytes, hashes: U64) -> npt.NDArray[np.bool_]:
-    """Whether values of these hashes may be in the filter; False is certain. Shape as `hashes`."""
+    """Returns whether values of these hashes may be in the filter; False is certain.
+
+    Same shape as `hashes`.
+    """
     words = np.frombuffer(data, dtype="<u4").reshape(-1, len(_SALTS))
     which, bits = _places(hashes, len(words))
     found: npt.NDArray[np.bool_] = ((words[which] & bits) == bits).all(axis=1)
@@ -48,7 +51,7 @@ def may_hold(data: bytes, hashes: U64) -> npt.NDArray[np.bool_]:
 
 
 def _places(hashes: U64, blocks: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-    """The block of each hash, and a bit in each word of it."""
+    """Returns the block of each hash, shape (hashes,), and a bit in each of its words, shape (hashes, 8)."""
     which = ((hashes >> np.uint64(32)) * np.uint64(blocks)) >> np.uint64(32)
     low = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     shifts = (low[:, None] * _SALTS[None, :]) >> np.uint32(27)

@@ -1,4 +1,4 @@
-"""Which columns of a table have a skip index, and how large it may be. Pure values."""
+"""Settings of skip indexes: which columns of a table have one, and how large it may be. Pure values."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ DEFAULT_BYTES: Final = 64 << 10
 
 
 class SkipKind(StrEnum):
+    """The kind of a skip index."""
+
     BLOOM = "bloom"
-    """A split-block Bloom filter: for values looked up one by one, of which there are many."""
+    """A split-block Bloom filter, for point lookups among many distinct values."""
     VALUES = "values"
-    """The values themselves, cut as short as the budget wants: for texts that repeat, and for LIKE."""
+    """The values themselves, truncated to fit the budget, for repeated texts and for LIKE."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkipSpec:
-    """Of one table."""
+    """The skip indexes of one table."""
 
     columns: tuple[tuple[str, Annotated[SkipKind, Strict(False)]], ...] = ()
-    """By the names under which they are stored."""
+    """Kinds by stored column name."""
     bytes_per_row_group: PositiveInt = DEFAULT_BYTES
-    """Of each column, at most; what does not get along with that is not kept."""
+    """Limit for each column and row group; an index that needs more is not stored."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -52,7 +54,7 @@ NONE: Final = SkipSpec()
 
 
 def can_index(kind: SkipKind, dtype: pa.DataType) -> bool:
-    """Whether equal values of a storage type hash alike, and are texts where that is needed."""
+    """Returns whether columns of a storage type can have a skip index of this kind."""
     if pt.is_null(dtype):
         return True
     if kind is SkipKind.VALUES:
@@ -66,7 +68,7 @@ def can_index(kind: SkipKind, dtype: pa.DataType) -> bool:
 
 
 def check_skip_column(name: str, kind: SkipKind, dtype: pa.DataType) -> None:
-    """Raises `UsageError` for a type that the kind is not for."""
+    """Raises `UsageError` for a type that the kind does not support."""
     if can_index(kind, storage_type(dtype)):
         return
     fits = (

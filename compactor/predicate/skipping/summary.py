@@ -1,4 +1,4 @@
-"""What is kept of a column's values in one row group, made and asked."""
+"""Builds and queries the summary of a column's values in one row group."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _HEAD_BYTES: Final = 2
 
 
 def build(kind: SkipKind, array: pa.Array, most_bytes: int) -> bytes | None:
-    """Of a storage array, possibly dictionary-coded; None if it is not worth its place."""
-    # A column may have become one of another type since its index was asked for.
+    """Returns the summary of a storage array, possibly dictionary-coded; None if it would be useless."""
+    # The column's type may have changed since its index was configured.
     if not can_index(kind, storage_type(array.type)):
         return None
     domain = _domain(array.type)
@@ -44,9 +44,9 @@ def _build(kind: SkipKind, array: pa.Array, most_bytes: int) -> bytes | None:
 
 
 def summary_of(data: bytes, dtype: pa.DataType) -> Summary | None:
-    """To be asked for values of a type; None if it was made of values that are others than these now.
+    """Returns a summary for values of a type; None if it was built of values of an incomparable type.
 
-    Raises ValueError for bytes that are none.
+    Raises ValueError for invalid bytes.
     """
     if len(data) < _HEAD_BYTES or data[0] not in _CODES.values():
         raise ValueError("a skip index of an unknown kind")
@@ -62,7 +62,7 @@ def summary_of(data: bytes, dtype: pa.DataType) -> Summary | None:
 
 
 def _domain(dtype: pa.DataType) -> bytes:
-    """By which equal values of two types are told from values that look equal; empty for null."""
+    """Returns a name that types share if their equal values hash alike; empty for null."""
     dtype = storage_type(dtype)
     if pt.is_null(dtype):
         return b""
@@ -78,7 +78,7 @@ def _domain(dtype: pa.DataType) -> bytes:
 
 
 class AnyOf:
-    """What is known of several row groups together."""
+    """The combined summary of several row groups."""
 
     def __init__(self, parts: Sequence[Summary]) -> None:
         self._parts = parts

@@ -1,8 +1,8 @@
-"""The texts of some rows, cut short where they are many: what is said of them only ever over-approximates.
+"""The set of texts of some rows, truncated if there are many: it may have false positives, never negatives.
 
-A trie of all values, of which only the first so many bytes are kept; what lies deeper is "anything". The
-idea is that of the trimmed automata by which Datadog's Husky describes the values of a fragment. Where all
-values fit, nothing is cut, and even `LIKE '%x%'` is decided for certain.
+It is a trie of all values cut at a depth in bytes; below the cut any text may follow. The idea is that of the
+trimmed automata by which Datadog's Husky describes the values of a fragment. Where all values fit, nothing is
+cut, and even `LIKE '%x%'` is decided exactly.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from compactor.predicate.like import literal_prefix
 from compactor.predicate.tree import Like, matching
 
 _HEAD: Final = struct.Struct("<III")
-"""Bytes that values are cut to (0: none is cut), whole values, cut ones."""
+"""Length in bytes of cut values (0 if none is cut), number of whole values, number of cut ones."""
 _LENGTHS: Final = (256, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 
 
 def build(values: pa.Array, most_bytes: int) -> bytes | None:
-    """Of distinct texts without null; None if not even their first bytes fit in."""
+    """Returns the set of distinct texts without null; None if not even their first bytes fit."""
     values = values.cast(pa.large_string()).cast(pa.large_binary())
     lengths = pc.binary_length(values)
     if _size(values) <= most_bytes:
@@ -38,10 +38,10 @@ def build(values: pa.Array, most_bytes: int) -> bytes | None:
 
 
 class ValueSet:
-    """What is known of the values of some rows."""
+    """A value set that answers queries."""
 
     def __init__(self, data: bytes) -> None:
-        """Raises ValueError for bytes that are not of `build`."""
+        """Raises ValueError for bytes that `build` did not write."""
         if len(data) < _HEAD.size:
             raise ValueError(f"a value set of {len(data)} bytes")
         self._length, whole, cut = _HEAD.unpack_from(data)
@@ -54,19 +54,19 @@ class ValueSet:
         parts = [data[int(end - size) : int(end)] for end, size in zip(ends, sizes, strict=True)]
         self._whole = frozenset(parts[:whole])
         for part in self._whole:
-            part.decode()  # whose error is a ValueError
+            part.decode()  # Its error is a ValueError.
         self._cut = frozenset(parts[whole:])
 
     def may_equal(self, value: pa.Scalar) -> bool:
-        """Whether a row may have this value."""
+        """Returns whether a row may have this value."""
         return self._may_be(value.as_py())
 
     def may_be_in(self, values: pa.Array) -> bool:
-        """Whether a row may have one of these."""
+        """Returns whether a row may have one of these values."""
         return any(map(self._may_be, values.to_pylist()))
 
     def may_be_like(self, pattern: str, *, ignores_case: bool) -> bool:
-        """Whether a row may have a value of that pattern, as SQL's LIKE has it."""
+        """Returns whether a row may have a value that matches a LIKE pattern."""
         texts = pa.array(sorted(self._whole), pa.binary()).cast(pa.string())
         like = Like("", pattern, ignores_case)
         if len(texts) and pc.any(matching(like, {"": texts}, len(texts))).as_py():
@@ -87,7 +87,7 @@ class ValueSet:
 
 
 def _size(values: pa.Array) -> int:
-    """Packed."""
+    """Returns the packed size of values in bytes."""
     return _HEAD.size + 4 * len(values) + int(pc.sum(pc.binary_length(values)).as_py() or 0)
 
 

@@ -1,7 +1,7 @@
-"""Rows on their way to other tasks: which task each goes to, and batches as bytes.
+"""Assigns rows to tasks by key range or hash, and converts batches to bytes.
 
-Ranges go by our own order of keys, sampled where the rows are made; hashes are those of our joins. So a sort,
-a merge or an aggregate that has the rows of its task to itself does with them what it does in one process.
+Ranges follow our own key order, sampled where the rows are made; hashes are those of our joins. So a sort,
+merge or aggregate does the same with the rows of its task as it would in one process.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ PartOf = Callable[[pa.RecordBatch], npt.NDArray[np.integer]]
 _PACKET_BYTES: Final = 1 << 20
 _PACKET_SHARE: Final = 64
 SAMPLED_KEYS: Final = 1024
-"""Of the rows that one task gives for one purpose, at most."""
+"""Limit of the sampled keys of one task for one purpose."""
 
 
 def packet_bytes(limit_bytes: int) -> int:
-    """Of rows that travel together: small beside the memory limit of those who take them."""
+    """Returns the size of a packet, which is small beside the memory limit of its receiver."""
     return min(_PACKET_BYTES, limit_bytes // _PACKET_SHARE)
 
 
 def to_bytes(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
-    """As an Arrow IPC stream with its schema, in one batch. A column that some have not is null there."""
+    """Returns the batches as an Arrow IPC stream of one batch; columns that a batch lacks become null."""
     batch = batches[0] if len(batches) == 1 else _end_to_end(batches)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -56,7 +56,7 @@ def from_bytes(data: pa.Buffer) -> pa.RecordBatch:
 
 
 class KeySample:
-    """Keys of every so manieth row, evenly: as rows go on coming, fewer of them."""
+    """An even sample of keys: every n-th row, where n doubles as rows arrive."""
 
     def __init__(self, sort: SortSchema) -> None:
         self._names = [column.column for column in ordering(sort)]
@@ -64,7 +64,7 @@ class KeySample:
         self._count = 0
         self._stride = 1
         self._skip = 0
-        """Rows still to come before the next one that is taken."""
+        """Rows to skip before the next one that is sampled."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         rows = np.arange(self._skip, batch.num_rows, self._stride)
@@ -80,16 +80,17 @@ class KeySample:
             self._taken, self._count, self._stride = [kept], kept.num_rows, 2 * self._stride
 
     def keys(self) -> pa.RecordBatch | None:
-        """None: there were no rows."""
+        """Returns the sampled keys; None if there were no rows."""
         return pa.concat_batches(self._taken) if self._taken else None
 
 
 def splitters(
     samples: Sequence[tuple[pa.RecordBatch, int]], sort: SortSchema, parts: int
 ) -> pa.RecordBatch | None:
-    """Keys that divide rows into up to so many ranges of about as many rows each; None: one range.
+    """Returns keys that divide the rows into at most `parts` ranges of about equal row counts; None for one
+    range.
 
-    samples: keys, and how many rows they stand for.
+    samples: keys, and the number of rows that they stand for.
     """
     samples = [(keys, rows) for keys, rows in samples if keys.num_rows]
     if not samples or parts < 2:
@@ -108,11 +109,11 @@ def splitters(
 
 
 def part_by_range(bounds: pa.RecordBatch, sort: SortSchema) -> PartOf:
-    """Rows before the first bound are of part 0; those that are not before it, of part 1 or a later one."""
+    """Returns a function that numbers each row by its range: part 0 is before the first bound."""
 
     def part_of(batch: pa.RecordBatch) -> npt.NDArray[np.integer]:
         order = stable_order(order_words(_columns([bounds, batch], sort), sort))
-        # Bounds are laid before the rows: a row that is equal to one comes after it.
+        # Bounds precede the rows: in a stable order a row that equals a bound comes after it.
         parts = np.empty(len(order), dtype=np.int64)
         parts[order] = np.cumsum(order < bounds.num_rows)
         return parts[bounds.num_rows :]
@@ -123,7 +124,7 @@ def part_by_range(bounds: pa.RecordBatch, sort: SortSchema) -> PartOf:
 def divided(
     batch: pa.RecordBatch, parts: npt.NDArray[np.integer]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows of each part, in their order."""
+    """Yields each part and its rows, in their order."""
     order = np.argsort(parts, kind="stable")
     in_order = parts[order]
     starts = np.flatnonzero(np.concatenate([[True], in_order[1:] != in_order[:-1]]))
@@ -133,7 +134,7 @@ def divided(
 
 
 def _columns(batches: Sequence[pa.RecordBatch], sort: SortSchema) -> list[pa.Array]:
-    """The sort columns in storage form, end to end."""
+    """Returns the sort columns of all batches, concatenated in storage form."""
     return [
         concat_storage([to_storage(batch.column(column.column)) for batch in batches])
         for column in ordering(sort)
@@ -144,7 +145,7 @@ U64 = npt.NDArray[np.uint64]
 
 
 def part_by_keys(batch: pa.RecordBatch, keys: Sequence[str], parts: int) -> npt.NDArray[np.uint64]:
-    """A number below `parts` for each row: the same for equal keys. Shape (rows,)."""
+    """Returns a number below `parts` for each row, the same for equal keys. Shape (rows,)."""
     hashes = _hashes([to_storage(batch.column(name)) for name in keys])
     return (hashes >> np.uint64(40)) % np.uint64(parts)
 

@@ -1,5 +1,4 @@
-"""Rows on their way through Spark: packets of Arrow batches, each one binary value of a DataFrame's row, and
-to which task each goes."""
+"""Sends rows through Spark in packets: Arrow batches as binary values of a DataFrame, routed to tasks."""
 
 from __future__ import annotations
 
@@ -34,9 +33,9 @@ _SENT_SCHEMA: Final = pa.schema(
     [("feed", pa.int32()), ("place", pa.int64()), ("part", pa.int32()), ("batch", pa.binary())]
 )
 SMALL_BATCHES: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "16"}
-"""Packets that Spark hands to Python at a time, 16 MiB or so: Spark counts rows."""
+"""Session setting of 16 packets for each batch to Python, about 16 MiB: Spark counts rows, not bytes."""
 _PENDING_SHARE: Final = 16
-"""Of the memory limit: rows that wait to be sent to their tasks, so that what is sent is not too small."""
+"""Rows that wait to be sent may take this part of the memory limit, so that packets are not too small."""
 
 Batches = Iterator[pa.RecordBatch]
 ROWS, SAMPLE, REPORT = range(3)
@@ -45,22 +44,24 @@ ROWS, SAMPLE, REPORT = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Packet:
+    """Rows, a sample or a report of one task."""
+
     kind: int
     feed: int
     place: int
-    """Ascending in the order of the rows of a feed, over all tasks."""
+    """Position, ascending in the row order of a feed over all tasks."""
     data: pa.Buffer
 
 
 class Dividing(Protocol):
-    """Picklable: which task each row goes to."""
+    """A rule that says which task each row goes to. Picklable."""
 
     def part_of(self) -> PartOf: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Divider:
-    """Which task each row goes to: by bounds of ranges, or by the hash of its keys."""
+    """A rule that sends each row to a task by bounds of key ranges, or by the hash of its keys."""
 
     parts: int
     bounds: pa.RecordBatch | None = None
@@ -79,7 +80,11 @@ def send(
     dividers: Sequence[Dividing | None],
     limit_bytes: int,
 ) -> Batches:
-    """Packets divided by the tasks that they go to, and what goes to one of them put together."""
+    """Divides packets by target task and combines the rows for one task into larger packets.
+
+    rank_of: rank of each feed. dividers: by rank; None sends the whole feed to part 0. limit_bytes: the
+    memory limit.
+    """
     part_of = {n: None if (d := dividers[r]) is None else d.part_of() for n, r in rank_of.items()}
     waiting = _Waiting(packet_bytes(limit_bytes))
     for feed, place, data in _packets(batches):
@@ -98,13 +103,13 @@ def send(
 
 
 class _Waiting:
-    """Rows of one feed, by the task that they go to."""
+    """Rows of one feed that wait to be sent, by target task."""
 
     def __init__(self, packet_bytes: int) -> None:
         self._packet_bytes = packet_bytes
         self._parts: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
         self.rank = -1
-        """Of the feed."""
+        """Rank of the feed."""
         self.bytes = 0
 
     def put(self, place: int, rows: Iterator[tuple[int, pa.RecordBatch]]) -> None:
@@ -113,7 +118,7 @@ class _Waiting:
             self.bytes += some.nbytes
 
     def leave(self) -> Batches:
-        """In packets that have the places of their first rows: so none have the same, and order is kept."""
+        """Yields the rows in packets, each with the unique place of its first rows, which keeps the order."""
         for part, waiting in self._parts.items():
             together: list[pa.RecordBatch] = []
             size = first = 0
@@ -130,19 +135,19 @@ class _Waiting:
 
 
 def _packets(batches: Batches) -> Iterator[tuple[int, int, pa.Buffer]]:
-    """Feed, place and data."""
+    """Yields feed, place and data of each packet."""
     for feed, place, data in values_of(batches, ["feed", "place", "batch"]):
         yield feed.as_py(), place.as_py(), data.as_buffer()
 
 
 def received(batches: Batches) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Part, rank of the feed, and rows."""
+    """Yields part, rank of the feed and rows of each packet."""
     for part, feed, data in values_of(batches, ["part", "feed", "batch"]):
         yield part.as_py(), feed.as_py(), from_bytes(data.as_buffer())
 
 
 def values_of(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Scalars of these columns, packet by packet."""
+    """Yields the scalars of these columns for each packet."""
     for batch in batches:
         yield from zip(*(batch.column(name) for name in names), strict=True)
 
@@ -161,7 +166,7 @@ def as_rows(packets: Iterator[Packet]) -> Batches:
 
 
 def _binary(data: pa.Buffer) -> pa.Array:
-    """One value, not copied."""
+    """Returns an array of one value, without a copy."""
     offsets = pa.py_buffer(np.array([0, data.size], dtype=np.int32))
     return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, data])
 
@@ -175,7 +180,7 @@ def chained(
 
 @contextmanager
 def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session, until this ends."""
+    """Applies settings to the session and restores the old ones on exit."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

@@ -1,8 +1,8 @@
-"""Filters that Spark offers to a source, as conditions on stored columns. Pure.
+"""Translates the filters that Spark pushes down into conditions on stored columns. Pure.
 
-A condition is made only where it holds of the very rows of which Spark's filter holds, so that Spark need
-not ask again; all other filters stay with Spark. What differs from SQL elsewhere: to Spark NaN equals itself
-and is greater than every number, so `>` is made as `NOT <=`, which holds of NaN too.
+Only a filter that has an exact equivalent is translated, so that Spark need not evaluate it again; all others
+stay with Spark. In Spark NaN equals itself and is greater than every number, so `>` becomes `NOT <=`, which
+NaN satisfies too.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from format.types import storage_type
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EXACT_SINCE: Final = datetime.datetime(1582, 10, 17)
-"""Spark hands values over by way of Java's old calendar, which has no 5 to 14 October 1582: these days come
-as the 15th, of some time zone. So no value up to there is known to be what the query says."""
+"""Spark passes values through Java's old calendar, which lacks 5 to 14 October 1582: these days arrive as the
+15th, in some time zone. So earlier values may differ from those in the query."""
 
 
 def condition_of(spark_filter: ds.Filter, table: TableMetadata) -> Predicate | None:
-    """On columns as they are stored; None if only Spark knows exactly what it means."""
+    """Returns the equivalent condition on stored columns; None if there is no exact one."""
     match spark_filter:
         case ds.Not(child):
             inner = condition_of(child, table)
@@ -58,7 +58,7 @@ def condition_of(spark_filter: ds.Filter, table: TableMetadata) -> Predicate | N
 
 
 def _column(attribute: tuple[str, ...], table: TableMetadata) -> pa.Field | None:
-    """As it is stored; None for a part of a column. Spark does not mind the case of names."""
+    """Returns the stored column, by its name in any case; None for an unknown or ambiguous one or a part."""
     if len(attribute) != 1:
         return None
     wanted = attribute[0].casefold()
@@ -90,13 +90,13 @@ def _in(field: pa.Field, values: Iterable[Any]) -> Predicate | None:
         return None
     if pt.is_floating(dtype) or pt.is_decimal(
         dtype
-    ):  # zeros of both signs are equal, but not in a set
+    ):  # A set lookup tells the zeros of both signs apart, but they are equal.
         return Or([Compare(field.name, Op.EQ, scalar) for scalar in scalars])
     return IsIn(field.name, pa.array([s.as_py() for s in scalars], dtype))
 
 
 def _value(value: Any, dtype: pa.DataType) -> pa.Scalar | None:
-    """Exactly this value of a storage type; None if the type has it not, or orders it otherwise."""
+    """Returns exactly this value of a storage type; None if the type lacks it or orders it otherwise."""
     try:
         return _exactly(value, dtype)
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
@@ -146,6 +146,6 @@ def _moment(value: datetime.datetime, dtype: pa.TimestampType) -> pa.Scalar | No
 
 
 def with_filters(where: Predicate | None, more: Iterable[Predicate]) -> Predicate | None:
-    """All of them together."""
+    """Returns the conjunction of all conditions; None if there are none."""
     parts = [*([] if where is None else [where]), *more]
     return And(tuple(parts)) if len(parts) > 1 else parts[0] if parts else None

@@ -1,4 +1,4 @@
-"""Options of the Spark data source `fragments`, checked: one line for what is wrong."""
+"""Parses the options of the Spark data source `fragments`; a mistake becomes an error of one line."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from compactor.write.ingest.settings import IngestSettings
 from format.writer import SPOOL_MEMORY_BYTES
 
 _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname"))
-"""What Spark itself puts among the options, or takes from them."""
+"""Options that Spark itself adds or reads."""
 _FIXED_BYTES: Final = 24 << 20
-"""Of a task's memory: what reading, encoding and the allocators take besides the rows, measured."""
+"""Memory of a task that reading, encoding and the allocators take besides the rows; measured."""
 _SORTING: Final = 5
-"""Rows that are sorted and written take so many times the memory of what was read, measured."""
+"""Memory that sorting and writing rows takes, as a multiple of the rows read; measured."""
 _ROW_GROUP_SHARE: Final = 64
-"""As of a compaction: a row group's heaviest column, which is held a few times while it is encoded."""
+"""Row groups are limited to this part of the memory limit, as in a compaction: encoding holds the heaviest
+column of a row group a few times."""
 _SPOOL_SHARE: Final = 8
 _MIN_MEMORY_BYTES: Final = 64 << 20
 _Options = TypeVar("_Options", bound=BaseModel)
@@ -38,6 +39,8 @@ def _moment(text: str) -> int:
 
 
 class ReadOptions(BaseModel):
+    """Options of a read."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     version: int | None = Field(None, ge=1, le=LAST_VERSION)
@@ -47,9 +50,10 @@ class ReadOptions(BaseModel):
     where: str | None = None
     nanoseconds: Literal["error", "cut"] = "error"
     task_bytes: Bytes = Field(written("128MiB"), ge=1)
-    """Decoded: tasks get about so much, where fragments can be divided."""
+    """Decoded size of a task, about, where fragments can be divided."""
     single_use: bool = False
-    """Each DataFrame that is loaded is scanned by one query, once, so that Spark's filters can be taken."""
+    """The user's promise that one query scans each loaded DataFrame once, so that filters can be pushed
+    down."""
 
     @model_validator(mode="after")
     def _once(self) -> ReadOptions:
@@ -59,13 +63,15 @@ class ReadOptions(BaseModel):
 
 
 class WriteOptions(IngestSettings):
+    """Options of a write."""
+
     memory_limit: Bytes = Field(written("512MiB"), ge=_MIN_MEMORY_BYTES)
-    """Of a task."""
+    """Memory limit of a task."""
     app_id: str | None = Field(None, min_length=1)
-    """Who numbers the batches; of a stream, its query."""
+    """Application that numbers the batches; by default a stream's query id."""
     batch_id: int | None = Field(None, ge=0)
     base_version: int | None = Field(None, ge=0, le=LAST_VERSION)
-    """Of an overwrite: refused if rows were added or deleted since."""
+    """Version that an overwrite is based on; the overwrite is refused if rows were added or deleted since."""
 
     @model_validator(mode="after")
     def _numbered(self) -> WriteOptions:
@@ -75,7 +81,7 @@ class WriteOptions(IngestSettings):
 
     @property
     def ingest(self) -> IngestOptions:
-        """In bounds of memory. Raises as `options`."""
+        """Ingest options within the memory limit. Raises what `options` raises."""
         limit, options = self.memory_limit, self.options
         row_group_bytes = min(options.writer.target_row_group_bytes, limit // _ROW_GROUP_SHARE)
         return replace(
@@ -91,16 +97,16 @@ class CallOptions:
     """The options of one read or write."""
 
     given: Mapping[str, str]
-    """By names in lower case."""
+    """Texts by option name in lower case."""
 
     @property
     def path(self) -> str:
-        """Raises `UsageError` if there is none."""
+        """Address of the table. Raises `UsageError` if it is missing."""
         if "path" not in self.given:
             raise UsageError(
                 "fragments: name the table, a folder or s3://bucket/prefix, as in .load(path), .save(path) "
-                "or option path. For a name of Spark's catalog Spark does not tell it: CREATE TEMPORARY VIEW "
-                "name USING fragments OPTIONS (path '...'), or say it in the query: name WITH (path = '...')"
+                "or option path. Spark does not pass the path of a catalog table: use CREATE TEMPORARY VIEW "
+                "name USING fragments OPTIONS (path '...'), or name WITH (path = '...') in the query"
             )
         return self.given["path"]
 
@@ -114,20 +120,20 @@ class CallOptions:
 def _checked(model: type[_Options], given: Mapping[str, str]) -> _Options:
     if "paths" in given:
         raise UsageError(
-            "fragments: several addresses: load one table at a time, and put the rows together by union"
+            "fragments: several addresses: load one table at a time and combine them by union"
         )
     if "owner" in given:
         raise UsageError(
-            "fragments: Spark's catalog does not tell a source where its tables are: in place of CREATE "
-            "TABLE, CREATE TEMPORARY VIEW name USING fragments OPTIONS (path '...')"
+            "fragments: Spark's catalog does not tell a source where its tables are: instead of CREATE "
+            "TABLE use CREATE TEMPORARY VIEW name USING fragments OPTIONS (path '...')"
         )
     said = {name: text for name, text in given.items() if name not in _OF_SPARK}
     for other, of_other in ((ReadOptions, "reads"), (WriteOptions, "writes")):
         for name in said:
             if name in other.model_fields and name not in model.model_fields:
                 raise UsageError(
-                    f"fragments: {name}: goes with {of_other} only; leave it out here (of a view, make "
-                    "another without it)"
+                    f"fragments: {name}: goes with {of_other} only; leave it out here (if a view has it, "
+                    "create another view without it)"
                 )
     try:
         with named_as_options():
@@ -137,5 +143,5 @@ def _checked(model: type[_Options], given: Mapping[str, str]) -> _Options:
 
 
 def named_as_options() -> AbstractContextManager[None]:
-    """Mistakes that are told in terms of the command line are told in those of options."""
+    """Returns a context in which errors name settings as options, not as command line flags."""
     return settings_named(as_option)

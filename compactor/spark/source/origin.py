@@ -1,8 +1,7 @@
-"""Where rows come from, told by the metadata of columns, which Spark carries from what was loaded to what is
-written. Pure.
+"""Marks loaded columns with their origin, in column metadata that Spark carries to what is written. Pure.
 
-A writer is not told what the plan of its rows reads, but gets their schema. A column that goes through
-unchanged (`select`, `where`, joins, grouping by it, another name) keeps its metadata; one that is computed
+Spark does not tell a writer what the plan of its rows reads, but gives it their schema. A column that passes
+through unchanged (`select`, `where`, joins, grouping by it, a new name) keeps its metadata; a computed one
 has none.
 """
 
@@ -20,28 +19,28 @@ _KEY: Final = "fragments"
 
 @dataclass(frozen=True, slots=True)
 class LoadedVersion:
-    """A version of a table, as it was loaded."""
+    """The version of a table that was loaded."""
 
     table: str
-    """Its address then: the table may have others."""
+    """Address by which the table was loaded; it may have others."""
     version: int
     commit_id: str
-    """Of the version. No two commits have the same, so it tells tables apart whatever their addresses."""
+    """Commit id of the version; unique, so it tells tables apart whatever their addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a column of rows to be written is known to come from."""
+    """The known origin of a column of rows to be written."""
 
     column: str
-    """As the rows have it."""
+    """Name of the column in the rows."""
     stored: str
-    """Under which name the table stores it: that never becomes another column's."""
+    """Name under which the table stores it; no other column ever gets that name."""
     loaded: LoadedVersion
 
 
 def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
-    """schema: of columns of the table, which then know where they were loaded from."""
+    """Returns the schema of loaded columns with the origin of each in its metadata."""
     loaded = asdict(LoadedVersion(url, snapshot.version, snapshot.commit_id))
     return StructType(
         [
@@ -57,7 +56,7 @@ def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
 
 
 def origins_of(schema: StructType) -> list[Origin]:
-    """Of the columns of which it is known."""
+    """Returns the origins of the columns whose metadata state one."""
     found = []
     for field in schema:
         match (field.metadata or {}).get(_KEY):

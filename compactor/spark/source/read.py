@@ -1,4 +1,4 @@
-"""Reading for the Spark data source: what the driver plans, and what a task reads."""
+"""Reads tables for the Spark data source: the driver plans partitions, tasks read them."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from compactor.table.snapshot import Snapshot
 from format.types import storage_type
 
 _BATCH_BYTES: Final = 8 << 20
-"""Of what goes to the JVM at a time."""
+"""Size of the batches that go to the JVM."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A table at one version."""
+    """A table opened at one version."""
 
     url: str
     snapshot: Snapshot
 
 
 def opened(call: CallOptions, version: int | None) -> Opened:
-    """version: at which it was opened before; None: as the options say.
+    """Opens a table. version: the version to open it at; None for what the options say.
 
     Raises `UsageError`, `TableNotFoundError`, `VersionNotFoundError`, `StoreError`.
     """
@@ -51,8 +51,10 @@ def opened(call: CallOptions, version: int | None) -> Opened:
 
 
 def schema_of(table: Opened, options: ReadOptions) -> StructType:
-    """Of the columns asked for. Raises `UsageError` for one that is unknown or of no type of Spark's, and for
-    a wrong condition."""
+    """Returns the Spark schema of the columns asked for.
+
+    Raises `UsageError` for a column that is unknown or has no Spark type, and for an invalid condition.
+    """
     if options.columns is not None:
         check_names(options.columns, table.snapshot.table.shown_schema, table.url)
     if options.where is not None:
@@ -61,10 +63,10 @@ def schema_of(table: Opened, options: ReadOptions) -> StructType:
 
 
 class FragmentsReader(DataSourceReader):
-    """Picklable without the snapshot: tasks are told the fragments they read."""
+    """A reader of one version. It is pickled without the snapshot: partitions state what tasks read."""
 
     def __init__(self, table: Opened, options: ReadOptions, schema: StructType) -> None:
-        """schema: of columns of the table, in any order. Raises `UsageError`."""
+        """schema: columns of the table in any order. Raises `UsageError`."""
         asked = schema.fieldNames()
         check_names(asked, table.snapshot.table.shown_schema, table.url)
         found = spark_schema(scan_schema(table.snapshot.table, asked), table.url)
@@ -78,27 +80,30 @@ class FragmentsReader(DataSourceReader):
         if options.where is not None:
             self._where = condition_on(table.snapshot.table, options.where)
         self.planned = ScanReport()
-        """What planning left out."""
+        """Fragments that planning counted and skipped."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_snapshot": None}
 
     def partitions(self) -> list[InputPartition]:
-        """Each with parts of the table for a task."""
+        """Returns partitions, each with the parts of the table that one task reads."""
         assert self._snapshot is not None, "partitions are planned where the reader is made"
         self.planned = ScanReport()
         tasks = tasks_of(self._snapshot, self._where, self._options.task_bytes, self.planned)
-        # None at all would be taken for one that has everything.
+        # Spark takes an empty list for one partition with everything.
         return [InputPartition(parts) for parts in tasks or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Rows in no certain order. Raises `DataError`, `FormatError`, `StoreError`."""
+        """Yields the rows of a partition in no particular order.
+
+        Raises `DataError`, `FormatError`, `StoreError`.
+        """
         return self.read_reporting(partition.value, ScanReport())
 
     def read_reporting(
         self, parts: tuple[Part, ...], report: ScanReport
     ) -> Iterator[pa.RecordBatch]:
-        """As `read`. report: counts what is read and skipped."""
+        """Does what `read` does. report: counts what is read and skipped."""
         schema = to_arrow_schema(self._schema, timezone="UTC")
         cuts = self._options.nanoseconds == "cut"
         store, columns = open_store(self._url), self._schema.fieldNames()
@@ -108,11 +113,14 @@ class FragmentsReader(DataSourceReader):
 
 
 class SingleUseReader(FragmentsReader):
-    """Takes filters of Spark's. Spark 4 keeps them with what was loaded, not with the query: another scan of
-    it would have them too. So only where the user said that there is none."""
+    """A reader that accepts pushed-down filters.
+
+    Spark 4 keeps them with the loaded DataFrame, not with the query, so that another scan of it would apply
+    them too. So this is used only if the user promised (`single_use`) that there is no other.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
-        """Those that are left to Spark."""
+        """Returns the filters that are left to Spark."""
         left, conditions = [], []
         for each in filters:
             condition = condition_of(each, self._metadata)
@@ -124,7 +132,7 @@ class SingleUseReader(FragmentsReader):
         return left
 
     def _is_cut(self, condition: Predicate) -> bool:
-        """Whether Spark gets to see other values than those that the condition is about."""
+        """Returns whether Spark sees truncated values, to which the condition would not apply."""
         if self._options.nanoseconds != "cut":
             return False
         types = [storage_type(self._metadata.schema.field(c).type) for c in columns_of(condition)]

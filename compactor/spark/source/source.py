@@ -7,8 +7,8 @@
     rows.write.format("fragments").mode("append").save("s3://bucket/logs")
     rows.writeStream.format("fragments").option("checkpointLocation", place).start("s3://bucket/logs")
 
-Spark makes these objects in processes of its own, by their pickled class: nothing here lives longer than a
-call. A DataFrame stays at the version of the table at which it was loaded.
+Spark creates these objects in processes of its own, from the pickled class: none lives longer than one call.
+A DataFrame stays at the version of the table at which it was loaded.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format `fragments` known to a session: to `read`, `write`, `writeStream` and SQL's USING."""
+    """Registers the format `fragments` with a session, for `read`, `write`, `writeStream` and SQL's USING."""
     spark.dataSource.register(FragmentsDataSource)
 
 
 class FragmentsDataSource(DataSource):
-    """Made by Spark for each `load` or write, in a process that sends it on pickled."""
+    """The data source of one `load` or write, which Spark creates in a process that sends it on pickled."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Notes at which version the table is: Spark asks for no schema where the user gives one, and makes a
-        reader whenever it plans a query."""
+        """Notes the table's version. Spark skips `schema` where the user gives one, and creates a reader
+        whenever it plans a query."""
         super().__init__(options)
         self._version: int | None = None
         self._table: Opened | None = None
@@ -60,7 +60,7 @@ class FragmentsDataSource(DataSource):
             self._table = opened(self._call, None)
             self._version = self._table.snapshot.version
         except CompactorError as error:
-            # Of no interest to a write, from which this cannot be told yet.
+            # A write does not need the table, and this may be one.
             self._error = error
 
     def __getstate__(self) -> dict[str, Any]:
@@ -71,39 +71,42 @@ class FragmentsDataSource(DataSource):
         return "fragments"
 
     def schema(self) -> StructType:
-        """Of the table. Raises `UsageError`, `TableNotFoundError`, `VersionNotFoundError`, `StoreError`."""
+        """Returns the table's schema.
+
+        Raises `UsageError`, `TableNotFoundError`, `VersionNotFoundError`, `StoreError`.
+        """
         table, options = self._opened(), self._call.read()
         schema = schema_of(table, options)
         if options.version is not None or options.as_of is not None:
-            # Who names a version means it: a table is set back by writing an old one over it.
+            # A named version is meant: writing it over the table sets the table back.
             return schema
         return with_origin(schema, table.url, table.snapshot)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """schema: the table's, or what the user gave. Raises as `schema`."""
+        """Returns a reader. schema: the table's or the user's. Raises what `schema` raises."""
         options = self._call.read()
         reader = SingleUseReader if options.single_use else FragmentsReader
         return reader(self._opened(), options, schema)
 
     def _opened(self) -> Opened:
-        """The table at the version at which it was loaded."""
+        """Returns the table at the version at which it was loaded."""
         if self._error is not None:
             raise self._error
         return self._table or opened(self._call, self._version)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """Raises `UsageError`: there is none."""
+        """Raises `UsageError`: streaming reads are not supported."""
         raise UsageError(
-            "fragments: there is no streaming read: load the table by spark.read, which may name a version "
-            "(a stream can be written, by writeStream)"
+            "fragments: streaming reads are not supported: load the table by spark.read, which may name a "
+            "version (a stream can be written, by writeStream)"
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Raises as `compactor.write.ingest.plan_ingest`."""
+        """Returns a writer. Raises what `compactor.write.ingest.plan_ingest` raises."""
         return BatchWriter(self._call, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        """Raises as `writer`."""
+        """Returns a writer of a stream. Raises what `writer` raises."""
         return StreamWriter(self._call, schema, overwrite)
 
     @property

@@ -1,5 +1,7 @@
-"""Whether rows that are written come from an older version of the very table, and would undo what others did
-to it since: what a reader could not notice, a writer must not lose."""
+"""Detects writes of rows that were loaded from an older version of the same table.
+
+Such a write would undo what others committed since, unless readers cannot see that.
+"""
 
 from __future__ import annotations
 
@@ -44,36 +46,36 @@ _LOAD_AGAIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The newest version whose rows a job knows of: nothing later may be undone by it."""
+    """The newest version that a job has seen: the job may undo nothing later."""
 
     version: int
     meaning: str
-    """Ends "since version 3, "."""
+    """End of the phrase "since version 3, "."""
     remedy: str
     commit_id: str | None = None
-    """Of the version, if it is known from more than its number."""
+    """Commit id of the version; None if only its number is known."""
 
 
 def base_now(latest: Snapshot) -> Base:
-    """Of rows that are not known to come from the table."""
+    """Returns the base of rows that are not known to come from the table."""
     meaning = "at which the overwrite began"
     return Base(latest.version, meaning, "run the job again", latest.commit_id)
 
 
 class Staleness:
-    """Of rows for one table, by what they were loaded from."""
+    """A check of rows written to one table against the versions that they were loaded from."""
 
     def __init__(self, log: CommitLog, latest: Snapshot, origins: Sequence[Origin]) -> None:
-        """latest: of the log."""
+        """latest: the newest snapshot of the log."""
         self._log = log
         self._latest = latest
         self._origins = origins
         self._known: dict[LoadedVersion, bool] = {}
 
     def base(self, named: int | None) -> Base:
-        """For an overwrite. named: the version that the user names, if any.
+        """Returns the base of an overwrite. named: the version that the user names, if any.
 
-        Raises `UsageError` for a version to come, `StoreError`, `DataError`.
+        Raises `UsageError` for a version that does not exist yet, `StoreError`, `DataError`.
         """
         latest, url = self._latest, self._log.store.url
         if named is not None:
@@ -92,8 +94,10 @@ class Staleness:
         return Base(oldest.loaded.version, meaning, _LOAD_AGAIN, oldest.loaded.commit_id)
 
     def check_columns(self) -> None:
-        """Raises `CommitConflictError` for a column whose values the table has given up since it was loaded:
-        written again, they would be there anew; also `StoreError`, `DataError`."""
+        """Raises `CommitConflictError` for a column that was dropped or redacted since it was loaded.
+
+        A write would bring its values back. Also raises `StoreError`, `DataError`.
+        """
         retired = () if self._latest.metadata is None else self._latest.metadata.retired
         for origin in self._origins:
             if origin.stored in retired and self._is_here(origin.loaded):
@@ -109,7 +113,7 @@ class Staleness:
         return self._known[loaded]
 
     def _look(self, loaded: LoadedVersion) -> bool:
-        """Whether it was loaded from this table. True, too, where nobody can tell any more."""
+        """Returns whether the version was loaded from this table; also True where that is no longer known."""
         if loaded.table == self._log.store.url:
             return True
         commit_id = _commit_id(self._log, loaded.version)
@@ -126,8 +130,7 @@ class Staleness:
 
 
 def check_unchanged(log: CommitLog, base: Base, latest: Snapshot) -> None:
-    """Raises `CommitConflictError` unless readers see at both versions the same: what is overwritten may be
-    what was read."""
+    """Raises `CommitConflictError` unless readers see the same rows at both versions."""
     happened = _happened(log, base, latest)
     if happened is not None:
         raise CommitConflictError(
@@ -137,7 +140,7 @@ def check_unchanged(log: CommitLog, base: Base, latest: Snapshot) -> None:
 
 
 def _happened(log: CommitLog, base: Base, latest: Snapshot) -> str | None:
-    """What readers see of it; None: nothing."""
+    """Returns what readers see of the changes since the base; None if they see none."""
     unknown = "it is not known what was changed"
     if base.version > latest.version or not _is_still_there(log, base, latest):
         return unknown
@@ -161,12 +164,12 @@ def _happened(log: CommitLog, base: Base, latest: Snapshot) -> str | None:
 
 
 def _columns(table: TableMetadata) -> dict[str, str]:
-    """What is stored of each, by the names shown."""
+    """Returns the stored name of each column by its shown name."""
     return dict(zip(table.shown_schema.names, table.schema.names, strict=True))
 
 
 def _is_still_there(log: CommitLog, base: Base, latest: Snapshot) -> bool:
-    """Whether the version is the one that is meant, not one of another table in its place."""
+    """Returns whether the log still has the base's commit, not another table's under the same number."""
     if base.commit_id is None or base.version == 0:
         return True
     if base.version == latest.version:
@@ -175,7 +178,7 @@ def _is_still_there(log: CommitLog, base: Base, latest: Snapshot) -> bool:
 
 
 def _commit_id(log: CommitLog, number: int) -> str | None:
-    """None if the log has not the version, or no longer."""
+    """Returns the commit id of a version; None if the log does not have the version."""
     try:
         return log.history.read(number).commit_id
     except ObjectNotFoundError:

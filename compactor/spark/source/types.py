@@ -1,7 +1,7 @@
-"""Arrow types as Spark's, and the rows of a table as Spark wants them.
+"""Converts Arrow types and rows to Spark's and back.
 
-Spark has fewer types. Where one of them holds all values, it is taken; times that are finer than Spark's
-microseconds are told as the error they are, unless they are to be cut; for the rest there is none.
+Spark has fewer types. A column gets a Spark type that holds all its values. Times finer than Spark's
+microseconds raise an error unless they are to be cut; other types are not supported.
 """
 
 from __future__ import annotations
@@ -47,11 +47,14 @@ _WRITTEN: Final = (
     *(st.FloatType, st.DoubleType, st.DecimalType),
     *(st.DateType, st.TimestampType, st.TimestampNTZType, st.TimeType, st.DayTimeIntervalType),
 )
-"""Simple types that can be written."""
+"""Simple types that can be written to a table."""
 
 
 def spark_schema(schema: pa.Schema, table: str) -> st.StructType:
-    """Of a table's columns. Raises `UsageError` naming the first that Spark has no type for."""
+    """Returns the Spark schema of a table's columns.
+
+    Raises `UsageError`, which names the first column that Spark has no type for.
+    """
     fields = []
     for field in schema:
         dtype = _spark_type(storage_type(field.type))
@@ -66,7 +69,7 @@ def spark_schema(schema: pa.Schema, table: str) -> st.StructType:
 
 
 def _spark_type(dtype: pa.DataType) -> st.DataType | None:
-    """Of a storage type; None if there is none."""
+    """Returns the Spark type of a storage type; None if there is none."""
     for is_so, make in _SIMPLE:
         if is_so(dtype):
             return make()
@@ -90,7 +93,7 @@ def _spark_type(dtype: pa.DataType) -> st.DataType | None:
 
 
 def check_names(asked: Sequence[str], schema: pa.Schema, table: str) -> None:
-    """Raises `UsageError` unless these are columns of the table, each once."""
+    """Raises `UsageError` for a name that is not a column of the table or is repeated."""
     for place, name in enumerate(asked):
         if name in asked[:place]:
             raise UsageError(f"{table}: column {name!r} is asked for twice: name it once")
@@ -101,7 +104,7 @@ def check_names(asked: Sequence[str], schema: pa.Schema, table: str) -> None:
 
 
 def check_asked(asked: st.StructType, found: st.StructType, table: str) -> None:
-    """Raises `UsageError` unless the schema that the user gave is in the types of the table's columns."""
+    """Raises `UsageError` unless the user's schema has the types of the table's columns."""
     types = {field.name: field.dataType for field in found}
     for field in asked:
         if _as_nullable(field.dataType) != _as_nullable(types[field.name]):
@@ -112,7 +115,7 @@ def check_asked(asked: st.StructType, found: st.StructType, table: str) -> None:
 
 
 def check_written(schema: st.StructType, rows: str) -> None:
-    """Raises `InputError` naming the first column of a type that tables have none for."""
+    """Raises `InputError`, which names the first column whose type tables do not support."""
     for field in schema:
         unknown = _unknown_in(field.dataType)
         if unknown is not None:
@@ -138,10 +141,10 @@ def _unknown_in(dtype: st.DataType) -> st.DataType | None:
 
 
 def in_types_of(table: pa.Schema | None, schema: st.StructType, sent: pa.Schema) -> pa.Schema:
-    """Of rows from Spark, in the very types of columns that the table has, as far as these are Spark's types
-    there: rows that were read can be written again, and change no type.
+    """Returns the schema of rows from Spark, in the table's types where these have the same Spark type.
 
-    table: as people know it. sent: the schema as Arrow.
+    So rows that were read can be written again without changing a type.
+    table: its shown schema. sent: the Arrow schema of the rows.
     """
     fields = []
     for asked, field in zip(schema, sent, strict=True):
@@ -154,15 +157,17 @@ def in_types_of(table: pa.Schema | None, schema: st.StructType, sent: pa.Schema)
 
 
 def from_spark(column: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """An array of Spark's type in one that `in_types_of` gave. Raises `pa.ArrowInvalid` for a value that has
-    no place in it."""
+    """Converts an array of Spark's type to a type that `in_types_of` chose.
+
+    Raises `pa.ArrowInvalid` for a value that does not fit.
+    """
     stored = storage_type(dtype)
     return to_logical(cast_storage(to_storage(column), stored, _exactly), dtype)
 
 
 def _exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Casts as `cast_exactly`. Raises `pa.ArrowInvalid` for a number that is no half float where
-    it is to be one: Arrow rounds it without a word."""
+    """Casts as `cast_exactly` does, and also raises `pa.ArrowInvalid` for a number that a half float does not
+    hold, which Arrow rounds silently."""
     result = cast_exactly(array, dtype)
     if pt.is_float16(dtype):
         is_other = pc.not_equal(result.cast(array.type), array)
@@ -197,9 +202,9 @@ def _as_nullable(dtype: st.DataType) -> st.DataType:
 def as_spark(
     batch: pa.RecordBatch, schema: pa.Schema, table: str, *, cuts_nanoseconds: bool
 ) -> pa.RecordBatch:
-    """A table's rows as Arrow rows of Spark's types. schema: those, of columns of the same names.
+    """Converts a table's rows to Spark's types. schema: those types, for the same column names.
 
-    Raises `DataError` for a time that Spark has no value for.
+    Raises `DataError` for a time that Spark cannot represent.
     """
     arrays = []
     cast_leaf = _cut if cuts_nanoseconds else cast_exactly
@@ -219,7 +224,7 @@ def as_spark(
 
 
 def _cut(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Casts exactly but for nanoseconds, of which it leaves out what microseconds have no place for."""
+    """Casts exactly, except that it truncates nanoseconds to microseconds."""
     if _is_in_nanoseconds(array.type):
         return array.cast(dtype, safe=False)
     return cast_exactly(array, dtype)

@@ -1,9 +1,9 @@
-"""Writing for the Spark data source: tasks write fragments, the driver commits those of all tasks at once.
+"""Writes for the Spark data source: tasks write fragments, the driver commits those of all tasks at once.
 
-Until then nothing is visible, so failed, repeated and doubled tasks leave garbage at worst, which a vacuum
-removes. A task of a few rows writes none: it sends them to the commit, which makes one fragment of those of
-neighbouring tasks. Nothing is removed when Spark aborts: of a commit whose answer was lost it would be the
-table's rows.
+Nothing is visible before the commit, so failed, retried and duplicate tasks leave garbage at worst, which a
+vacuum removes. A task of few rows writes no fragment: it sends its rows to the commit, which writes one
+fragment for those of neighbouring tasks. An abort removes nothing: if the answer to a commit was lost, it
+would remove the table's rows.
 """
 
 from __future__ import annotations
@@ -47,53 +47,56 @@ from format.validity import check_whole
 
 _BATCH_BYTES: Final = 8 << 20
 _SENT_BYTES: Final = 16 << 10
-"""Rows of a task that take no more are sent to the commit: 160 MB of 10,000 tasks."""
+"""Limit of the rows that a task sends to the commit, in bytes: 160 MB for 10,000 tasks."""
 _QUERY_ID: Final = "sql.streaming.queryId"
-"""Local property of a stream's tasks: an id that is kept with the checkpoint, and so outlives restarts."""
+"""Local property of a stream's tasks: an id that is stored in the checkpoint, and so survives restarts."""
 _CORRECTED_BY_USERS: Final = (InputError, UsageError)
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Picklable: what tasks and the commit have to know."""
+    """The plan that tasks and the commit share. Picklable."""
 
     url: str
     schema: pa.Schema
-    """In which rows are written."""
+    """Schema in which rows are written."""
     ingest: IngestPlan
     overwrites: bool
     base: Base
-    """Of an overwrite: it undoes nothing that came later."""
+    """Base of an overwrite, which undoes nothing later."""
     batch: Batch | None
-    """That a batch job is, so that it may run twice."""
+    """Batch that a batch job writes, so that running it twice is harmless."""
     app_id: str | None
-    """Of a stream; None: its query's."""
+    """Application id of a stream; None for its query id."""
 
 
 @dataclass(frozen=True)
 class WrittenFragments(WriterCommitMessage):
-    """What a task has to say."""
+    """The message of one task to the commit."""
 
     entries: tuple[FragmentEntry, ...] = ()
-    """In the order of their rows."""
+    """Fragments in the order of their rows."""
     rows: bytes | None = None
-    """In place of fragments, if they are few: as Spark has sent them, as an Arrow stream."""
+    """The rows themselves if they are few: an Arrow stream in Spark's types."""
     error: CompactorError | None = None
-    """A mistake of the user's: Spark would take it for a failure, and try again."""
+    """A user's mistake, which Spark would otherwise take for a failure and retry."""
     plan: WritePlan | None = None
-    """By which the fragments were written; from one task at least."""
+    """Plan by which the fragments were written; at least one task sends it."""
     query_id: str | None = None
 
 
 class _AlreadyTakenError(Exception):
-    """The batch is in the table."""
+    """The batch is already in the table."""
 
 
 def plan_write(
     call: CallOptions, schema: StructType, overwrites: bool, *, is_stream: bool = False
 ) -> WritePlan:
-    """Raises `CommitConflictError` for an overwrite by rows that are known to be older than the table's, and
-    for columns whose values it gave up; and as `compactor.write.ingest.plan_ingest`."""
+    """Plans a write of rows of this schema.
+
+    Raises `CommitConflictError` for an overwrite based on a version that has changed since, and for columns
+    that the table dropped or redacted since; and what `compactor.write.ingest.plan_ingest` raises.
+    """
     options = call.write()
     if options.base_version is not None and (is_stream or not overwrites):
         raise UsageError("fragments: base_version: goes with mode overwrite of a batch job only")
@@ -128,19 +131,19 @@ def plan_write(
 
 
 def _check_case(known: pa.Schema | None, schema: StructType, url: str) -> None:
-    """Raises `InputError` for a column that Spark could not tell from one that the table has."""
+    """Raises `InputError` for a new column that differs from one of the table's only by case."""
     names = {} if known is None else {name.casefold(): name for name in known.names}
     for name in schema.fieldNames():
         other = names.get(name.casefold(), name)
         if other != name and known is not None and name not in known.names:
             raise InputError(
-                f"{_rows_for(url)}: column {name!r} is not the table's {other!r}, but Spark takes them "
-                "for one: rename it"
+                f"{_rows_for(url)}: column {name!r} differs from the table's {other!r} only by case, which "
+                "Spark ignores: rename it"
             )
 
 
 def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> WrittenFragments:
-    """One attempt of a task: its fragments, under names of their own."""
+    """Runs one attempt of a task, which writes fragments under unique names."""
     context = TaskContext.get()
     query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
     is_first = context is None or context.partitionId() == 0
@@ -160,7 +163,7 @@ def _write(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> tuple[FragmentEnt
 
 
 def _few(rows: Iterator[pa.RecordBatch]) -> tuple[bytes | None, Iterator[pa.RecordBatch]]:
-    """Returns the rows as an Arrow stream if they are few, else None; and all of them."""
+    """Returns the rows as an Arrow stream if they are few, else None; and an iterator over all of them."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in rows:
@@ -178,7 +181,7 @@ def _few(rows: Iterator[pa.RecordBatch]) -> tuple[bytes | None, Iterator[pa.Reco
 
 
 def _entries(plan: WritePlan, written: Sequence[WrittenFragments]) -> Iterator[FragmentEntry]:
-    """The fragments of all tasks in the order of their rows; what tasks have sent is written."""
+    """Yields the fragments of all tasks in row order; writes the rows that tasks have sent."""
     told = [message for message in written if message.entries or message.rows is not None]
     for is_sent, messages in itertools.groupby(told, lambda message: message.rows is not None):
         if is_sent:
@@ -191,10 +194,10 @@ def _entries(plan: WritePlan, written: Sequence[WrittenFragments]) -> Iterator[F
 def commit_rows(
     plan: WritePlan, messages: Sequence[WriterCommitMessage | None], batch: Batch | None
 ) -> Snapshot | None:
-    """All fragments in one version of the table; None if the batch is in it already.
+    """Commits all fragments as one version of the table; returns None if the table has the batch already.
 
-    Raises the first mistake that a task met, `CommitConflictError` for an overwrite if others changed rows
-    meanwhile, and as `compactor.write.ingest.commit_fragments`.
+    Raises the first user's mistake that a task met, `CommitConflictError` for an overwrite if others changed
+    rows meanwhile, and what `compactor.write.ingest.commit_fragments` raises.
     """
     written = [message for message in messages if isinstance(message, WrittenFragments)]
     for error in (message.error for message in written if message.error is not None):
@@ -225,12 +228,12 @@ def commit_rows(
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Picklable: Spark sends it to tasks, and to the process that commits."""
+    """The writer of a batch job. Picklable: Spark sends it to tasks and to the process that commits."""
 
     def __init__(self, call: CallOptions, schema: StructType, overwrites: bool) -> None:
         self._plan = plan_write(call, schema, overwrites)
         if self._plan.app_id is not None and self._plan.batch is None:
-            raise UsageError("fragments: app_id: number the batch by option batch_id")
+            raise UsageError("fragments: app_id: also number the batch by option batch_id")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFragments:
         """Raises `StoreError`, `FormatError`."""
@@ -242,7 +245,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Made anew for each batch, and again to commit it."""
+    """The writer of a stream. Spark creates one for each batch, and another to commit it."""
 
     def __init__(self, call: CallOptions, schema: StructType, overwrites: bool) -> None:
         self._plan = plan_write(call, schema, overwrites, is_stream=True)
@@ -254,25 +257,25 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return write_rows(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """A batch that Spark offers again, having lost its note of the commit, is passed over.
+        """Commits a batch, unless it is committed already and Spark lost its note of that.
 
-        Raises as `commit_rows`.
+        Raises what `commit_rows` raises.
         """
         said = [message for message in messages if isinstance(message, WrittenFragments)]
         if not said:
             return
-        # The plan of the tasks: the table may have changed since.
+        # The plan of the tasks counts: the table may have changed since.
         plan = next((message.plan for message in said if message.plan is not None), self._plan)
         app_id = plan.app_id or said[0].query_id
         if app_id is None:
             raise UsageError(
-                "fragments: Spark does not tell which query this is: name it by option app_id, for good"
+                "fragments: Spark does not tell which query this is: set option app_id, and never change it"
             )
         commit_rows(plan, messages, Batch(app_id, batchId))
 
 
 class _TaskRows(FileBatches):
-    """Rows of a task, in place of those of a file."""
+    """The rows of a task, in the form of a file's."""
 
     def __init__(self, rows: Iterator[pa.RecordBatch], schema: pa.Schema, url: str) -> None:
         self.path = _rows_for(url)
@@ -300,17 +303,17 @@ class _TaskRows(FileBatches):
             return from_spark(column, field.type)
         except pa.ArrowInvalid as error:
             raise InputError(
-                f"{self.path}: column {field.name!r} of type {column.type} cannot become {field.type}, as "
-                f"the table has it: {str(error).splitlines()[0]}"
+                f"{self.path}: column {field.name!r} of type {column.type} cannot become the table's "
+                f"{field.type}: {str(error).splitlines()[0]}"
             ) from error
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """Without what Spark notes of its own about columns."""
+    """Returns the Arrow schema without Spark's own column metadata."""
     fields = to_arrow_schema(schema, timezone="UTC")
     return pa.schema([pa.field(field.name, field.type) for field in fields])
 
 
 def _rows_for(url: str) -> str:
-    """Stands for a path in errors."""
+    """Returns what errors name in place of a path."""
     return f"rows for {url}"

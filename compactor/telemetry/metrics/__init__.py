@@ -1,1 +1,1 @@
-"""Figures of tables and compactions for Prometheus: `catalog` and `mapping` are pure, the others do I/O."""
+"""Prometheus metrics of tables and compactions: `catalog` and `mapping` are pure, the others do I/O."""

@@ -1,8 +1,8 @@
 """Names every metric with its kind, labels and meaning. Tests compare docs/reference/metrics.md, the
 dashboard and the alerts with it.
 
-Names go by Prometheus's rules: base units, `_total` for counters. Labels have few values: `table` is one of
-those that a process was told to look after.
+Tests compare docs/metrics.md, the dashboard and the alerts with it. Names follow Prometheus's rules: base
+units, `_total` for counters. Labels have few values: `table` is one of the tables of the process.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
+    """A metric as Prometheus sees it."""
+
     name: str
     kind: MetricKind
     help: str
     labels: tuple[str, ...] = ("table",)
     buckets: tuple[float, ...] = ()
-    """Upper bounds, of a histogram."""
+    """Upper bounds of a histogram's buckets."""
 
 
 def _counter(name: str, help: str, *labels: str) -> Metric:
@@ -209,9 +211,9 @@ METRICS: Final = tuple(value for value in globals().values() if isinstance(value
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """To add to a counter, to set a gauge to, or to observe for a histogram."""
+    """A value to add to a counter, to set a gauge to, or to observe for a histogram."""
 
     metric: Metric
     value: float
     labels: tuple[str, ...]
-    """Values, in the order of `metric.labels`."""
+    """Label values in the order of `metric.labels`."""

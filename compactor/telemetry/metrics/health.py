@@ -1,4 +1,4 @@
-"""Whether a worker lives, and whether it is of use: what probes ask."""
+"""Liveness and readiness of a worker, for probes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compactor.compaction.listener import Silent
 
 
 class Health(Silent):
-    """A `Listener`, asked from other threads. Answers are whether, and why in a line."""
+    """A `Listener` that other threads ask. Each answer is a verdict and its reason in one line."""
 
     def __init__(
         self,
@@ -20,18 +20,18 @@ class Health(Silent):
         is_draining: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """stall_seconds: without a turn of the loop for so long, it hangs."""
+        """stall_seconds: time without a turn of the loop after which the worker counts as hung."""
         self._stall_seconds = stall_seconds
         self._is_draining = is_draining
         self._monotonic = monotonic
         self._has_started = False
         self._turned_at = monotonic()
         self._missing = set(table_urls)
-        """Tables that are not reached, or not looked at yet."""
+        """Tables that cannot be reached, or were not read yet."""
         self._tables = len(self._missing)
 
     def started(self) -> None:
-        """The engine runs."""
+        """Notes that the engine runs."""
         self._has_started = True
         self.turned()
 
@@ -45,6 +45,7 @@ class Health(Silent):
         self._turned_at = self._monotonic()
 
     def live(self) -> tuple[bool, str]:
+        """Returns whether the loop still turns, and why not."""
         idle = self._monotonic() - self._turned_at
         if idle > self._stall_seconds:
             return (
@@ -54,12 +55,13 @@ class Health(Silent):
         return True, "ok"
 
     def ready(self) -> tuple[bool, str]:
+        """Returns whether the worker can work on all tables, and why not."""
         if self._is_draining():
-            return False, "draining: nothing new is begun"
+            return False, "draining: no new compaction begins"
         if not self._has_started:
             return False, "starting: the engine does not run yet"
         if missing := len(self._missing):
-            # Whoever asks here need not know their addresses.
+            # Probes need not see the tables' addresses.
             return (
                 False,
                 f"{missing} of {self._tables} tables are not reached: the log says which and why",

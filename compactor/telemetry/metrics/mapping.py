@@ -1,4 +1,4 @@
-"""What happened, as changes of metrics. Pure."""
+"""Maps events to changes of metrics. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _REQUESTS: Final[Mapping[str, tuple[Metric, tuple[str, ...]]]] = {
     "post_requests": (c.STORE_REQUESTS, ("post",)),
     "delete_requests": (c.STORE_REQUESTS, ("delete",)),
 }
-"""Metric and further labels of each of `MeteredStore.counts`."""
+"""Metric and further label values of each of `MeteredStore.counts`."""
 _ENDS: Final = (CommitEnd.CONFLICT, CommitEnd.UNKNOWN, CommitEnd.FAILED)
 _OUTCOMES: Final = ("done", "failed", "void")
 _OF_COMPACTIONS: Final = (
@@ -49,7 +49,7 @@ _OF_COMPACTIONS: Final = (
 
 
 def of_start(table: str) -> list[Change]:
-    """Counters of compactions, at zero: what never happened is not the same as what is not known."""
+    """Returns the counters of compactions at zero, since a missing counter means unknown, not zero."""
     changes = [Change(metric, 0, (table,)) for metric in _OF_COMPACTIONS]
     changes += [Change(c.COMPACTIONS, 0, (table, outcome)) for outcome in _OUTCOMES]
     changes += [Change(c.DROPPED_ROWS, 0, (table, reason)) for reason in REASONS]
@@ -59,14 +59,14 @@ def of_start(table: str) -> list[Change]:
 
 
 def of_log_start(table: str) -> list[Change]:
-    """Counters of the log's reader and writer, at zero."""
+    """Returns the counters of the log's reader and writer at zero."""
     changes = of_requests(table, DRIVER, dict.fromkeys(_REQUESTS, 0))
     changes += [Change(c.COMMIT_FAILURES, 0, (table, str(end))) for end in _ENDS]
     return [*changes, Change(c.CONFLICTS, 0, (table,)), Change(c.STEP_FAILURES, 0, (table,))]
 
 
 def of_requests(table: str, role: str, counts: Mapping[str, int]) -> list[Change]:
-    """counts: what came since the last time, by name as in `MeteredStore.counts`."""
+    """Returns the changes for requests. counts: increments by name, as in `MeteredStore.counts`."""
     return [
         Change(metric, counts[name], (table, role, *labels))
         for name, (metric, labels) in _REQUESTS.items()
@@ -74,7 +74,7 @@ def of_requests(table: str, role: str, counts: Mapping[str, int]) -> list[Change
 
 
 def of_finished(table: str, finished: FinishedCompaction) -> list[Change]:
-    """An attempt that is over. Rows and fragments count only if its outputs are live now."""
+    """Returns the changes for a finished attempt. Rows and fragments count only if its outputs are live."""
     outcome = finished.outcome
     name = "void" if finished.is_void else "done" if outcome.failure is None else "failed"
     changes = [Change(c.COMPACTIONS, 1, (table, name))]
@@ -96,7 +96,7 @@ def of_finished(table: str, finished: FinishedCompaction) -> list[Change]:
 
 
 def _of_work(table: str, report: AttemptReport) -> list[Change]:
-    """What an attempt took, whether it was of use or not."""
+    """Returns the changes for the resources of an attempt, whatever its outcome."""
     return [
         Change(c.SECOND_PASSES, report.restarts, (table,)),
         Change(c.REPLAYED_INPUTS, report.replayed_inputs, (table,)),
@@ -135,7 +135,7 @@ def of_commit(table: str, commit: CommitReport) -> list[Change]:
 def of_snapshot(
     table: str, snapshot: Snapshot, debt: Debt, levels: Iterable[int] = ()
 ) -> list[Change]:
-    """The table as it is. levels: that had fragments before, and are said to have none if so."""
+    """Returns the gauges of a table. levels: those reported before, which are set to zero if empty now."""
     found = _by_level(snapshot)
     changes = [
         Change(c.TABLE_VERSION, snapshot.version, (table,)),
@@ -162,7 +162,7 @@ def of_snapshot(
 
 
 def _by_level(snapshot: Snapshot) -> dict[int, tuple[int, int, int]]:
-    """Fragments, bytes and rows."""
+    """Returns fragments, bytes and rows by level."""
     sums: pa.Table = (
         snapshot.fragments.table()
         .group_by("level")
@@ -177,7 +177,7 @@ def _by_level(snapshot: Snapshot) -> dict[int, tuple[int, int, int]]:
 def of_run(
     table: str, command: str, *, succeeded: bool, seconds: float, now_unix_seconds: float
 ) -> list[Change]:
-    """A batch command that is over."""
+    """Returns the changes for a batch command that ended."""
     changes = [
         Change(c.RUN_SUCCESS, succeeded, (table, command)),
         Change(c.RUN_SECONDS, seconds, (table, command)),
@@ -189,7 +189,7 @@ def of_run(
 
 
 def of_ingest(table: str, report: IngestReport) -> list[Change]:
-    """A file."""
+    """Returns the changes for one ingested file."""
     return [
         Change(c.INGESTED_FILES, 1, (table,)),
         Change(c.INGESTED_ROWS, report.rows, (table,)),
@@ -198,7 +198,7 @@ def of_ingest(table: str, report: IngestReport) -> list[Change]:
 
 
 def of_vacuum(table: str, report: VacuumReport) -> list[Change]:
-    """Nothing of a dry run."""
+    """Returns the changes for a vacuum; none for a dry run."""
     if report.dry_run:
         return []
     removed = {
@@ -214,7 +214,7 @@ def of_vacuum(table: str, report: VacuumReport) -> list[Change]:
 
 
 def of_pipeline(pipeline: str, report: RunReport) -> list[Change]:
-    """pipeline: its file's name, which stands for the table."""
+    """Returns the changes for a pipeline run. pipeline: its file's name, the value of label `table`."""
     read = [
         Change(c.READ_RECORDS, count, (pipeline, node))
         for node, count in report.records_read.items()

@@ -1,4 +1,4 @@
-"""Metrics of a command that ends: to a file for node exporter, or to a Pushgateway."""
+"""Publishes the metrics of a command that ends: to a file for node exporter, or to a Pushgateway."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ _MOST_PASSWORD_BYTES: Final = 4096
 
 
 class PushError(Exception):
-    """Metrics were not pushed; the message has no password in it."""
+    """Metrics were not pushed; the message contains no password."""
 
 
 def check_textfile(path: str) -> None:
-    """Raises `UsageError` for what node exporter would not read, or can't be written."""
+    """Raises `UsageError` for a path that node exporter would not read, or that can't be written."""
     file = Path(path)
     if file.suffix != ".prom":
         raise UsageError(f"--metrics-textfile {path}: node exporter reads files that end in .prom")
     if not file.parent.is_dir():
-        raise UsageError(f"--metrics-textfile {path}: there is no folder {file.parent}")
+        raise UsageError(f"--metrics-textfile {path}: create the folder {file.parent} first")
     if file.is_dir():
-        raise UsageError(f"--metrics-textfile {path}: it is a folder")
+        raise UsageError(f"--metrics-textfile {path}: it is a folder: name a file")
 
 
 def check_push(url: str) -> None:
-    """Raises `UsageError` for what is no address of a Pushgateway, or has a password in it.
+    """Raises `UsageError` for a text that is not the address of a Pushgateway, or contains a password.
 
-    It does not repeat the address: what of a wrong one is the password, nobody can say.
+    The message does not repeat the address: in a malformed one any part may be the password.
     """
     why = _fault(url)
     if why is not None:
         raise UsageError(
-            f"--metrics-push: {why} (it is not shown: there may be a password in it); write "
-            "http://host:9091 or https://user@host/path, and percent-encode what is no letter or digit in "
+            f"--metrics-push: {why} (it is not shown, since it may contain a password); write "
+            "http://host:9091 or https://user@host/path, and percent-encode all but letters and digits in "
             "user"
         )
     if urlsplit(url).password is not None:
         raise UsageError(
-            "--metrics-push: there is a password in the address, and whoever lists the processes of this "
-            f"machine reads it: leave it out, and give it by {PASSWORD_VARIABLE} or "
+            "--metrics-push: the address contains a password, which everybody who lists the processes of "
+            f"this machine can read: leave it out, and give it by {PASSWORD_VARIABLE} or "
             "--metrics-push-password-file"
         )
 
@@ -62,16 +62,16 @@ def check_push(url: str) -> None:
 def push_password(
     url: str, file: str | None, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """Returns the password for the user of an address that `check_push` has let pass.
+    """Returns the password for the user of an address that `check_push` has accepted.
 
-    It is what the file has but for the end of its line, or else the environment. Raises `UsageError`.
+    It is the one line of the file, or else the environment's. Raises `UsageError`.
     """
     source, password = PASSWORD_VARIABLE, environment.get(PASSWORD_VARIABLE)
     if file is not None:
         source, password = f"--metrics-push-password-file {file}", _read_password(file)
     if password is not None and urlsplit(url).username is None:
         raise UsageError(
-            f"{source}: the address of --metrics-push has no user that it is the password of: "
+            f"{source}: a password is given, but the address of --metrics-push has no user: "
             "write http://user@host:9091"
         )
     return password
@@ -104,7 +104,7 @@ def _fault(url: str) -> str | None:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return "the address has no host, or a port that is no number up to 65535"
+        return "the address has no host, or a port that is not a number up to 65535"
     if parts.scheme not in ("http", "https"):
         return "the address does not begin with http:// or https://"
     if not parts.hostname or port == 0:
@@ -115,7 +115,10 @@ def _fault(url: str) -> str | None:
 
 
 def last_successes(path: str) -> list[Change]:
-    """When runs before ended well, by the file that they left: a run that fails keeps it. [] if unread."""
+    """Returns the times of the last successful runs from the file that they left; [] if it can't be read.
+
+    A run that fails publishes them again.
+    """
     try:
         families = list(text_string_to_metric_families(Path(path).read_text()))
     except (OSError, ValueError):
@@ -130,7 +133,7 @@ def last_successes(path: str) -> list[Change]:
 
 
 def write_textfile(path: str, registry: CollectorRegistry) -> None:
-    """Atomically: whoever reads finds the old file or the new one. Raises OSError."""
+    """Writes the file atomically: a reader sees the old file or the new one. Raises OSError."""
     write_to_textfile(path, registry)
 
 
@@ -141,10 +144,10 @@ def push(
     password: str | None = None,
     deadline_seconds: float = _PUSH_SECONDS,
 ) -> None:
-    """Adds to the group `job="compactor"` and `grouping`: of what is not pushed, the old value stays there.
+    """Pushes metrics to the group `job="compactor"` and `grouping`; other metrics there keep their values.
 
-    A user may be in the address, which `check_push` has let pass. Raises `PushError`, also when there is no
-    whole answer in time.
+    url: an address that `check_push` has accepted, which may contain a user. Raises `PushError`, also if
+    there is no complete answer before the deadline.
     """
     parts = urlsplit(url)
     user, password = unquote(parts.username or ""), password or ""
@@ -167,16 +170,16 @@ def push(
                 timeout=deadline_seconds,
                 handler=handler,
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, the work is done
+        except Exception as error:  # noqa: BLE001 - Whatever it is, the command's work is done.
             errors.append(error)
 
-    # The client's timeout is that of one read. A thread that still waits then ends with the process.
+    # The client's timeout applies to each read. A thread that still waits ends with the process.
     sender = threading.Thread(target=send, name="metrics-push", daemon=True)
     sender.start()
     sender.join(deadline_seconds)
     if sender.is_alive():
         raise PushError(f"no answer in {deadline_seconds:g} s")
     if errors:
-        # A server may repeat in its answer what it was sent.
+        # A server's answer may repeat what it was sent.
         sent = base64.b64encode(f"{user}:{password}".encode()).decode()
         raise PushError(redacted(str(errors[0]), also=(sent, password)))

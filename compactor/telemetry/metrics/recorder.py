@@ -1,4 +1,4 @@
-"""Keeps metrics of tables while a command works: listens to the worker and the commit log."""
+"""Records metrics of tables while a command works, by listening to the worker and the commit log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Apply = Callable[[Iterable[Change]], None]
 
 @dataclass(slots=True)
 class _Known:
-    """What was told of a table so far."""
+    """The state of a table that was recorded last."""
 
     version: int = -1
     levels: set[int] = field(default_factory=set)
@@ -33,26 +33,26 @@ class _Known:
 
 
 class Recorder(Silent):
-    """A `Listener`. Figures of tasks come with their outcomes, those of this process from its stores."""
+    """A `Listener` that records metrics of tasks from their outcomes, and of this process from its stores."""
 
     def __init__(
         self, apply: Apply, *, is_of_run: bool = False, clock: Clock | None = None
     ) -> None:
-        """is_of_run: a compaction that is committed is no success yet, only the run as a whole is."""
+        """is_of_run: whether only the run as a whole counts as a success, not each committed compaction."""
         self.apply = apply
         self._is_of_run = is_of_run
         self._clock = clock or SystemClock()
         self._tables: dict[str, _Known] = {}
 
     def metered(self, store: Store) -> MeteredStore:
-        """The store, whose requests count as this process's."""
+        """Returns the store, metered so that its requests count as this process's."""
         known = self._of(store.url)
         known.store = MeteredStore(store, StoreMetrics())
         self.apply(mapping.of_log_start(label(store.url)))
         return known.store
 
     def begin_compactions(self, table_url: str, memory_limit_bytes: int) -> None:
-        """Before the first look at a table."""
+        """Records the initial metrics of a table, before it is first read."""
         table = label(table_url)
         self.apply(mapping.of_start(table))
         self.apply(
@@ -63,7 +63,7 @@ class Recorder(Silent):
         )
 
     def committed(self, commit: CommitReport) -> None:
-        """Told by an `ObservedCommitLog`."""
+        """Records a commit that an `ObservedCommitLog` reports."""
         self.apply(mapping.of_commit(label(commit.table_url), commit))
         self.count_requests()
 
@@ -88,7 +88,7 @@ class Recorder(Silent):
         if snapshot.version == known.version:
             return
         known.version = snapshot.version
-        if snapshot.version:  # there is a table
+        if snapshot.version:  # Version 0 means that there is no table.
             debt = debt_of(snapshot, driver.policy)
             changes = mapping.of_snapshot(label(driver.url), snapshot, debt, known.levels)
             self.apply(changes)
@@ -100,7 +100,7 @@ class Recorder(Silent):
         self.apply([Change(c.LAST_TURN, self._clock.now_unix_ms() / 1000, ())])
 
     def count_requests(self) -> None:
-        """Brings what was asked of stores up to date."""
+        """Records the requests to stores since the last call."""
         for url, known in self._tables.items():
             if known.store is not None:
                 counts = known.store.counts()
@@ -116,5 +116,5 @@ class Recorder(Silent):
 
 
 def label(table_url: str) -> str:
-    """A table's address, as the value of a label."""
+    """Returns a table's address without secrets, as the value of a label."""
     return redacted(table_url)

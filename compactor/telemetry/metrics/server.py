@@ -1,4 +1,4 @@
-"""`/metrics`, `/healthz` and `/readyz` over HTTP."""
+"""Serves `/metrics`, `/healthz` and `/readyz` over HTTP."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ Check = Callable[[], tuple[bool, str]]
 
 _METHODS: Final = ("GET", "HEAD")
 _MOST_SECONDS: Final = 10.0
-"""For a connection, from its first byte to its last."""
+"""Longest life of a connection."""
 _MOST_CONNECTIONS: Final = 16
-"""At a time: some scrapers and probes."""
+"""Limit of concurrent connections, enough for some scrapers and probes."""
 _THREADS: Final = 2
 _MOST_HEADER_BYTES: Final = 16 << 10
 _MOST_BODY_BYTES: Final = 1 << 10
-"""A GET has none."""
+"""Limit of a request's body; a GET has none."""
 
 
 def metrics_app(registry: CollectorRegistry, checks: dict[str, Check]) -> WSGIApplication:
-    """`/metrics`, and each check at its path: 200 or 503, and why in a line of text."""
+    """Returns an app with `/metrics` and each check at its path: 200 or 503, and the reason in a line."""
     metrics: WSGIApplication = make_wsgi_app(registry)
 
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -59,7 +59,7 @@ def metrics_app(registry: CollectorRegistry, checks: dict[str, Check]) -> WSGIAp
 
 
 def _with_head(app: WSGIApplication) -> WSGIApplication:
-    """HEAD is answered like GET, without the body."""
+    """Answers HEAD like GET without the body."""
 
     def with_head(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] != "HEAD":
@@ -105,9 +105,9 @@ def serving(app: WSGIApplication, address: str, port: int) -> Iterator[int]:
         ) from error
     except UnicodeError:
         raise UsageError(
-            f"--metrics-address: {address!r} is no address and no name of a host: give one such as 127.0.0.1"
+            f"--metrics-address: {address!r} is neither an address nor a host name: use one such as 127.0.0.1"
         ) from None
-    # It warns of each request that waits for a thread.
+    # Waitress warns of each request that waits for a thread.
     logging.getLogger("waitress").setLevel(logging.ERROR)
     server = _Server(app, bound)
     thread = threading.Thread(target=server.run, name="metrics", daemon=True)
@@ -132,7 +132,7 @@ def _bound(address: str, port: int) -> socket.socket:
 
 
 class _OnlyTask(WSGITask):  # type: ignore[misc]
-    """The one request of its connection."""
+    """The only request of its connection."""
 
     def start(self) -> None:
         super().start()
@@ -144,10 +144,10 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
 
 class _Server(TcpWSGIServer):  # type: ignore[misc]
-    """One thread reads and writes all connections, a few answer whole requests.
+    """A server in which one thread reads and writes all connections, and a few answer requests.
 
-    A connection is for one request, and has so many seconds for it. One more than there may be takes the
-    place of the oldest: clients that are slow on purpose keep nobody else out.
+    A connection serves one request within `_MOST_SECONDS`. One connection too many closes the oldest, so that
+    slow clients keep nobody else out.
     """
 
     channel_class = _Channel
@@ -155,14 +155,14 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     def __init__(self, app: WSGIApplication, bound: socket.socket) -> None:
         settings = Adjustments(
             threads=_THREADS,
-            # Its own way is to accept no more.
+            # At its own limit waitress would stop accepting connections.
             connection_limit=100 * _MOST_CONNECTIONS,
             max_request_header_size=_MOST_HEADER_BYTES,
             max_request_body_size=_MOST_BODY_BYTES,
             log_socket_errors=False,
             clear_untrusted_proxy_headers=True,
             ident=None,
-            # The other way it does not see what was shut down while nobody reads it.
+            # With select() it would not notice connections that were shut down while nobody reads them.
             asyncore_use_poll=True,
             sockets=[bound],
         )
@@ -170,12 +170,12 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         super().__init__(app, None, True, bound, adj=settings, sockinfo=place, bind_socket=False)
 
     def readable(self) -> bool:
-        """Is asked at each turn of the loop, once a second at least."""
+        """Shuts down late and excess connections; the loop calls this at least once a second."""
         by_age = sorted(self.active_channels.values(), key=lambda channel: channel.creation_time)
         late = time.time() - _MOST_SECONDS
         for place, channel in enumerate(by_age):
             if channel.creation_time < late or place < len(by_age) - _MOST_CONNECTIONS:
-                # Not closed here: until the next turn its number must be no other connection's.
+                # Closing it here would free its descriptor for another connection within this turn.
                 with suppress(OSError):
                     channel.socket.shutdown(socket.SHUT_RDWR)
         return bool(super().readable())

@@ -1,4 +1,4 @@
-"""Rows to level-0 fragments: plan, write, commit. Files are read and conformed before; one commit a file."""
+"""Ingests rows as level-0 fragments: plan, write, commit. Each file is one commit."""
 
 from compactor.write.ingest.commit import Amend, commit_fragments
 from compactor.write.ingest.files import IngestReport, ingest_batches, ingest_file

@@ -1,4 +1,4 @@
-"""Fragments that were written, in one version of the table."""
+"""Commits the fragments of an ingest as one version of the table."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from compactor.write.schema_union import OnConflict, merged_schema
 from format.widening import is_stored_as
 
 Amend = Callable[[Snapshot, Changes], Changes]
-"""Called with the newest snapshot and what is to be committed on it, at each try: what is committed instead.
-May raise, and nothing is."""
+"""Called at each try with the newest snapshot and the changes to commit; returns what to commit instead.
+Nothing is committed if it raises."""
 
 
 def as_they_are(_latest: Snapshot, changes: Changes) -> Changes:
@@ -37,10 +37,11 @@ def commit_fragments(
     *,
     amend: Amend = as_they_are,
 ) -> Snapshot:
-    """All of them in one commit, equal keys in the order of the entries. snapshot: as for `plan_ingest`.
+    """Commits all entries at once and returns the new snapshot; equal keys keep the order of the entries.
 
-    Raises `InputError` where a column's type is no longer what the file was read for, or becomes one that has
-    no place for a value of the table.
+    snapshot: the one given to `plan_ingest`. amend: changes what is committed.
+    Raises `InputError` if a column's type is no longer the one the file was read for, or becomes one that
+    does not hold a value of the table.
     """
     on_conflict = plan.options.on_conflict
     fitting = FittingCheck(log.store, plan.path)
@@ -75,7 +76,8 @@ def _changes(
             ):
                 raise TableExistsError(
                     f"{path}: the table was created meanwhile with another sort schema, row policy, other "
-                    "time windows or columns that are not null; nothing was added"
+                    "time windows or other columns without nulls; nothing was added: ingest the file again "
+                    "with the options of that table"
                 )
             metadata = _united(latest.table, metadata, path, on_conflict)
     else:
@@ -89,10 +91,11 @@ def _changes(
 def _united(
     latest: TableMetadata, ours: TableMetadata, path: str, on_conflict: OnConflict
 ) -> TableMetadata:
-    """The latest metadata with our new columns and wider types, if another writer has not typed them
-    otherwise. What we wrote is read by the types there are now.
+    """Returns the latest metadata with our new columns and wider types.
+
+    Raises `InputError` if another writer gave one of our columns a type that cannot read what we wrote.
     """
-    # What was dropped meanwhile stays so: what was written of it is as if it had come before.
+    # A column that was dropped meanwhile stays dropped, as if our rows had come before that.
     written = pa.schema([field for field in ours.schema if field.name not in latest.retired])
     names = dict(latest.names)
     names.update(
@@ -102,8 +105,8 @@ def _united(
     shown = [names.get(name, name) for name in schema.names]
     if len(set(shown)) < len(shown):
         raise InputError(
-            f"{path}: columns were renamed meanwhile to names that it has too; nothing was added: ingest the "
-            "file again"
+            f"{path}: columns of the table were renamed meanwhile to names of new columns of the file; "
+            "nothing was added: ingest the file again"
         )
     for column in written:
         if not is_stored_as(column.type, schema.field(column.name).type):

@@ -1,4 +1,4 @@
-"""Files to level-0 fragments: read, conform, sort, write, commit. One commit a file."""
+"""Ingests files as level-0 fragments: read, conform, sort, write, commit. Each file is one commit."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from format.schema import SortSchema
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What became of one file."""
+    """The result of ingesting one file."""
 
     path: str
     version: int
     rows: int
-    """That were read."""
+    """Rows that were read."""
     superseded_rows: int
-    """Of those, by others of their key in the same fragment: the table's row policy left them out."""
+    """Rows that the table's row policy left out, for others of their key in the same fragment."""
     fragments: int
     bytes_written: int
     sort_of_file: SortSchema | None = None
-    """Of a new table, if it was taken from what the file says of its order."""
+    """Sort schema of a new table, if it was taken from the file's metadata."""
 
 
 def ingest_file(
@@ -52,11 +52,11 @@ def ingest_file(
     ids: Ids = random_id,
     on_progress: ByteProgress = lambda _done, _total: None,
 ) -> IngestReport:
-    """Adds a file's rows to the table, creating the table if there is none and `sort` is given.
+    """Adds a file's rows to the table; creates the table if there is none.
 
-    A new table may also be sorted as a Parquet, Arrow or fragment file says of itself that it is. Nothing is
-    visible before the file's one commit. Raises `InputError` for what is wrong with the file,
-    `TableNotFoundError` without sort schema and table, `UsageError` for a sort other than the table's.
+    A new table is sorted by `sort`, or as the metadata of a Parquet, Arrow or fragment file say. Nothing is
+    visible before the file's one commit. Raises `InputError` if the file cannot be read or does not fit,
+    `TableNotFoundError` without a table and a sort schema, `UsageError` for a sort other than the table's.
     """
     snapshot = log.refresh()
     known = None if snapshot.metadata is None else schema_to_read(snapshot.metadata)
@@ -78,7 +78,7 @@ def _open_promoted(
 def _open(
     path: str, known: pa.Schema | None, table: TableMetadata | None, on_conflict: OnConflict
 ) -> FileBatches:
-    """A file with the table's types, where its values have a place in them."""
+    """Opens a file with the table's types for the columns whose values fit them."""
     if known is None or table is None or on_conflict is OnConflict.ERROR:
         return open_table_file(path, known)
     try:
@@ -88,7 +88,7 @@ def _open(
             conflicts = conflicting(known, file.schema, fixed_shown(table))
         if not conflicts:
             raise
-    # Those of another kind cannot be read as the table's; of those of the same, the file decides.
+    # Columns of another kind cannot be read as the table's type; for those of the same kind, try.
     other_kind = {n for n, t in conflicts if not same_kind(t, known.field(n).type)}
     try:
         return open_table_file(path, pa.schema([f for f in known if f.name not in other_kind]))
@@ -109,7 +109,7 @@ def ingest_batches(
     on_progress: ByteProgress = lambda _done, _total: None,
     amend: Amend = as_they_are,
 ) -> IngestReport:
-    """As `ingest_file`, of batches that were opened with the snapshot's schema known."""
+    """Does what `ingest_file` does, for batches that were opened with the snapshot's schema."""
     sort_of_file = None
     if sort is None and snapshot.metadata is None:
         sort_of_file = _sort_of(file, options.rows or APPEND)
@@ -129,6 +129,6 @@ def ingest_batches(
 
 
 def _sort_of(file: FileBatches, rows: RowPolicy) -> SortSchema | None:
-    """What a new table is sorted by, as the file says: up to the sequence column, which the policy adds."""
+    """Returns the sort schema that the file states, up to the sequence column, which the policy adds."""
     said = itertools.takewhile(lambda column: column.column != rows.sequence, file.sort or ())
     return tuple(said) or None

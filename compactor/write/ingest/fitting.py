@@ -1,4 +1,4 @@
-"""Whether fragments can be read in the types that their table gets: finer units of time hold fewer years."""
+"""Checks that stored values fit the types that their table gets: finer time units span fewer years."""
 
 from __future__ import annotations
 
@@ -17,47 +17,51 @@ from format.types import storage_type
 
 
 class FittingCheck:
-    """Checks fragments for one commit, which may be tried several times: those that fit once are not read
-    again."""
+    """A check of fragments for one commit, which may be tried several times.
+
+    Fragments that fitted once are not read again.
+    """
 
     def __init__(self, store: Store, path: str) -> None:
-        """path: of the file that is ingested, for errors."""
+        """path: the ingested file, for errors."""
         self._store = store
         self._path = path
         self._fitting: set[tuple[str, str, pa.DataType]] = set()
-        """Key, column and type."""
+        """Key, column and target type of what was found to fit."""
 
     def check_live(
         self, entries: Iterable[FragmentEntry], before: TableMetadata, after: TableMetadata
     ) -> None:
-        """Raises `InputError` naming the first value of the table's fragments that has no place in a type
-        which the ingest gives its column."""
+        """Raises `InputError` for the first value in the table's fragments that does not fit the type which
+        the ingest gives its column."""
         for column, value, stored, fragment in self._misfits(entries, before.schema, after):
             wanted = after.shown_schema.field(column).type
             raise InputError(
-                f"{self._path}: column {column!r} would become {wanted}, which has no place "
-                f"for {value} of type {stored} in {fragment}; nothing was added: cast the file's column to "
+                f"{self._path}: column {column!r} would become {wanted}, which does not hold "
+                f"{value} of type {stored} in {fragment}; nothing was added: cast the file's column to "
                 f"{stored}, or delete such rows, run `compactor compact --full`, and ingest the file again"
             )
 
     def check_own(
         self, entries: Iterable[FragmentEntry], planned: TableMetadata, after: TableMetadata
     ) -> None:
-        """Raises `InputError` naming the first value of what was written that has no place in a type that the
-        table got meanwhile."""
+        """Raises `InputError` for the first value written that does not fit the type which its column got
+        meanwhile."""
         for column, value, stored, _ in self._misfits(entries, planned.schema, after):
             wanted = after.shown_schema.field(column).type
             raise InputError(
-                f"{self._path}: column {column!r} has become {wanted} meanwhile, which has no "
-                f"place for {value} of type {stored}; nothing was added: leave the row out, or ingest the "
+                f"{self._path}: column {column!r} has become {wanted} meanwhile, which does not "
+                f"hold {value} of type {stored}; nothing was added: leave the row out, or ingest the "
                 "file into another table"
             )
 
     def _misfits(
         self, entries: Iterable[FragmentEntry], written: pa.Schema, table: TableMetadata
     ) -> Iterator[tuple[str, int, pa.DataType, str]]:
-        """Yields shown column, value, its type and fragment. Footers are read only where the table's type is
-        another than the one written, and may be too narrow for its values."""
+        """Yields shown column, value, its type and fragment for each value that does not fit.
+
+        Reads footers only where the table's type differs from the one written and may be too narrow.
+        """
         columns = [
             field
             for field in table.schema

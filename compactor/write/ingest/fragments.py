@@ -1,4 +1,4 @@
-"""Rows to level-0 fragments, which nobody sees before they are committed."""
+"""Writes rows to level-0 fragments, which nobody sees before they are committed."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from format.storage import to_storage
 from format.writer import FragmentWriter
 
 _LEAST_ROW_BYTES: Final = 16
-"""A row counts for no less: its place in the order takes as much, however narrow it is."""
+"""Least weight of a row: its place in the sort order takes that much, however narrow the row is."""
 ByteProgress = Callable[[int, int], None]
-"""Called with bytes of the file consumed, and in all."""
+"""Called with the bytes of the file consumed so far and its size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFragments:
-    """Fragments in the order of their rows, not committed yet."""
+    """Fragments in the order of their rows, not yet committed."""
 
     entries: list[FragmentEntry]
     rows: int
-    """That were read."""
+    """Rows that were read."""
 
 
 def write_fragments(
@@ -51,7 +51,10 @@ def write_fragments(
     *,
     on_progress: ByteProgress = lambda _done, _total: None,
 ) -> WrittenFragments:
-    """Nothing of it is visible before `commit_fragments`. attempt_id: of nobody else."""
+    """Writes a file's rows; nothing is visible before `commit_fragments`.
+
+    attempt_id: unique to this call. Raises `InputError`.
+    """
     writer = _FragmentsOfFile(store, plan, attempt_id)
     entries = list(writer.write(file, on_progress))
     writer.write_skips()
@@ -69,11 +72,11 @@ class _FragmentsOfFile:
         self._attempt_id = attempt_id
         self._written = 0
         self._summaries: dict[str, list[bytes | None]] = {}
-        """Of the fragment that is being written."""
+        """Skip index summaries by column, one for each row group of the fragment being written."""
         self._skips: list[bytes] = []
         self._skips_bytes = 0
         self.rows = 0
-        """Read so far."""
+        """Rows read so far."""
         table = plan.metadata
         self._rule = RowRule(table.rows, table.ttl, plan.schema, table.sort, is_bottom=False)
 
@@ -115,7 +118,7 @@ class _FragmentsOfFile:
             )
 
     def _write_windows(self, batches: list[pa.RecordBatch]) -> Iterator[FragmentEntry]:
-        """One fragment, or one for each time window of the rows."""
+        """Writes one fragment, or one for each time window of the rows."""
         windows = self._metadata.windows
         if windows is None:
             yield self._write_fragment(batches, None)
@@ -164,7 +167,10 @@ class _FragmentsOfFile:
                 self._summaries.setdefault(name, []).append(summary)
 
     def _take_skips(self) -> SkipIndex | None:
-        """Of the fragment just written; they go to storage when all are."""
+        """Returns the place of the skip index of the fragment just written.
+
+        The blocks are kept until all fragments are written (`write_skips`).
+        """
         places = dict.fromkeys((name for name, _ in self._metadata.skips.columns), (0, 0))
         for name, summaries in self._summaries.items():
             if any(summary is not None for summary in summaries):
@@ -176,7 +182,7 @@ class _FragmentsOfFile:
         return SkipIndex(self._skips_key, places) if places else None
 
     def write_skips(self) -> None:
-        """Before the fragments are committed, what their entries point to."""
+        """Writes the skip indexes. Has to precede the commit: the entries point to them."""
         if self._skips:
             create_own(self._store, self._skips_key, b"".join(self._skips))
 

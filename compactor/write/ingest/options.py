@@ -1,4 +1,4 @@
-"""What is asked of an ingest, by values. How people write it: `compactor.write.ingest.settings`."""
+"""Options of an ingest as values. `compactor.write.ingest.settings` defines how users write them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compactor.write.schema_union import OnConflict
 from format.writer import SPOOL_MEMORY_BYTES, WriterOptions
 
 BUFFER_BYTES = 256 << 20
-"""Rows held for sorting take no more than this: a fragment ends earlier if its rows are heavy."""
+"""Limit of the rows held for sorting: a fragment ends earlier if its rows are heavy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +25,19 @@ class IngestOptions:
     windows: TimeWindows | None = None
     """Time windows of a new table."""
     rows: RowPolicy | None = None
-    """What rows of equal key mean in a new table; None: all stay."""
+    """Row policy of a new table; None keeps all rows of equal key."""
     ttl: Ttl | None = None
     """How long rows of a new table live."""
     skips: SkipSpec = NO_SKIPS
-    """Which columns of a new table have a skip index."""
+    """Skip indexes of a new table."""
     not_null: tuple[str, ...] = ()
-    """Places in columns of a new table that hold no nulls: paths such as `id` and `tags.element`."""
+    """Paths in columns of a new table that allow no nulls, such as `id` and `tags.element`."""
     on_conflict: Annotated[OnConflict, Strict(False)] = OnConflict.ERROR
-    """What is done with a column whose values have no place in the table's type."""
+    """What happens to a column whose values do not fit the table's type."""
     promotes: tuple[str, ...] = ()
-    """Map or struct columns of files that become a column for each of their keys."""
+    """Map or struct columns of files that become one column for each of their keys."""
     buffer_bytes: PositiveInt = BUFFER_BYTES
-    """Of Arrow data that is sorted into one fragment at most; sorting takes some three times as much."""
+    """Limit of Arrow data sorted into one fragment, in bytes; sorting takes about three times as much."""
     spool_memory_bytes: PositiveInt = SPOOL_MEMORY_BYTES
-    """Of encoded columns of the fragment being written; above it, they go to a temporary file."""
+    """Limit of the encoded columns of the fragment being written that stay in memory, in bytes; the rest goes
+    to a temporary file."""

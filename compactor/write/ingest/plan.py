@@ -1,4 +1,4 @@
-"""What rows of one schema become in a table: its metadata and fragments' schema, before any row is read."""
+"""Plans an ingest: the table's metadata and the schema of new fragments, before any row is read."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from format.schema import SortSchema, check_sort_schema, ordering
 
 @dataclass(frozen=True, slots=True)
 class IngestPlan:
-    """What rows of one schema become in a table. Picklable: others may write the fragments, who need no
-    snapshot for it."""
+    """The metadata and schema that rows of one schema get in a table. Picklable, so that other processes may
+    write the fragments without a snapshot."""
 
     path: str
-    """Of the file, for errors."""
+    """Path of the file, for errors."""
     metadata: TableMetadata
     schema: pa.Schema
-    """Of the fragments."""
+    """Schema of the fragments."""
     names: StoredNames
     base_version: int
     options: IngestOptions
@@ -44,20 +44,20 @@ def plan_ingest(
     sort: SortSchema | None,
     options: IngestOptions,
 ) -> IngestPlan:
-    """Raises as `ingest_file` does. schema: of the file."""
+    """Returns the plan for a file of this schema. Raises what `ingest_file` raises."""
     names = StoredNames(snapshot.metadata, schema, path, options.on_conflict)
     metadata = _metadata(snapshot, names, sort, options, store, path)
     known = () if snapshot.metadata is None else snapshot.metadata.schema.names
     shown = zip(metadata.schema.names, metadata.shown_schema, strict=True)
     check_names(pa.schema([field for stored, field in shown if stored not in known]), path)
-    # Columns that the file has not cost its fragments nothing, not even a place in the header.
+    # Columns that the file lacks cost its fragments nothing, not even a place in the header.
     present = {*names.stored.names, *(column.column for column in metadata.sort)}
     stored = pa.schema([field for field in metadata.schema if field.name in present])
     for field in metadata.schema:
         if not (field.nullable or field.name in names.stored.names):
             raise InputError(
-                f"{path}: column {metadata.shown_name(field.name)!r} is not null in the table, and is not "
-                "here: add it"
+                f"{path}: column {metadata.shown_name(field.name)!r} is missing, and the table allows no "
+                "nulls in it: add it"
             )
     return IngestPlan(path, metadata, stored, names, snapshot.version, options)
 
@@ -121,7 +121,7 @@ def _metadata(
 
 
 def _check_options(known: TableMetadata, options: IngestOptions) -> None:
-    """Raises `UsageError` if they ask for another table than there is."""
+    """Raises `UsageError` if the options differ from the table's properties."""
     if options.rows is not None and options.rows != known.shown_rows:
         raise UsageError(
             f"--row-policy: the table has {known.shown_rows}; leave the options out, or create another table"

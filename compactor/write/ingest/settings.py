@@ -1,6 +1,7 @@
-"""What is asked of an ingest, as people write it: names, units, bounds, defaults and help, of the command
-line and of the Spark data source alike. Where a message names another setting, it does so as the command line
-does."""
+"""Settings of an ingest as users write them: names, units, bounds, defaults and help.
+
+The command line and the Spark data source share them. Messages name settings as the command line does.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +25,25 @@ from format.writer import WriterOptions
 
 
 def _pairs(kinds: type[StrEnum], word: str) -> BeforeValidator:
-    """`COLUMN:KIND`, several apart by commas in one text, or each a text, where a column may have a comma."""
+    """Returns a validator of `COLUMN:KIND` pairs: one comma-separated text, or a sequence of texts.
+
+    In a sequence of texts a column's name may have a comma.
+    """
     by_name = {str(kind): kind for kind in kinds}
     return BeforeValidator(lambda given: tuple(column_kinds(names(given), by_name, word).items()))
 
 
 def _paths(given: Any) -> tuple[str, ...]:
-    """Several apart by commas in one text, or each a text."""
+    """Returns paths given as one comma-separated text or as a sequence of texts."""
     return tuple(names(given))
 
 
 class IngestSettings(BaseModel):
-    """Texts or values. Of these, `on_conflict` and the sizes of fragments and row groups are of the ingest,
-    the others of a table that it creates."""
+    """Settings of an ingest, from texts or values.
+
+    `on_conflict` and the sizes of fragments and row groups apply to the ingest, the others to a table that it
+    creates.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
@@ -45,10 +52,10 @@ class IngestSettings(BaseModel):
         1_000_000,
         ge=1,
         lt=2**31,
-        description="Rows of a level-0 fragment at most.",
+        description="Most rows of a level-0 fragment.",
     )
     max_rows_per_row_group: int = Field(
-        65_536, ge=1, lt=2**31, description="Rows of a row group at most."
+        65_536, ge=1, lt=2**31, description="Most rows of a row group."
     )
     time_column: str | None = Field(
         None, description="Sort column that divides a new table into time windows."
@@ -61,7 +68,7 @@ class IngestSettings(BaseModel):
     )
     row_policy: RowKind | None = Field(
         None,
-        description="What rows of equal --sort-by are in a new table.  [default: append]",
+        description="How a new table merges rows of equal --sort-by.  [default: append]",
     )
     sequence: str | None = Field(
         None, description="Column whose greater values are newer, for last and first."
@@ -71,29 +78,31 @@ class IngestSettings(BaseModel):
     )
     keep_tombstones: bool | None = Field(
         None,
-        description="Whether compactions drop tombstones.  [default: keep with --sequence]",
+        description="Whether compactions keep or drop tombstones.  [default: keep with --sequence]",
     )
     aggregate: Annotated[tuple[tuple[str, RowFunction], ...], _pairs(RowFunction, "function")] = (
-        Field((), description="What becomes of a column's values, for row policy aggregate.")
+        Field((), description="Function that aggregates a column, for row policy aggregate.")
     )
     ttl: Seconds | None = Field(
-        None, description="Rows of a new table that are older are dropped by compactions."
+        None, description="Compactions of a new table drop rows older than this."
     )
-    ttl_column: str | None = Field(None, description="Time column that --ttl goes by.")
+    ttl_column: str | None = Field(None, description="Time column that --ttl applies to.")
     on_conflict: OnConflict = Field(
         OnConflict.ERROR,
-        description="If a column's values have no place in the table's type: refuse the rows, make the "
-        "table's column text, or add the values as another column.",
+        description="If a column's values do not fit the table's type: refuse the rows, make the table's "
+        "column text, or add the values as another column.",
     )
     skip_index: Annotated[tuple[tuple[str, SkipKind], ...], _pairs(SkipKind, "kind")] = Field(
-        (), description="A new table keeps what queries skip row groups by: bloom or values."
+        (), description="Skip index of a new table's column, to skip row groups: bloom or values."
     )
     skip_index_bytes: Bytes = Field(
-        written("64KiB"), ge=32, description="Of a column and row group at most."
+        written("64KiB"),
+        ge=32,
+        description="Most bytes of a skip index for a column and row group.",
     )
     not_null: Annotated[tuple[str, ...], BeforeValidator(_paths)] = Field(
         (),
-        description="Rows with a null there are refused by a new table: COLUMN, or a path into it such as "
+        description="A new table refuses rows with a null there: COLUMN, or a path into it such as "
         "tags.element, attributes.value or request.id.",
     )
 
@@ -111,14 +120,14 @@ class IngestSettings(BaseModel):
                 "it too"
             )
         if self.retention is not None and self.time_column is None:
-            raise ValueError("--retention: name the --time-column it goes by")
+            raise ValueError("--retention: name the --time-column that it applies to")
         if (self.ttl is None) != (self.ttl_column is None):
             raise ValueError("--ttl and --ttl-column: give both, or neither")
         return self
 
     @property
     def sort(self) -> SortSchema | None:
-        """Raises `UsageError`."""
+        """The sort schema, if one is given. Raises `UsageError` if it cannot be parsed."""
         try:
             return None if self.sort_by is None else parse_sort_schema(self.sort_by)
         except SchemaError as error:

@@ -1,4 +1,4 @@
-"""Rows of a fragment in sort order, those of one key merged. Pure."""
+"""Sorts the rows of a fragment and merges those of one key. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ _SORTED_BATCH_ROWS = 16_384
 def sorted_batches(
     batches: list[pa.RecordBatch], schema: pa.Schema, sort: SortSchema, rule: RowRule
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of the batches in sort order, stably, a few thousand at a time; those of one key merged by the
-    rule."""
+    """Yields the rows of all batches in stable sort order, `_SORTED_BATCH_ROWS` at a time.
+
+    Merges rows of one key if the rule says so.
+    """
     arrays = {
         name: concat_storage([to_storage(batch.column(name)) for batch in batches])
         for name in schema.names
     }
     words = order_words([arrays[column.column] for column in sort], sort)
-    # Rows that came in order, as from a sorted file, are neither sorted nor moved.
+    # Rows that came in order, as from a sorted file, need neither a sort nor a copy.
     order = None if first_disorder(words) is None else stable_order(words)
     rows = len(words[0])
     if rule.merges:
@@ -47,11 +49,11 @@ def sorted_batches(
 def _merged(
     arrays: Mapping[str, pa.Array], order: pa.Array, sort: SortSchema, rule: RowRule
 ) -> Iterator[tuple[str, pa.Array]]:
-    """Column by column, in order, with one row of each key."""
+    """Yields each column by name, in order, with one row for each key."""
     keys = [arrays[column.column].take(order) for column in sort]
     starts = ~same_as_previous(order_words(keys, rule.key))
     decision = rule.decide(keys, starts)
-    # Even a row that is alone in its key has each element of a set once.
+    # A row that is alone in its key still needs the duplicates removed from its sets.
     flags = np.full(len(order), KEPT | COUNTS, np.uint8) if decision is None else decision.flags
     for name, array in list(arrays.items()):
         yield name, merged_rows(array.take(order), flags, name, rule)

@@ -218,7 +218,7 @@ def test_a_damaged_index_is_done_without_and_named_by_verify(store: MemoryStore)
         read_summaries(store, entry, "trace")
     store.delete(entry.skip_index.key)
     assert len(found(store, f"trace = '{trace}' OR service = 'x'")[0]) == 1
-    assert "the log says it is there" in verify(store, log.current()).faults[0]
+    assert "the log refers to it" in verify(store, log.current()).faults[0]
 
 
 @pytest.mark.parametrize(
