@@ -169,7 +169,7 @@ def _needed(by: Callable[[Any], set[str]]) -> Patch:
 _retained_versions_lose_their_fragments = _needed(lambda snapshot: set(snapshot.fragments))
 
 
-def _what_is_needed_is_looked_up_before_the_fence(patch: pytest.MonkeyPatch) -> None:
+def _what_is_needed_is_looked_up_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_Vacuum, "_needed_since", lambda self, proved, snapshot: set())
 
 
@@ -312,7 +312,7 @@ MUTATIONS = [
     Mutation("attempts before the fence can't commit", _the_fence_is_not_looked_at, 0, spawn_many),
     Mutation("the fence is moved before garbage goes", _garbage_is_removed_without_a_fence, 0, spawn_many),
     Mutation("retained versions keep their fragments", _retained_versions_lose_their_fragments),
-    Mutation("what is needed is looked up after the fence", _what_is_needed_is_looked_up_before_the_fence),
+    Mutation("what is needed is looked up after the fence", _what_is_needed_is_looked_up_first, 855),
     Mutation("log files go oldest first", _log_files_go_newest_first, 0, spawn_many),
     Mutation("a commit's predecessor must still be there", _the_predecessor_is_not_looked_at, 0, spawn_many),
     Mutation("log files after the checkpoint stay", _log_files_go_past_the_checkpoint),
