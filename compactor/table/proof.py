@@ -88,6 +88,11 @@ class Proof:
             return self._history.checkpoint(floor)
         except ObjectNotFoundError as error:
             raise self._overtaken() from error
+        except DataError as error:
+            raise DataError(
+                f"{error}; the log begins with it, so nothing of the log can be proved: `compactor repair` "
+                "shows whether it can begin with a newer one"
+            ) from error
 
     def _overtaken(self) -> OvertakenError:
         return OvertakenError(f"{self._store.url}: a vacuum removed log files while they were read")

@@ -312,7 +312,7 @@ MUTATIONS = [
     Mutation("attempts too old can't commit", _the_base_version_is_not_looked_at, 0, spawn_many),
     Mutation("garbage goes once the minimum has risen", _garbage_is_removed_unannounced, 0, spawn_many),
     Mutation("retained versions keep their fragments", _retained_versions_lose_their_fragments),
-    Mutation("what is needed is looked up after that", _what_is_needed_is_looked_up_first),
+    Mutation("what is needed is looked up after that", _what_is_needed_is_looked_up_first, 855),
     Mutation("log files go oldest first", _log_files_go_newest_first, 0, spawn_many),
     Mutation("a commit's predecessor must still be there", _the_predecessor_is_not_looked_at, 0, spawn_many),
     Mutation("log files after the checkpoint stay", _log_files_go_past_the_checkpoint),

@@ -22,6 +22,7 @@ from compactor.table.object_names import (
     is_deletions_key,
     is_fragment_key,
     parse_checkpoint,
+    parse_floor,
     parse_version,
     version_key,
 )
@@ -83,7 +84,8 @@ class Vandal:
         return self._damage([k for k in self._shared.keys(LOG_PREFIX) if k not in self.strays])
 
     def damage_checkpoint(self, snapshot: Snapshot) -> str | None:
-        """One without which all versions that are kept can still be read."""
+        """One without which all versions that are kept can still be read. The one that the log begins with is
+        to be restored, since nothing of the log can be proved without it."""
         good = {
             version: key
             for key in self._shared.keys(CHECKPOINT_PREFIX)
@@ -95,6 +97,9 @@ class Vandal:
         if not spare:
             return None
         key = self._random.choice(spare[:1] * 3 + spare)
+        floors = map(parse_floor, self._shared.keys(CHECKPOINT_PREFIX))
+        if parse_checkpoint(key) == max((floor or 0 for floor in floors), default=0):
+            return self._damage([key])
         self._set(key, self._worse(self._shared.objects[key]))
         self.strays.add(key)  # it holds nothing any more
         return key
