@@ -14,7 +14,7 @@ component, shape (nodes,). `components` is one implementation; Spark has another
 
 
 def components(nodes: int, left: I64, right: I64) -> I64:
-    """See `Components`."""
+    """Labels each node with the smallest of its component, as `Components` says."""
     if not len(left):
         return np.arange(nodes)
     from scipy.sparse import coo_array

@@ -425,7 +425,7 @@ class MergeInput:
 
 
 def _compression_level(header: FragmentHeader) -> int:
-    """That its writer says it used; the lowest where it says nothing."""
+    """Returns the compression level that the writer states; 0 if it states none."""
     try:
         return int(header.writer["options"]["compression_level"])
     except (KeyError, TypeError, ValueError, OverflowError):
