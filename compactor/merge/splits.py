@@ -34,7 +34,7 @@ class Splits:
         return len(self._rows)
 
     def add(self, group: int, row_bits: I64, limit_bytes: int, flags: Flags | None = None) -> None:
-        """Divides a row group so that no part takes more than the limit, unless it is a single row.
+        """Divides a row group so that no part takes more than the limit, as far as it can be divided.
 
         row_bits: bits of each row in one column, in output order, shape (rows,). flags: those of the rows.
         """
@@ -107,7 +107,7 @@ class ColumnPieces:
 
     @property
     def row_bits(self) -> I64 | None:
-        """Returns the bits of each row if the pieces are not held, otherwise None. Shape (rows,)."""
+        """Bits of each row if the pieces are not held, otherwise None. Shape (rows,)."""
         return None if self._bits is None else np.concatenate(self._bits)
 
     @property
