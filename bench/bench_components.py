@@ -81,7 +81,7 @@ def _power_law(random: np.random.Generator, records: int, chains: list[int]) -> 
 
 
 def with_scipy(folder: Path, records: int) -> dict[str, Any]:
-    """What `entity-merge` does in one process."""
+    """Finds components as `entity-merge` does in one process."""
     started = time.perf_counter()
     links = pq.read_table(folder / "links.parquet")
     found = components(records, links["left"].to_numpy(), links["right"].to_numpy())
@@ -92,12 +92,13 @@ def with_scipy(folder: Path, records: int) -> dict[str, Any]:
 
 
 def with_spark(folder: Path, records: int) -> dict[str, Any]:
-    """Of 10 million records as shipped; of fewer less is left to one task, so that there are rounds."""
+    """Runs 10 million records with our defaults; of fewer, less is left to one task, so that there are
+    rounds."""
     return _on_spark(folder, {"edges_in_one_task": min(EDGES_IN_ONE_TASK, records // 10)})
 
 
 def with_spark_rounds_only(folder: Path, _: int) -> dict[str, Any]:
-    """Nothing left to one task."""
+    """Leaves nothing to one task."""
     return _on_spark(folder, {"edges_in_one_task": 0})
 
 
@@ -137,7 +138,7 @@ def with_splink(folder: Path, records: int) -> dict[str, Any]:
 
 
 def with_graphframes(folder: Path, records: int) -> dict[str, Any]:
-    """Its default algorithm, checkpoints beside ours."""
+    """Runs the default algorithm of GraphFrames, with checkpoints beside ours."""
     from graphframes import GraphFrame
 
     spark = _session()
@@ -170,7 +171,10 @@ ENGINES: Final[dict[str, Callable[[Path, int], dict[str, Any]]]] = {
 
 
 def is_planted(folder: Path, records: int) -> bool:
-    """Whether clusters found are those planted, by whatever name. Records without links may be left out."""
+    """Returns whether the clusters found are those planted, by any name.
+
+    Records without links may be left out.
+    """
     found = pq.read_table(folder / "found.parquet")
     node, name = found["node"].to_numpy(), found["component"].to_numpy()
     _, name = np.unique(name, return_inverse=True)
@@ -183,7 +187,7 @@ def is_planted(folder: Path, records: int) -> bool:
 
 
 def run_here(engine: str, folder: Path, records: int) -> dict[str, Any]:
-    """One engine's figures; why there are none, where it can't run."""
+    """Returns one engine's figures, or why it cannot run."""
     try:
         figures = ENGINES[engine](folder, records)
     except ImportError as error:
@@ -196,7 +200,7 @@ def run_here(engine: str, folder: Path, records: int) -> dict[str, Any]:
 
 
 def run_apart(engine: str, links: Path, records: int) -> dict[str, Any]:
-    """In a new process and a folder of its own, from which it sees the same links."""
+    """Runs in a new process and a folder of its own, from which it sees the same links."""
     with tempfile.TemporaryDirectory() as work:
         for name in ("links.parquet", "planted.parquet"):
             (Path(work) / name).symlink_to(links / name)

@@ -52,7 +52,7 @@ def metadata() -> TableMetadata:
 
 
 def entry(number: int) -> FragmentEntry:
-    """A large fragment of level 3; one in a hundred thousand is of level 0."""
+    """Makes the entry of a large fragment of level 3; one in a hundred thousand is of level 0."""
     key = fragment_key(number, f"{number:032x}", 0)
     return FragmentEntry(
         key=key,

@@ -58,7 +58,7 @@ def logs(rows: int, inputs: int) -> Callable[[], Iterator[pa.Table]]:
 def wide(
     columns: int, inputs: int = 32, present: int = 100, rows: int = 5_000
 ) -> Iterator[pa.Table]:
-    """Inputs that each have 100 of so many columns; the same number of values whatever `columns` is."""
+    """Writes inputs that each have 100 of `columns` columns; the number of values is always the same."""
     rng = np.random.default_rng(1)
     for _ in range(inputs):
         chosen = rng.choice(columns, present, replace=False)
@@ -120,7 +120,7 @@ class RefusedError(Exception):
 
 
 def compact_all(store: Store, settings: CompactionSettings) -> dict[str, Any]:
-    """One compaction of all fragments; nothing is committed, its outputs are dropped."""
+    """Runs one compaction of all fragments; commits nothing and drops the outputs."""
     compaction = compaction_of_all(store, settings)
     entries = compaction.spec.inputs
     plan = memory_plan(entries, compaction.metadata, settings)

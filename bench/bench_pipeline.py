@@ -34,7 +34,7 @@ _LEVELS: Final = ("ERROR", "WARN")
 
 
 def write_inputs(folder: Path, rows: int) -> None:
-    """Half of the rows as NDJSON, half as CSV."""
+    """Writes half of the rows as NDJSON, half as CSV."""
     first, second = make_overlapping_inputs(rows, 2, seed=5)
     for table, name in ((first, "a.ndjson"), (second, "b.csv")):
         plain = table.select(list(_COLUMNS)).cast(

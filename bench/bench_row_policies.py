@@ -51,7 +51,7 @@ _RUNS: Final = 2
 
 
 def updates(rows: int, inputs: int, seed: int = 11) -> Iterator[pa.Table]:
-    """Rows of half as many keys, in random order of time; each input has a key once at most."""
+    """Makes rows of half as many keys, in random order of time; each input has a key at most once."""
     rng = np.random.default_rng(seed)
     words = np.array([f"word{n:04d}" for n in rng.integers(0, 9999, 3000)])
     each = rows // inputs

@@ -83,7 +83,7 @@ def _sparse(columns: int, rows: int) -> Callable[[], Iterator[pa.Table]]:
 
 
 def measure(folder: Path, runs: int) -> dict[str, Any]:
-    """The best of some compactions of a table. In a process of its own."""
+    """Returns the best of several compactions of a table, in a process of its own."""
     with tempfile.TemporaryDirectory() as work:
         warm = Path(work) / "warm"
         write_table(warm, logs(_WARM_ROWS, 2)(), LOG_SORT)
@@ -130,7 +130,7 @@ def run_case(case: Case, runs: int) -> dict[str, Any]:
 
 
 def compared(figures: dict[str, Any], first: dict[str, Any]) -> dict[str, Any]:
-    """The figures of a case with those that set it against the first case of its group."""
+    """Returns the figures of a case, compared with the first case of its group."""
     grows = figures["group"] in ("rows", "columns")
     units = figures["size"] / first["size"] if grows else 1.0
     added: dict[str, Any] = {

@@ -42,7 +42,7 @@ MOST_RATIO: Final = 1.05
 
 
 def sizes_of_table(store: Store, level: int) -> list[dict[str, Any]]:
-    """Stored bytes of every column of a table compacted at a zstd level, beside Parquet's."""
+    """Returns the stored bytes of every column of a table compacted at a zstd level, beside Parquet's."""
     outputs = compacted(store, level)
     rows = sum(entry.rows for entry in outputs)
     raw, ours = Counter[str](), Counter[str]()
@@ -88,7 +88,8 @@ def compacted(store: Store, level: int) -> Sequence[FragmentEntry]:
 
 
 def parquet_bytes(groups: Iterable[pa.RecordBatch], level: int) -> Counter[str]:
-    """Bytes of every column, each batch being a row group, pages and dictionaries, statistics left out."""
+    """Returns the bytes of every column's pages and dictionaries, without statistics; each batch is a row
+    group."""
     groups = iter(groups)
     first = next(groups)
     sink = io.BytesIO()
@@ -108,7 +109,7 @@ def parquet_bytes(groups: Iterable[pa.RecordBatch], level: int) -> Counter[str]:
 
 
 def groups_of(table: pa.Table, rows: int) -> Iterable[pa.RecordBatch]:
-    """All rows in batches of so many."""
+    """Yields all rows in batches of `rows` rows."""
     for start in range(0, table.num_rows, rows):
         (batch,) = table.slice(start, rows).combine_chunks().to_batches()
         yield batch

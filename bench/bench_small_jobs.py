@@ -66,7 +66,8 @@ def build_tables(work: Path, compactions: int, rows_each: int, rows: int, inputs
 
 
 def write_hours(folder: Path, hours: int, rows_each: int) -> None:
-    """A table in time windows of an hour: two fragments in each, to be merged, and windows never are."""
+    """Writes a table in time windows of an hour with two fragments each, which are merged; windows never
+    are."""
     halves = (make_batch(hours * rows_each // 2, seed=seed, hours=hours) for seed in (1, 2))
     windows = TimeWindows("timestamp", _HOUR_SECONDS)
     write_table(folder, halves, LOG_SORT, IngestOptions(windows=windows))
@@ -87,7 +88,7 @@ def compact_copy(table: Path, engine: Engine) -> CompactReport:
 
 
 def measure(tables: Tables, engine: Engine) -> list[dict[str, Any]]:
-    """Both cases on an engine that is up."""
+    """Measures both cases on a running engine."""
     many = compact_copy(tables.many, engine)
     one = compact_copy(tables.one, engine)
     return [
@@ -113,7 +114,7 @@ def _figures(report: CompactReport) -> dict[str, Any]:
 
 
 def run_master(tables: Tables, master: str) -> list[dict[str, Any]]:
-    """Both cases on a master, in this process."""
+    """Runs both cases on a master, in this process."""
     started = time.perf_counter()
     engine: Engine = InProcessEngine()
     if master != IN_PROCESS:
@@ -128,7 +129,7 @@ def run_master(tables: Tables, master: str) -> list[dict[str, Any]]:
 
 
 def profile(table: Path) -> None:
-    """The functions in which tiny compactions spend their time, without Spark."""
+    """Prints the functions in which tiny compactions spend their time, without Spark."""
     compact_copy(table, InProcessEngine())
     profiler = cProfile.Profile()
     profiler.enable()

@@ -30,7 +30,7 @@ _COLORS: Final = (
 
 
 def seconds_by_stage(folder: Path, runs: int = 2) -> dict[str, float]:
-    """Of the fastest of some compactions of a table."""
+    """Returns the seconds by stage of the fastest of several compactions of a table."""
     best: dict[str, float] = {}
     for _ in range(runs):
         store = LocalStore(folder)
@@ -46,7 +46,7 @@ def seconds_by_stage(folder: Path, runs: int = 2) -> dict[str, float]:
 
 
 def draw(figures: dict[str, dict[str, float]], rows: int, path: Path) -> None:
-    """A bar a shape, in the colours of its stages."""
+    """Draws one bar per shape, in the colours of its stages."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -23,7 +23,7 @@ _CPU_INFO: Final = Path("/proc/cpuinfo")
 
 
 def environment() -> dict[str, Any]:
-    """Commit, date, machine and versions."""
+    """Returns commit, date, machine and versions."""
     return {
         "commit": _git("rev-parse", "HEAD"),
         "has_uncommitted_changes": bool(
@@ -50,7 +50,7 @@ def write_results(path: Path, arguments: dict[str, Any], cases: Sequence[dict[st
 
 
 def cpu_model() -> str:
-    """As the system names it."""
+    """Returns the processor's name as the system gives it."""
     with contextlib.suppress(OSError):
         for line in _CPU_INFO.read_text().splitlines():
             if line.startswith("model name"):
@@ -67,7 +67,7 @@ def _versions() -> dict[str, str]:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says of this checkout; None where there is no git or no checkout."""
+    """Returns git's answer for this checkout; None without git or a checkout."""
     try:
         done = subprocess.run(
             ["git", *arguments],

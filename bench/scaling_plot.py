@@ -19,7 +19,7 @@ _ORDER: Final = "order"
 
 
 def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
-    """Three panels on log axes; one whose cases were not run stays empty."""
+    """Draws three panels on log axes; one whose cases were not run stays empty."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

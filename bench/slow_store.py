@@ -1,4 +1,5 @@
-"""A store as far away as object storage: latency on every request, so many bytes a second a stream."""
+"""Wraps a store to be as far away as object storage: latency per request, limited bytes per second and
+stream."""
 
 from __future__ import annotations
 

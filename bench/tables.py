@@ -24,7 +24,10 @@ LOG_SORT: Final = "service,host,timestamp"
 def write_table(
     folder: Path, tables: Iterable[pa.Table], sort: str, options: IngestOptions | None = None
 ) -> int:
-    """A table in `folder`, each of `tables` ingested as one file; bytes of all rows as Arrow."""
+    """Writes a table in `folder`, with each of `tables` ingested as one file.
+
+    Returns the bytes of all rows as Arrow.
+    """
     log = CommitLog(store := LocalStore(folder))
     file = folder.with_suffix(".arrow")
     size = 0
@@ -38,7 +41,7 @@ def write_table(
 
 
 def compaction_of_all(store: Store, settings: CompactionSettings) -> Compaction:
-    """One compaction of all fragments of a table; nothing is leased."""
+    """Returns one compaction of all fragments of a table, without a lease."""
     snapshot = CommitLog(store).refresh()
     entries = tuple(sorted(snapshot.fragments.values(), key=lambda entry: entry.age))
     return Compaction(

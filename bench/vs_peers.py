@@ -30,7 +30,7 @@ DEFAULT_OUT = ROOT / "bench" / "results" / "vs_peers.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 if every run was good, 1 if one failed, 2 for a wrong call."""
+    """Returns exit code 0 if every run was good, 1 if one failed, 2 for a wrong call."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.replot:

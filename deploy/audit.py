@@ -3,7 +3,7 @@
 Those of the image are among them, in the same versions.
 
 Exit code 1 if there are any. Where PyPI can't be asked (no network, a mirror without them), that is said, and
-is no failure: a build must not depend on it.
+is not a failure: a build must not depend on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_SECONDS: Final = 300
 
 
 def judged(output: str, cause: str) -> tuple[int, list[str]]:
-    """Exit code and lines to print. output: pip-audit's JSON, if there is any; cause: what else it said."""
+    """Returns the exit code and lines to print. output: pip-audit's JSON, if any; cause: its other output."""
     try:
         packages = json.loads(output)["dependencies"]
     except (ValueError, KeyError, TypeError):

@@ -1,15 +1,15 @@
 """Streamable row-group fragment format. `format/SPEC.md` is the byte-level contract.
 
-writer, emitter      rows, or columns, to bytes
-stream_reader        bytes from the first one on, without footer or seeking
-reader               random access by the footer
-open                 a fragment in a file or in memory, as a stream of Arrow
-blocks, footer       what a fragment is made of
-encode, decode       arrays to chunks and back
-ordering, keys       the order of rows: whole columns, single keys
-hashing, sizes       the commutative row hash; bytes by row
-schema, types        header, sort schema, Arrow types
-layout, compression  bytes of prologue, blocks, trailer; zstd
+writer, emitter      write rows, or whole columns, as bytes
+stream_reader        reads forward from the first byte, without footer or seeking
+reader               reads at random by the footer
+open                 opens a file, or bytes in memory, as a stream of Arrow
+blocks, footer       read and make the parts of a fragment
+encode, decode       turn arrays into chunks and back
+ordering, keys       compare rows: whole columns, single keys
+hashing, sizes       compute the commutative row hash, and the bytes of rows
+schema, types        describe header, sort schema, Arrow types
+layout, compression  lay out prologue, blocks and trailer; compress with zstd
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ __all__ = ["OpenFragment", "__version__", "errors", "open_fragment"]
 
 
 def __getattr__(name: str) -> Any:
-    """What reads fragments, imported when it is asked for: the version alone needs no Arrow."""
+    """Imports readers of fragments on first use, since the version alone needs no Arrow."""
     if name in ("OpenFragment", "open_fragment"):
         from format import open as opening
 

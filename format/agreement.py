@@ -1,6 +1,6 @@
-"""Whether a footer goes with its fragment: it is not believed about anything that can be looked up.
+"""Checks a footer against its fragment: nothing in it is trusted that can be looked up.
 
-Every fault is a ValueError with the cause; the caller knows the place and adds it.
+Every fault is a `ValueError` with the cause; the caller knows the place and adds it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
 
 def check_footer(footer: Footer, header: FragmentHeader, start: int, stop: int) -> None:
-    """Raises ValueError unless the footer speaks of the header's columns, in the places that SPEC section 1
-    gives them between offsets `start` (after the header) and `stop` (the footer's own).
+    """Raises `ValueError` unless the footer has the header's columns in the places of SPEC section 1.
 
-    So no chunk can be taken for one of another column or row group.
+    These lie between offsets `start` (after the header) and `stop` (the footer's own). So no chunk can be
+    taken for one of another column or row group.
     """
     sort = [column.column for column in header.sort]
     present = set(footer.columns)
@@ -64,7 +64,10 @@ def check_footer(footer: Footer, header: FragmentHeader, start: int, stop: int) 
 
 
 def _after(chunks: Sequence[ChunkStats], at: int) -> int:
-    """Where chunks end that are back to back."""
+    """Returns the offset at which chunks end that begin at `at`.
+
+    Raises `ValueError` for gaps between them.
+    """
     for chunk in chunks:
         if chunk.offset != at or chunk.stored_bytes < BLOCK_HEADER_BYTES:
             raise ValueError("chunks are not back to back")
@@ -73,7 +76,8 @@ def _after(chunks: Sequence[ChunkStats], at: int) -> int:
 
 
 def _check_values(footer: Footer, header: FragmentHeader) -> None:
-    """Bounds of another type than their column's could not be compared."""
+    """Checks the types of all bounds, since bounds of another type than their column could not be
+    compared."""
     for name, chunks in footer.columns.items():
         dtype = storage_type(header.schema.field(name).type)
         for values in ([chunk.min for chunk in chunks], [chunk.max for chunk in chunks]):
@@ -88,7 +92,7 @@ def _check_values(footer: Footer, header: FragmentHeader) -> None:
 
 
 def check_values(values: Iterable[Value], dtype: pa.DataType, name: str) -> None:
-    """Raises ValueError unless each is a VALUE of SPEC section 7 for a storage type."""
+    """Raises `ValueError` unless each value is a VALUE of SPEC section 7 for a storage type."""
     found = [value for value in values if value is not None]
     if not set(map(type, found)) <= _python_types(dtype):
         raise ValueError(f"a bound of column {name!r} is no {dtype}")
@@ -125,7 +129,7 @@ def _is_decimal(text: str) -> bool:
 
 
 class Sequel:
-    """What a forward reader saw, as a checksum of it: to be held against a footer that comes after."""
+    """A checksum of the chunks that a forward reader saw, to compare with the footer that follows them."""
 
     def __init__(self) -> None:
         self._seen = xxhash.xxh3_64()
@@ -141,7 +145,7 @@ class Sequel:
         )
 
     def check(self, footer: Footer, sort: Sequence[str]) -> None:
-        """Raises ValueError unless the footer says the same."""
+        """Raises `ValueError` unless the footer lists the same chunks."""
         said = xxhash.xxh3_64()
         for group in zip(*(footer.columns.get(name, ()) for name in sort), strict=True):
             for chunk in group:

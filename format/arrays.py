@@ -1,4 +1,4 @@
-"""Joining and reordering storage arrays, plain and dictionary-coded."""
+"""Joins and reorders storage arrays, plain and dictionary-coded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    """Columns of so many rows as a batch, which has its rows where there is no column, too."""
+    """Makes a batch of columns. It has `rows` rows even if there is no column."""
     if columns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     return pa.RecordBatch.from_struct_array(
@@ -28,7 +28,7 @@ def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.Re
 
 
 def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Storage arrays of one type end to end; dictionary-coded ones come out over one dictionary.
+    """Joins storage arrays of one type; dictionary-coded ones get one dictionary.
 
     Arrays of nothing but nulls adapt to the others; where otherwise only some are dictionary-coded,
     the result is plain. Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
@@ -45,9 +45,9 @@ def concat_storage(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def in_order_of_use(array: pa.Array) -> pa.Array:
-    """A dictionary-coded array over the values that are used, in the order of their first use.
+    """Returns a dictionary-coded array whose dictionary has the used values in the order of their first use.
 
-    So the result is the same whatever else the dictionary held, and in which order.
+    So the result does not depend on the order of the dictionary or its unused values.
     """
     valid, codes = valid_mask(array), dictionary_codes(array)
     size = len(array.dictionary)
@@ -64,7 +64,10 @@ def in_order_of_use(array: pa.Array) -> pa.Array:
 
 
 def _renumbered(codes: IntArray, valid: Flags | None, size: int) -> tuple[I32, I32]:
-    """Codes by the order of their first use (0 where not valid), and the codes of old in that order."""
+    """Renumbers codes by first use.
+
+    Returns the new codes (0 where not valid), and the old ones in that order.
+    """
     new_code = np.full(size, -1, dtype=np.int32)
     if kernels.compiled is not None:
         used = np.empty(size, dtype=np.int32)
@@ -74,7 +77,7 @@ def _renumbered(codes: IntArray, valid: Flags | None, size: int) -> tuple[I32, I
         return out, used[:count]
     present = codes if valid is None else codes[valid]
     first = new_code.copy()
-    first[present[::-1]] = np.arange(len(present) - 1, -1, -1, dtype=np.int32)  # the last one stays
+    first[present[::-1]] = np.arange(len(present) - 1, -1, -1, dtype=np.int32)  # the last one wins
     is_first = np.zeros(len(present), dtype=np.bool_)
     is_first[first[first >= 0]] = True
     used = present[is_first].astype(np.int32)
@@ -85,7 +88,7 @@ def _renumbered(codes: IntArray, valid: Flags | None, size: int) -> tuple[I32, I
 
 
 def without_unused(array: pa.Array) -> pa.Array:
-    """A dictionary-coded array over those values only that its codes point to."""
+    """Returns a dictionary-coded array without the values that no code points to."""
     valid, codes = valid_mask(array), dictionary_codes(array)
     used, new_codes = np.unique(codes if valid is None else codes[valid], return_inverse=True)
     indices = np.zeros(len(array), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Blocks as objects: reading them from a forward-only source, making them from arrays (SPEC section 3)."""
+"""Reads blocks from a forward-only source, and makes them from arrays (SPEC section 3)."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _RAW_PAYLOAD_LEVEL: Final = 0
 
 
 class ByteSource(Protocol):
-    """Forward-only bytes: up to `max_bytes` (at least 1) a call, b"" only at the end."""
+    """A forward-only source: up to `max_bytes` bytes (at least 1) per call, b"" only at the end."""
 
     def read(self, max_bytes: int, /) -> bytes: ...
 
 
 class ByteSink(Protocol):
-    """Where a fragment's bytes go, in order; it need not be seekable."""
+    """A sink for a fragment's bytes, in order; it need not be seekable."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block as read: header checked, payload checksum checked, payload still compressed."""
+    """A block as read: header and checksum of the payload are checked, the payload is still compressed."""
 
     header: BlockHeader
     meta: bytes
@@ -53,7 +53,7 @@ class Block:
     column: str | None = None
 
     def raw(self) -> bytes:
-        """The payload, decompressed. Raises `CorruptFragmentError`."""
+        """Decompresses the payload. Raises `CorruptFragmentError`."""
         return bytes(self._decompressed(most_json_bytes(self.header.stored_bytes)))
 
     def _decompressed(self, most_bytes: int) -> bytes | memoryview:
@@ -71,9 +71,9 @@ class Block:
         keep_dictionary: bool = False,
         reserve: Callable[[int], None] | None = None,
     ) -> pa.Array:
-        """The chunk's values as a storage array of `dtype`. Raises `CorruptFragmentError`.
+        """Decodes the chunk to a storage array of `dtype`. Raises `CorruptFragmentError`.
 
-        Chunks of nothing but nulls decode as any type. reserve: see `format.decode.decode_array`.
+        Chunks of only nulls decode as any type. reserve: see `format.decode.decode_array`.
         """
         most_bytes = most_chunk_bytes(self.header.stored_bytes)
         raw = self._decompressed(most_bytes)
@@ -93,15 +93,15 @@ class Block:
 
     @property
     def encoding(self) -> str:
-        """Name of the root node's encoding."""
+        """The name of the root node's encoding."""
         return self._root().encoding.name
 
     def parts(self) -> tuple[bytes, bytes, bytes]:
-        """The block as it was read."""
+        """Returns the block as it was read: header, meta and payload."""
         return layout.repack_block_header(self.header), self.meta, self.stored
 
     def stats(self, *, offset: int) -> ChunkStats:
-        """The footer's entry for this chunk put at `offset`, but for what only its own footer knows."""
+        """Returns the footer's entry for this chunk at `offset`, without what only its own footer knows."""
         header, root = self.header, self._root()
         return ChunkStats(
             offset,
@@ -125,7 +125,7 @@ class Block:
 
 
 class BlockReader:
-    """Reads blocks one after the other and knows its place."""
+    """A reader of blocks, one after the other, that knows its offset."""
 
     def __init__(
         self,
@@ -142,14 +142,14 @@ class BlockReader:
         self.offset = offset
 
     def read_prologue(self) -> int:
-        """The format's version.
+        """Reads the prologue. Returns the format's version.
 
         Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError`.
         """
         return layout.unpack_prologue(self._read_up_to(layout.PROLOGUE_BYTES), name=self.name)
 
     def read_block(self, column: str | None = None) -> Block:
-        """The next block. Raises `CorruptFragmentError`, also where the source ends."""
+        """Reads the next block. Raises `CorruptFragmentError`, also if the source ends."""
         offset = self.offset
         head = self.read_exactly(BLOCK_HEADER_BYTES, column)
         header = layout.unpack_block_header(head, name=self.name, offset=offset)
@@ -178,7 +178,7 @@ class BlockReader:
         return data
 
     def at_end(self) -> bool:
-        """Whether nothing follows; consumes a byte if something does."""
+        """Returns whether nothing follows; consumes a byte if something does."""
         return not self._source.read(1)
 
     def _read_up_to(self, size: int) -> bytes:
@@ -193,7 +193,8 @@ class BlockReader:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read_large(self, size: int) -> bytes:
-        """Grows with what really arrives, and never holds it twice."""
+        """Reads a large payload into memory that grows with the data that arrives, and never holds it
+        twice."""
         data = bytearray()
         while len(data) < size and (piece := self._source.read(min(size - len(data), _STEP_BYTES))):
             data += piece
@@ -203,7 +204,7 @@ class BlockReader:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A chunk ready to be written under either kind ('K' or 'D'), with its statistics."""
+    """A chunk that is ready to be written as either kind ('K' or 'D'), with its statistics."""
 
     meta: bytes
     codec: Codec
@@ -217,7 +218,7 @@ class Chunk:
     max: Value
 
     def parts(self, kind: BlockKind) -> tuple[bytes, bytes, bytes]:
-        """The block in the order in which its parts are written."""
+        """Returns the parts of the block in the order in which they are written."""
         head = layout.pack_block_header(
             kind,
             self.codec,
@@ -232,7 +233,7 @@ class Chunk:
         return b"".join(self.parts(kind))
 
     def stats(self, *, offset: int, stored_bytes: int) -> ChunkStats:
-        """The footer's entry for this chunk, its block being at `offset` and of `stored_bytes`."""
+        """Returns the footer's entry for this chunk, whose block is at `offset` and has `stored_bytes`."""
         return ChunkStats(
             offset,
             stored_bytes,
@@ -246,10 +247,10 @@ class Chunk:
 
 
 def make_chunk(array: pa.Array, *, level: int, is_decided: bool = False) -> Chunk:
-    """Encodes and compresses a storage array (possibly dictionary-coded). level: zstd's; 0 for none.
+    """Encodes and compresses a storage array, possibly dictionary-coded. level: zstd's; 0 for no compression.
 
-    is_decided: whether it went through `format.encode.by_dictionary`, or its dictionary's values are known to
-    differ from each other.
+    is_decided: whether the array went through `format.encode.by_dictionary`, or its dictionary's values are
+    known to be distinct.
     Raises `LimitError` if readers would refuse it.
     """
     is_coded = pt.is_dictionary(array.type)
@@ -272,8 +273,10 @@ def make_chunk(array: pa.Array, *, level: int, is_decided: bool = False) -> Chun
 
 
 def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
-    """Returns what the values take once they are read again, as SPEC section 7 counts it: by the values and
-    how they are stored alone, however the array holds them."""
+    """Returns the bytes that the values take decoded, as SPEC section 7 counts them.
+
+    They depend only on the values and how they are stored, not on how the array holds them.
+    """
     is_coded = pt.is_dictionary(array.type)
     dtype = array.type.value_type if is_coded else array.type
     if encoded.encoding is Encoding.DICTIONARY and may_stay_coded(dtype):
@@ -282,7 +285,7 @@ def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:
 
 
 def make_block(kind: BlockKind, payload: bytes, *, level: int = _RAW_PAYLOAD_LEVEL) -> bytes:
-    """A block that is not a chunk: header, column start or footer."""
+    """Makes a block that is not a chunk: header, column start or footer."""
     codec, stored = compress(payload, level)
     if len(payload) > most_json_bytes(len(stored)):  # readers would take it for a bomb
         codec, stored = compress(payload, _RAW_PAYLOAD_LEVEL)

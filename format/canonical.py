@@ -1,8 +1,7 @@
-"""Arrays that come from outside, in the one form that all code here takes for granted.
+"""Brings arrays from outside into the one form that all code here relies on.
 
-Arrow's own functions end the process, or mix up values, where an empty child has an offset, the entries of a
-map are a slice, or a dictionary has a null among its values. All of it is valid Arrow, so none gets further
-than this.
+Some of Arrow's functions crash the process or mix up values if an empty child has an offset, the entries of a
+map are a slice, or a dictionary contains a null. All of that is valid Arrow, so this module removes it.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ _Change = Callable[[pa.Array], pa.Array]
 def canonical(
     batch: pa.RecordBatch, validate: Callable[[pa.RecordBatch], object]
 ) -> pa.RecordBatch:
-    """The same rows, with nulls of dictionaries as null indices only, and without empty children that are
-    slices, at any depth. Columns of flat types are not looked at, others not copied.
+    """Returns the same rows without nulls in dictionaries, which become null indices, and without empty
+    children that are slices, at any depth. Flat columns are not looked at; others are not copied.
 
-    validate: called in between, with arrays that can be taken apart; raises for values that are none.
-    Raises ValueError naming the column for a map with a key that is null in its dictionary.
+    validate: called in between, with arrays that can be taken apart; raises for invalid values.
+    Raises `ValueError` naming the column for a map with a key that is null in its dictionary.
     """
     batch = _changed(batch, _without_slices)
     validate(batch)
@@ -48,18 +47,18 @@ def _changed(batch: pa.RecordBatch, change: _Change) -> pa.RecordBatch:
 
 @lru_cache(maxsize=1024)
 def _has_parts(dtype: pa.DataType) -> bool:
-    """Whether arrays of the type have others within."""
+    """Returns whether arrays of the type contain other arrays."""
     if isinstance(dtype, pa.BaseExtensionType):
         return _has_parts(dtype.storage_type)
     return bool(pt.is_nested(dtype) or pt.is_dictionary(dtype))
 
 
 def _without_slices(array: pa.Array) -> pa.Array:
-    """Looks at lengths and offsets of arrays only: values may be no valid ones yet."""
+    """Removes empty slices. Reads only lengths and offsets, since values may still be invalid."""
     if not len(array):
         return no_values(array.type)
     if pt.is_map(array.type) and (entries := array.values).offset:
-        # Arrow's keys and items of a map forget where its entries begin.
+        # `keys` and `items` of a map lose the offset at which its entries begin.
         children = [entries.field(0), entries.field(1)]
         array = _over(array, build_struct(entries.type, len(entries), children, None))
     return _with_children(array, _without_slices)
@@ -74,7 +73,7 @@ def _without_null_values(array: pa.Array) -> pa.Array:
 
 
 def _with_children(array: pa.Array, change: _Change) -> pa.Array:
-    """The array with its children changed; itself if none is another one then."""
+    """Changes the children of an array. Returns the array itself if no child changes."""
     dtype = array.type
     if isinstance(dtype, pa.BaseExtensionType):
         storage = array.storage
@@ -102,8 +101,10 @@ def _with_children(array: pa.Array, change: _Change) -> pa.Array:
 
 
 def _over(array: pa.Array, values: pa.Array) -> pa.Array:
-    """A list of any kind, or a map, over other values in the same places. Raises ValueError for keys of a map
-    that are null, by which Arrow would end the process."""
+    """Returns a list of any kind, or a map, over other values in the same places.
+
+    Raises `ValueError` for null keys of a map, which would make Arrow crash the process.
+    """
     if pt.is_map(array.type) and values.field(0).null_count:
         raise ValueError("a map has a key that is null")
     return with_values(array, values)

@@ -1,4 +1,4 @@
-"""Values of one type as values of another: exactly, or not at all."""
+"""Casts values of one type to another, exactly or not at all."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from format.storage import decoded, to_logical, to_storage
 from format.types import is_large_offsets, storage_type
 
 CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
-"""Casts an array that is not nested. Raises `pa.ArrowException` for a value that has no place there."""
+"""Casts an array that is not nested. Raises `pa.ArrowException` for a value that does not fit."""
 
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
 _DAY_SECONDS: Final = 86_400
 TEXT_SECONDS: Final = (-62_167_219_200, 253_402_300_800)
-"""The first second of the year 0000 and that of the year 10000: text has the years between, as ISO 8601."""
+"""The first second of the year 0000 and of the year 10000: ISO 8601 text has the years between."""
 
 
 def exact_range(source: pa.DataType, target: pa.DataType) -> tuple[int, int] | None:
-    """Returns the least and the greatest stored number of a storage type that another one has a value for, in
-    which a column of it may be read; None where it has one for all."""
+    """Returns the least and the greatest stored number of `source` that `target` has a value for; None if it
+    has one for all. A column of `source` must be readable as `target`."""
     if pt.is_timestamp(source) and pt.is_timestamp(target):
         factor = _PER_SECOND[target.unit] // _PER_SECOND[source.unit]
         return None if factor <= 1 else (-((2**63 - 1) // factor), (2**63 - 1) // factor)
@@ -48,7 +48,7 @@ def exact_range(source: pa.DataType, target: pa.DataType) -> tuple[int, int] | N
 
 
 def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Casts an array that is not nested. Raises `pa.ArrowInvalid` for a value that would become another."""
+    """Casts an array that is not nested. Raises `pa.ArrowInvalid` for a value that would change."""
     if array.type == dtype:
         return array
     bounds = exact_range(array.type, dtype)
@@ -62,7 +62,7 @@ def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """Yields the arrays within a storage array that are not nested, without what stands under nulls."""
+    """Yields the flat arrays within a storage array, without values under nulls."""
     dtype = array.type
     if pt.is_dictionary(dtype):
         yield from leaves(decoded(array) if pt.is_nested(dtype.value_type) else array.dictionary)
@@ -78,11 +78,12 @@ def leaves(array: pa.Array) -> Iterator[pa.Array]:
 def cast_storage(
     array: pa.Array, dtype: pa.DataType, cast_leaf: CastLeaf = cast_exactly
 ) -> pa.Array:
-    """Returns a storage array as one of another storage type of the same shape: lists of either offsets,
-    fields of structs by their names, null for those that the array lacks.
+    """Casts a storage array to another storage type of the same shape.
 
-    Arrow's own cast of a slice of lists of nulls makes wrong lists, and it knows no cast for some of what may
-    be within. Raises as `cast_leaf`.
+    Lists may have offsets of either width. Fields of structs go by their names; missing ones become null.
+    Arrow's own cast makes wrong lists of a slice of lists of nulls, and lacks casts for some of the types
+    within.
+    Raises what `cast_leaf` raises.
     """
     if pt.is_null(array.type):
         return pa.nulls(len(array), dtype)
@@ -103,7 +104,7 @@ def cast_storage(
     counts, items = list_parts(array)
     if not is_large_offsets(dtype) and len(items) >= 2**31:
         raise pa.ArrowInvalid(f"{len(items)} elements of lists have no place in {dtype}")
-    if pt.is_map(dtype):  # whose key and value may have any names
+    if pt.is_map(dtype):  # keys and values of a map may have any names
         items = _cast_struct(items, dtype.field(0).type, None, cast_leaf, by_place=True)
     else:
         items = cast_storage(items, dtype.value_type, cast_leaf)
@@ -113,8 +114,8 @@ def cast_storage(
 def _items_of_size(
     array: pa.Array, dtype: pa.FixedSizeListType, mask: pa.BooleanArray | None
 ) -> pa.Array:
-    """Returns the elements of lists of any kind, as many for each as the type has; nulls for a list that is
-    null: what stands under it is of no type. Raises `pa.ArrowInvalid` for a list of another length."""
+    """Returns the elements of lists of any kind, `dtype.list_size` for each; nulls for a null list, whose own
+    elements have no defined type. Raises `pa.ArrowInvalid` for a list of another length."""
     size = dtype.list_size
     is_null = np.zeros(len(array), np.bool_)
     if mask is not None:
@@ -141,7 +142,7 @@ def _cast_struct(
     by_place: bool = False,
 ) -> pa.Array:
     found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-    if by_place or len(found) < array.type.num_fields:  # names that come twice
+    if by_place or len(found) < array.type.num_fields:  # a name occurs twice
         pairs = zip(array.flatten(), dtype.fields, strict=True)
         children = [cast_storage(child, field.type, cast_leaf) for child, field in pairs]
     else:
@@ -155,21 +156,23 @@ def _cast_struct(
 
 
 def as_type(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Returns an array as one of another type of the same shape. Raises as `cast_exactly`, `to_logical`."""
+    """Casts an array to another type of the same shape. Raises what `cast_exactly` and `to_logical` raise."""
     if array.type.equals(dtype, check_metadata=True):
         return array
     return to_logical(cast_storage(to_storage(array), storage_type(dtype)), dtype)
 
 
 def as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the columns, in their order, as those of another schema. Raises as `as_type`."""
+    """Casts the columns, in their order, to those of another schema. Raises what `as_type` raises."""
     pairs = zip(batch.columns, schema, strict=True)
     columns = [as_type(column, field.type) for column, field in pairs]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def widened(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Returns a storage array, possibly dictionary-coded, as one of `dtype`, to which its type widens or
-    converts. Raises `pa.ArrowInvalid` for a value that has no place there."""
+    """Casts a storage array, possibly dictionary-coded, to `dtype`, to which its type widens or converts.
+
+    Raises `pa.ArrowInvalid` for a value that does not fit.
+    """
     values = array.type.value_type if pt.is_dictionary(array.type) else array.type
     return array if values == dtype else cast_storage(array, dtype)

@@ -1,4 +1,4 @@
-"""Compression of block payloads. One zstd frame a block; contexts are reused per thread."""
+"""Compresses block payloads: one zstd frame per block; contexts are reused per thread."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from format.layout import Codec
 _TRUST_BYTES: Final = 16 << 20
 _STEP_BYTES: Final = 4 << 20
 _POOLED_BYTES: Final = 1 << 20
-"""From which it pays to decompress into memory of Arrow's pool, whose pages are used again."""
+"""The size from which it pays to decompress into memory of Arrow's pool, whose pages are reused."""
 _POOL_CODEC: Final = pa.Codec("zstd")
 
 _contexts = threading.local()
 
 
 def compress(raw: bytes | memoryview, level: int) -> tuple[Codec, bytes]:
-    """The payload as stored. Falls back to no codec where zstd does not make it smaller."""
+    """Compresses a payload. Falls back to no codec if zstd does not make it smaller."""
     if level > 0 and len(raw) >= 64:
         stored = _compressor(level).compress(raw)
         if len(stored) < len(raw):
@@ -29,10 +29,10 @@ def compress(raw: bytes | memoryview, level: int) -> tuple[Codec, bytes]:
 
 
 def decompress(codec: Codec, stored: bytes, raw_bytes: int) -> bytes | memoryview:
-    """Inverse of `compress`; `raw_bytes` is what the block header claims.
+    """Decompresses a payload. raw_bytes: the length that the block header claims.
 
-    Allocates as data really appears, never on the claim alone beyond 16 MiB.
-    Raises ValueError if the data is not a frame or has another length.
+    Allocates memory as data appears, and never more than 16 MiB on the claim alone.
+    Raises `ValueError` if the data is not a frame or has another length.
     """
     raw: bytes | memoryview
     if codec is Codec.NONE:
@@ -58,7 +58,7 @@ def _decompress_small(stored: bytes, raw_bytes: int) -> bytes | memoryview:
 
 
 def _decompress_large(stored: bytes, raw_bytes: int) -> bytes:
-    raw = bytearray()  # never held twice, as pieces to be joined would be
+    raw = bytearray()  # pieces that are joined later would be held twice
     try:
         with _decompressor().stream_reader(stored) as reader:
             while piece := reader.read(_STEP_BYTES):

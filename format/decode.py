@@ -1,6 +1,6 @@
-"""Chunks to storage arrays: decompress, wrap, check that everything fits (SPEC section 5).
+"""Decodes chunks to storage arrays: decompress, wrap, check that everything fits (SPEC section 5).
 
-Every fault is a ValueError with the cause; the caller knows the place and adds it.
+Every fault is a `ValueError` with the cause; the caller knows the place and adds it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from format.storage import decoded
 from format.types import is_binary_like, is_large_offsets, is_list_like, may_stay_coded
 
 _SMALL_BYTES: Final = 16 << 10
-"""Up to which nobody is asked for memory."""
+"""The most bytes that are allocated without asking `reserve`."""
 _MAX_OFFSET_32: Final = 2**31 - 1
 _LITTLE_BYTES: Final = 64 << 20
-"""Up to which nobody counts what a dictionary stands for that is kept."""
+"""The most bytes for which a kept dictionary's values are not counted."""
 
 
 def decode_array(
@@ -52,14 +52,14 @@ def decode_array(
     most_bytes: int | None = None,
     reserve: Callable[[int], None] | None = None,
 ) -> pa.Array:
-    """The storage array of type `dtype` behind a chunk.
+    """Decodes a chunk to a storage array of type `dtype`.
 
-    keep_dictionary: dictionary-coded strings, binaries, lists and maps stay so (int32 codes over distinct
+    keep_dictionary: keeps strings, binaries, lists and maps dictionary-coded (int32 codes over distinct
     values), so that a merge can move codes instead of bytes.
-    most_bytes: that it may take, and its values; 16 times as much where a dictionary is kept. By default by
-    the payload's length.
-    reserve: called with every larger size before memory is taken for it; what it raises comes through.
-    Raises ValueError on any inconsistency.
+    most_bytes: the most bytes that the chunk and its values may take, 16 times as much for the values of a
+    kept dictionary; by default derived from the payload's length.
+    reserve: called with every larger size before memory is allocated for it; what it raises comes through.
+    Raises `ValueError` on any inconsistency.
     """
     cursor = _Cursor(unpack_nodes(meta), raw, most_bytes or most_chunk_bytes(len(raw)), reserve)
     array = _decode(cursor, dtype, rows, keep_dictionary=keep_dictionary)
@@ -68,7 +68,7 @@ def decode_array(
 
 
 class _Cursor:
-    """Walks nodes and buffers in step."""
+    """A cursor that walks nodes and buffers in step."""
 
     def __init__(
         self,
@@ -84,13 +84,16 @@ class _Cursor:
         self._next = 0
         self._raw = pa.py_buffer(raw)
         self._position = 0
-        # Before any of them is made: together they can be far more than each.
+        # Checked before any node is decoded, since all together can be far more than each.
         unbacked = sum(node.length for node, _ in nodes if _may_take_no_bytes(node))
         if unbacked > max(MAX_UNBACKED_VALUES, 8 * self._raw.size):
             raise ValueError(f"{unbacked} values in a payload of {self._raw.size} bytes")
 
     def node(self, length: int) -> tuple[Node, int]:
-        """The next node and its number of children. Raises ValueError unless it has `length` values."""
+        """Returns the next node and its number of children.
+
+        Raises `ValueError` unless it has `length` values.
+        """
         node, children = self._peek()
         self._next += 1
         if node.length != length:
@@ -100,7 +103,7 @@ class _Cursor:
         return node, children
 
     def charge(self, size: int) -> None:
-        """Before memory is taken for values. Raises ValueError where that is too much for the payload."""
+        """Counts memory before it is allocated. Raises `ValueError` if it is too much for the payload."""
         self._charged_bytes += size
         if self._charged_bytes > self._most_bytes:
             raise ValueError(too_large(self._charged_bytes, self._most_bytes))
@@ -108,12 +111,15 @@ class _Cursor:
             self._reserve(size)
 
     def allow(self, size: int) -> None:
-        """What a dictionary stands for. Raises ValueError where that is too much for the payload."""
+        """Checks the size of a kept dictionary's values.
+
+        Raises `ValueError` if it is too much for the payload.
+        """
         if size > KEPT_RATIO * self._most_bytes:
             raise ValueError(too_large(size, KEPT_RATIO * self._most_bytes))
 
     def peek_length(self) -> int:
-        """The next node's length, for children whose length only they know."""
+        """Returns the next node's length, for children whose length their parent does not know."""
         return self._peek()[0].length
 
     def peek_encoding(self) -> Encoding:
@@ -182,7 +188,8 @@ def _validity(cursor: _Cursor, node: Node) -> pa.Buffer | None:
 
 
 def nulls(length: int, dtype: pa.DataType) -> pa.Array:
-    """Of a column that a fragment left out. Raises ValueError if they take more than any chunk may."""
+    """Returns the nulls of a column that a fragment left out. Raises `ValueError` if they exceed any chunk's
+    limit."""
     size, most = nulls_bytes(length, dtype), most_chunk_bytes(0)
     if size > most:
         raise ValueError(too_large(size, most))
@@ -205,7 +212,7 @@ def _expected_children(encoding: Encoding, dtype: pa.DataType) -> int:
 
 
 def _decode_ints(cursor: _Cursor, length: int, *, allow_runs: bool = True) -> npt.NDArray[Any]:
-    """An integer child: 64-bit patterns as int64."""
+    """Decodes an integer child: 64-bit patterns as int64."""
     node, children = cursor.node(length)
     allowed = node.encoding in INT_ENCODINGS and not node.has_validity
     if node.encoding is Encoding.RUN_LENGTH and not allow_runs:
@@ -236,7 +243,7 @@ def _int_body(cursor: _Cursor, node: Node) -> npt.NDArray[np.int64]:
 
 
 def _decode_for(cursor: _Cursor, node: Node, target: type[Any]) -> npt.NDArray[Any]:
-    """Returns the integers as `target`, to whose width the sums are reduced."""
+    """Decodes FOR. Returns the integers as `target`; sums are reduced to its width."""
     cursor.charge(np.dtype(target).itemsize * node.length)
     base = np.array(node.param, dtype=np.int64).astype(target)
     if node.width == 0:
@@ -301,7 +308,7 @@ def _decode_wrapped_ints(
 
 
 def _within_precision(array: pa.Array) -> pa.Array:
-    """Small decimals of more digits than their type has could not be compared."""
+    """Checks that small decimals have no more digits than their type; others could not be compared."""
     if pt.is_decimal(array.type) and array.type.bit_width <= 64:
         array.validate(full=True)
     return array
@@ -349,7 +356,7 @@ def _decode_varlen(
     offsets = _offsets(cursor, lengths, node.param, large=is_large_offsets(dtype))
     array = pa.Array.from_buffers(dtype, node.length, [validity, offsets, data], node.null_count)
     if pt.is_string(dtype) or pt.is_large_string(dtype):
-        array.validate(full=True)  # who gets them takes for granted that they are UTF-8
+        array.validate(full=True)  # callers rely on valid UTF-8
     return array
 
 
@@ -383,13 +390,13 @@ def _decode_dictionary(
         pa.int32(), node.length, [validity, pa.py_buffer(codes.astype(np.int32))], node.null_count
     )
     valid = valid_mask(indices)
-    present = codes if valid is None else codes[valid]  # what a null's code stands for is not made
+    present = codes if valid is None else codes[valid]  # values under nulls are not made
     by_value = np.diff(cumulative_bytes(values))
     if keep and may_stay_coded(dtype):
         if len(by_value) and int(by_value.max()) * len(present) > _LITTLE_BYTES:
             cursor.allow(total(by_value[present]))
         return pa.DictionaryArray.from_arrays(indices, values, safe=False)
-    # No rough figure here: those of many fields would add up to a refusal.
+    # The figure is exact, because rough ones of many fields would add up to a refusal.
     cursor.charge(total(by_value[present]) if len(by_value) else 0)
     return decoded(pa.DictionaryArray.from_arrays(indices, values, safe=False))
 

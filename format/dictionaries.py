@@ -1,8 +1,8 @@
-"""Dictionaries of values of any storage type, told apart by their bits.
+"""Makes and unifies dictionaries of values of any storage type, which are distinguished by their bits.
 
-Arrow's own ways change half floats where they unify dictionaries, and know neither small decimals nor nested
-values. Here every type becomes one that Arrow counts exactly: numbers become integers of their bits, structs
-and lists the numbers of what they contain.
+Arrow's own functions change half floats when they unify dictionaries, and support neither small decimals nor
+nested values. Here every type becomes one that Arrow distinguishes exactly: numbers become integers of their
+bits, structs and lists become numbers of their contents.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NULL: Final = -1
 
 
 def coded(array: pa.Array) -> pa.Array:
-    """A storage array as a dictionary-coded one over its distinct values, in the order of their first use."""
+    """Dictionary-codes a storage array over its distinct values, in the order of their first use."""
     codes = _value_numbers(array)
     firsts = _first_uses(codes)
     indices = pa.array(codes, mask=codes < 0 if array.null_count else None)
@@ -32,8 +32,10 @@ def coded(array: pa.Array) -> pa.Array:
 
 
 def unified(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Dictionary-coded storage arrays end to end, over one dictionary: theirs if all have the same; otherwise
-    each value once, in the order of the dictionaries."""
+    """Joins dictionary-coded storage arrays over one dictionary.
+
+    It is theirs if all have the same; otherwise each value once, in the order of the dictionaries.
+    """
     dictionaries = _different([array.dictionary for array in arrays])
     if len(dictionaries.values) == 1:
         indices = pa.concat_arrays([array.indices for array in arrays])
@@ -52,7 +54,7 @@ def unified(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def _moved(array: pa.Array, numbers: I32) -> pa.Array:
-    """The indices of an array by the numbers of its values."""
+    """Maps the indices of an array to the numbers of its values."""
     codes, valid = dictionary_codes(array), valid_mask(array)
     if valid is None:
         return pa.array(numbers[codes])
@@ -64,12 +66,12 @@ def _moved(array: pa.Array, numbers: I32) -> pa.Array:
 class _Different(NamedTuple):
     values: list[pa.Array]
     places: list[int]
-    """Which of them each one is."""
+    """For each given dictionary, its place in `values`."""
 
 
 def _different(dictionaries: Sequence[pa.Array]) -> _Different:
-    """Dictionaries without those that are in the same memory, or come again at once; one without values is as
-    any other."""
+    """Removes dictionaries that are in the same memory as another, or equal the one before. An empty one
+    equals any other."""
     found = _Different([], [])
     known: dict[object, int] = {}
     for one in dictionaries:
@@ -86,7 +88,7 @@ def _different(dictionaries: Sequence[pa.Array]) -> _Different:
 
 
 def _is_same(one: pa.Array, other: pa.Array) -> bool:
-    """Whether two arrays of a storage type hold the same values, by their bits: to Arrow, 0.0 equals -0.0."""
+    """Returns whether two storage arrays hold the same values, by their bits: to Arrow, 0.0 equals -0.0."""
     if len(one) != len(other):
         return False
     if is_same_memory(one, other):
@@ -104,8 +106,10 @@ def _has_floats(dtype: pa.DataType) -> bool:
 
 
 def is_same_memory(one: pa.Array, other: pa.Array) -> bool:
-    """Whether two arrays of a type are the same bytes of the same buffers, and so the same values. Never of
-    nested ones, whose children may be slices."""
+    """Returns whether two arrays of one type are the same bytes of the same buffers, and so the same values.
+
+    Always False for nested arrays, whose children may be slices.
+    """
     if len(one) != len(other) or one.offset != other.offset or pt.is_nested(one.type):
         return False
     return _places(one) == _places(other)
@@ -116,7 +120,7 @@ def _places(array: pa.Array) -> list[tuple[int, int] | None]:
 
 
 def without_null_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """A storage array over its values that are not null, with null indices for those that are."""
+    """Removes nulls from a storage array's dictionary; indices to them become null."""
     values = array.dictionary
     if not values.null_count or array.null_count == len(array):
         return array
@@ -127,21 +131,21 @@ def without_null_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _taken(array: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:
-    if len(places) == len(array):  # all of them, each for the first time
+    if len(places) == len(array):  # all values are distinct
         return array
     return array.take(pa.array(places))
 
 
 def _first_uses(numbers: I32) -> npt.NDArray[np.int64]:
-    """Where each number from 0 on occurs first; -1 stands for null."""
+    """Returns where each number from 0 on occurs first. -1 stands for null."""
     firsts = np.zeros(int(numbers.max(initial=_NULL)) + 1, dtype=np.int64)
     present = np.flatnonzero(numbers >= 0)[::-1]
-    firsts[numbers[present]] = present  # the last one written stays
+    firsts[numbers[present]] = present  # the last write wins
     return firsts
 
 
 def _value_numbers(array: pa.Array) -> I32:
-    """A number for each value, by the order of first use; the same for the same bits. Null is -1."""
+    """Numbers values by first use; values of the same bits get the same number. Null is -1."""
     dtype, length = array.type, len(array)
     if array.null_count == length:
         return np.full(length, _NULL, dtype=np.int32)
@@ -159,7 +163,7 @@ def _value_numbers(array: pa.Array) -> I32:
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(numbers)]
         return _numbered(pa.Array.from_buffers(pa.large_binary(), length, buffers), array)
     width = fixed_width_bytes(dtype)
-    if width is None:  # strings, binaries, booleans: Arrow counts these by their bytes
+    if width is None:  # strings, binaries, booleans: Arrow distinguishes these by their bytes
         return _numbered(array, None)
     if width in (1, 2, 4, 8):
         return _numbered(pa.array(fixed_width_view(array, f"u{width}")), array)
@@ -170,7 +174,7 @@ def _value_numbers(array: pa.Array) -> I32:
 
 
 def _rows_of_bytes(length: int, columns: Sequence[I32]) -> pa.Array:
-    """The numbers of each row as one value."""
+    """Joins the numbers of each row to one value."""
     width = 4 * len(columns)
     table = np.empty((length, len(columns)), dtype=np.int32)
     for place, column in enumerate(columns):
@@ -179,7 +183,10 @@ def _rows_of_bytes(length: int, columns: Sequence[I32]) -> pa.Array:
 
 
 def _numbered(exact: pa.Array, array: pa.Array | None) -> I32:
-    """exact: values that Arrow tells apart as bytes. array: whose nulls count, if it is not the same."""
+    """Numbers values by first use.
+
+    exact: values that Arrow distinguishes by their bytes. array: the one whose nulls count, if not `exact`.
+    """
     valid = valid_mask(exact if array is None else array)
     if array is not None and valid is not None:
         mask = pa.array(valid)

@@ -1,7 +1,7 @@
-"""Lowest writer: puts a fragment's parts out in file order and keeps the offsets (SPEC section 1).
+"""Writes a fragment's parts in file order and keeps their offsets (SPEC section 1).
 
-For producers that already have columns one after the other, as a merge does. `format.writer` turns
-rows into such columns.
+It serves producers that have columns one after the other, such as a merge. `format.writer` turns rows into
+such columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from format.schema import FragmentHeader, ordering
 _JSON_LEVEL: Final = 3
 _JOINED_BYTES: Final = 1 << 20
 _PLAIN_JSON_BYTES: Final = 4 << 10
-"""Headers and footers up to this size stay readable in a hex dump; larger ones are compressed."""
+"""Headers and footers up to this size are not compressed, and so stay readable in a hex dump."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _OpenGroup:
 
 
 class Shelf(Protocol):
-    """Where finished columns' statistics wait for the end: a list, or something that spills."""
+    """A store for finished columns' statistics until the end: a list, or something that spills."""
 
     def append(self, record: bytes, /) -> None: ...
 
@@ -40,11 +40,14 @@ class Shelf(Protocol):
 
 
 class FragmentEmitter:
-    """Call `key_group` for every row group, then `begin_column` and `chunk`s for each column in
-    lexicographic order, then `finish`. The caller answers for order and equal row counts."""
+    """A writer of one fragment, part by part.
+
+    Call `key_group` for every row group, then `begin_column` and `chunk`s for each column in lexicographic
+    order, then `finish`. The caller must provide sorted rows and equal row counts.
+    """
 
     def __init__(self, sink: ByteSink, header: FragmentHeader, shelf: Shelf | None = None) -> None:
-        """shelf: only of use to this emitter; by default a list."""
+        """shelf: used by this emitter only; by default a list."""
         self._sink = sink
         self._header = header
         self._shelf: Shelf = [] if shelf is None else shelf
@@ -69,14 +72,15 @@ class FragmentEmitter:
     def key_group(self, chunks: Sequence[Chunk], first_key: Bound, last_key: Bound) -> None:
         """Writes one row group's sort columns, in sort-schema order.
 
-        first_key, last_key: the whole keys of its first and last row.
+        first_key, last_key: the unshortened keys of its first and last row.
         """
         for column, chunk in zip(self._keys, chunks, strict=True):
             column.append(self._write_chunk(BlockKind.KEY, chunk))
         self._add_group(chunks[0].rows, first_key, last_key)
 
     def pass_key_group(self, blocks: Sequence[Block], first_key: Bound, last_key: Bound) -> None:
-        """The same with chunks of another fragment as they are; `finish` says what is not known of them."""
+        """Copies a row group's key chunks from another fragment; `finish` adds the statistics of their
+        values."""
         for column, block in zip(self._keys, blocks, strict=True):
             column.append(self._pass(block))
         self._add_group(blocks[0].header.rows, first_key, last_key)
@@ -87,11 +91,11 @@ class FragmentEmitter:
         self._column = name
 
     def chunk(self, chunk: Chunk) -> None:
-        """The current column's chunk of the next row group."""
+        """Writes the current column's chunk of the next row group."""
         self._chunks.append(self._write_chunk(BlockKind.DATA, chunk))
 
     def pass_chunk(self, block: Block) -> None:
-        """The same with a chunk of another fragment as it is; `finish` says what is not known of it."""
+        """Copies a chunk from another fragment; `finish` adds the statistics of its values."""
         self._chunks.append(self._pass(block))
 
     def finish(
@@ -99,10 +103,9 @@ class FragmentEmitter:
         row_hashes: Sequence[int],
         complete: Callable[[bytes], bytes] = lambda column: column,
     ) -> FragmentSummary:
-        """Writes footer and trailer. row_hashes: one a row group, over all columns.
+        """Writes footer and trailer. row_hashes: one per row group, over all columns.
 
-        complete: puts what is known of the values of passed chunks into a column's statistics, see
-        `format.footer.with_values`.
+        complete: adds the statistics of copied chunks' values to a column, see `format.footer.with_values`.
         """
         self._end_column()
         groups = [
@@ -119,7 +122,7 @@ class FragmentEmitter:
         return summary
 
     def copy_block(self, block: bytes, stats: ChunkStats) -> None:
-        """A finished 'D' block made elsewhere, as it is, as the current column's next chunk."""
+        """Copies a finished 'D' block as the current column's next chunk."""
         self._chunks.append(replace(stats, offset=self.bytes_written))
         self._write(block)
 
@@ -135,7 +138,7 @@ class FragmentEmitter:
         )
 
     def _end_column(self) -> None:
-        """Puts the statistics of what was written last on the shelf: the sort columns, or a column."""
+        """Puts the statistics of the sort columns, or of the last column, on the shelf."""
         if self._column is not None:
             self._shelve(self._column, self._chunks)
             self._column, self._chunks = None, []
@@ -156,7 +159,7 @@ class FragmentEmitter:
     def _write_chunk(self, kind: BlockKind, chunk: Chunk) -> ChunkStats:
         parts = chunk.parts(kind)
         stats = chunk.stats(offset=self.bytes_written, stored_bytes=sum(map(len, parts)))
-        # Large ones are not copied together.
+        # Parts of large chunks are written one by one, without a copy.
         for part in parts if len(chunk.stored) > _JOINED_BYTES else (b"".join(parts),):
             self._write(part)
         return stats

@@ -1,4 +1,4 @@
-"""Storage arrays to chunks: picks a light encoding from the data (SPEC section 5).
+"""Encodes storage arrays to chunks: picks a light encoding from the data (SPEC section 5).
 
 The choice looks at whole-chunk minima, maxima and counts, and at small samples compressed both ways,
 so it is deterministic. The idea of cascading light encodings before a general codec is BtrBlocks'.
@@ -44,23 +44,24 @@ from format.storage import decoded
 from format.types import is_binary_like, is_list_like, may_stay_coded
 
 _MOST_VALUE_BYTES: Final = 24
-"""That a reader charges for a value beside its bytes: an integer, and 16 bytes of a decimal made of it."""
+"""Bytes that a reader charges for a value beside its data: an integer, and 16 bytes of a decimal made of
+it."""
 _SAMPLE_VALUES: Final = 2048
 _STRETCHES: Final = 4
 _STRETCH_VALUES: Final = 1024
 _WIDE: Final = 2
-"""Bytes of integers from which it is tried whether the steps between them compress better."""
+"""Width in bytes from which integers are tested for steps that compress better."""
 _SAMPLE_SLACK: Final = 1.5
-"""How many times the part of distinct values that a dictionary may have, a sample of it may have."""
+"""A sample may have this many times the share of distinct values that a dictionary may have."""
 _MIN_RUN: Final = 16
-"""Average run length from which run lengths beat what zstd does with the repeats itself."""
+"""Average run length from which run lengths compress better than zstd does the repeats."""
 _MIN_SAMPLED_RUN: Final = 4
-"""The same in a sample, below which runs are not looked for."""
+"""Average run length in a sample below which runs are not looked for."""
 _MAX_SPLIT_WIDTH: Final = 16
 _MAX_DIGITS: Final = 9
-"""After the point, that are looked for."""
+"""The most digits after the point that are looked for."""
 _MAX_DECIMAL_WIDTH: Final = 4
-"""Bytes of an integer in place of a double's eight."""
+"""The most bytes of an integer that replaces a double."""
 _DISTINCT_SHARE: Final = 3
 """A dictionary pays if there are at least this many values to each distinct one."""
 _DISTINCT_LISTS_SHARE: Final = 2
@@ -75,20 +76,21 @@ class EncodedArray:
     meta: bytes
     raw: memoryview
     decoded_bytes: int
-    """What decoding takes at most, without the values that dictionaries stand for."""
+    """The most bytes that decoding takes, without the values that dictionaries stand for."""
     values: int
-    """Of all nodes together."""
+    """Values of all nodes together."""
     dictionaries: int
-    """Nodes that stand for other values."""
+    """Number of dictionary nodes."""
 
 
 def encode_array(
     array: pa.Array, *, is_decided: bool = False, is_backed: bool = False
 ) -> EncodedArray:
-    """`array`: a storage array; or a dictionary-coded one with its values in order of use, and no others.
+    """Encodes an array.
 
-    is_decided: see `make_chunk`. is_backed: without any encoding by which values take no bytes; `array` is
-    no dictionary-coded one then.
+    array: a storage array, or a dictionary-coded one whose dictionary has exactly the used values, in the
+    order of use. is_decided: see `make_chunk`. is_backed: avoids every encoding in which values take no
+    bytes; then `array` must not be dictionary-coded.
     """
     root = _encode_backed(array) if is_backed else _encode(array, is_decided=is_decided)
     nodes = list(root.walk())
@@ -103,7 +105,8 @@ def encode_array(
 
 
 def _most_decoded_bytes(node: Node) -> int:
-    """As `format.decode` charges: integers as 64 bits, once more as they are wrapped."""
+    """Returns the bytes that `format.decode` charges: integers as 64 bits, and once more when they are
+    wrapped."""
     planes = sum(memoryview(buffer).nbytes for buffer in node.buffers) if node.is_split else 0
     return node.null_bytes or _MOST_VALUE_BYTES * node.length + planes
 
@@ -130,7 +133,7 @@ def _encode(array: pa.Array, *, is_decided: bool = False) -> Node:
 
 
 def encode_ints(values: npt.NDArray[Any], *, allow_runs: bool = True) -> Node:
-    """Non-null integers of any numpy integer type by FOR, DELTA or RUN_LENGTH."""
+    """Encodes non-null integers of any numpy integer type by FOR, DELTA or RUN_LENGTH."""
     length = len(values)
     if length == 0:
         return Node(Encoding.FOR, 0)
@@ -139,7 +142,7 @@ def encode_ints(values: npt.NDArray[Any], *, allow_runs: bool = True) -> Node:
     width = _width_of(found.high - low)
     if width == 0 and length <= MAX_UNBACKED_VALUES:
         return Node(Encoding.FOR, length, param=low)
-    if length > MAX_UNBACKED_VALUES:  # encodings that may take no bytes are not for so many
+    if length > MAX_UNBACKED_VALUES:  # readers refuse that many values without bytes
         return _encode_for(values, low, max(width, 1))
     if width < _WIDE and _is_scattered(values, width):
         return _encode_for(values, low, width)
@@ -160,7 +163,7 @@ class _IntStatistics(NamedTuple):
     high: int
     low_step: int
     high_step: int
-    """Steps modulo 2^64, as signed."""
+    """The greatest step modulo 2^64, as a signed integer."""
     changes: int
 
 
@@ -176,14 +179,14 @@ def _int_statistics(values: npt.NDArray[Any]) -> _IntStatistics:
 
 
 def _steps(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Between neighbours, modulo 2^64."""
+    """Returns the steps between neighbours, modulo 2^64."""
     wide = values.astype(np.uint64)
     return wide[1:] - wide[:-1]
 
 
 def _steps_pay(values: npt.NDArray[Any], low: int, step_low: int, width: int) -> bool:
-    """Whether a sample of the steps between values gets smaller than one of the values, although a few large
-    steps make them as wide: timestamps in stretches."""
+    """Returns whether a sample of the steps compresses better than one of the values, although a few large
+    steps make the steps as wide: timestamps in stretches."""
     dtype = unsigned_dtype(width)
     of_values = _best_bytes(_minus(_sampled(values), low).astype(dtype), width)
     of_steps = _best_bytes(_minus(_sampled_steps(values), step_low).astype(dtype), width)
@@ -195,7 +198,8 @@ def _minus(values: npt.NDArray[Any], base: int) -> npt.NDArray[np.uint64]:
 
 
 def _is_scattered(values: npt.NDArray[Any], width: int) -> bool:
-    """Whether a sample alone rules out that steps take fewer bytes than values, or that runs are long."""
+    """Returns whether a sample rules out both that steps take fewer bytes than values and that runs are
+    long."""
     start = (len(values) - min(len(values), _SAMPLE_VALUES)) // 2
     steps = np.diff(values[start : start + _SAMPLE_VALUES].astype(np.uint64)).view(np.int64)
     if len(steps) == 0:
@@ -223,9 +227,9 @@ def _encode_for(
     *,
     may_pack: bool = True,
 ) -> Node:
-    """`values`: integers, all (where `valid`) within `width` bytes above `base`, mod 2^64.
+    """Encodes integers by FOR.
 
-    may_pack: two in a byte.
+    values: all valid ones lie within `width` bytes above `base`, modulo 2^64. may_pack: allows two in a byte.
     """
     nulls = 0 if valid is None else len(valid) - int(np.count_nonzero(valid))
     buffers: list[Any] = [] if valid is None else [pack_bits(valid)]
@@ -254,7 +258,7 @@ def _encode_for(
 
 
 def _narrowed(values: npt.NDArray[Any], base: int, width: int) -> npt.NDArray[Any]:
-    """What values are above `base`, modulo 2^64, in so many bytes."""
+    """Returns the differences to `base`, modulo 2^64, in `width` bytes each."""
     dtype = unsigned_dtype(width)
     if kernels.compiled is None:
         return _minus(values, base).astype(dtype)
@@ -264,21 +268,21 @@ def _narrowed(values: npt.NDArray[Any], base: int, width: int) -> npt.NDArray[An
 
 
 def _width_of(span: int) -> int:
-    """Bytes (0, 1, 2, 4 or 8) that hold every integer in [0, span]."""
+    """Returns the bytes (0, 1, 2, 4 or 8) that hold every integer in [0, span]."""
     if span == 0:
         return 0
     return next(width for width in (1, 2, 4, 8) if span < 1 << (8 * width))
 
 
 def _planes_pay(stored: npt.NDArray[Any], width: int) -> bool:
-    """Whether a sample gets smaller by splitting it into byte planes."""
+    """Returns whether a sample compresses better in byte planes."""
     sample = _sampled(stored.reshape(-1).view(np.uint8).reshape(-1, width))
     plain, planes = _both_bytes(sample, width)
     return planes * 20 < plain * 19
 
 
 def _nibbles_pay(stored: npt.NDArray[np.uint8]) -> bool:
-    """Whether values are below 16 and a sample gets smaller by putting two in a byte."""
+    """Returns whether values are below 16 and a sample compresses better with two in a byte."""
     if int(stored.max()) > 15:
         return False
     sample = _sampled(stored)
@@ -292,7 +296,7 @@ def _best_bytes(sample: npt.NDArray[Any], width: int) -> int:
 
 
 def _both_bytes(sample: npt.NDArray[Any], width: int) -> tuple[int, int]:
-    """What a sample compresses to as it is, and in byte planes."""
+    """Returns the compressed bytes of a sample as it is, and in byte planes."""
     flat = sample.reshape(-1).view(np.uint8)
     _, plain = compress(flat.tobytes(), 1)
     _, planes = compress(split_planes(flat, width).tobytes(), 1)
@@ -300,7 +304,7 @@ def _both_bytes(sample: npt.NDArray[Any], width: int) -> tuple[int, int]:
 
 
 def _sampled_steps(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Of the steps between the values, what `_sampled` takes."""
+    """Returns a sample of the steps between the values, as `_sampled` takes it."""
     steps = len(values) - 1
     if steps <= _SAMPLE_VALUES:
         return _steps(values)
@@ -310,7 +314,7 @@ def _sampled_steps(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
 
 
 def _sampled(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Some stretches of the values, in their order."""
+    """Returns some stretches of the values, in their order."""
     if len(values) <= _SAMPLE_VALUES:
         return values
     step = (len(values) - _STRETCH_VALUES) // (_STRETCHES - 1)
@@ -342,7 +346,7 @@ def _encode_fixed_width(array: pa.Array) -> Node:
 
 
 def _int_patterns(array: pa.Array) -> npt.NDArray[Any] | None:
-    """Integer values (anything in null places), or None where the type or the values are wider."""
+    """Returns integer values (anything in null places), or None if the type or the values are wider."""
     dtype = int_dtype(array.type)
     if dtype is not None:
         return fixed_width_view(array, dtype)
@@ -371,7 +375,7 @@ def _encode_plain(array: pa.Array) -> Node:
 
 
 def _encode_decimals(array: pa.Array) -> Node | None:
-    """Doubles that are decimals of few digits, as integers; None if any is not (the idea is ALP's)."""
+    """Encodes doubles that are decimals of few digits as integers; None if any is not (the idea is ALP's)."""
     if not pt.is_float64(array.type):
         return None
     valid = valid_mask(array)
@@ -397,11 +401,11 @@ def _encode_decimals(array: pa.Array) -> Node | None:
 def _decimal_integers(
     values: npt.NDArray[np.float64], exponent: int
 ) -> npt.NDArray[np.int64] | None:
-    """Integers whose quotients by that power of ten are exactly the values, to the bit; None if there are
-    none."""
+    """Returns integers whose quotients by the power of ten equal the values to the bit; None if there are no
+    such integers."""
     with np.errstate(all="ignore"):
         scaled = np.rint(values * powers_of_ten(exponent))
-        if not (np.abs(scaled) <= MAX_EXACT).all():  # false for NaN
+        if not (np.abs(scaled) <= MAX_EXACT).all():  # False for NaN too
             return None
     integers = scaled.astype(np.int64)
     quotients = integers / powers_of_ten(exponent)
@@ -445,9 +449,10 @@ def _with_validity(
 
 
 def by_dictionary(array: pa.Array) -> pa.Array:
-    """The array dictionary-coded if its values repeat enough, values in order of use; else as it is.
+    """Dictionary-codes an array, values in order of use, if they repeat enough; otherwise returns it as it
+    is.
 
-    For strings, binaries, lists and maps; of other types `encode_array` decides by itself.
+    Applies to strings, binaries, lists and maps; for other types `encode_array` decides by itself.
     """
     if may_stay_coded(array.type):
         return _by_sampled_dictionary(array) or array
@@ -460,7 +465,10 @@ def _encode_by_sampled_dictionary(array: pa.Array) -> Node | None:
 
 
 def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
-    """Dictionary-coded if values repeat enough, else None. Samples before it hashes everything."""
+    """Dictionary-codes an array if its values repeat enough, else None.
+
+    Samples before it hashes everything.
+    """
     present = len(array) - array.null_count
     if present < 2:
         return None
@@ -468,7 +476,7 @@ def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
     share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
     sample = _middle(array)
     distinct = len(np.unique(value_hashes(sample, is_whole=True)))
-    # Of more values a smaller part is distinct.
+    # The share of distinct values falls as their number grows.
     if distinct * share > len(sample) * _SAMPLE_SLACK and len(sample) < len(array):
         return None
     coded = _coded_lists(array) if is_list else _coded_values(array)
@@ -486,7 +494,7 @@ def _coded_values(array: pa.Array) -> pa.Array | None:
 
 
 def _coded_strings(array: pa.Array) -> pa.Array | None:
-    """The same, given up once there are too many values."""
+    """Dictionary-codes strings; gives up once there are too many distinct values."""
     assert kernels.compiled is not None
     rows, valid = len(array), valid_mask(array)
     offsets, data = binary_parts(array)
@@ -511,7 +519,8 @@ def _coded_strings(array: pa.Array) -> pa.Array | None:
 
 
 def _coded_lists(array: pa.Array) -> pa.Array | None:
-    """Lists and maps, which Arrow does not hash: by our own hash, then compared."""
+    """Dictionary-codes lists and maps, which Arrow does not hash, by the row hash; then compares the
+    values."""
     valid = valid_mask(array)
     hashes = pa.array(value_hashes(array, is_whole=True), mask=None if valid is None else ~valid)
     encoded = hashes.dictionary_encode()
@@ -521,7 +530,7 @@ def _coded_lists(array: pa.Array) -> pa.Array | None:
     keep = slice(None) if valid is None else valid
     first[codes[keep][::-1]] = rows[keep][::-1]
     values = array.take(pa.array(first))
-    if not values.take(encoded.indices).equals(array):  # two values of one hash
+    if not values.take(encoded.indices).equals(array):  # two values have the same hash
         return None
     return pa.DictionaryArray.from_arrays(encoded.indices, values, safe=False)
 
@@ -542,13 +551,13 @@ def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
 
 
 def _is_distinct(values: pa.Array) -> bool:
-    """False also where two hashes happen to agree, which costs a dictionary and nothing else."""
+    """Returns whether values are distinct. A collision of hashes gives False, and costs only a dictionary."""
     hashes = value_hashes(values, is_whole=True)
     return values.null_count == 0 and len(np.unique(hashes)) == len(values)
 
 
 def _encode_coded(array: pa.Array) -> Node:
-    """A DICTIONARY node of a dictionary-coded array whose values are distinct and all in use."""
+    """Makes a DICTIONARY node of a dictionary-coded array whose values are distinct and all used."""
     valid, codes = valid_mask(array), dictionary_codes(array)
     if valid is not None:
         codes = np.where(valid, codes, 0)
@@ -557,7 +566,7 @@ def _encode_coded(array: pa.Array) -> Node:
 
 
 def _encode_undivided(values: pa.Array) -> Node:
-    """Without a dictionary."""
+    """Encodes values without a dictionary."""
     if is_binary_like(values.type):
         return _encode_varlen(values)
     if is_list_like(values.type) or pt.is_map(values.type):
@@ -571,7 +580,7 @@ def _encode_undivided(values: pa.Array) -> Node:
 def _encode_varlen(array: pa.Array, ints: Callable[[npt.NDArray[Any]], Node] = encode_ints) -> Node:
     valid = valid_mask(array)
     if valid is not None:
-        # Arrow allows bytes behind a null; the format does not.
+        # Arrow allows bytes under a null; the format does not.
         array = pc.fill_null(array, pa.scalar(b"", pa.binary()).cast(array.type))
     offsets, data = binary_parts(array)
     start, stop = int(offsets[0]), int(offsets[-1])
@@ -593,13 +602,13 @@ def _encode_nested(array: pa.Array) -> Node:
 
 
 def _encode_fixed(array: pa.Array, child: Callable[[pa.Array], Node]) -> Node:
-    """Structs and lists of fixed size."""
+    """Encodes structs and lists of fixed size."""
     dtype, length, valid = array.type, len(array), valid_mask(array)
     if pt.is_fixed_size_list(dtype):
         items = child(fixed_items(array))
         return _with_validity(Encoding.FIXED_LIST, length, valid, [], children=(items,))
     if pt.is_struct(dtype):
-        # flatten() pushes the struct's nulls into its fields, which normalises what is behind them.
+        # flatten() pushes the struct's nulls into its fields, which normalises the values under them.
         children = tuple(child(part) for part in array.flatten())
         return _with_validity(Encoding.STRUCT, length, valid, [], children=children)
     raise AssertionError(f"not a storage type: {dtype}")
@@ -615,8 +624,10 @@ def _encode_lists(array: pa.Array) -> Node:
 
 
 def _encode_backed(array: pa.Array) -> Node:
-    """Without constants, runs, nulls and dictionaries, which may stand for far more than they take. Only
-    values of the type null, which have no other encoding, take no bytes."""
+    """Encodes without constants, runs, nulls and dictionaries, which may decode to far more than they take.
+
+    Only values of type null, which have no other encoding, take no bytes.
+    """
     dtype, length = array.type, len(array)
     if pt.is_null(dtype):
         return _encode(array)

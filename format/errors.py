@@ -1,12 +1,12 @@
 """Errors of the fragment format.
 
 FormatError
-├── NotAFragmentError        the bytes do not begin (or end) as a fragment does
+├── NotAFragmentError        the bytes do not begin or end like a fragment
 ├── UnsupportedVersionError  written by a newer version of the format
 ├── CorruptFragmentError     truncated, flipped or inconsistent bytes; names object, offset, column
 ├── SchemaError              unsupported type, unknown or duplicate column, bad sort schema
 ├── LimitError               values that would take more memory than a reader is allowed
-└── OrderError               rows handed to a writer, or found by a reader, are not sorted
+└── OrderError               rows given to a writer, or found by a reader, are not sorted
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 class FormatError(Exception):
     """Base of all errors of the fragment format.
 
-    `name` is that of the object whose bytes are at fault; empty if no object's are.
+    `name` is the object whose bytes are at fault; it is empty if none is.
     """
 
     def __init__(self, message: str = "", *, name: str = "") -> None:
@@ -64,7 +64,7 @@ class SchemaError(FormatError):
 
 
 class LimitError(FormatError):
-    """Values cannot be written, because no reader would take them (`format.limits`)."""
+    """Values cannot be written, because readers would refuse them (`format.limits`)."""
 
 
 class OrderError(FormatError):

@@ -1,8 +1,9 @@
-"""Chunks that readers take: what `format.decode` would refuse is stored in another way, or not written.
+"""Makes chunks that readers accept: what `format.decode` would refuse is stored in another way, or not
+written.
 
-Readers take 1 GiB for a chunk, or so many times what is stored of it (`format.limits`). Where values
-compress further than that, they are stored in more bytes: uncompressed, and where that does not do
-(constants, values of dictionaries), with bytes for every value.
+Readers accept 1 GiB for a chunk, or a multiple of its stored bytes (`format.limits`). Where values compress
+further than that, they are stored in more bytes: uncompressed, and where that is not enough (constants,
+values of dictionaries), with bytes for every value.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from format.sizes import cumulative_bytes
 from format.storage import plain
 
 _STORED: Final = 0
-"""The level of no compression."""
+"""The compression level that stores bytes as they are."""
 
 
 def encode_fitting(
     array: pa.Array, *, level: int, is_decided: bool
 ) -> tuple[EncodedArray, Codec, bytes]:
-    """The chunk's values as they are stored: level and is_decided as `format.blocks.make_chunk` has them.
+    """Encodes and compresses a chunk. level, is_decided: see `format.blocks.make_chunk`.
 
-    Raises `LimitError` if readers would refuse them however they are stored.
+    Raises `LimitError` if readers would refuse the values however they are stored.
     """
     encoded = encode_array(array, is_decided=is_decided)
     if len(encoded.meta) > MAX_META_BYTES:
@@ -40,7 +41,7 @@ def encode_fitting(
         return encoded, *stored
     if pt.is_dictionary(array.type):
         if expanded_bytes(array) > max(max_written_bytes(), 2 * array.nbytes):
-            raise _too_large(array)  # before memory is taken for them
+            raise _too_large(array)  # raised before the values take memory
         array = plain(array)
     encoded = encode_array(array, is_backed=True)
     if (stored := _stored(encoded, array, level)) is not None:
@@ -49,7 +50,7 @@ def encode_fitting(
 
 
 def _stored(encoded: EncodedArray, array: pa.Array, level: int) -> tuple[Codec, bytes] | None:
-    """As it is stored so that readers take it; None if they do not even if it is not compressed."""
+    """Returns the payload as readers accept it; None if they refuse it even uncompressed."""
     codec, stored = compress(encoded.raw, level)
     if _is_taken(encoded, array, len(stored)):
         return codec, stored
@@ -67,12 +68,13 @@ def _too_large(array: pa.Array) -> LimitError:
 
 
 def expanded_bytes(array: pa.Array) -> int:
-    """What the values of a dictionary-coded array take, each as often as it is used."""
+    """Returns the bytes of a dictionary-coded array's values, each counted as often as it is used."""
     return int(cumulative_bytes(array)[-1])
 
 
 def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool:
-    """Whether readers take the chunk if so much is stored of it, those that keep no dictionary among them."""
+    """Returns whether all readers accept the chunk at this stored size, even those that keep no
+    dictionary."""
     most = most_written_bytes(stored_bytes)
     if len(encoded.raw) > most:
         return False
@@ -92,7 +94,8 @@ def _is_taken(encoded: EncodedArray, array: pa.Array, stored_bytes: int) -> bool
 
 
 def _most_needed_bytes(encoded: EncodedArray, array: pa.Array, most: int) -> int:
-    """What decoding takes at most; found without doing it, and so for nearly all chunks."""
+    """Returns an upper bound of the bytes that decoding takes, without decoding; it suffices for nearly all
+    chunks."""
     if not encoded.dictionaries:
         return encoded.decoded_bytes
     if not pt.is_dictionary(array.type):

@@ -1,4 +1,4 @@
-"""The footer: offsets and statistics (SPEC section 7)."""
+"""Reads and writes the footer: offsets and statistics (SPEC section 7)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class RowGroupStats:
 @dataclass(frozen=True, slots=True)
 class ChunkStats:
     offset: int
-    """Of the chunk's block, from the start of the fragment."""
+    """Offset of the chunk's block from the start of the fragment."""
     stored_bytes: int
     """Length of the whole block."""
     raw_bytes: int
     decoded_bytes: int
-    """What its values take in memory, with a dictionary at the root kept; 0 where the footer does not say."""
+    """Bytes of the values in memory, with a dictionary at the root kept; 0 if the footer does not say."""
     encoding: str
     null_count: int
     min: Value
@@ -38,7 +38,7 @@ class ChunkStats:
 
     @property
     def held_bytes(self) -> int:
-        """What a reader holds of it: constants and runs take far more than their payload."""
+        """Bytes that a reader holds for the chunk: constants and runs take far more than their payload."""
         return max(self.raw_bytes, self.decoded_bytes)
 
 
@@ -51,23 +51,23 @@ class ColumnBytes(NamedTuple):
 
 @dataclass(slots=True)
 class FragmentSummary:
-    """What is worth knowing of a fragment without opening it; small however large it is."""
+    """What callers need to know of a fragment without opening it; small, however large the fragment is."""
 
     rows: int = 0
     row_hash: int = 0
     row_groups: int = 0
     first_key: Bound = ()
-    """The whole key of its first row; empty where it is not known."""
+    """The whole key of the first row; empty if unknown."""
     last_key: Bound = ()
-    """The whole key of its last row."""
+    """The whole key of the last row; empty if unknown."""
     peak_chunk_bytes: int = 0
-    """Of its heaviest chunk, raw or decoded, whichever is more."""
+    """Bytes of the heaviest chunk, raw or decoded, whichever is more."""
     peak_row_bytes: int = 0
-    """Raw bytes a row in the chunk where that is greatest."""
+    """The most raw bytes per row of any chunk."""
     columns: dict[str, ColumnBytes] = field(default_factory=dict)
 
     def add_column(self, name: str, chunks: Sequence[ChunkStats], rows: Sequence[int]) -> None:
-        """rows: of each row group."""
+        """Adds a column's statistics. rows: the number of rows of each row group."""
         raw = [chunk.raw_bytes for chunk in chunks]
         self.columns[name] = ColumnBytes(sum(raw), sum(chunk.stored_bytes for chunk in chunks))
         held = (chunk.held_bytes for chunk in chunks)
@@ -78,7 +78,7 @@ class FragmentSummary:
 
 @dataclass(slots=True)
 class Footer:
-    """Statistics of a fragment; `columns` maps names to one `ChunkStats` a row group."""
+    """Statistics of a fragment; `columns` maps names to one `ChunkStats` per row group."""
 
     row_groups: list[RowGroupStats] = field(default_factory=list)
     columns: dict[str, list[ChunkStats]] = field(default_factory=dict)
@@ -96,7 +96,8 @@ class Footer:
         return [group.rows for group in self.row_groups]
 
     def summary(self) -> FragmentSummary:
-        """Returns the fragment's summary without its first and last key, which a footer only bounds."""
+        """Returns the fragment's summary without its first and last key, for which a footer has only
+        bounds."""
         groups = self.row_groups
         summary = FragmentSummary(self.rows, self.row_hash, len(groups))
         for name, chunks in self.columns.items():
@@ -150,7 +151,7 @@ class _Groups(msgspec.Struct):
 
 
 class _Column(msgspec.Struct):
-    """As `pack_column` has it."""
+    """A column's statistics as `pack_column` writes them."""
 
     name: str
     offset: list[_Count]
@@ -194,7 +195,8 @@ class _GroupsHead(msgspec.Struct):
 
 
 class FooterHead(msgspec.Struct):
-    """A footer without its columns, which may be ten thousand: decoded without making anything of them."""
+    """A footer without its columns, of which there may be ten thousand: decoding makes no objects for
+    them."""
 
     rows: _Count
     row_hash_hex: _Hash = msgspec.field(name="row_hash")
@@ -217,13 +219,13 @@ class FooterHead(msgspec.Struct):
         return head
 
 
-# Made by the one thread that imports the module: msgspec looks at types without a lock.
+# Made at import, by one thread, because msgspec inspects types without a lock.
 _DOCUMENT: Final = msgspec.json.Decoder(_Document)
 _HEAD: Final = msgspec.json.Decoder(FooterHead)
 
 
 def pack_footer(groups: Sequence[RowGroupStats], columns: Iterable[bytes]) -> bytes:
-    """The footer's payload. columns: of `pack_column`, in the order of the file."""
+    """Returns the footer's payload. columns: results of `pack_column`, in the order of the file."""
     head = {
         "rows": sum(group.rows for group in groups),
         "row_hash": _hex(combine(*(group.row_hash for group in groups))),
@@ -238,7 +240,7 @@ def pack_footer(groups: Sequence[RowGroupStats], columns: Iterable[bytes]) -> by
 
 
 def pack_column(name: str, chunks: Sequence[ChunkStats]) -> bytes:
-    """One column's statistics, as the footer has them."""
+    """Returns one column's statistics as the footer has them."""
     return _json(
         {
             "name": name,
@@ -255,7 +257,7 @@ def pack_column(name: str, chunks: Sequence[ChunkStats]) -> bytes:
 
 
 class ValueStats(NamedTuple):
-    """What only a footer says of a chunk's values."""
+    """Statistics of a chunk's values that only a footer has."""
 
     min: Value
     max: Value
@@ -263,9 +265,9 @@ class ValueStats(NamedTuple):
 
 
 def with_values(column: bytes, known: Callable[[str, int], ValueStats | None]) -> bytes:
-    """Returns a column's statistics with what `known` has of the values of its chunks put in.
+    """Returns a column's statistics with those that `known` gives for the values of its chunks.
 
-    known: by column and row group; None to leave what is there.
+    known: called with column and row group; returns None to keep the present statistics.
     """
     document = json.loads(column)
     for group in range(len(document["min"])):

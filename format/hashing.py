@@ -1,10 +1,10 @@
-"""The commutative row hash (SPEC section 7): whole arrays at a time, one column at a time.
+"""Computes the commutative row hash (SPEC section 7), a whole array and one column at a time.
 
-`column_contributions` of every column, added up, make one number a row; `fold_rows` mixes and sums
-them. Addition commutes, so columns may come in any order, and so may rows. The hash of byte strings is
-a multilinear one (Dietzfelbinger; Lemire & Kaser, "Strongly universal string hashing is fast"): since
-version 2 of five words spread over the string, in version 1 of all its words. The row hash is there to
-notice rows lost, doubled or mixed up; that no byte changed is what the chunks' checksums are for.
+The `column_contributions` of all columns add up to one number per row; `fold_rows` mixes and sums these.
+Addition commutes, so columns and rows may come in any order. The hash of byte strings is multilinear
+(Dietzfelbinger; Lemire & Kaser, "Strongly universal string hashing is fast"): since version 2 over five words
+spread over the string, in version 1 over all its words. The row hash detects rows that are lost, doubled or
+mixed up; the chunks' checksums detect changed bytes.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _POSITION_FACTOR: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 _SHIFT: Final = np.uint64(32)
 _CANONICAL_NAN: Final = np.uint64(0x7FF8000000000000)
 _SPOTS: Final = 5
-"""Words of a string that count since version 2: all of it up to 40 bytes."""
+"""Words of a string that count since version 2; up to 40 bytes that is the whole string."""
 _LONG_BYTES: Final = 1024
 _BLOCK_BYTES: Final = 4 << 20
 _BLOCK_ROWS: Final = 1 << 16
-"""Values hashed at a time: what that takes beside them stays small."""
+"""Values that are hashed at a time, so that temporary arrays stay small."""
 _MASK: Final = (1 << 64) - 1
 
 
 def mix(values: U64) -> U64:
-    """A bijective finaliser over u64; a new array."""
+    """Applies a bijective finaliser over u64. Returns a new array."""
     out = values ^ (values >> _SHIFT)
     out *= _MULTIPLIER
     out ^= out >> _SHIFT
@@ -62,38 +62,38 @@ _TAIL_MASKS: Final = np.array([(1 << (8 * n)) - 1 for n in range(8)], dtype=np.u
 
 
 def column_contributions(name: str, array: pa.Array, version: int = VERSION) -> U64:
-    """What column `name` adds to each row's number: u64 of shape (rows,). Nulls add 0.
+    """Returns what column `name` adds to each row's number: u64 of shape (rows,). Nulls add 0.
 
-    version: of the format, whose rule it is.
+    version: that of the format, which decides the rule.
     """
     return _contributions(name, array, version)
 
 
 def value_hashes(array: pa.Array, *, is_whole: bool = False) -> U64:
-    """h(value) of each; anything in null places.
+    """Returns h(value) of each value; anything in null places.
 
-    is_whole: by a rule that takes every byte of a string, for telling values apart.
+    is_whole: uses a rule that takes every byte of a string, to distinguish values.
     """
     return _hash_values(array, 1 if is_whole else VERSION)
 
 
 def contributions_by_code(name: str, hashes: U64) -> U64:
-    """What values of these hashes add to a row's number in column `name`."""
+    """Returns what values with these hashes add to a row's number in column `name`."""
     return mix(hashes ^ _seed(name))
 
 
 def fold_rows(row_numbers: U64) -> int:
-    """The hash of a set of rows from their per-row sums of contributions."""
+    """Returns the hash of a set of rows from each row's sum of contributions."""
     return int(mix(row_numbers).sum(dtype=np.uint64))
 
 
 def combine(*hashes: int) -> int:
-    """The hash of the union of disjoint sets of rows."""
+    """Returns the hash of the union of disjoint sets of rows."""
     return sum(hashes) & _MASK
 
 
 def hash_batch(columns: dict[str, pa.Array], rows: int) -> int:
-    """The row hash of `rows` rows held as storage arrays by column name."""
+    """Returns the row hash of `rows` rows, given as storage arrays by column name."""
     numbers = np.zeros(rows, dtype=np.uint64)
     for name, array in columns.items():
         numbers += column_contributions(name, array)
@@ -129,7 +129,7 @@ def _dictionary_contributions(array: pa.Array, seed: np.uint64, version: int) ->
 
 
 def _hash_values(array: pa.Array, version: int) -> U64:
-    """h(value) for each; anything in null places."""
+    """Returns h(value) of each value by the rule of a version; anything in null places."""
     rows = _block_rows(array)
     if len(array) <= rows:
         return _hash_block(array, version)
@@ -140,7 +140,7 @@ def _hash_values(array: pa.Array, version: int) -> U64:
 
 
 def _block_rows(array: pa.Array) -> int:
-    """How many rows have about so many values, with those in lists."""
+    """Returns how many rows have about `_BLOCK_ROWS` values, counting those in lists."""
     values, dtype = len(array), array.type
     if pt.is_fixed_size_list(dtype):
         values *= 1 + dtype.list_size
@@ -218,7 +218,7 @@ def _hash_spots(offsets: npt.NDArray[Any], data: memoryview) -> U64:
     spread = lengths - 8  # from the first word to the last
     short = np.flatnonzero(spread < 0)
     if len(short):
-        # One word, loaded so that it ends within the data, without what lies around the value.
+        # One word, loaded so that it ends within the data; bytes around the value are masked off.
         at = np.minimum(starts[short], len(words) - 1)
         excess = np.minimum((starts[short] - at) * 8, 56).astype(np.uint64)
         word = (words[at] >> excess) & _TAIL_MASKS[lengths[short]]
@@ -244,7 +244,8 @@ def _spot_sums(words: U64, starts: npt.NDArray[np.int64], spread: npt.NDArray[np
 
 
 def _hash_bytes(offsets: npt.NDArray[Any], data: memoryview) -> U64:
-    """By blocks of rows, since one is copied at a time; a single row of that size is hashed where it lies."""
+    """Hashes byte strings a block of rows at a time, since a block is copied; hashes very long rows in
+    place."""
     rows = len(offsets) - 1
     if kernels.compiled is not None:
         return _hash_compiled(offsets, data)
@@ -275,7 +276,7 @@ def _hash_compiled(offsets: npt.NDArray[Any], data: memoryview) -> U64:
 
 def _hash_words(offsets: npt.NDArray[Any], data: memoryview) -> U64:
     first, last = int(offsets[0]), int(offsets[-1])
-    # Eight bytes of padding let every word be loaded whole; its excess is masked off.
+    # Eight bytes of padding allow every word to be loaded whole; the excess is masked off.
     padded = np.empty(last - first + 8, dtype=np.uint8)
     padded[: last - first] = np.frombuffer(data, dtype=np.uint8, count=last - first, offset=first)
     padded[last - first :] = 0
@@ -287,7 +288,7 @@ def _hash_words(offsets: npt.NDArray[Any], data: memoryview) -> U64:
     _add_words(sums, padded, starts, short)
     out = mix(sums)
     view = padded.data
-    for row in long:  # XXH3 of more than 1 KiB each: the loop's own cost is lost in the hashing
+    for row in long:  # XXH3 of more than 1 KiB each, beside which the loop's own cost is small
         start = int(starts[row])
         out[row] = xxhash.xxh3_64_intdigest(view[start : start + int(lengths[row])])
     return out
@@ -299,10 +300,11 @@ def _add_words(
     starts: npt.NDArray[np.int64],
     lengths: npt.NDArray[np.int64],
 ) -> None:
-    """sums[i] += sum over j of word[i, j] * key[j]; one pass over the rows for each word index."""
+    """Adds the sum over j of word[i, j] * key[j] to sums[i], in one pass over the rows for each word
+    index."""
     words = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded.data, strides=(1,))
     whole = lengths >> 3
-    # Rows by falling number of words: those that still have a j-th word are the first ones.
+    # Rows are ordered by falling number of words, so that the first ones have a j-th word.
     order = np.argsort(whole.astype(np.uint8), kind="stable")[::-1]
     at, whole = starts[order], whole[order]
     with_more = len(whole) - np.cumsum(np.bincount(whole))

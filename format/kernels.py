@@ -1,7 +1,7 @@
-"""Loops over rows as compiled code, where it could be built; `compiled` is None where not.
+"""Provides loops over rows as compiled code; `compiled` is None where it could not be built.
 
-Every caller has a way in numpy beside it, some times slower, that gives the same to the bit: without a C
-compiler, from a zip of sources, or with COMPACTOR_COMPILED=0 everything works all the same.
+Every caller also has an implementation in numpy, which is slower and gives the same result to the bit. So
+everything works without a C compiler, from a zip of sources, or with COMPACTOR_COMPILED=0.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if os.environ.get("COMPACTOR_COMPILED", "1") != "0" and sys.byteorder == "little
 
 
 def as_bytes(data: memoryview) -> npt.NDArray[np.uint8]:
-    """A buffer as bytes, without copying."""
+    """Returns a buffer as bytes, without copying."""
     return np.frombuffer(data, dtype=np.uint8)
 
 
 def as_flags(mask: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.uint8] | None:
-    """A mask as the compiled loops take it."""
+    """Returns a mask in the form that the compiled loops take."""
     return None if mask is None else mask.view(np.uint8)
 
 
 def table_size(rows: int) -> int:
-    """Of a hash table for so many rows: a power of two, at most half full."""
+    """Returns the size of a hash table for `rows` rows: a power of two, so that it is at most half full."""
     return 1 << max(4, (2 * rows - 1).bit_length())

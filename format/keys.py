@@ -1,6 +1,6 @@
-"""Keys as values: JSON forms, bounds, and comparison of single keys (SPEC sections 6 and 7).
+"""Handles keys as values: JSON forms, bounds, and comparison of single keys (SPEC sections 6 and 7).
 
-For what is done once a row group or once a fragment. Whole columns are ordered by `format.ordering`.
+It serves what is done once per row group or fragment. `format.ordering` orders whole columns.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
 from format.types import is_binary_like, storage_type
 
 Value = Any
-"""A VALUE of SPEC section 7: None, bool, int, float, str; what it means depends on the type."""
+"""A VALUE of SPEC section 7: None, bool, int, float or str; its meaning depends on the column's type."""
 Bound = tuple[Value, ...]
-"""A BOUND: values of the first so many sort columns."""
+"""A BOUND: values of one or more leading sort columns."""
 
 MAX_VALUE_BYTES: Final = 64
 _MANY_BYTES: Final = 4096
-"""On average, from which it pays to cut values before they are compared."""
+"""Average bytes per value from which it pays to cut values before they are compared."""
 _TEMPORAL: Final = (
     pa.TimestampScalar, pa.DurationScalar, pa.Date32Scalar, pa.Date64Scalar, pa.Time32Scalar, pa.Time64Scalar,
 )  # fmt: skip
@@ -36,7 +36,7 @@ _MAX_CODE_POINT: Final = 0x10FFFF
 
 
 def value_at(array: pa.Array, row: int) -> Value:
-    """The VALUE of one row of a storage array, never shortened."""
+    """Returns the VALUE of one row of a storage array, never shortened."""
     scalar = array[row]
     if isinstance(scalar, pa.DictionaryScalar):
         scalar = scalar.value
@@ -49,7 +49,7 @@ def value_at(array: pa.Array, row: int) -> Value:
 
 
 def value_to_json(value: Any) -> Value:
-    """A Python value (of type bool, int, float, str or bytes) as VALUE."""
+    """Returns a Python value (bool, int, float, str or bytes) as VALUE."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):
@@ -58,13 +58,13 @@ def value_to_json(value: Any) -> Value:
 
 
 def key_at(columns: Sequence[pa.Array], row: int) -> Bound:
-    """The whole key of one row; `columns` are the sort columns as storage arrays."""
+    """Returns the whole key of one row; `columns` are the sort columns as storage arrays."""
     return tuple(value_at(column, row) for column in columns)
 
 
 @total_ordering
 class _Reversed:
-    """Compares the other way round, for descending columns."""
+    """A value that compares the other way round, for descending columns."""
 
     __slots__ = ("value",)
 
@@ -82,7 +82,7 @@ class _Reversed:
 
 
 class KeyComparator:
-    """Turns keys and bounds into Python tuples that compare as SPEC section 6 says."""
+    """A converter of keys and bounds to Python tuples that compare as SPEC section 6 says."""
 
     def __init__(self, schema: pa.Schema, sort: SortSchema) -> None:
         self._sort = sort = ordering(sort)
@@ -90,7 +90,7 @@ class KeyComparator:
         self._kinds = [_value_type(dtype) for dtype in self._types]
 
     def key(self, key: Bound) -> tuple[Any, ...]:
-        """Returns the comparable form of a whole key, or of a lower bound: what a bound leaves out counts
+        """Returns the comparable form of a whole key or a lower bound; columns that a bound leaves out count
         as least."""
         return tuple(
             _comparable(value, dtype, column)
@@ -100,7 +100,8 @@ class KeyComparator:
     def check(self, key: Bound) -> None:
         """Checks a key that no checksum vouches for.
 
-        Raises ValueError if it has fewer values than there are columns, or a value is not its column's.
+        Raises `ValueError` if it has fewer values than there are columns, or one that does not fit its
+        column.
         """
         if len(key) < len(self._types):
             raise ValueError(f"{list(key)!r} has {len(key)} values for {len(self._types)} columns")
@@ -116,7 +117,7 @@ class KeyComparator:
             raise ValueError(f"{value!r} is not a key of a column of {dtype}")
 
     def upper(self, bound: Bound) -> tuple[Any, ...]:
-        """Comparable form of an upper bound: what it leaves out counts as greatest."""
+        """Returns the comparable form of an upper bound; columns that it leaves out count as greatest."""
         parts = self.key(bound)
         return parts if len(parts) == len(self._sort) else (*parts, (3,))
 
@@ -129,7 +130,7 @@ def _comparable(value: Value, dtype: pa.DataType, column: SortColumn) -> tuple[A
 
 
 def plain_value(value: Value, dtype: pa.DataType) -> Any:
-    """A VALUE, not null, as something that compares as values of the type do."""
+    """Returns a non-null VALUE as an object that compares like values of the type."""
     if pt.is_floating(dtype):
         number = float(value)
         return (1, 0.0) if math.isnan(number) else (0, number)
@@ -141,7 +142,7 @@ def plain_value(value: Value, dtype: pa.DataType) -> Any:
 
 
 def _value_type(dtype: pa.DataType) -> type | None:
-    """Of VALUEs of a type, where `plain_value` leaves them as they are."""
+    """Returns the Python type of VALUEs that `plain_value` leaves unchanged; None for other types."""
     if pt.is_string(dtype) or pt.is_large_string(dtype):
         return str
     if pt.is_boolean(dtype):
@@ -152,12 +153,12 @@ def _value_type(dtype: pa.DataType) -> type | None:
 
 
 def lower_bound(key: Bound, schema: pa.Schema, sort: SortSchema) -> Bound:
-    """A bound <= `key`, its values of at most `MAX_VALUE_BYTES` bytes."""
+    """Returns a bound <= `key` with values of at most `MAX_VALUE_BYTES` bytes."""
     return _shorten_key(key, schema, sort, is_lower=True)
 
 
 def upper_bound(key: Bound, schema: pa.Schema, sort: SortSchema) -> Bound:
-    """A bound >= `key`, its values of at most `MAX_VALUE_BYTES` bytes."""
+    """Returns a bound >= `key` with values of at most `MAX_VALUE_BYTES` bytes."""
     return _shorten_key(key, schema, sort, is_lower=False)
 
 
@@ -176,7 +177,7 @@ def _shorten_key(key: Bound, schema: pa.Schema, sort: SortSchema, *, is_lower: b
 
 
 def shorten(value: Value, dtype: pa.DataType, *, down: bool) -> tuple[Value, bool]:
-    """`value` in at most `MAX_VALUE_BYTES` bytes, as a bound from below (`down`) or from above.
+    """Shortens `value` to at most `MAX_VALUE_BYTES` bytes, as a bound from below (`down`) or from above.
 
     Returns the value and whether it is exact; (None, False) if there is no such upper bound.
     """
@@ -198,7 +199,7 @@ def _shorten_text(text: str, *, down: bool) -> tuple[Value, bool]:
         return prefix, False
     for end in range(len(prefix), 0, -1):
         code = ord(prefix[end - 1]) + 1
-        if code == 0xD800:  # surrogates are no characters
+        if code == 0xD800:  # surrogates are not characters
             code = 0xE000
         if code <= _MAX_CODE_POINT:
             return prefix[: end - 1] + chr(code), False
@@ -218,10 +219,11 @@ def _shorten_bytes(data: bytes, *, down: bool) -> tuple[Value, bool]:
 
 
 def min_max(array: pa.Array) -> tuple[Value, Value]:
-    """`min` and `max` of a chunk's footer entry: bounds, (None, None) where there is nothing to compare."""
+    """Returns `min` and `max` of a chunk for the footer: bounds, or (None, None) if nothing can be
+    compared."""
     dtype = array.type
     if pt.is_dictionary(dtype):
-        # Only of the values in use: the dictionary may have come with more than these rows.
+        # Only used values count, since the dictionary may belong to more rows than these.
         used = pc.unique(array.indices.drop_null())
         return min_max(array.dictionary.take(used)) if len(used) else (None, None)
     if array.null_count == len(array) or pt.is_nested(dtype) or pt.is_interval(dtype):
@@ -235,7 +237,7 @@ def min_max(array: pa.Array) -> tuple[Value, Value]:
 
 
 def _extreme_strings(array: pa.Array) -> pa.Array:
-    """The least and the greatest of them; or more, from which they can be told."""
+    """Returns the least and the greatest value, perhaps with others."""
     if kernels.compiled is None:
         return _without_tails(array)
     offsets, data = binary_parts(array)
@@ -245,7 +247,7 @@ def _extreme_strings(array: pa.Array) -> pa.Array:
 
 
 def _without_tails(array: pa.Array) -> pa.Array:
-    """Values of many bytes cut to what a bound can hold: the least of the prefixes is that of the least."""
+    """Cuts long values to what a bound can hold: the least prefix is that of the least value."""
     if array.nbytes < _MANY_BYTES * max(1, len(array)):
         return array
     keep = MAX_VALUE_BYTES + 1
@@ -278,5 +280,5 @@ def _float_extremes(array: pa.Array, low: float, high: float) -> tuple[Value, Va
         high = math.nan
         if bool(pc.all(pc.is_nan(array)).as_py()):
             low = math.nan
-    # Of zeros of both signs Arrow gives either, by how they lie in memory.
+    # For zeros of both signs Arrow returns either, depending on their places in memory.
     return value_to_json(low + 0.0), value_to_json(high + 0.0)

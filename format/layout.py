@@ -1,4 +1,4 @@
-"""Byte layout of prologue, block headers and trailer (SPEC sections 2 and 3). Pure: bytes in, bytes out."""
+"""Lays out prologue, block headers and trailer (SPEC sections 2 and 3). Pure: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import xxhash
 from format.errors import CorruptFragmentError, NotAFragmentError, UnsupportedVersionError
 
 VERSION: Final = 2
-"""Of what is written. Version 1 is still read."""
+"""The version that is written. Version 1 is still read."""
 MAGIC: Final = b"\x89LSMF\r\n\x1a"
 TRAILER_MAGIC: Final = b"LSMF"
 
@@ -28,7 +28,7 @@ MAX_META_BYTES: Final = 64 << 20
 
 
 class BlockKind(IntEnum):
-    """What a block holds; the values spell H, K, C, D, F."""
+    """The kind of a block; the values spell H, K, C, D, F."""
 
     HEADER = 0x48
     KEY = 0x4B
@@ -44,7 +44,7 @@ class Codec(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BlockHeader:
-    """Fixed part of a block; `meta` and payload follow it in the file."""
+    """The fixed part of a block; `meta` and payload follow it in the file."""
 
     kind: BlockKind
     codec: Codec
@@ -57,7 +57,7 @@ class BlockHeader:
 
     @property
     def block_bytes(self) -> int:
-        """Length of the whole block: header, meta and payload."""
+        """Bytes of the whole block: header, meta and payload."""
         return BLOCK_HEADER_BYTES + self.meta_bytes + self.stored_bytes
 
 
@@ -75,7 +75,10 @@ def pack_prologue() -> bytes:
 
 
 def unpack_prologue(data: bytes, *, name: str) -> int:
-    """The version. Raises `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`."""
+    """Returns the version.
+
+    Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError`.
+    """
     if len(data) == 0:
         raise NotAFragmentError(f"{name}: not a fragment: the object is empty", name=name)
     if len(data) < PROLOGUE_BYTES:
@@ -101,7 +104,7 @@ def unpack_prologue(data: bytes, *, name: str) -> int:
 def pack_block_header(
     kind: BlockKind, codec: Codec, *, rows: int, meta: bytes, stored: bytes, raw_bytes: int
 ) -> bytes:
-    """The 40 header bytes of a block with this meta and stored payload."""
+    """Returns the 40 header bytes of a block with this meta and stored payload."""
     head = bytearray(
         _BLOCK.pack(
             kind, codec, 0, rows, len(meta), 0, len(stored), raw_bytes, checksum64(stored)
@@ -112,7 +115,7 @@ def pack_block_header(
 
 
 def repack_block_header(header: BlockHeader) -> bytes:
-    """The 40 bytes that a checked header was read from."""
+    """Returns the 40 bytes from which a checked header was read."""
     return _BLOCK.pack(
         header.kind, header.codec, 0, header.rows, header.meta_bytes, header.header_checksum,
         header.stored_bytes, header.raw_bytes, header.payload_checksum,
@@ -127,7 +130,7 @@ def _header_checksum(head: bytes | bytearray, meta: bytes) -> int:
 
 
 def unpack_block_header(data: bytes, *, name: str, offset: int) -> BlockHeader:
-    """Lengths in the result are not to be believed before `check_block_header`."""
+    """Reads a block header. Its lengths are not trustworthy before `check_block_header`."""
     kind, codec, reserved, rows, meta_bytes, checksum, stored, raw, payload = _BLOCK.unpack(data)
     try:
         header = BlockHeader(
@@ -164,7 +167,7 @@ def pack_trailer(footer_offset: int, total_bytes: int) -> bytes:
 
 
 def unpack_trailer(data: bytes, *, name: str, total_bytes: int) -> int:
-    """Offset of the footer block. `total_bytes`: the object's true length."""
+    """Returns the offset of the footer block. total_bytes: the object's true length."""
     offset = max(0, total_bytes - TRAILER_BYTES)
     if len(data) < TRAILER_BYTES or data[-4:] != TRAILER_MAGIC:
         raise CorruptFragmentError(

@@ -1,6 +1,7 @@
-"""How much memory a reader takes on the word of a fragment: bombs are refused before they are decoded.
+"""Limits the memory that a reader takes because a fragment says so: bombs are refused before they are
+decoded.
 
-Writers hold themselves to the same (`format.fitting`), so that what was written can be read.
+Writers keep the same limits (`format.fitting`), so that everything written can be read.
 """
 
 from __future__ import annotations
@@ -13,53 +14,54 @@ from format.errors import FormatError
 
 _MAX_CHUNK_BYTES: Final = 1 << 30
 MAX_JSON_BYTES: Final = 16 << 20
-"""The same of a header or footer, of which far larger objects are made."""
+"""The limit for a header or footer, from which far larger objects are made."""
 MAX_RATIO: Final = 64
 KEPT_RATIO: Final = 16
-"""A dictionary that is kept may stand for so many times what a chunk may take: who reads it expands
-as few rows at a time as there is room for, but all of them some day."""
+"""The values of a kept dictionary may take this many times what a chunk may take: a reader expands only as
+many rows at a time as it has room for, but in the end all of them."""
 
 
 @cache
 def max_chunk_bytes() -> int:
-    """A chunk's payload, and its values decoded, each may take so much, or `MAX_RATIO` times what is stored.
+    """Returns the bytes that a chunk's payload, and its decoded values, may take; or `MAX_RATIO` times the
+    stored bytes, if that is more.
 
-    By default as much as the constants take that writers put into a node
-    (`format.nodes.MAX_UNBACKED_VALUES`). Raises `FormatError` if COMPACTOR_MAX_CHUNK_BYTES is no number.
+    The default is what the constants take that writers put into a node (`format.nodes.MAX_UNBACKED_VALUES`).
+    Raises `FormatError` if COMPACTOR_MAX_CHUNK_BYTES is not a number.
     """
     text = os.environ.get("COMPACTOR_MAX_CHUNK_BYTES", "")
     if not text:
         return _MAX_CHUNK_BYTES
     if not text.isdecimal() or int(text) == 0:
         raise FormatError(
-            f"COMPACTOR_MAX_CHUNK_BYTES: {text!r} is no number of bytes, such as 4294967296"
+            f"COMPACTOR_MAX_CHUNK_BYTES: {text!r} is not a number of bytes, such as 4294967296"
         )
     return int(text)
 
 
 def most_chunk_bytes(stored_bytes: int) -> int:
-    """What a chunk of a stored payload of so many bytes may take."""
+    """Returns the bytes that a chunk with a stored payload of this size may take."""
     return max(max_chunk_bytes(), MAX_RATIO * stored_bytes)
 
 
 def most_written_bytes(stored_bytes: int) -> int:
-    """What a chunk may take that is written, stored in so many bytes: never more than readers take that were
-    told nothing, whatever COMPACTOR_MAX_CHUNK_BYTES allows this process to read."""
+    """Returns the bytes that a written chunk of this stored size may take: what readers accept by default,
+    whatever COMPACTOR_MAX_CHUNK_BYTES allows this process to read."""
     return max(max_written_bytes(), MAX_RATIO * stored_bytes)
 
 
 def max_written_bytes() -> int:
-    """The same of a chunk stored in none."""
+    """Returns what `most_written_bytes` gives for a chunk that stores no bytes."""
     return min(max_chunk_bytes(), _MAX_CHUNK_BYTES)
 
 
 def most_json_bytes(stored_bytes: int) -> int:
-    """What a header, footer or name stored in so many bytes may take."""
+    """Returns the bytes that a header, footer or name of this stored size may take."""
     return max(MAX_JSON_BYTES, MAX_RATIO * stored_bytes)
 
 
 def too_large(needed_bytes: int, most_bytes: int) -> str:
-    """The cause, for an error."""
+    """Returns the cause for an error."""
     return (
         f"{needed_bytes:,} bytes of memory are needed where {most_bytes:,} are allowed for so few stored "
         "ones: it is damaged or forged, or COMPACTOR_MAX_CHUNK_BYTES has to be raised"

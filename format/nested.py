@@ -1,7 +1,7 @@
-"""Nested Arrow arrays in parts, and out of parts again.
+"""Takes nested Arrow arrays apart, and puts them together again.
 
-Arrow's own ways divide by zero for lists of size 0, take structs without fields for empty, and end the
-process where an empty child has an offset. So arrays are taken apart and put together here.
+Arrow's own functions divide by zero for lists of size 0, treat structs without fields as empty, and crash the
+process if an empty child has an offset. So this module takes their place.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ I64 = npt.NDArray[np.int64]
 
 
 def null_mask(array: pa.Array) -> pa.Array | None:
-    """Booleans, true where `array` is null; None when nothing is."""
+    """Returns booleans, true where `array` is null; None if nothing is null."""
     return array.is_null() if array.null_count else None
 
 
 def no_values(dtype: pa.DataType) -> pa.Array:
-    """An empty array, without offsets at any depth."""
+    """Returns an empty array without offsets at any depth."""
     return pa.nulls(0, dtype)
 
 
 def list_parts(
     array: pa.Array, change: Callable[[pa.Array], pa.Array] = lambda items: items
 ) -> tuple[I64, pa.Array]:
-    """Element counts (0 for null lists) and the elements of all non-null lists, end to end.
+    """Returns element counts (0 for null lists) and the elements of all non-null lists, end to end.
 
-    Maps give their entries as structs of key and value. change: what becomes of elements before they are put
-    in order, which Arrow can't do with all types.
+    Maps give their entries as structs of key and value. change: applied to elements before they are put in
+    order, which Arrow cannot do for all types.
     """
     starts, counts = _spans(array)
     total = int(counts.sum())
@@ -45,7 +45,7 @@ def list_parts(
     is_used = counts > 0
     ends = np.cumsum(counts)
     shifts = (starts - ends + counts)[is_used]
-    """From where each list's elements are to where they will be."""
+    """How far each list's elements move."""
     if (shifts == shifts[0]).all():
         return counts, change(array.values.slice(int(shifts[0]), total))
     low, high = int(starts[is_used].min()), int((starts + counts)[is_used].max())
@@ -55,7 +55,7 @@ def list_parts(
 
 
 def _spans(array: pa.Array) -> tuple[I64, I64]:
-    """Where the elements of each list begin, and how many they are."""
+    """Returns where the elements of each list begin, and how many they are."""
     dtype, rows = array.type, slice(array.offset, array.offset + len(array))
     if not len(array):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -83,7 +83,7 @@ def _width(dtype: pa.DataType) -> type[np.int32 | np.int64]:
 
 
 def with_values(array: pa.Array, values: pa.Array) -> pa.Array:
-    """A list of any kind, or a map, over other values of its type in the same places."""
+    """Returns a list of any kind, or a map, over other values of its type in the same places."""
     buffers = array.buffers()[: array.type.num_buffers]
     return pa.Array.from_buffers(
         array.type, len(array), buffers, -1, array.offset, children=[values]
@@ -91,7 +91,7 @@ def with_values(array: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def build_list(dtype: pa.DataType, counts: I64, items: pa.Array, mask: pa.Array | None) -> pa.Array:
-    """A list, large list, list view or map array from element counts and elements."""
+    """Builds a list, large list, list view or map array from element counts and elements."""
     is_view = _is_view(dtype)
     width = _width(dtype)
     offsets = np.zeros(len(counts) + 1, dtype=width)
@@ -104,7 +104,7 @@ def build_list(dtype: pa.DataType, counts: I64, items: pa.Array, mask: pa.Array 
 
 
 def fixed_items(array: pa.Array) -> pa.Array:
-    """The elements of lists of fixed size, null ones included, end to end."""
+    """Returns the elements of lists of fixed size, those of null lists included, end to end."""
     size = array.type.list_size
     if not size * len(array):
         return no_values(array.type.value_type)
@@ -114,14 +114,14 @@ def fixed_items(array: pa.Array) -> pa.Array:
 def build_fixed_lists(
     dtype: pa.DataType, length: int, items: pa.Array, mask: pa.Array | None
 ) -> pa.Array:
-    """So many lists of fixed size, which may be 0, from their elements, those of null lists included."""
+    """Builds `length` lists of a fixed size, which may be 0, from all their elements, null lists included."""
     return pa.Array.from_buffers(dtype, length, [_validity(mask)], -1, children=[items])
 
 
 def build_struct(
     dtype: pa.DataType, length: int, children: Sequence[pa.Array], mask: pa.Array | None
 ) -> pa.Array:
-    """So many structs, which may have no fields."""
+    """Builds `length` structs, which may have no fields."""
     children = children if length else [no_values(child.type) for child in children]
     return pa.Array.from_buffers(dtype, length, [_validity(mask)], -1, children=list(children))
 

@@ -1,6 +1,7 @@
-"""The encoding tree of a chunk (SPEC section 5): nodes, their bytes, and what is shared by both ways.
+"""Defines the encoding tree of a chunk (SPEC section 5): nodes, their bytes, and what encoding and decoding
+share.
 
-Encode and decode work on storage arrays (see `format.types`) and never on single values.
+Both work on storage arrays (see `format.types`), never on single values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyarrow import types as pt
 
 IntArray = npt.NDArray[Any]
 Buffer = Any
-"""Anything with the buffer protocol: bytes, memoryview, numpy or Arrow buffer."""
+"""An object with the buffer protocol: bytes, memoryview, numpy or Arrow buffer."""
 
 _NODE: Final = struct.Struct("<BBBBIQQq")
 NODE_BYTES: Final = _NODE.size
@@ -42,15 +43,15 @@ class Encoding(IntEnum):
 
 
 MAX_UNBACKED_VALUES: Final = 1 << 27
-"""Values a node may have beyond 8 for each byte of the chunk's payload: what constants and nulls, which take
-no bytes, can make a reader allocate."""
+"""The most values of a node beyond 8 for each byte of the chunk's payload. It bounds what constants and
+nulls, which take no bytes, can make a reader allocate."""
 
 INT_ENCODINGS: Final = frozenset({Encoding.FOR, Encoding.DELTA, Encoding.RUN_LENGTH})
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node, with its buffers (when writing) and its children."""
+    """One node with its buffers (when writing) and its children."""
 
     encoding: Encoding
     length: int
@@ -63,17 +64,17 @@ class Node:
     buffers: tuple[Buffer, ...] = ()
     children: tuple[Node, ...] = ()
     null_bytes: int = 0
-    """What the nulls of a NULL node take decoded; known when writing, and not stored."""
+    """Bytes of the decoded nulls of a NULL node; known when writing, and not stored."""
 
     def walk(self) -> Iterator[Node]:
-        """This node and all below it, in pre-order."""
+        """Yields this node and all below it, in pre-order."""
         yield self
         for child in self.children:
             yield from child.walk()
 
 
 def pack_nodes(root: Node) -> bytes:
-    """The chunk's meta."""
+    """Returns the chunk's meta."""
     return b"".join(
         _NODE.pack(
             node.encoding,
@@ -92,7 +93,7 @@ def pack_nodes(root: Node) -> bytes:
 
 
 def unpack_nodes(meta: bytes) -> list[tuple[Node, int]]:
-    """Nodes in pre-order, each with its number of children. Raises ValueError."""
+    """Returns the nodes in pre-order, each with its number of children. Raises `ValueError` for bad bytes."""
     if not meta or len(meta) % NODE_BYTES:
         raise ValueError("the encoding tree has a wrong length")
     nodes = []
@@ -112,9 +113,9 @@ def unpack_nodes(meta: bytes) -> list[tuple[Node, int]]:
 
 
 def join_buffers(root: Node) -> memoryview:
-    """The raw payload: buffers in node order, each padded with zeros to a multiple of 8 bytes."""
+    """Returns the raw payload: buffers in node order, each padded with zeros to a multiple of 8 bytes."""
     views = [memoryview(buffer).cast("B") for node in root.walk() for buffer in node.buffers]
-    # Of Arrow's pool, whose pages are used again.
+    # Allocated from Arrow's pool, whose pages are reused.
     joined = pa.allocate_buffer(sum(_padded(view.nbytes) for view in views))
     out, at = memoryview(joined).cast("B"), 0
     for view in views:
@@ -143,14 +144,14 @@ _INT_DTYPES: Final[dict[int, tuple[type[Any], type[Any]]]] = {
 
 
 def unsigned_dtype(width: int) -> type[Any]:
-    """numpy's unsigned type of `width` bytes (1, 2, 4, 8)."""
+    """Returns numpy's unsigned type of `width` bytes (1, 2, 4, 8)."""
     return _INT_DTYPES[width][1]
 
 
 def int_dtype(dtype: pa.DataType) -> type[Any] | None:
-    """numpy's type for the 64-bit pattern behind an integer-like Arrow type; None for all others.
+    """Returns numpy's type for the 64-bit pattern of an integer-like Arrow type; None for other types.
 
-    decimal128 is not among them, since only some of its chunks fit.
+    decimal128 is not integer-like, since only some of its chunks fit.
     """
     if pt.is_unsigned_integer(dtype):
         return _INT_DTYPES[dtype.bit_width // 8][1]
@@ -161,7 +162,7 @@ def int_dtype(dtype: pa.DataType) -> type[Any] | None:
 
 
 def fixed_width_bytes(dtype: pa.DataType) -> int | None:
-    """Bytes per value of fixed-width types other than bool; None for all others."""
+    """Returns the bytes per value of a fixed-width type other than bool; None for other types."""
     if pt.is_fixed_size_binary(dtype):
         return int(dtype.byte_width)
     if pt.is_boolean(dtype) or pt.is_null(dtype) or pt.is_nested(dtype) or pt.is_dictionary(dtype):
@@ -173,7 +174,7 @@ def fixed_width_bytes(dtype: pa.DataType) -> int | None:
 
 
 def fixed_width_view(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The values of a fixed-width array as `dtype`, without copying; null places hold anything."""
+    """Returns the values of a fixed-width array as `dtype`, without copying; null places hold anything."""
     item = np.dtype(dtype)
     buffer = array.buffers()[1]
     if buffer is None:
@@ -182,18 +183,18 @@ def fixed_width_view(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def dictionary_codes(array: pa.Array) -> npt.NDArray[Any]:
-    """The codes of a dictionary-coded array, without copying; null places hold anything."""
+    """Returns the codes of a dictionary-coded array, without copying; null places hold anything."""
     dtype = int_dtype(array.indices.type)
     assert dtype is not None
     return fixed_width_view(array.indices, dtype)
 
 
 MAX_EXACT: Final = 1 << 53
-"""Up to here doubles hold every integer, so that a quotient by a power of ten is rounded once."""
+"""Doubles hold every integer up to this one, so that a quotient by a power of ten is rounded only once."""
 
 
 def powers_of_ten(exponent: int) -> float:
-    """10 to a power of 0..`MAX_EXPONENT`, exactly."""
+    """Returns 10 to the power of `exponent` (0..`MAX_EXPONENT`), exactly."""
     return float(10**exponent)
 
 
@@ -201,7 +202,7 @@ MAX_EXPONENT: Final = 15
 
 
 def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """True where `array` has a value; None if it has no nulls."""
+    """Returns True where `array` has a value; None if it has no nulls."""
     if array.null_count == 0:
         return None
     mask: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
@@ -209,29 +210,29 @@ def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def pack_bits(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """Bitmap, least significant bit first, unused bits 0."""
+    """Packs a mask into a bitmap, least significant bit first; unused bits are 0."""
     return np.packbits(mask, bitorder="little")
 
 
 def split_planes(data: npt.NDArray[Any], width: int) -> npt.NDArray[np.uint8]:
-    """Byte 0 of every value, then byte 1 of every value, ..."""
+    """Returns byte 0 of every value, then byte 1 of every value, and so on."""
     return np.ascontiguousarray(data.view(np.uint8).reshape(-1, width).T).ravel()
 
 
 def join_planes(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint8]:
-    """Inverse of `split_planes`."""
+    """Reverses `split_planes`."""
     return np.ascontiguousarray(data.reshape(width, -1).T).ravel()
 
 
 def pack_nibbles(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Values below 16, two a byte, the first in the low bits."""
+    """Packs values below 16, two per byte, the first in the low bits."""
     padded = values if len(values) % 2 == 0 else np.append(values, np.uint8(0))
     packed: npt.NDArray[np.uint8] = padded[::2] | (padded[1::2] << np.uint8(4))
     return packed
 
 
 def unpack_nibbles(packed: npt.NDArray[np.uint8], length: int) -> npt.NDArray[np.uint8]:
-    """Inverse of `pack_nibbles`."""
+    """Reverses `pack_nibbles`."""
     values = np.empty(2 * len(packed), dtype=np.uint8)
     values[::2] = packed & np.uint8(15)
     values[1::2] = packed >> np.uint8(4)
@@ -239,7 +240,8 @@ def unpack_nibbles(packed: npt.NDArray[np.uint8], length: int) -> npt.NDArray[np
 
 
 def binary_parts(array: pa.Array) -> tuple[npt.NDArray[Any], memoryview]:
-    """Offsets (length + 1, into the data) and the data of a string or binary array, without copying."""
+    """Returns offsets (length + 1, into the data) and the data of a string or binary array, without
+    copying."""
     large = pt.is_large_string(array.type) or pt.is_large_binary(array.type)
     dtype = np.dtype(np.int64 if large else np.int32)
     _, offsets_buffer, data = array.buffers()
@@ -252,5 +254,5 @@ def binary_parts(array: pa.Array) -> tuple[npt.NDArray[Any], memoryview]:
 
 
 def total(lengths: Sequence[int] | IntArray) -> int:
-    """Sum of non-negative lengths as a Python integer."""
+    """Returns the sum of non-negative lengths as a Python integer."""
     return int(np.sum(lengths, dtype=np.int64))

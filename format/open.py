@@ -1,4 +1,4 @@
-"""Fragments where people have them: a path, an open file, bytes. Readers that own their source."""
+"""Opens fragments from a path, an open file or bytes, with readers that own their source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_NAME: Final = "fragment"
 
 
 class _Ranges(RangeSource, Protocol):
-    """Of something open."""
+    """A range source that can be closed."""
 
     def size_bytes(self) -> int: ...
 
@@ -23,15 +23,15 @@ class _Ranges(RangeSource, Protocol):
 
 
 class OpenFragment(FragmentReader):
-    """A `FragmentReader` that closes what it opened: a context manager."""
+    """A `FragmentReader` and context manager that closes what it opened."""
 
     def __init__(self, source: _Ranges, size_bytes: int, name: str) -> None:
-        """Use `open_fragment`."""
+        """Use `open_fragment` instead."""
         self._ranges = source
         super().__init__(source, size_bytes, name)
 
     def close(self) -> None:
-        """Lets go of the file, if it was opened for this. May be called twice."""
+        """Closes the file, if this reader opened it. May be called twice."""
         self._ranges.close()
 
     def __enter__(self) -> Self:
@@ -42,16 +42,16 @@ class OpenFragment(FragmentReader):
 
 
 def open_fragment(source: str | PathLike[str] | bytes | IO[bytes]) -> OpenFragment:
-    """One fragment, of a path, of bytes, or of a file that is open for reading and can be sought.
+    """Opens a fragment from a path, bytes, or a seekable file that is open for reading.
 
     with open_fragment("data/0000.frag") as fragment:
         polars.DataFrame(fragment)  # or duckdb.sql("FROM fragment"), pyarrow.table(fragment)
         fragment.to_reader(["service", "message"])
 
-    Only header and footer are read here. Columns lie one after the other in a fragment, so rows need random
-    access: a pipe has to be read into memory first.
-    Raises `TypeError` for anything else; `OSError`; `io.UnsupportedOperation` for a file that can't be
-    sought; `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`.
+    Reads only header and footer at first. A fragment has one column after the other, so reading rows needs
+    random access: read a pipe into memory first.
+    Raises `TypeError` for any other source; `OSError`; `io.UnsupportedOperation` for a file that is not
+    seekable; `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`.
     """
     if isinstance(source, (str, PathLike)):
         path = os.fspath(source)
@@ -60,7 +60,7 @@ def open_fragment(source: str | PathLike[str] | bytes | IO[bytes]) -> OpenFragme
     elif isinstance(source, bytes):
         ranges, name = _FileRanges(io.BytesIO(source)), _NO_NAME
     elif not hasattr(source, "seek"):
-        raise TypeError(f"{source!r} is no path, no bytes and no open file")
+        raise TypeError(f"{source!r} is not a path, bytes or an open file")
     else:
         ranges, name = _FileRanges(source), str(getattr(source, "name", _NO_NAME))
     try:
@@ -71,7 +71,7 @@ def open_fragment(source: str | PathLike[str] | bytes | IO[bytes]) -> OpenFragme
 
 
 class _PathRanges:
-    """Of a file of our own; any number of threads may read."""
+    """Ranges of a file that this module opened; any number of threads may read."""
 
     def __init__(self, path: str) -> None:
         self._file = Path(path).open("rb", buffering=0)  # noqa: SIM115 - closed by close()
@@ -82,7 +82,7 @@ class _PathRanges:
     def read_range(self, start: int, length: int, /) -> bytes:
         file = self._file.fileno()
         data = os.pread(file, length, start)
-        while data and len(data) < length:  # the system reads 2 GiB at a time at most
+        while data and len(data) < length:  # the system reads at most 2 GiB at a time
             more = os.pread(file, length - len(data), start + len(data))
             if not more:
                 break
@@ -94,7 +94,7 @@ class _PathRanges:
 
 
 class _FileRanges:
-    """Of a file of the caller's, which is left open; threads take turns."""
+    """Ranges of the caller's file, which is left open; threads take turns."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -1,8 +1,8 @@
-"""Order of whole columns (SPEC section 6): order-preserving integer codes, packed, sorted stably.
+"""Orders whole columns (SPEC section 6) by order-preserving integer codes, packed and sorted stably.
 
-Every sort column becomes unsigned codes whose numeric order is the column's order, direction and null
-placement included. Codes of several columns are packed into as few 64-bit words as they need, so
-that most sort schemas compare in one integer comparison a row.
+Every sort column becomes unsigned codes whose numeric order is the column's order, including direction and
+null placement. Codes of several columns are packed into as few 64-bit words as they need, so that most sort
+schemas need one integer comparison per row.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ U64 = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class _Codes:
-    """Codes in [0, limit] for each row."""
+    """Codes in [0, limit], one for each row."""
 
     values: U64
     limit: int
 
 
 def order_words(columns: Sequence[pa.Array], sort: SortSchema) -> list[U64]:
-    """Rows as lists of words: comparing the words in turn, as unsigned integers, compares the rows.
+    """Returns each row as words that compare, in turn and as unsigned integers, as the rows do.
 
-    `columns`: the sort columns as storage arrays of equal length, possibly dictionary-coded. Carried ones
-    do not count.
-    Codes are relative to this very set of rows: words of two calls do not compare.
+    columns: the sort columns as storage arrays of equal length, possibly dictionary-coded. Carried columns
+    are ignored. Codes are relative to this set of rows: words of two calls must not be compared.
     """
     codes = [
         code
@@ -50,7 +49,7 @@ def order_words(columns: Sequence[pa.Array], sort: SortSchema) -> list[U64]:
 
 
 def stable_order(words: Sequence[U64]) -> npt.NDArray[np.intp]:
-    """Positions of the rows in sorted order; rows of equal words keep their order.
+    """Returns the positions of the rows in sorted order; rows of equal words keep their order.
 
     A stable sort over concatenated sorted runs is a merge: timsort finds the runs.
     """
@@ -60,7 +59,7 @@ def stable_order(words: Sequence[U64]) -> npt.NDArray[np.intp]:
 
 
 def first_disorder(words: Sequence[U64]) -> int | None:
-    """The first row that is less than the one before it; None if the rows are sorted."""
+    """Returns the first row that is less than the one before it; None if the rows are sorted."""
     if len(words[0]) < 2:
         return None
     less = np.zeros(len(words[0]) - 1, dtype=bool)
@@ -71,7 +70,7 @@ def first_disorder(words: Sequence[U64]) -> int | None:
 
 
 def same_as_previous(words: Sequence[U64]) -> npt.NDArray[np.bool_]:
-    """Whether each row's key equals the previous row's; shape (rows,), False for the first."""
+    """Returns whether each row's key equals the previous row's; False for the first. Shape (rows,)."""
     same = np.zeros(len(words[0]), dtype=bool)
     same[1:] = True
     for word in words:
@@ -110,11 +109,11 @@ def _column_codes(array: pa.Array, spec: SortColumn) -> list[_Codes]:
 
 
 def _value_codes(array: pa.Array) -> list[_Codes]:
-    """Ascending codes; anything within the limit in null places."""
+    """Returns ascending codes; null places hold anything within the limit."""
     dtype = array.type
     if pt.is_dictionary(dtype):
         is_text = is_binary_like(dtype.value_type) or pt.is_fixed_size_binary(dtype.value_type)
-        # Arrow does not rank values of every type, and numbers are their own codes.
+        # Only texts are ranked: Arrow does not rank every type, and numbers are their own codes.
         return [_dictionary_codes(array)] if is_text else _value_codes(decoded(array))
     if pt.is_boolean(dtype):
         bits = array.fill_null(False).to_numpy(zero_copy_only=False)
@@ -159,7 +158,7 @@ def _decimal_codes(array: pa.Array) -> list[_Codes]:
 
 
 def _dictionary_codes(array: pa.Array) -> _Codes:
-    """Ranks of the dictionary's values, looked up by code."""
+    """Returns the ranks of the dictionary's values, looked up by code."""
     dictionary = array.dictionary
     if pt.is_fixed_size_binary(dictionary.type):
         dictionary = dictionary.cast(pa.binary())

@@ -1,4 +1,4 @@
-"""Random access by the footer: projection and pruning by key range (SPEC section 8)."""
+"""Reads a fragment at random by its footer, with projection and pruning by key range (SPEC section 8)."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _HEAD_BYTES: Final = 16 << 10
 _WINDOW_BYTES: Final = 16 << 20
 _ROW_BYTES: Final = 8
 _BATCH_BYTES: Final = 64 << 20
-"""Of one column: a short dictionary may stand for far more than it takes."""
+"""The most bytes of one column in a batch: a short dictionary may decode to far more than it takes."""
 
 
 class RangeSource(Protocol):
-    """Random access to one object: exactly the bytes asked for, fewer only at its end."""
+    """A source of ranges of one object. It gives exactly the bytes asked for, fewer only at the end."""
 
     def read_range(self, start: int, length: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Rows whose key is >= `lower` and <= `upper`, each given by its first so many sort columns.
+    """A range of keys from `lower` to `upper`, both included; each has one or more leading sort columns.
 
-    None is no limit. A shorter bound takes in every key that begins with it.
+    None means no limit. A shorter bound includes every key that begins with it.
     """
 
     lower: Bound | None = None
@@ -50,10 +50,10 @@ class KeyRange:
 
 
 class FragmentReader:
-    """One fragment of `size_bytes`, read by ranges: two for header and footer, then what is wanted.
+    """A reader of one fragment of `size_bytes` by ranges: two for header and footer, then what is asked for.
 
-    Has Arrow's stream interface: every asking is a reading from the beginning, of a window of row groups at a
-    time. Does not own its source; `open_fragment` gives one that does.
+    It has Arrow's stream interface: each stream reads from the beginning, a window of row groups at a time.
+    It does not own its source; the reader of `open_fragment` does.
     Raises `NotAFragmentError`, `UnsupportedVersionError`, `CorruptFragmentError`.
     """
 
@@ -75,7 +75,7 @@ class FragmentReader:
         return len(self.footer.row_groups)
 
     def select_row_groups(self, keys: KeyRange) -> list[int]:
-        """Indices of the row groups that may hold rows of the range."""
+        """Returns the indices of the row groups that may hold rows of the range."""
         groups = self.footer.row_groups
         lower = None if keys.lower is None else self._compare.key(keys.lower)
         upper = None if keys.upper is None else self._compare.upper(keys.upper)
@@ -87,16 +87,19 @@ class FragmentReader:
         ]
 
     def read_storage(self, columns: Sequence[str], groups: Sequence[int]) -> list[list[pa.Array]]:
-        """Storage arrays [row group][column], dictionaries kept; one range request a column where
-        the row groups are neighbours."""
+        """Returns storage arrays [row group][column], with dictionaries kept.
+
+        Makes one range request per column if the row groups are neighbours.
+        """
         by_column = [self._read_column(name, groups) for name in columns]
         return [list(arrays) for arrays in zip(*by_column, strict=True)] or [[] for _ in groups]
 
     def scan(
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of the range in sort order, all or some columns; a batch a row group, or several where
-        its rows take more than 64 MiB decoded.
+        """Yields the rows of the range in sort order, with all or some columns.
+
+        A row group is one batch, or several if its rows take more than 64 MiB decoded.
 
         Raises `SchemaError` for a column the fragment does not have.
         """
@@ -120,19 +123,19 @@ class FragmentReader:
     def to_reader(
         self, columns: Sequence[str] | None = None, keys: KeyRange | None = None
     ) -> pa.RecordBatchReader:
-        """What `scan` gives, as a stream of Arrow. Raises as `scan`, for columns at once."""
+        """Returns the batches of `scan` as a stream of Arrow. Raises `SchemaError` for columns at once."""
         schema = self.project(self.schema.names if columns is None else columns)
         return pa.RecordBatchReader.from_batches(schema, self.scan(columns, keys))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """All rows, of the types asked for where they can be cast to them."""
+        """Returns all rows as a stream, cast to the requested types where possible."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 
     def project(self, names: Sequence[str]) -> pa.Schema:
-        """The schema of these columns. Raises `SchemaError` for one that is not there."""
+        """Returns the schema of these columns. Raises `SchemaError` for a missing one."""
         for name in names:
             if name not in self.schema.names:
                 raise SchemaError(
@@ -145,8 +148,8 @@ class FragmentReader:
     def _batches(
         self, schema: pa.Schema, arrays: Sequence[pa.Array], start: int, stop: int
     ) -> Iterator[pa.RecordBatch]:
-        """Usually one; more where a merge has put more distinct values into a row group than a dictionary
-        column's index type can count."""
+        """Yields one batch, or more if a row group has more distinct values than the index type of a
+        dictionary column can count, as a merge may make it."""
         try:
             batch = self._batch(schema, arrays, start, stop)
         except SchemaError:
@@ -183,12 +186,12 @@ class FragmentReader:
         return start, stop
 
     def _windows(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[list[int]]:
-        """Row groups to read together: neighbours, up to `_WINDOW_BYTES` of chunks."""
+        """Yields row groups to read together: neighbours with up to `_WINDOW_BYTES` of chunks."""
         window: list[int] = []
         size = 0
         for group in groups:
             rows = self.footer.row_groups[group].rows
-            # Constants take no bytes there, and some here.
+            # Constants take no bytes in the object, but some in memory.
             held = sum(
                 max(self.footer.columns[n][group].held_bytes, _ROW_BYTES * rows)
                 for n in names
@@ -217,7 +220,7 @@ class FragmentReader:
             raise CorruptFragmentError(str(error), name=self.name, column=name) from error
 
     def read_blocks(self, name: str, groups: Sequence[int]) -> Iterator[Block]:
-        """The chunks of one column for these row groups, checked but compressed."""
+        """Yields the chunks of one column for these row groups, checked but still compressed."""
         stats = [self.footer.columns[name][group] for group in groups]
         is_key = name in {column.column for column in self.header.sort}
         start = 0
@@ -245,7 +248,7 @@ class FragmentReader:
             raise block.fault("the chunk's place and lengths are not those of the footer")
 
     def _read_header(self, head: bytes) -> tuple[FragmentHeader, int]:
-        """The header, and where it ends."""
+        """Returns the header and the offset at which it ends."""
         layout.unpack_prologue(head[: layout.PROLOGUE_BYTES], name=self.name)
         start = layout.PROLOGUE_BYTES
         source = _Continued(self._source, head[start:], len(head))
@@ -285,7 +288,7 @@ def _end(stats: ChunkStats) -> int:
 
 
 class _Continued:
-    """A forward source: bytes at hand first, then ranges of the object."""
+    """A forward source that gives bytes in memory first, then ranges of the object."""
 
     def __init__(self, source: RangeSource, first: bytes, position: int) -> None:
         self._source = source

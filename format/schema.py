@@ -1,4 +1,4 @@
-"""Sort schema and fragment header (SPEC section 4)."""
+"""Defines the sort schema and the fragment header (SPEC section 4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Order(StrEnum):
     ASC = "asc"
     DESC = "desc"
     CARRIED = "carried"
-    """Takes no part in the order: stands with the sort columns so that whoever merges keys has it too."""
+    """Does not decide the order; stands with the sort columns so that a merge of keys has it too."""
 
 
 class Nulls(StrEnum):
@@ -30,7 +30,7 @@ class Nulls(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SortColumn:
-    """One column of a sort schema. Null placement does not depend on the direction."""
+    """One column of a sort schema. The place of nulls does not depend on the direction."""
 
     column: str
     order: Order = Order.ASC
@@ -53,21 +53,21 @@ class SortColumn:
 
 
 SortSchema = tuple[SortColumn, ...]
-"""Columns that order rows, then those that are carried beside them."""
+"""The columns that order rows, then the non-key columns of the key section."""
 
 
 def ordering(sort: SortSchema) -> SortSchema:
-    """Those columns that order rows."""
+    """Returns the columns that order rows."""
     return tuple(column for column in sort if column.order is not Order.CARRIED)
 
 
 def sort_text(sort: SortSchema | None) -> str | None:
-    """A sort schema as `parse_sort_schema` reads it, without carried columns."""
+    """Returns a sort schema as `parse_sort_schema` reads it, without carried columns."""
     return None if sort is None else ",".join(map(str, ordering(sort)))
 
 
 def parse_sort_schema(text: str) -> SortSchema:
-    """`service,host,timestamp:desc:nulls_first` as a sort schema.
+    """Parses a sort schema such as `service,host,timestamp:desc:nulls_first`.
 
     Raises `SchemaError` naming the part that is not understood.
     """
@@ -125,19 +125,19 @@ def check_column_names(schema: pa.Schema) -> None:
 
 
 def column_order(schema: pa.Schema, sort: Sequence[SortColumn]) -> list[str]:
-    """Names of the columns outside the sort schema, in the order of the column section."""
+    """Returns the names of the columns outside the sort schema, in the order of the column section."""
     keys = {column.column for column in sort}
     return sorted((n for n in schema.names if n not in keys), key=lambda name: name.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentHeader:
-    """What a fragment says of itself before its first row."""
+    """The header of a fragment, which comes before its first row."""
 
     schema: pa.Schema
     sort: SortSchema
     max_rows: int
-    """Largest number of rows of any row group."""
+    """The most rows of any row group."""
     writer: JsonObject = field(default_factory=dict)
     sources: tuple[str, ...] = ()
 
@@ -147,7 +147,7 @@ class FragmentHeader:
         check_sort_schema(self.schema, self.sort)
 
     def with_schema(self, schema: pa.Schema) -> Self:
-        """The same header holding an equal schema."""
+        """Returns the same header with another object for an equal schema."""
         return replace(self, schema=schema)
 
     def to_bytes(self) -> bytes:
@@ -162,11 +162,11 @@ class FragmentHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Raises `SchemaError` for anything that is not a header."""
+        """Parses a header. Raises `SchemaError` for anything that is not one."""
         try:
             document = json.loads(data)
             if b"\\u" in data:
-                json.dumps(document, ensure_ascii=False).encode()  # half a character is no text
+                json.dumps(document, ensure_ascii=False).encode()  # refuses half a character
             return cls(
                 schema=schema_from_json(document["schema"]),
                 sort=tuple(SortColumn.from_json(column) for column in document["sort"]),
@@ -180,5 +180,5 @@ class FragmentHeader:
 
 def _count(value: object) -> int:
     if type(value) is not int:
-        raise TypeError(f"{value!r} is no number of rows")
+        raise TypeError(f"{value!r} is not a number of rows")
     return value

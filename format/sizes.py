@@ -1,4 +1,4 @@
-"""How many bytes rows take: the measure by which row groups are cut, independent of batching."""
+"""Measures the bytes of rows, by which row groups are cut, independently of how rows are batched."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LENGTH_BITS: Final = 32
 
 
 def cumulative_bytes(array: pa.Array) -> I64:
-    """Bytes of the first i rows of a storage array, for i in 0..rows; shape (rows + 1,)."""
+    """Returns the bytes of the first i rows of a storage array, for i in 0..rows. Shape (rows + 1,)."""
     return cumulative_bits(array) // 8
 
 
 def cumulative_bits(array: pa.Array) -> I64:
-    """Bits of the first i rows of a storage array, for i in 0..rows; shape (rows + 1,).
+    """Returns the bits of the first i rows of a storage array, for i in 0..rows. Shape (rows + 1,).
 
-    Counts values, 4 bytes a string or list for its length, nothing for validity. Dictionary-coded
+    Counts values, 4 bytes per string or list for its length, and nothing for validity. Dictionary-coded
     arrays count as if decoded. In bits, a row counts the same however the rows are sliced.
     """
     dtype, length = array.type, len(array)
@@ -53,7 +53,7 @@ def cumulative_bits(array: pa.Array) -> I64:
 
 
 def total_bytes(array: pa.Array) -> int:
-    """Returns what `cumulative_bytes` ends with, without a look at rows; of arrays that are not
+    """Returns the last value of `cumulative_bytes` without looking at rows. The array must not be
     dictionary-coded."""
     return _total_bits(array) // 8
 
@@ -76,7 +76,7 @@ def _total_bits(array: pa.Array) -> int:
 
 
 def heaviest_value_bytes(array: pa.Array) -> int:
-    """Returns the bytes of the heaviest value; of a dictionary-coded array also of those that no row uses."""
+    """Returns the bytes of the heaviest value; values of a dictionary count even if no row uses them."""
     values = array.dictionary if pt.is_dictionary(array.type) else array
     width = fixed_width_bytes(values.type)
     if width is not None:
@@ -85,7 +85,7 @@ def heaviest_value_bytes(array: pa.Array) -> int:
 
 
 def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
-    """The most rows (at least 1) of which no array takes more than `limit_bytes`."""
+    """Returns the most leading rows (at least 1) that take at most `limit_bytes` in every array."""
     counts = [
         int(np.searchsorted(cumulative_bytes(array), limit_bytes, side="right")) - 1
         for array in arrays
@@ -94,13 +94,13 @@ def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
 
 
 class HeldBytes:
-    """What batches take that are held together: a dictionary that they share counts once."""
+    """A counter of the bytes of batches that are held together; a shared dictionary counts once."""
 
     def __init__(self) -> None:
         self._dictionaries: dict[int, pa.Array] = {}
 
     def add(self, batch: pa.RecordBatch) -> int:
-        """What the batch adds."""
+        """Adds a batch. Returns how many bytes it adds."""
         return sum(self._added(place, array) for place, array in enumerate(batch.columns))
 
     def _added(self, place: int, array: pa.Array) -> int:
@@ -114,7 +114,7 @@ class HeldBytes:
 
 
 def nulls_bytes(length: int, dtype: pa.DataType) -> int:
-    """What so many nulls of a storage type take; types of fixed size take room for values."""
+    """Returns the bytes of `length` nulls of a storage type; types of fixed size take room for values."""
     bitmap = length // 8
     if pt.is_fixed_size_list(dtype):
         return bitmap + nulls_bytes(length * dtype.list_size, dtype.value_type)

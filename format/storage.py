@@ -1,4 +1,4 @@
-"""Storage types: how logical arrays are stored as plain ones, and made from them again."""
+"""Converts logical arrays to the plain arrays under which they are stored, and back."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _MOST_RESERVED_BYTES: Final = 256 << 20
 
 
 def to_storage(array: pa.Array) -> pa.Array:
-    """`array` in its storage form. Top-level dictionaries stay dictionary-coded over storage values, none of
-    them null, where the format has dictionaries of their type."""
+    """Returns `array` in its storage form.
+
+    Top-level dictionaries stay dictionary-coded, over non-null storage values, where the format has
+    dictionaries of their type.
+    """
     dtype = array.type
     if pt.is_dictionary(dtype) and may_be_coded(storage_type(dtype)):
         indices = array.indices.cast(pa.int32())
@@ -41,7 +44,7 @@ def _decoded_storage(array: pa.Array) -> pa.Array:
     if isinstance(dtype, pa.BaseExtensionType):
         return _decoded_storage(array.storage)
     if pt.is_dictionary(dtype):
-        values = _decoded_storage(array.dictionary)  # of views Arrow takes none
+        values = _decoded_storage(array.dictionary)  # Arrow cannot take values of views
         return decoded(pa.DictionaryArray.from_arrays(array.indices, values, safe=False))
     if pt.is_string_view(dtype) or pt.is_binary_view(dtype):
         return array.cast(storage_type(dtype))
@@ -56,7 +59,7 @@ def _decoded_storage(array: pa.Array) -> pa.Array:
 
 
 def to_logical(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Inverse of `to_storage`: `array` presented as `dtype`.
+    """Presents a storage array as `dtype`; reverses `to_storage`.
 
     Raises `SchemaError` if a dictionary has more values than its index type can count.
     """
@@ -90,7 +93,7 @@ def to_logical(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 def _to_dictionary(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     encoded = array if pt.is_dictionary(array.type) else coded(array)
     if len(encoded.dictionary) > len(array):
-        encoded = coded(decoded(encoded))  # a slice, which may get along with fewer
+        encoded = coded(decoded(encoded))  # a slice may need fewer values
     values = to_logical(encoded.dictionary, dtype.value_type)
     try:
         indices = encoded.indices.cast(dtype.index_type)
@@ -103,13 +106,13 @@ def _to_dictionary(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """The values of a dictionary-coded array, as many as it has rows."""
+    """Returns the values of a dictionary-coded array, one for each row."""
     values, indices = array.dictionary, array.indices
     if not len(values):
         return pa.nulls(len(indices), values.type)
     if not is_binary_like(values.type):
         return pc.take(values, indices, boundscheck=False)
-    # Arrow reserves the average of all values for every row, also where a long one is rarely used.
+    # Arrow reserves the average of all values for every row, even if long values are rarely used.
     if values.nbytes // len(values) * len(indices) <= _MOST_RESERVED_BYTES or len(indices) == 1:
         return pc.take(values, indices, boundscheck=False)
     middle = len(indices) // 2
@@ -125,5 +128,5 @@ def _in_use(indices: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The values of an array, dictionary-coded or not."""
+    """Returns the values of an array, dictionary-coded or not."""
     return decoded(array) if pt.is_dictionary(array.type) else array

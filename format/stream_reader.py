@@ -1,7 +1,7 @@
-"""Front-to-back reading from a non-seekable source, without the footer (SPEC section 8).
+"""Reads a fragment front to back from a source that is not seekable, without the footer (SPEC section 8).
 
-The caller drives: all key groups, then column by column, chunk by chunk, then `finish`. Blocks are
-handed out checked but still compressed, so that a merge may decode them or pass them on.
+The caller takes all key groups, then column by column, chunk by chunk, then calls `finish`. Blocks are
+checked but still compressed, so that a merge may decode them or copy them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _AFTER_KEYS: Final = (BlockKind.COLUMN, BlockKind.FOOTER)
 class FragmentStream:
     """One forward pass over a fragment.
 
-    Raises `NotAFragmentError`, `UnsupportedVersionError` or `CorruptFragmentError`, here and in
-    every method; after an error the stream is of no further use.
+    The constructor and every method raise `NotAFragmentError`, `UnsupportedVersionError` or
+    `CorruptFragmentError`; after an error the stream is unusable.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class FragmentStream:
         """before_payload: see `BlockReader`."""
         self._reader = BlockReader(source, name, before_payload=before_payload)
         self.version = self._reader.read_prologue()
-        """Of the format, as the fragment was written."""
+        """The format's version in which the fragment was written."""
         block = self._reader.read_block()
         if block.header.kind is not BlockKind.HEADER:
             raise block.fault("the fragment does not begin with its header")
@@ -65,7 +65,7 @@ class FragmentStream:
         return self._reader.offset
 
     def next_key_group(self) -> list[Block] | None:
-        """The next row group's sort columns, in sort-schema order; None after the last."""
+        """Returns the next row group's sort columns, in sort-schema order; None after the last."""
         if self._keys_done:
             return None
         first = self._peek(self._keys[0])
@@ -86,9 +86,9 @@ class FragmentStream:
         return blocks
 
     def next_column(self) -> str | None:
-        """Name of the next column of the column section; None at the footer.
+        """Returns the name of the next column of the column section; None at the footer.
 
-        All key groups, and all chunks of the column before, must have been taken.
+        The caller must have taken all key groups, and all chunks of the column before.
         """
         assert self._keys_done, "key groups come first"
         self._check_column_complete()
@@ -104,7 +104,7 @@ class FragmentStream:
         return name
 
     def next_chunk(self) -> Block:
-        """The current column's chunk of the next row group."""
+        """Returns the current column's chunk of the next row group."""
         block = self._take(self._column)
         if block.header.kind is not BlockKind.DATA:
             raise block.fault("a chunk belongs here")
@@ -118,12 +118,12 @@ class FragmentStream:
         return block
 
     def skip_column(self) -> None:
-        """Reads over what is left of the current column."""
+        """Skips the rest of the current column."""
         while self._chunk_index < len(self.row_group_rows):
             self.next_chunk()
 
     def finish(self) -> Footer:
-        """Reads footer and trailer, and checks them against what went by."""
+        """Reads footer and trailer, and checks them against the blocks that were read."""
         footer, block = self._finish(Footer)
         try:
             check_footer(footer, self.header, self._header_end, block.offset)
@@ -133,7 +133,7 @@ class FragmentStream:
         return footer
 
     def finish_quickly(self) -> FooterHead:
-        """As `finish`, without looking at the columns' statistics."""
+        """Does what `finish` does, but does not look at the columns' statistics."""
         return self._finish(FooterHead)[0]
 
     def _finish(self, kind: type[_AnyFooter]) -> tuple[_AnyFooter, Block]:

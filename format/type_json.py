@@ -1,4 +1,5 @@
-"""Types and schemas as JSON, as a fragment's header and the log store them (SPEC section 4)."""
+"""Writes and reads types and schemas as JSON, as a fragment's header and the log store them (SPEC section
+4)."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ _DECIMALS: Final = {
 
 
 def type_to_json(dtype: pa.DataType) -> JsonObject:
-    """The TYPE object of SPEC section 4. Raises `SchemaError` for types the format has no form for."""
+    """Returns the TYPE object of SPEC section 4.
+
+    Raises `SchemaError` for types that the format cannot hold.
+    """
     if dtype in _SIMPLE_KINDS:
         return {"kind": _SIMPLE_KINDS[dtype]}
     if isinstance(dtype, pa.BaseExtensionType):
@@ -107,7 +111,7 @@ def _nested_to_json(dtype: pa.DataType) -> JsonObject:
 
 
 def type_from_json(value: JsonObject) -> pa.DataType:
-    """Inverse of `type_to_json`. Raises `SchemaError` for what it does not know."""
+    """Reads a TYPE object. Raises `SchemaError` for an unknown one."""
     try:
         return _type_from_json(value)
     except (
@@ -117,7 +121,7 @@ def type_from_json(value: JsonObject) -> pa.DataType:
 
 
 def _short(value: object) -> str:
-    """For an error: what is odd may be long, or deeper than Python can print."""
+    """Returns a value for an error. It may be long, or nested deeper than Python can print."""
     try:
         text = repr(value)
     except RecursionError:
@@ -158,14 +162,14 @@ def _type_from_json(value: JsonObject) -> pa.DataType:
 
 
 def _natural(value: object) -> int:
-    """-1 would mean another type to Arrow, other numbers below 0 none."""
+    """Checks a length: -1 would be another type to Arrow, and other negative numbers none."""
     if type(value) is not int or value < 0:
-        raise SchemaError(f"{_short(value)} is no length")
+        raise SchemaError(f"{_short(value)} is not a length")
     return value
 
 
 def _extension_type(value: JsonObject) -> pa.DataType:
-    """The registered extension type, or its storage type where this process does not know it."""
+    """Returns the registered extension type, or its storage type if this process does not know it."""
     storage = _type_from_json(value["storage"])
     metadata = {
         b"ARROW:extension:name": value["name"].encode(),
@@ -177,7 +181,7 @@ def _extension_type(value: JsonObject) -> pa.DataType:
 
 
 def field_to_json(field: pa.Field) -> JsonObject:
-    """The FIELD object of SPEC section 4."""
+    """Returns the FIELD object of SPEC section 4."""
     result: JsonObject = {
         "name": field.name,
         "type": type_to_json(field.type),
@@ -189,7 +193,7 @@ def field_to_json(field: pa.Field) -> JsonObject:
 
 
 def field_from_json(value: JsonObject) -> pa.Field:
-    """Inverse of `field_to_json`."""
+    """Reads a FIELD object. Raises `SchemaError` for anything else."""
     try:
         return pa.field(
             value["name"],
@@ -202,7 +206,7 @@ def field_from_json(value: JsonObject) -> pa.Field:
 
 
 def schema_to_json(schema: pa.Schema) -> JsonObject:
-    """The schema object of SPEC section 4."""
+    """Returns the schema object of SPEC section 4."""
     result: JsonObject = {"fields": [field_to_json(field) for field in schema]}
     if schema.metadata:
         result["metadata"] = metadata_to_json(schema.metadata)
@@ -210,7 +214,7 @@ def schema_to_json(schema: pa.Schema) -> JsonObject:
 
 
 def schema_from_json(value: JsonObject) -> pa.Schema:
-    """Inverse of `schema_to_json`."""
+    """Reads a schema object. Raises `SchemaError` for anything else."""
     return pa.schema(
         [field_from_json(field) for field in value["fields"]],
         metadata=metadata_from_json(value.get("metadata")),

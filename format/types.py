@@ -1,7 +1,7 @@
-"""Which storage type each Arrow type has, and what the format asks of types.
+"""Maps each Arrow type to its storage type, and checks what the format requires of types.
 
-Views, dictionaries and extensions say how values are presented, not how they are stored. Readers
-and merges work on storage arrays and present the logical type only at the edge.
+Views, dictionaries and extensions say how values are presented, not how they are stored. Readers and merges
+work on storage arrays, and present the logical type only at the edge.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyarrow import types as pt
 from format.errors import SchemaError
 
 MAX_NESTING: Final = 64
-"""Types within types, as in Arrow's IPC."""
+"""The most levels of nested types, as in Arrow's IPC."""
 LISTS: Final = {
     "list": pa.list_,
     "large_list": pa.large_list,
@@ -48,7 +48,7 @@ def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
 
 
 def storage_type(dtype: pa.DataType) -> pa.DataType:
-    """The type under which values of `dtype` are stored, merged and hashed."""
+    """Returns the type under which values of `dtype` are stored, merged and hashed."""
     if isinstance(dtype, pa.BaseExtensionType):
         return storage_type(dtype.storage_type)
     if pt.is_dictionary(dtype):
@@ -79,12 +79,12 @@ def _storage_item(dtype: pa.DataType) -> pa.Field:
 
 
 def table_type(dtype: pa.DataType) -> pa.DataType:
-    """Returns the type that a table's column gets for values of `dtype`: what one writer says beyond its
-    values is no rule for the next.
+    """Returns the type that a table's column gets for values of `dtype`. It drops promises of one writer that
+    do not bind the next.
 
-    Elements and fields may be null, maps do not say that their keys are sorted, and dictionaries have int32
-    indices, since narrow ones can't count the values of many fragments. Dictionaries do not say that their
-    values are in order, since every row group and every reader makes them anew.
+    Elements and fields may be null, maps do not claim sorted keys, and dictionaries have int32 indices, since
+    narrow ones cannot count the values of many fragments. Dictionaries do not claim ordered values, since
+    every row group and every reader makes them anew.
     """
     if pt.is_dictionary(dtype):
         return pa.dictionary(pa.int32(), table_type(dtype.value_type))
@@ -106,12 +106,12 @@ def _table_field(field: pa.Field) -> pa.Field:
 
 
 def table_schema(schema: pa.Schema) -> pa.Schema:
-    """Returns the columns as a table gets them, see `table_type`; without metadata."""
+    """Returns the columns as a table has them (see `table_type`), without metadata."""
     return pa.schema([pa.field(field.name, table_type(field.type)) for field in schema])
 
 
 def is_list_like(dtype: pa.DataType) -> bool:
-    """Lists of varying length other than maps."""
+    """Returns whether values are lists of varying length, other than maps."""
     return bool(
         pt.is_list(dtype) or pt.is_large_list(dtype)
         or pt.is_list_view(dtype) or pt.is_large_list_view(dtype)
@@ -119,7 +119,7 @@ def is_list_like(dtype: pa.DataType) -> bool:
 
 
 def is_binary_like(dtype: pa.DataType) -> bool:
-    """Strings and binaries in their storage forms, small and large."""
+    """Returns whether values are strings or binaries in their storage forms, small or large."""
     return bool(
         pt.is_string(dtype) or pt.is_large_string(dtype)
         or pt.is_binary(dtype) or pt.is_large_binary(dtype)
@@ -127,7 +127,8 @@ def is_binary_like(dtype: pa.DataType) -> bool:
 
 
 def may_stay_coded(dtype: pa.DataType) -> bool:
-    """Whether dictionary-coded values of the type are worth moving as codes: those of varying length."""
+    """Returns whether moving dictionary-coded values of the type as codes pays: it does for varying
+    lengths."""
     return is_binary_like(dtype) or is_list_like(dtype) or bool(pt.is_map(dtype))
 
 

@@ -1,4 +1,4 @@
-"""Values that their types do not allow, which Arrow arrays can hold and readers refuse."""
+"""Finds values that their types do not allow: Arrow arrays can hold them, and readers refuse them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from format.types import is_list_like
 
 
 class ValueCheck:
-    """Of batches one after the other: a dictionary that they share is looked at once."""
+    """A check of successive batches that looks at a shared dictionary only once."""
 
     def __init__(self) -> None:
         self._dictionaries: dict[str, pa.Array] = {}
 
     def check(self, batch: pa.RecordBatch) -> None:
-        """Raises ValueError naming the column, as `check_values` does."""
+        """Raises `ValueError` naming the column, where `check_values` raises one."""
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
             try:
                 if pt.is_dictionary(array.type):
@@ -33,11 +33,11 @@ class ValueCheck:
         known = self._dictionaries.get(name)
         if known is None or not is_same_memory(known, dictionary):
             check_values(dictionary)
-            self._dictionaries[name] = dictionary  # held, so that nothing else gets its memory
+            self._dictionaries[name] = dictionary  # held, so that its address is not reused
 
 
 def check_whole(batch: pa.RecordBatch) -> None:
-    """Raises `pa.ArrowInvalid` naming the column for arrays that are none, of whatever producer."""
+    """Raises `pa.ArrowInvalid` naming the column if an array is malformed."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -55,8 +55,8 @@ def _validate(name: str, array: pa.Array, whole: pa.ArrowInvalid) -> None:
 
 
 def check_values(array: pa.Array) -> None:
-    """Raises ValueError for text that is not UTF-8, decimals of up to 64 bits with more digits than their
-    type, dictionary codes without a value, and maps with a key that is null."""
+    """Raises `ValueError` for text that is not UTF-8, decimals of up to 64 bits with more digits than their
+    type, dictionary codes without a value, and maps with a null key."""
     dtype = array.type
     if isinstance(dtype, pa.BaseExtensionType):
         check_values(array.storage)

@@ -1,4 +1,4 @@
-"""Widening: which types a column may change to without changing a value, and the change itself."""
+"""Decides which types a column may change to without changing a value, and converts values."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from format.types import storage_type
 
 
 def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a fragment's column of type `stored` can be read as `wanted`: stored alike, in a narrower or
-    coarser type, or all null."""
+    """Returns whether a fragment's column of type `stored` can be read as `wanted`.
+
+    That is so for equal storage types, narrower or coarser types, and columns of type null.
+    """
     source, target = storage_type(stored), storage_type(wanted)
     if source == target or pt.is_null(source):
         return True
@@ -24,9 +26,11 @@ _MANTISSA_BITS: Final = {16: 11, 32: 24, 64: 53}
 
 
 def converts_to(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether values of a storage type become others of the same meaning, of another row hash: integers as
-    floats that are exact, times in finer units, anything plain as text. Not times in nanoseconds, which end
-    in the year 2262."""
+    """Returns whether values of a storage type convert to another with the same meaning but another row hash.
+
+    Integers convert to floats that are exact, times to finer units, and anything flat to text. Times do not
+    convert to nanoseconds, which end in the year 2262.
+    """
     if pt.is_integer(source) and pt.is_floating(target):
         return bool(source.bit_width < _MANTISSA_BITS[target.bit_width])
     if pt.is_timestamp(source) and pt.is_timestamp(target):
@@ -36,7 +40,7 @@ def converts_to(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def may_be_text(dtype: pa.DataType) -> bool:
-    """Whether values of a storage type, not text themselves, can be written as text."""
+    """Returns whether values of a storage type, which is not text itself, can be written as text."""
     return bool(
         pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_boolean(dtype) or pt.is_decimal(dtype)
         or pt.is_timestamp(dtype) or pt.is_date(dtype) or pt.is_time(dtype)
@@ -44,8 +48,8 @@ def may_be_text(dtype: pa.DataType) -> bool:
 
 
 def widens_to(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether values of a storage type are values of a wider one: the same numbers and texts, and so of the
-    same row hash, statistics and order."""
+    """Returns whether a storage type widens to another: the same numbers and texts, and so the same row hash,
+    statistics and order."""
     if pt.is_integer(source) and pt.is_integer(target):
         if pt.is_signed_integer(source) == pt.is_signed_integer(target):
             return bool(source.bit_width < target.bit_width)
@@ -62,13 +66,16 @@ def widens_to(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def converted_value(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
-    """A VALUE of the footer, of a column of type `source`, as one of `target`, to which that converts or
-    widens; None if it bounds nothing there."""
+    """Converts a VALUE of the footer from a column of type `source` to `target`; None if it is no bound
+    there.
+
+    `source` must convert or widen to `target`.
+    """
     source, target = storage_type(source), storage_type(target)
     if value is None or source == target:
         return value
     if may_be_text(source) and not may_be_text(target):
-        return None  # texts are in another order
+        return None  # texts have another order
     if not pt.is_timestamp(source):
         return value
     steps = _FINER.index(target.unit) - _FINER.index(source.unit)

@@ -1,8 +1,8 @@
-"""Rows to a fragment: sorted batches in, a stream of bytes out, in bounded memory.
+"""Writes sorted batches as a fragment, a stream of bytes, in bounded memory.
 
-Chunks of the columns outside the sort schema go through a spool (memory, then a temporary file)
-because the file wants each column whole while rows come in with all columns at once. Row groups are
-cut by the heaviest column, at the same rows however the rows were batched.
+Chunks of the columns outside the sort schema go through a spool (memory, then a temporary file), because the
+file has one column after the other, while rows come with all columns at once. Row groups are cut by the
+heaviest column, at the same rows however the rows were batched.
 """
 
 from __future__ import annotations
@@ -33,19 +33,25 @@ from format.type_json import JsonObject
 from format.validity import ValueCheck
 
 SPOOL_MEMORY_BYTES: Final = 16 << 20
-"""Encoded columns of a fragment that is being written; above it, they go to a temporary file."""
+"""The most bytes of encoded columns in memory while a fragment is written; more go to a temporary file."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterOptions:
-    """How a fragment is cut and compressed. Raises ValueError for what makes no sense."""
+    """Settings for how a fragment is cut and compressed. Raises `ValueError` for values out of bounds."""
 
     max_rows: int = 65_536
-    """Rows of a row group at most. Fewer bound memory more tightly; more compress better."""
+    """The most rows of a row group. Fewer bound memory more tightly; more compress better."""
     target_row_group_bytes: int = 4 << 20
-    """Raw bytes of a row group's heaviest column. A merge holds about two such chunks per input."""
+    """Target for raw bytes of a row group's heaviest column.
+
+    A merge holds about two such chunks per input.
+    """
     compression_level: int = 1
-    """zstd level; 0 stores as it is. 1 for short-lived level-0 fragments, 3 and up below."""
+    """zstd level; 0 stores uncompressed.
+
+    Use 1 for short-lived level-0 fragments, 3 and up for deeper levels.
+    """
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_rows < 2**31:
@@ -56,7 +62,7 @@ class WriterOptions:
             raise ValueError(f"compression_level must be in 0..22, not {self.compression_level}")
 
     def writer_json(self) -> JsonObject:
-        """The header's `writer` object."""
+        """Returns the header's `writer` object."""
         options = {
             "target_row_group_bytes": self.target_row_group_bytes,
             "compression_level": self.compression_level,
@@ -66,16 +72,16 @@ class WriterOptions:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFragment:
-    """What a finished writer knows of its fragment."""
+    """The figures of a finished fragment."""
 
     bytes_written: int
     summary: FragmentSummary
 
 
 class FragmentWriter:
-    """Writes one fragment. Use as a context manager; leaving by an exception drops the spool.
+    """A writer of one fragment, used as a context manager. Leaving it by an exception drops the spool.
 
-    The caller owns the sink: nothing may become visible there before `finish` has returned.
+    The caller owns the sink, and must not make its bytes visible before `finish` has returned.
     """
 
     def __init__(
@@ -89,7 +95,7 @@ class FragmentWriter:
         spool_memory_bytes: int = SPOOL_MEMORY_BYTES,
         on_row_group: Callable[[dict[str, pa.Array]], None] | None = None,
     ) -> None:
-        """on_row_group: called with the columns of each, as storage arrays."""
+        """on_row_group: called with the columns of each row group, as storage arrays."""
         self._on_row_group = on_row_group
         self._options = options or WriterOptions()
         header = FragmentHeader(schema, sort, self._options.max_rows, self._options.writer_json())
@@ -108,10 +114,10 @@ class FragmentWriter:
         return self._emitter.rows + self._pending.rows
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows; they must continue the sort order.
+        """Appends rows, which must continue the sort order.
 
-        Raises `OrderError` if they do not, `SchemaError` for a schema other than the writer's and for values
-        that its types do not have, `LimitError` for what no reader would take.
+        Raises `OrderError` if they do not, `SchemaError` for another schema than the writer's and for values
+        that its types do not allow, `LimitError` for values that readers would refuse.
         """
         if not batch.schema.equals(self._emitter.header.schema):
             raise SchemaError("the batch's schema is not the writer's")
@@ -129,7 +135,7 @@ class FragmentWriter:
             self._cut(final=False)
 
     def finish(self) -> WrittenFragment:
-        """Writes what is pending, the other columns and the footer."""
+        """Writes the pending rows, the other columns and the footer."""
         if self._pending.rows:
             self._cut(final=True)
         for name in self._others:
@@ -162,7 +168,7 @@ class FragmentWriter:
         self._last_key = key_at(keys, len(keys[0]) - 1)
 
     def _cut(self, *, final: bool) -> None:
-        """Emits the row groups whose end is known: the full ones, and with `final` the rest."""
+        """Emits the row groups whose end is known: full ones, and with `final` the rest."""
         columns, rows = self._pending.drain()
         start = 0
         while start < rows:
@@ -229,14 +235,14 @@ class _Pending:
             self._bytes[name] += int(cumulative_bytes(array)[-1])
 
     def drain(self) -> tuple[dict[str, pa.Array], int]:
-        """All rows as one array a column, and their number; nothing is pending afterwards."""
+        """Returns all rows, one array per column, and their number; nothing is pending afterwards."""
         pieces, rows = self._pieces, self.rows
         self._pieces, self.rows, self._bytes = [], 0, dict.fromkeys(self._names, 0)
         return {n: concat_storage([piece[n] for piece in pieces]) for n in self._names}, rows
 
 
 class _ColumnSpool:
-    """Finished blocks by column: statistics in memory, bytes in memory and then on disk."""
+    """A spool of finished blocks by column: statistics in memory, bytes in memory and then on disk."""
 
     def __init__(self, directory: str | None, memory_bytes: int) -> None:
         self._file = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - closed by close()
@@ -259,7 +265,8 @@ class _ColumnSpool:
         return name in self._has_values
 
     def blocks(self, name: str) -> Iterator[tuple[bytes, ChunkStats]]:
-        """The column's blocks in row-group order; offsets in their statistics are the spool's."""
+        """Yields the column's blocks in row-group order; offsets in their statistics are those of the
+        spool."""
         for stats in self._stats[name]:
             self._file.seek(stats.offset)
             yield self._file.read(stats.stored_bytes), stats

@@ -61,5 +61,5 @@ class Peer(Protocol):
     def output_rows(self, task: Task) -> int: ...
 
     def sort_columns(self, task: Task) -> pa.Table | None:
-        """The output's sort columns, rows as they are stored; None if there are none to look at."""
+        """Returns the output's sort columns, rows as they are stored; None if there are none to look at."""
         ...

@@ -33,7 +33,7 @@ class Engine:
     """What must be installed."""
 
     def missing(self) -> str | None:
-        """Why it can't run here, if it can't."""
+        """Returns why the engine cannot run here; None if it can."""
         if importlib.util.find_spec(self.package) is None:
             return f"{self.package} is not installed: pip install 'lsm-compactor[peers,spark]'"
         if self.family == "Spark" and shutil.which("java") is None:

@@ -23,7 +23,7 @@ def describe(root: Path) -> dict[str, Any]:
 
 
 def _commit(root: Path) -> str:
-    """With a plus sign if the checkout has changes that are not committed."""
+    """Returns the commit, with a plus sign if the checkout has uncommitted changes."""
     try:
         commit = _git(root, "rev-parse", "--short=12", "HEAD")
         return commit + ("+" if _git(root, "status", "--porcelain", "-uno") else "")

@@ -83,7 +83,7 @@ class Result:
         return list(dict.fromkeys((run.workload, run.cores) for run in self.runs))
 
     def summaries(self, workload: str, cores: int) -> list[Summary]:
-        """Of all engines, in the order in which they were run."""
+        """Returns the summaries of all engines, in the order in which they were run."""
         runs = [run for run in self.runs if (run.workload, run.cores) == (workload, cores)]
         return [
             Summary.of([run for run in runs if run.engine == engine])
@@ -93,7 +93,7 @@ class Result:
     def best_peers(
         self, summaries: Sequence[Summary], figure: Callable[[Summary], float]
     ) -> dict[str, Summary]:
-        """The better variant of every peer, by the figure, under the peer's name."""
+        """Returns the better variant of every peer by the figure, under the peer's name."""
         best: dict[str, Summary] = {}
         for summary in summaries:
             family = self.engines[summary.engine].family

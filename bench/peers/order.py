@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 
 def is_sorted(table: pa.Table, sort: Sequence[str]) -> bool:
-    """Ascending by these columns. No nulls."""
+    """Returns whether rows ascend by these columns, which must not have nulls."""
     if table.num_rows < 2:
         return True
     above: pa.ChunkedArray | None = None

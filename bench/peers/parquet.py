@@ -14,7 +14,8 @@ ROW_GROUP_ROWS = 131_072
 
 
 def write_inputs(task: Task) -> None:
-    """One Parquet file an input, zstd 1, by PyArrow with its defaults (dictionaries where they pay)."""
+    """Writes one Parquet file per input, zstd 1, by PyArrow with its defaults (dictionaries where they
+    pay)."""
     for number, path in enumerate(task.arrow_files):
         with pa.memory_map(str(path)) as source:
             table = pa.ipc.open_file(source).read_all()

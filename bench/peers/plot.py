@@ -21,7 +21,7 @@ _FLOOR_COLOR: Final = "#c0392b"
 
 
 def draw(result: Result, path: Path) -> None:
-    """Horizontal bars, the fastest on top. Raises ValueError if nothing was run on one core."""
+    """Draws horizontal bars, the fastest on top. Raises `ValueError` if nothing was run on one core."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

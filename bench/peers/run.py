@@ -101,7 +101,7 @@ def _compact(peer: Peer, order: Order) -> dict[str, Any]:
 
 
 def _warm_page_cache(folder: Path) -> None:
-    """All engines find their inputs in the page cache: disks are not compared."""
+    """Warms the page cache, so that all engines find their inputs there: disks are not compared."""
     for file in folder.rglob("*"):
         if file.is_file():
             with file.open("rb", buffering=0) as source:

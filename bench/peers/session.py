@@ -131,7 +131,7 @@ class Session:
     def _run_at_once(
         self, workload: Workload, wanted: Sequence[tuple[Engine, Sequence[int]]]
     ) -> list[dict[str, Any]]:
-        """All begin when the last one is ready."""
+        """Runs all at once: they begin when the last one is ready."""
         waits = len(wanted) > 1
         with ExitStack() as stack:
             children = [
@@ -188,7 +188,7 @@ class Session:
         return plan.work / f"{workload.name}-{plan.rows}-rows-{plan.inputs}-inputs"
 
     def _cpus(self, cores: int) -> list[int]:
-        """The chosen core, and then the others."""
+        """Returns the chosen core, then the others."""
         first = self._plan.first_cpu
         others = [cpu for cpu in range(os.cpu_count() or 1) if cpu != first]
         return [first, *others][:cores]
@@ -259,7 +259,7 @@ def _fault(found: dict[str, Any], rows: int) -> str | None:
 
 
 def usable(engines: Iterable[Engine], result: Result) -> list[Engine]:
-    """Those that are installed; the others are noted as skipped."""
+    """Returns the engines that are installed; notes the others as skipped."""
     found = []
     for engine in engines:
         if why := engine.missing():

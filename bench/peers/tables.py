@@ -66,7 +66,8 @@ def _rows(result: Result, summaries: Sequence[Summary]) -> Iterator[str]:
 
 
 def _ratios(result: Result, summaries: Sequence[Summary]) -> Iterator[str]:
-    """How many times as fast as the better variant of each peer; our size of the smallest output."""
+    """Returns how many times as fast ours is as the better variant of each peer, and our size relative to
+    the smallest output."""
     ours, floor = _find(summaries, OURS), _find(summaries, FLOOR)
     if ours is None:
         return

@@ -12,7 +12,7 @@ _PROC = Path("/proc")
 
 
 def cpu_seconds() -> float:
-    """User and system, of this process and its descendants, whether they still run or not."""
+    """Returns user and system seconds of this process and its descendants, whether they still run or not."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     usages = [resource.getrusage(kind) for kind in kinds]
     own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
@@ -20,14 +20,14 @@ def cpu_seconds() -> float:
 
 
 def forget_peak() -> None:
-    """The peak counts from now on: what starting took is not the compaction's."""
+    """Resets the peak, so that memory for starting does not count for the compaction."""
     for pid in (os.getpid(), *_descendants()):
         with contextlib.suppress(OSError):
             (_PROC / str(pid) / "clear_refs").write_text("5")
 
 
 def peak_rss_bytes() -> int:
-    """Of the largest process among this one and its descendants: Spark's is its JVM."""
+    """Returns the peak of the largest process among this one and its descendants: Spark's is its JVM."""
     return max(_peak_of(pid) for pid in (os.getpid(), *_descendants()))
 
 
@@ -53,7 +53,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _cpu_of(pid: int) -> float:
-    """utime, stime and those of its ended children: fields 14 to 17."""
+    """Returns utime, stime and those of ended children: fields 14 to 17."""
     return sum(map(int, _stat(pid)[11:15])) / _TICKS
 
 

@@ -65,7 +65,7 @@ class ClickHouseMerge:
         self._session.close()
 
     def start(self, task: Task) -> None:
-        """On a copy of the prepared table: a merge takes its parts out of it."""
+        """Starts on a copy of the prepared table, since a merge removes its parts."""
         shutil.copytree(task.prepared / "db", task.folder / "db", symlinks=True)
         self._session = _OPEN(str(task.folder / "db"))
         self._query(f"SET max_threads = {task.cores}")
@@ -84,7 +84,7 @@ class ClickHouseMerge:
         return self._number("SELECT count() FROM t SETTINGS optimize_trivial_count_query = 0")
 
     def sort_columns(self, task: Task) -> pa.Table:
-        """One part, read by one thread: rows come as they are stored."""
+        """Reads one part with one thread, so that rows come as they are stored."""
         columns = ", ".join(task.sort)
         result = self._session.query(f"SELECT {columns} FROM t SETTINGS max_threads = 1", "Arrow")
         return pa.ipc.open_file(pa.py_buffer(result.bytes())).read_all()

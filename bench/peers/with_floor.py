@@ -45,7 +45,7 @@ class CodecFloor:
         return Ours().version()
 
     def prepare(self, task: Task) -> None:
-        """The fragments, and the output of a compaction of them."""
+        """Prepares the fragments, and the output of a compaction of them."""
         ours = Ours()
         ours.prepare(task)
         ours.start(task)
@@ -91,7 +91,7 @@ def _payload(block: Block) -> Payload:
 
 
 def _chunks(path: Path) -> Iterator[Block]:
-    """Of the sort columns, then of the others."""
+    """Yields chunks of the sort columns, then of the others."""
     with path.open("rb") as source:
         stream = FragmentStream(source, path.name)
         while (blocks := stream.next_key_group()) is not None:

@@ -30,14 +30,14 @@ LEVEL = _SETTINGS.compression_level
 
 
 def entries_of(snapshot: Snapshot) -> list[FragmentEntry]:
-    """From oldest to newest."""
+    """Returns the entries from oldest to newest."""
     return sorted(snapshot.fragments.values(), key=lambda entry: entry.age)
 
 
 def compact_fragments(
     store: LocalStore, snapshot: Snapshot, inputs: Sequence[FragmentEntry]
 ) -> tuple[FragmentEntry, ...]:
-    """One compaction, its outputs complete and synced, and not committed."""
+    """Runs one compaction, whose outputs are complete and synced, but not committed."""
     compaction = Compaction(
         random_id(),
         snapshot.version,
@@ -124,7 +124,7 @@ class OursSecondHalf(OursHalves):
 
 
 def halve(entries: Sequence[FragmentEntry]) -> tuple[list[FragmentEntry], list[FragmentEntry]]:
-    """As many in each half, and about as many rows: the largest in turn, as 0 1 1 0."""
+    """Halves the inputs, with equal numbers and about equal rows: the largest in turn, as 0 1 1 0."""
     ranked = sorted(entries, key=lambda entry: -entry.rows)
     first = [entry for place, entry in enumerate(ranked) if place % 4 in (0, 3)]
     second = [entry for place, entry in enumerate(ranked) if place % 4 in (1, 2)]

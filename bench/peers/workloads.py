@@ -61,7 +61,7 @@ def make_arrow_files(
     folder_of: Callable[[Workload], Path],
     on_file: Callable[[str], None],
 ) -> None:
-    """Sorted Arrow files of every workload, of the very same rows. What is there already stays."""
+    """Writes sorted Arrow files of every workload, of the very same rows. Existing files stay."""
     todo = [w for w in workloads if not _is_complete(folder_of(w))]
     sorts = {w: folder_of(w) / "arrow" for w in todo if not w.is_disjoint}
     if sorts:

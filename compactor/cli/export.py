@@ -36,9 +36,9 @@ def export_command(
 ) -> None:
     """Write the rows of TABLE to the file OUT in sort order.
 
-    OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst). Streams; works on
-    tables that are not compacted, too. The file appears whole, or not at all. Parquet and Arrow files keep
-    the types, and say how their rows are sorted.
+    OUT ends in .parquet, .arrow, .frag, .ndjson or .csv (text also .gz, .zst). The command streams, and also
+    works on tables that are not compacted. The file appears whole, or not at all. Parquet and Arrow files
+    keep the types, and say how their rows are sorted.
     """
     check_sink_path(out)
     store, snapshot = open_snapshot(table, version, as_of)

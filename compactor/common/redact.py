@@ -155,7 +155,7 @@ def _secrets(environment: Mapping[str, str]) -> list[str]:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Returns whether a variable is a secret, not the path of one; a key may begin with a slash, too."""
+    """Returns whether a variable is a secret, not the path of one; a key may also begin with a slash."""
     if not _SECRET_NAME.search(name) or _PLACE_NAME.search(name) or value.startswith("file:"):
         return False
     return not (value.startswith("/") and os.path.lexists(value))

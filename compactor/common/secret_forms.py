@@ -145,7 +145,7 @@ def _occurrences(text: bytes, needle: bytes) -> Iterator[int]:
 
 def _place(read: _Read, first: int, end: int, *, is_base64: bool) -> tuple[int, int]:
     if is_base64:
-        # The adjacent characters hold bits of the secret, too.
+        # The adjacent characters also hold bits of the secret.
         if first and read.text[first - 1] in _BASE64 and read.ends[first - 1] == read.begins[first]:
             first -= 1
         if (

@@ -1,4 +1,4 @@
-"""Components to clusters: their members in order, their ids, and a signature by which a change is noticed."""
+"""Makes clusters of components: members in order, ids, and signatures by which changes are noticed."""
 
 from __future__ import annotations
 
@@ -24,20 +24,23 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Entities that are one, by the numbers that `matching` gives them."""
+    """Clusters of entities that are the same. Members are numbers as `matching` gives them."""
 
     members: I64
-    """Of all clusters end to end; of each ascending, so by dataset and then id. Shape (entities,)."""
+    """Members of all clusters end to end, each cluster's ascending: by dataset, then id.
+
+    Shape (entities,).
+    """
     counts: I64
-    """Shape (clusters,)."""
+    """Number of members of each cluster. Shape (clusters,)."""
     ids: pa.Array
-    """Each once; large strings."""
+    """Unique ids, as large strings."""
     deleted: pa.Array
-    """Booleans: of the clusters that are one deleted entity."""
+    """Booleans: whether the cluster is one deleted entity."""
     signatures: I64
 
     def members_of(self, clusters: I64) -> tuple[I64, I64]:
-        """Of these clusters, in this order: their members, and how many each has."""
+        """Returns the members of these clusters, in this order, and how many each has."""
         starts = np.cumsum(self.counts) - self.counts
         counts = self.counts[clusters]
         ends = np.cumsum(counts)
@@ -46,9 +49,9 @@ class Clusters:
 
 
 def clusters_of(spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64) -> Clusters:
-    """labels: of each entity, the first of its component.
+    """Makes clusters. labels: for each entity the first entity of its component.
 
-    Raises `JobError` if more than `max_merged` are one, `ConfigError` if two clusters get one id.
+    Raises `JobError` if a cluster has more than `max_merged` members, `ConfigError` if two get the same id.
     """
     starts = starts_of(datasets)
     members = np.argsort(labels, kind="stable")
@@ -66,7 +69,7 @@ def clusters_of(spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64
         counts, deleted, ids = counts[kept], deleted[kept], ids.filter(pa.array(kept))
     else:
         ids = _composite(datasets, all_ids, starts, members, counts)
-        if pc.any(pc.match_substring(all_ids, "|")).as_py():  # or else no two can be the same
+        if pc.any(pc.match_substring(all_ids, "|")).as_py():  # otherwise no two can be equal
             _check_composite(ids)
     hashes = _member_hashes(datasets, starts)
     signatures = _signatures(spec, hashes[members], counts)
@@ -104,8 +107,10 @@ def _check_composite(ids: pa.Array) -> None:
 
 
 def _kept_by_first(ids: pa.Array, deleted: Mask) -> Mask:
-    """Which clusters come out where the first id is that of all. A deleted entity whose id is another's, too,
-    does not: that id is not gone."""
+    """Returns which clusters come out with `identity: first`.
+
+    A deleted entity does not come out if another entity has its id, since that id is not gone.
+    """
     living = ids.filter(pa.array(~deleted))
     twice = _first_twice(living)
     if twice is not None:
@@ -122,9 +127,10 @@ def _kept_by_first(ids: pa.Array, deleted: Mask) -> Mask:
 
 
 def kept_of(spec: EntityMergeSpec, ids: pa.Array, deleted: Mask) -> Mask:
-    """Which of all clusters that have these ids come out, where they were made apart from each other.
+    """Returns which clusters come out, of clusters with these ids that were made in different tasks.
 
-    ids, deleted: by the dataset of their first entities. Raises `ConfigError` if two get one id.
+    ids, deleted: in the order of the datasets of their first members. Raises `ConfigError` if two get the
+    same id.
     """
     if spec.identity is Identity.FIRST:
         return _kept_by_first(ids, deleted)
@@ -133,7 +139,7 @@ def kept_of(spec: EntityMergeSpec, ids: pa.Array, deleted: Mask) -> Mask:
 
 
 def too_many(spec: EntityMergeSpec, count: int, dataset: int, entity: str) -> JobError:
-    """dataset, entity: the first of `count`."""
+    """Returns the error for a cluster of `count` entities. dataset, entity: its first entity."""
     return JobError(
         f"{count:,} entities would become one (the first is {entity} of dataset "
         f"{spec.datasets[dataset].name}), max_merged is {spec.max_merged:,}: nothing was written; look for a "
@@ -156,7 +162,7 @@ def _member_hashes(datasets: Sequence[Entities], starts: I64) -> U64:
 
 
 def _signatures(spec: EntityMergeSpec, hashes: U64, counts: I64) -> I64:
-    """Of the members, whose hashes tell also their order, and of how they become one."""
+    """Hashes each cluster: its members, whose hashes include their dataset, and how they are folded."""
     settings = value_hashes(pa.array([f"{spec.identity} {spec.strategy}"], TEXT), is_whole=True)
     if not len(counts):
         return np.zeros(0, np.int64)

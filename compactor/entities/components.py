@@ -1,4 +1,4 @@
-"""Connected components in one process, by scipy: linear in nodes and edges."""
+"""Finds connected components in one process with scipy, in time linear in nodes and edges."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from compactor.entities.texts import I64
 
 Components = Callable[[int, I64, I64], I64]
-"""How many nodes there are, and edges by their ends: for each node the smallest of its component.
-Shape (nodes,). Whoever finds them another way, on Spark say, does as `components`."""
+"""Takes the number of nodes and the two ends of each edge. Returns for each node the smallest node of its
+component, shape (nodes,). `components` is one implementation; Spark has another."""
 
 
 def components(nodes: int, left: I64, right: I64) -> I64:
-    """See `Components`."""
+    """Labels each node with the smallest of its component, as `Components` says."""
     if not len(left):
         return np.arange(nodes)
     from scipy.sparse import coo_array

@@ -1,4 +1,4 @@
-"""Datasets by their names: where they are, and their entities read."""
+"""Locates datasets by their names, and reads their entities."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ from compactor.table.snapshot import Snapshot
 
 _BLOCK_BYTES: Final = 8 << 20
 _OFFSET_BYTES: Final = 8
-"""Of an Arrow large string, also of none."""
+"""Bytes that an Arrow large string takes beside its text, even if it is null."""
 _SPECS: Final = (".yaml", ".yml")
-"""Endings of files that may have the name of a dataset beside it, and are none."""
+"""Endings of files that may share the name of a dataset but are not datasets."""
 _rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A dataset that is there."""
+    """A dataset that exists."""
 
     name: str
     place: str
-    """A file, or the address of a table."""
+    """The path of a file, or the address of a table."""
     is_file: bool
 
     @property
     def shown(self) -> str:
-        """For errors."""
+        """Name and place, for errors."""
         return f"{self.name} ({self.place if self.is_file else open_store(self.place).url})"
 
 
 def locate(spec: EntityMergeSpec, folder: str) -> list[Located | None]:
-    """Where each dataset is; None for one that is not there: nothing at all is at its place.
+    """Locates each dataset; None for one that does not exist, with nothing at all at its place.
 
-    A name that `sources` does not give a place is that of a file or table in `folder`: `orders` is
-    `orders.ndjson`, `orders.parquet` and so on, or the table `orders`.
-    Raises `InputError` for what is there and can be no dataset (taken for an empty one, it would delete what
-    was merged of it), `UsageError` where several files have the name, or `folder` is none.
+    A name without a place in `sources` is a file or table in `folder`: `orders` is `orders.ndjson`,
+    `orders.parquet` and so on, or the table `orders`.
+    Raises `InputError` if something at the place cannot be a dataset: taken for an empty one, it would delete
+    what was merged of it. Raises `UsageError` if several files have the name, or `folder` is not a folder.
     """
     sources = dict(spec.sources)
     in_folder = _remote if _is_remote(folder) else _InFolder(folder)
@@ -70,7 +70,7 @@ def locate(spec: EntityMergeSpec, folder: str) -> list[Located | None]:
 
 
 def check_there(spec: EntityMergeSpec, located: Sequence[Located | None], folder: str) -> None:
-    """Raises `InputError` for a dataset that is not there and has to be."""
+    """Raises `InputError` for a dataset that does not exist and must."""
     if spec.ignore_non_existent_datasets:
         return
     sources = dict(spec.sources)
@@ -84,7 +84,7 @@ def check_there(spec: EntityMergeSpec, located: Sequence[Located | None], folder
 
 
 def check_not_read(spec: EntityMergeSpec, folder: str, table: str) -> None:
-    """Raises `UsageError` if a dataset is, or would be, the table that is written. table: its address."""
+    """Raises `UsageError` if a dataset is the table that is written, or would be. table: its address."""
     sources = dict(spec.sources)
     for name, _alias in spec.datasets:
         if _same(sources.get(name, f"{folder.rstrip('/')}/{name}"), table):
@@ -121,7 +121,10 @@ def _local(address: str) -> str:
 
 
 def _remote(name: str, address: str) -> Located | None:
-    """A table in an object store, where what is no table is nothing if there is no object."""
+    """Locates a table in an object store; None if there is no object under the address.
+
+    Raises `InputError` if there are objects, but no table.
+    """
     found = _table(name, address)
     if found is None and next(iter(open_store(address).list("")), None) is not None:
         raise _unusable(name, address, "holds objects, but no table")
@@ -133,7 +136,7 @@ def _given(name: str, place: str) -> Located | None:
         return _remote(name, place)
     path = _local(place).rstrip("/") or "/"
     if not os.path.lexists(path):
-        # What the shell makes of it is not what is looked for here.
+        # A shell would expand ~; here it would be a file name.
         if path.startswith("~"):
             raise _unusable(name, path, "nothing makes a home folder of ~ here")
         _stat(name, path, may_be_absent=True)
@@ -142,7 +145,7 @@ def _given(name: str, place: str) -> Located | None:
 
 
 def _there(name: str, path: str) -> Located:
-    """Of a path that is there. Raises `InputError` if it can be no dataset."""
+    """Returns the dataset at a path that exists. Raises `InputError` if it cannot be a dataset."""
     mode = _stat(name, path)
     if stat.S_ISDIR(mode):
         table = _table(name, path)
@@ -179,7 +182,7 @@ def _is_readable(path: str) -> bool:
 
 
 class _InFolder:
-    """Datasets by their names in a folder of this machine."""
+    """A locator of datasets by their names in a local folder."""
 
     def __init__(self, folder: str) -> None:
         self._root = Path(_local(folder))
@@ -201,7 +204,10 @@ class _InFolder:
         return usable[0] if usable else None
 
     def _is_file_of(self, found: str, name: str) -> bool:
-        """Folders are none, but for those whose ending says that they are."""
+        """Returns whether a directory entry is a file of this dataset.
+
+        A folder counts only if its ending is that of a kind of file.
+        """
         if _stem(found) != name:
             return False
         return kind_of(found) is not None or not (self._root / found).is_dir()
@@ -219,7 +225,7 @@ class _InFolder:
 
 
 def _stem(file_name: str) -> str | None:
-    """Without the ending, and without that of compression; None for what never is data."""
+    """Returns the name without its endings for kind and compression; None if it is never data."""
     path = Path(file_name)
     if not path.suffix or path.suffix in _SPECS:
         return None
@@ -236,8 +242,10 @@ def _table(name: str, address: str) -> Located | None:
 
 
 def read_dataset(located: Located | None, name: str, charge: Charge = unlimited) -> Entities:
-    """All entities of a dataset; none if it is not there. Raises `InputError` naming the place, and what
-    `charge` raises."""
+    """Reads all entities of a dataset; none if it does not exist.
+
+    Raises `InputError` naming the place, and what `charge` raises.
+    """
     if located is None:
         return entities_of([], [], name)
     return _read(columns_in(located), located.shown, charge)
@@ -246,16 +254,18 @@ def read_dataset(located: Located | None, name: str, charge: Charge = unlimited)
 def read_batches(
     batches: Iterable[pa.RecordBatch], name: str, charge: Charge = unlimited
 ) -> Entities:
-    """Entities of Arrow batches: a null is a property that is missing.
+    """Reads the entities of Arrow batches; a null is a missing property.
 
-    name: of the dataset, for errors. Raises `InputError`, and what `charge` raises.
+    name: the dataset's name, for errors. Raises `InputError`, and what `charge` raises.
     """
     return _read(_in_texts(batches, name), name, charge)
 
 
 def columns_in(located: Located, snapshot: Snapshot | None = None) -> Iterator[tuple[Columns, int]]:
-    """The rows of a dataset as they come: `_id` and all, and how many. snapshot: of a table, or of a part of
-    it; None: the newest. Raises `InputError` naming the place."""
+    """Yields the rows of a dataset as they come: columns, `_id` included, and their number of rows.
+
+    snapshot: that of a table, or a part of it; None for the newest. Raises `InputError` naming the place.
+    """
     if not located.is_file:
         store = open_store(located.place)
         yield from _in_texts(scan(store, snapshot or CommitLog(store).current()), located.shown)
@@ -282,7 +292,7 @@ def _read(found: Iterable[tuple[Columns, int]], name: str, charge: Charge) -> En
     for some, count in found:
         names.update(some)
         cells += len(some) * count
-        # Every name will have a column of all rows, also where rows have it not.
+        # Every name becomes a column of all rows, even of rows that do not have it.
         before, empty = empty, len(names) * (sum(rows) + count) - cells
         charge(_bytes_of(some) + (empty - before) * _OFFSET_BYTES)
         columns.append(some)
@@ -323,7 +333,7 @@ def _ndjson(path: str, kind: FileKind) -> Iterator[Columns]:
 
 
 def _columns(lines: bytes) -> Columns:
-    """Of one object a line."""
+    """Returns the columns of lines with one object each."""
     lines.decode()
     rows = _rows.decode_lines(lines)
     _check_one_a_line(lines, len(rows))
@@ -333,7 +343,10 @@ def _columns(lines: bytes) -> Columns:
 
 
 def _check_one_a_line(lines: bytes, rows: int) -> None:
-    """lines: of as many objects. Between a brace that closes and one that opens only objects end."""
+    """Raises `ValueError` unless each line is one object. rows: the number of objects.
+
+    A closing brace, a line break and an opening brace can only stand between two objects.
+    """
     if lines.count(b"}\n{") + 1 == rows and lines.count(b"\n") - lines.endswith(b"\n") + 1 == rows:
         return
     texts = [text for line in lines.split(b"\n") if (text := line.strip())]
@@ -342,7 +355,7 @@ def _check_one_a_line(lines: bytes, rows: int) -> None:
 
 
 def _located(path: str, block: LineBlock) -> InputError:
-    """The error of the first line that makes it fail."""
+    """Returns the error that names the first line at which reading fails."""
     lines = block.data.split(b"\n")
 
     def attempt(count: int) -> None:
@@ -357,4 +370,4 @@ def _located(path: str, block: LineBlock) -> InputError:
     line = f"{path}, line {block.first_line + count - 1:,}"
     if isinstance(error, UnicodeDecodeError):
         return InputError(f"{line}: is not valid UTF-8: save the file as UTF-8")
-    return InputError(f"{line}: is no JSON object that can be read ({one_line(error)}): correct it")
+    return InputError(f"{line}: is not a readable JSON object ({one_line(error)}): correct it")

@@ -1,4 +1,4 @@
-"""The entities of a dataset, in columns: one row each, in the order of their ids."""
+"""Holds the entities of a dataset in columns: one row each, in the order of their ids."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ REPLACED: Final = "$replaced"
 UPDATED: Final = "_updated"
 SIGNATURE: Final = "$signature"
 RESERVED: Final = (ID, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
-"""What an entity merge writes itself: none of it is a property."""
+"""Columns that an entity merge writes itself; none of them is a property."""
 _TRUE: Final = pa.array(["true", "1", "1.0", '"true"', '"1"'], TEXT)
 _FALSE: Final = pa.array(["false", "0", "0.0", '"false"', '"0"', "null"], TEXT)
-"""Canonical texts that are a flag, in lower case: booleans, and what stands for them elsewhere."""
+"""Canonical texts of flags, in lower case: booleans, and what other systems write for them."""
 _WHOLE_BYTES: Final = 1
 """The format's first rule of hashing counts every byte of a string."""
 
 U64 = npt.NDArray[np.uint64]
 Columns = Mapping[str, pa.Array]
-"""Properties by name, as canonical JSON texts; null where an entity has it not."""
+"""Properties by name, as canonical JSON texts; null where an entity does not have the property."""
 
 
 @dataclass(frozen=True)
 class Entities:
-    """Entities of one dataset: each id once, ascending."""
+    """The entities of one dataset: each id once, ascending."""
 
     ids: pa.Array
-    """Large strings, no nulls."""
+    """Large strings without nulls."""
     deleted: npt.NDArray[np.bool_]
     carried: pa.Array | None
-    """The text of `$ids`, null where an entity has none; None if no entity has."""
+    """The text of `$ids`, null where an entity has none; None if no entity has any."""
     properties: Columns
 
     @property
@@ -62,7 +62,7 @@ class Entities:
 
     @property
     def nbytes(self) -> int:
-        """Of its columns, about."""
+        """About the bytes of the columns."""
         return int(
             self.ids.nbytes
             + (0 if self.carried is None else self.carried.nbytes)
@@ -80,9 +80,10 @@ class Entities:
 
     @cached_property
     def original_ids(self) -> tuple[I64, pa.Array]:
-        """The ids that each entity stands for: how many, and all of them, large strings.
+        """How many ids each entity stands for, and all these ids, as large strings.
 
-        Those of `$ids`, or else its own."""
+        They are those of `$ids`, or else the entity's own id.
+        """
         if self.carried is None:
             return np.ones(self.rows, np.int64), self.ids
         own = quoted(self.ids)
@@ -91,7 +92,7 @@ class Entities:
         return counts, unquoted(texts)
 
     def as_texts(self, name: str) -> pa.Array | None:
-        """A property, or `_id` or `$ids`, as rules see it."""
+        """Returns a property, `_id` or `$ids` as rules see it; None if no entity has the property."""
         if name == ID:
             return quoted(self.ids)
         if name == IDS:
@@ -100,7 +101,7 @@ class Entities:
         return self.properties.get(name)
 
     def hashes(self) -> U64:
-        """A number for what an entity is, but for its place. Shape (rows,)."""
+        """Returns a hash of each entity's values, independent of its place. Shape (rows,)."""
         total = self.deleted.astype(np.uint64) << np.uint64(1)
         columns = {ID: self.ids, **self.properties}
         if self.carried is not None:
@@ -111,10 +112,10 @@ class Entities:
 
 
 def entities_of(batches: Sequence[Columns], rows: Sequence[int], name: str) -> Entities:
-    """Of batches of columns, `_id` and all, of so many rows each. Of rows with one id the last counts; if it
-    is one that a merge has replaced there is no entity.
+    """Makes entities of batches of columns, `_id` included. rows: the number of rows of each batch.
 
-    name: of the dataset, for errors. Raises `InputError` for an `_id`, `$ids` or flag that is none.
+    Of rows with the same id the last counts; if a merge has replaced it, there is no entity of that id.
+    name: the dataset's name, for errors. Raises `InputError` for an `_id`, `$ids` or flag that is invalid.
     """
     names = dict.fromkeys(column for batch in batches for column in batch)
     columns = {n: _end_to_end([batch.get(n) for batch in batches], rows) for n in names}
@@ -139,7 +140,7 @@ def _end_to_end(parts: Sequence[pa.Array | None], rows: Sequence[int]) -> pa.Arr
 
 
 def _last_of_each(ids: pa.Array) -> I64:
-    """Positions of rows in the order of their ids; of equal ids that of the last."""
+    """Returns positions of rows in the order of their ids; only the last of rows with equal ids."""
     order: I64 = pc.sort_indices(ids).to_numpy().astype(np.int64)
     if len(order) < 2:
         return order
@@ -150,7 +151,8 @@ def _last_of_each(ids: pa.Array) -> I64:
 
 
 def first_mistake(columns: Columns, rows: int) -> tuple[int, str] | None:
-    """The first row that is no entity, and why: by its `_id`, or by a flag that is neither true nor false."""
+    """Returns the first row that is not an entity and why: a bad `_id`, or a flag that is not true or
+    false."""
     texts = columns.get(ID, pa.nulls(rows, TEXT))
     is_empty = np.asarray(pc.fill_null(pc.equal(texts, '""'), False))
     bad = np.flatnonzero(~is_string(texts) | is_empty)

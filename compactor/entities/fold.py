@@ -1,4 +1,4 @@
-"""Clusters to entities: what becomes of the properties of several that are one. Whole columns at a time."""
+"""Folds clusters into entities: merges the properties of the members, whole columns at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MERGED: Final = "$merged"
 
 
 def taken(datasets: Sequence[Entities], members: I64) -> Entities:
-    """Entities by their numbers, in this order; an id may come more than once then."""
+    """Takes entities by their numbers, in this order; the result may have an id more than once."""
     starts = starts_of(datasets)
     of = np.searchsorted(starts, members, "right") - 1
     by_dataset = np.argsort(of, kind="stable")
@@ -52,7 +52,10 @@ def end_to_end(parts: Sequence[Entities]) -> Entities:
 
 
 def folded(entities: Entities, counts: I64, strategy: PropertyStrategy) -> Columns:
-    """The properties of clusters of so many of the entities each, one after the other. Shape (clusters,)."""
+    """Folds the properties of clusters. Columns have shape (clusters,).
+
+    entities: the members of all clusters, cluster by cluster. counts: the number of each cluster's members.
+    """
     if strategy is PropertyStrategy.LIST:
         return {MERGED: _listed(entities, counts)}
     fold = _compacted if strategy is PropertyStrategy.COMPACT else _united
@@ -65,7 +68,7 @@ def folded(entities: Entities, counts: I64, strategy: PropertyStrategy) -> Colum
 
 
 def _united(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
-    """One value stays as it is; several become a list, of lists their elements."""
+    """Keeps a single value as it is; makes one list of several, in which lists count as their elements."""
     is_there = np.asarray(column.is_valid())
     owner, texts = owner[is_there], column.filter(pa.array(is_there))
     per_cluster = np.bincount(owner, minlength=clusters)
@@ -84,7 +87,7 @@ def _united(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
 
 
 def _compacted(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
-    """Each value once: none is nothing, one is itself, several are a list."""
+    """Keeps each distinct value once: a single one as it is, several as a list, none as null."""
     is_there = np.asarray(column.is_valid())
     counts, items = elements(column.filter(pa.array(is_there)))
     owner = np.repeat(owner[is_there], counts)
@@ -101,12 +104,12 @@ def _compacted(column: pa.Array, owner: I64, clusters: int) -> pa.Array:
 
 
 def _chosen(texts: pa.Array, at: I64) -> pa.Array:
-    """Null where the place is -1."""
+    """Takes texts by place; null where the place is -1."""
     return texts.take(pa.array(at, mask=at < 0))
 
 
 def first_of_each(owner: I64, items: pa.Array) -> I64:
-    """Positions of the first of equal items of one owner, ascending."""
+    """Returns the positions of the first of equal items of each owner, ascending."""
     if not len(items):
         return np.zeros(0, np.int64)
     codes = np.asarray(items.dictionary_encode().indices).astype(np.int64)
@@ -115,7 +118,7 @@ def first_of_each(owner: I64, items: pa.Array) -> I64:
 
 
 def _listed(entities: Entities, counts: I64) -> pa.Array:
-    """The entities as they came in, but for what is said of the whole."""
+    """Returns a list per cluster of its members as they came in, without columns of the merge."""
     columns = {**entities.properties, ID: quoted(entities.ids)}
     if entities.carried is not None:
         columns[IDS] = entities.carried
@@ -123,7 +126,10 @@ def _listed(entities: Entities, counts: I64) -> pa.Array:
 
 
 def ids_of(entities: Entities, counts: I64) -> pa.Array:
-    """`$ids` of clusters of so many of the entities each: the original ids, each once. Lists of strings."""
+    """Returns `$ids` of clusters: lists of the distinct original ids, as strings.
+
+    Arguments as in `folded`.
+    """
     per_entity, ids = entities.original_ids
     owner = np.repeat(np.repeat(np.arange(len(counts)), counts), per_entity)
     first = first_of_each(owner, ids)

@@ -1,4 +1,4 @@
-"""Merged entities as NDJSON: a JSON object a line, of what an entity has."""
+"""Writes merged entities as NDJSON: one JSON object per line, with the properties that the entity has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from compactor.files.plain_text import joined, text_scalar
 
 
 def entity_lines(batch: pa.RecordBatch) -> bytes:
-    """Keys in order; without what is missing or a false `_deleted` or `$replaced`. JSON's nulls are there."""
+    """Returns entities as lines, with keys in order.
+
+    Missing properties are left out, as are `_deleted` and `$replaced` if false. JSON's nulls are kept.
+    """
     columns = {}
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         if name in (DELETED, REPLACED):

@@ -1,8 +1,8 @@
-"""Rules to edges: which entities have a value in common that makes them the same.
+"""Turns rules into edges between entities that have a value in common.
 
-Entities are numbered through all datasets, in the order of the datasets and then of their ids. For each
-rule and value that both sides have, every entity with it is joined to the first of them: so there are at most
-as many edges as values, however many entities share one.
+Entities are numbered across all datasets, in the order of the datasets and then of their ids. For each rule
+and value that both sides have, every entity with the value is joined to the first of them. So there are at
+most as many edges as values, however many entities share one.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from compactor.errors import JobError
 
 
 class Edges(NamedTuple):
-    """Pairs of entities that are the same; both of shape (edges,)."""
+    """Pairs of entities that are the same. Both arrays have shape (edges,)."""
 
     left: I64
     right: I64
 
 
 def starts_of(datasets: Sequence[Entities]) -> I64:
-    """The number of each dataset's first entity, and how many there are in all."""
+    """Returns the number of each dataset's first entity, then the number of all entities."""
     return np.concatenate([[0], np.cumsum([d.rows for d in datasets])]).astype(np.int64)
 
 
 def edges(spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited) -> Edges:
-    """All edges of all rules. Deleted entities have none."""
+    """Returns the edges of all rules. Deleted entities have none."""
     return _all_of([edges_of_rule(*sides) for sides in values_of_rules(spec, datasets, charge)])
 
 
 def values_of_rules(
     spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited
 ) -> Iterator[tuple[Values, Values]]:
-    """Rule by rule the values of its left and right side, of entities by their numbers.
+    """Yields for each rule the values of its left and right side, with the entities' numbers.
 
-    charge: called with the bytes of what is held till the last rule that needs it, and below zero then.
-    Raises `JobError` for too many combinations of `concat`.
+    charge: called with the bytes of values that are held, and with a negative number after the last rule that
+    needs them. Raises `JobError` for too many combinations of `concat`.
     """
     starts = starts_of(datasets)
     by_alias = {d.alias: n for n, d in enumerate(spec.datasets)}
@@ -88,14 +88,14 @@ def _paths(operand: Operand) -> list[str]:
 
 
 def values_of(expression: Expression, entities: Entities) -> Values:
-    """What an expression is of living entities."""
+    """Evaluates an expression on the entities that are not deleted."""
     columns = {name: entities.as_texts(name) for name in first_steps(expression)}
     there = {name: column for name, column in columns.items() if column is not None}
     return _living(evaluate(expression, there, entities.rows), entities)
 
 
 def edges_of_rule(left: Values, right: Values) -> Edges:
-    """Of a rule whose sides have these values, of entities by their numbers."""
+    """Returns the edges of a rule whose sides have these values, with the entities' numbers."""
     groups = groups_of_rule(left, right)
     matches = (groups.on_left & groups.on_right)[groups.of]
     centers, nodes = groups.firsts[groups.of[matches]], groups.nodes[matches]
@@ -104,19 +104,19 @@ def edges_of_rule(left: Values, right: Values) -> Edges:
 
 
 class Groups(NamedTuple):
-    """Entities by a value that they share."""
+    """Entities grouped by a value that they share."""
 
     texts: pa.Array
-    """The value of each group, large strings; shape (groups,), as the next three."""
+    """The value of each group, as large strings. Shape (groups,), like the next three."""
     on_left: npt.NDArray[np.bool_]
-    """Whether the rule's left side has it, of any entity."""
+    """Whether any entity has the value on the rule's left side."""
     on_right: npt.NDArray[np.bool_]
     firsts: I64
-    """An entity that stands for all."""
+    """The entity that all others of the group are joined to."""
     nodes: I64
-    """Entities; shape (values,)."""
+    """The entity of each value. Shape (values,)."""
     of: I64
-    """The group of each; shape as `nodes`."""
+    """The group of each value. Shape (values,)."""
 
 
 def groups_of_rule(left: Values, right: Values) -> Groups:

@@ -1,4 +1,5 @@
-"""What a merge in one process may hold: it is refused while it reads, and not killed when it has read all."""
+"""Limits what a merge holds, so that one that is too large is refused while it reads, and not killed
+later."""
 
 from __future__ import annotations
 
@@ -8,18 +9,18 @@ from typing import Final
 from compactor.resources.errors import MemoryLimitError
 
 COPIES: Final = 7
-"""Of the entities' columns: themselves, those being sorted or taken, values of rules, rows being written.
-Measured; docs/reference/entity-merge.md."""
+"""How often the entities' columns are in memory: themselves, those being sorted or taken, values of rules,
+rows being written. Measured; see docs/reference/entity-merge.md."""
 
 Charge = Callable[[int], None]
-"""Called with bytes of columns that will be held to the end. May raise `MemoryLimitError`."""
+"""Takes the bytes of columns that will be held to the end. May raise `MemoryLimitError`."""
 
 
 class EntityMemory:
-    """Counts the columns of all datasets of one run."""
+    """A counter of the bytes of all datasets' columns in one run."""
 
     def __init__(self, limit_bytes: int | None) -> None:
-        """None: there is no limit."""
+        """limit_bytes: None for no limit."""
         self._limit_bytes = limit_bytes
         self.held_bytes = 0
 
@@ -30,7 +31,7 @@ class EntityMemory:
         )
 
     def charging_part(self) -> Charge:
-        """Of entities of one task of many."""
+        """Returns the charge for the entities of one task."""
         return self._charging(
             "the entities of one task take", "raise --memory-limit or --shuffle-partitions"
         )
@@ -49,4 +50,4 @@ class EntityMemory:
 
 
 def unlimited(_size: int) -> None:
-    """A `Charge` that lets everything through."""
+    """Allows everything; a `Charge`."""

@@ -1,5 +1,7 @@
-"""What a run writes: the clusters that are new or changed, folded, and the ids that are gone; as batches in
-the order of ids, each row with the next number of the sequence."""
+"""Produces the rows that a run writes: new and changed clusters, folded, and ids that are gone.
+
+Batches are in the order of ids, and each row has the next number of the sequence.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from compactor.table.snapshot import Snapshot
 
 _BATCH_ENTITIES: Final = 131_072
 _BATCH_BYTES: Final = 64 << 20
-"""Folded at a time, about; one cluster at least."""
+"""About how many bytes are folded at a time; at least one cluster."""
 _INTERNAL: Final = (
     pa.field(ID, pa.string()),
     pa.field(IDS, pa.list_(pa.string())),
@@ -44,13 +46,13 @@ _INTERNAL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """What earlier runs have written: the newest row of each id."""
+    """The newest row of each id that earlier runs wrote."""
 
     ids: pa.Array
     """Large strings."""
     deleted: pa.Array
     signatures: pa.Array
-    """Null of ids that were replaced."""
+    """Signatures; null for ids that were replaced."""
 
 
 NOTHING_WRITTEN: Final = WrittenRows(
@@ -59,12 +61,12 @@ NOTHING_WRITTEN: Final = WrittenRows(
 
 
 def read_written(store: Store, snapshot: Snapshot) -> WrittenRows:
-    """Raises `FormatError` for damaged fragments."""
+    """Reads what earlier runs wrote. Raises `FormatError` for damaged fragments."""
     return written_of(written_batches(store, snapshot))
 
 
 def written_batches(store: Store, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
-    """What `written_of` takes. Raises `DataError` for rows that no entity merge wrote."""
+    """Yields the batches that `written_of` takes. Raises `DataError` for rows that no entity merge wrote."""
     for batch in scan(store, snapshot, [ID, DELETED, SIGNATURE, REPLACED]):
         replaced = pc.fill_null(batch.column(REPLACED), False)
         foreign = np.flatnonzero(pc.and_not(batch.column(SIGNATURE).is_null(), replaced))
@@ -89,8 +91,11 @@ def written_of(batches: Iterable[pa.RecordBatch]) -> WrittenRows:
 
 
 def changes_since(store: Store, snapshot: Snapshot, since: int | None) -> Iterator[pa.RecordBatch]:
-    """The rows of a table of an entity merge, in the order of ids; or those whose `_updated` is greater than
-    `since`, in the order in which they were written: who asks again with the last he has seen misses none."""
+    """Yields the rows of a table of an entity merge.
+
+    Without `since`, all rows in the order of ids. With it, rows whose `_updated` is greater, in the order in
+    which they were written: a reader that passes the last value it has seen misses no row.
+    """
     batches = scan(store, snapshot)
     if since is None:
         yield from batches
@@ -102,14 +107,14 @@ def changes_since(store: Store, snapshot: Snapshot, since: int | None) -> Iterat
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What has to be written so that the table says what the clusters are."""
+    """What must be written so that the table agrees with the clusters."""
 
     clusters: I64
-    """Numbers of those that are new or changed."""
+    """Numbers of new and changed clusters."""
     new: int
-    """Of those, with an id that was not there, or no more."""
+    """How many of these have an id that the table did not have, or had as deleted."""
     gone: pa.Array
-    """Ids that stand for nothing any more, large strings."""
+    """Ids that no longer stand for an entity, as large strings."""
 
     @property
     def rows(self) -> int:
@@ -119,7 +124,10 @@ class Difference:
 def difference(
     ids: pa.Array, signatures: I64, written: WrittenRows, *, everything: bool = False
 ) -> Difference:
-    """ids, signatures: of clusters. everything: they are written whether they changed or not."""
+    """Compares clusters with what is written.
+
+    ids, signatures: those of the clusters. everything: takes all clusters as changed.
+    """
     at = pc.index_in(ids, value_set=written.ids)
     before = written.signatures.take(at)
     same = np.asarray(pc.fill_null(pc.equal(before, pa.array(signatures)), False))
@@ -131,12 +139,12 @@ def difference(
 
 
 def written_schema(names: Sequence[str]) -> pa.Schema:
-    """Of rows with these properties."""
+    """Returns the schema of rows with these properties."""
     return pa.schema([*_INTERNAL, *(pa.field(name, pa.json_()) for name in names)])
 
 
 class EntityBatches(FileBatches):
-    """The rows of a difference, in the order of their ids. Folded as they are asked for."""
+    """The rows of a difference, in the order of their ids, folded as they are read."""
 
     def __init__(
         self,
@@ -147,7 +155,7 @@ class EntityBatches(FileBatches):
         first_updated: int,
         properties: Sequence[str] | None = None,
     ) -> None:
-        """properties: those that get a column; None: those that the entities of the difference have."""
+        """properties: those that get a column; None for those that the entities of the difference have."""
         self.path = "merged entities"
         self.bytes_total = 0
         self._batch_bytes = 64 << 20
@@ -165,7 +173,7 @@ class EntityBatches(FileBatches):
         return
 
     def _properties(self) -> Sequence[str]:
-        """Of the entities that are folded; a property that they have not is no column."""
+        """Returns the properties that the folded entities have; only these become columns."""
         if self._spec.strategy is PropertyStrategy.LIST:
             return [MERGED] if len(self._changes.clusters) else []
         members = self._clusters.members_of(self._changes.clusters)[0]
@@ -201,7 +209,7 @@ class EntityBatches(FileBatches):
         return max(1, min(_BATCH_ENTITIES, _BATCH_BYTES * max(1, rows) // max(1, held)))
 
     def _batch(self, ids: pa.Array, rows: I64, first_updated: int) -> pa.RecordBatch:
-        """rows: places in `ids`, of the changed clusters first and then of what is gone."""
+        """Returns one batch. rows: places in `ids`, which has changed clusters first and then ids gone."""
         clusters = self._clusters
         is_gone = rows >= len(self._changes.clusters)
         chosen = self._changes.clusters[rows[~is_gone]]

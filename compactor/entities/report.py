@@ -1,4 +1,4 @@
-"""What a run of an entity merge did, or would do."""
+"""Reports what a run of an entity merge did, or would do."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import Any
 
 @dataclass(slots=True)
 class EntityMergeReport:
+    """The figures of one run."""
+
     version: int = 0
-    """Of the table after it; 0 if there is none."""
+    """The table's version after the run; 0 if there is no table."""
     entities_read: int = 0
     clusters: int = 0
-    """Entities that come out in all, changed or not."""
+    """Number of merged entities, changed or not."""
     new: int = 0
     changed: int = 0
     replaced: int = 0
-    """Ids that stand for nothing any more."""
+    """Number of ids that no longer stand for an entity."""
     unchanged: int = 0
     next_updated: int = 0
-    """The `_updated` of the next entity that will be written."""
+    """The `_updated` of the next entity that is written."""
     missing_datasets: tuple[str, ...] = ()
-    """That are not there, and count as empty."""
+    """Datasets that do not exist, and count as empty."""
     waiting_for: tuple[str, ...] = ()
-    """Initial datasets that are not there yet: nothing was done."""
+    """Initial datasets that do not exist yet; if there are any, nothing was done."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,7 +1,7 @@
-"""An entity merge from its datasets to the commit: read, compare by values, connect, fold what changed,
+"""Runs an entity merge from its datasets to the commit: read, compare by values, connect, fold what changed,
 write.
 
-Each stage is a function of its own on columns, so that one of them can be done elsewhere (`connect`).
+Each stage is a function on columns, so that a caller can do one of them elsewhere (`connect`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from compactor.stores.base import Store
 from compactor.write.ingest import IngestOptions, ingest_batches
 
 StepProgress = Callable[[str], None]
-"""Called with what is being done."""
+"""Called with the name of the step that begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergedClusters:
-    """Clusters of datasets, not folded yet."""
+    """Clusters of datasets that are not folded yet."""
 
     spec: EntityMergeSpec
     datasets: Sequence[Entities]
@@ -54,7 +54,10 @@ def merge_entities(
     connect: Components = components,
     charge: Charge = unlimited,
 ) -> MergedClusters:
-    """Raises `JobError` if more than `max_merged` would become one, `ConfigError` for ids that collide."""
+    """Finds the clusters of the datasets.
+
+    Raises `JobError` if more than `max_merged` would become one, `ConfigError` for ids that collide.
+    """
     left, right = edges(spec, datasets, charge)
     labels = connect(int(starts_of(datasets)[-1]), left, right)
     return MergedClusters(spec, datasets, clusters_of(spec, datasets, labels))
@@ -66,12 +69,12 @@ def merged_batches(
     connect: Components = components,
     charge: Charge = unlimited,
 ) -> EntityBatches:
-    """The merge of rows that somebody else has read, for pipelines: a dataset each, in the order of
-    `spec.datasets`. All entities, `_updated` from 0; nothing is remembered.
+    """Merges rows that a pipeline has read. Returns all entities, with `_updated` from 0; remembers nothing.
 
+    inputs: one dataset each, in the order of `spec.datasets`.
     charge: called with the bytes of columns that will be held to the end; merging takes about `COPIES` times
         as much.
-    Raises as `merge_entities`, and `InputError` for rows without an `_id`, and what `charge` raises.
+    Raises what `merge_entities` and `charge` raise, and `InputError` for rows without an `_id`.
     """
     pairs = zip(spec.datasets, inputs, strict=True)
     datasets = [read_batches(batches, dataset.name, charge) for dataset, batches in pairs]
@@ -83,7 +86,7 @@ def merged_batches(
 class EntityMerge:
     """One run of an entity merge into a table.
 
-    Nothing is visible before its one commit, which holds the rows and what the next run has to know.
+    Nothing is visible before its one commit, which has the rows and what the next run needs to know.
     """
 
     def __init__(
@@ -98,11 +101,11 @@ class EntityMerge:
         ids: Ids = random_id,
         on_progress: StepProgress = lambda _what: None,
     ) -> None:
-        """store: of the table; None only to look at what would be written to a new one.
+        """store: the table's store; None only for a dry run that would write a new table.
 
-        folder: where datasets are that `spec.sources` does not name. full: writes every entity anew, and
+        folder: the place of datasets that `spec.sources` does not name. full: writes every entity anew, and
         takes the datasets as they are now. memory_limit_bytes: entities that would take more are refused
-        while they are read.
+        while they are read; None for no limit.
         """
         self._memory = EntityMemory(memory_limit_bytes)
         self._spec, self._folder, self._full = spec, folder, full
@@ -110,8 +113,11 @@ class EntityMerge:
         self._target = Target(store)
 
     def run(self) -> EntityMergeReport:
-        """Writes what changed. Raises `CommitConflictError` if another run wrote meanwhile, and what `look`
-        raises; nothing is written then."""
+        """Writes what changed.
+
+        Raises `CommitConflictError` if another run wrote meanwhile, and what `look` raises; then nothing is
+        written.
+        """
         report, batches = self.look()
         target = self._target
         if target.store is None or target.log is None or report.waiting_for:
@@ -134,7 +140,7 @@ class EntityMerge:
         return report
 
     def look(self) -> tuple[EntityMergeReport, EntityBatches | None]:
-        """What a run would do, and the rows it would write; None if there are none.
+        """Returns what a run would do and the rows it would write, or None if there are no rows.
 
         Raises `InputError` for datasets that cannot be read, `UsageError` for those that need a full run,
         `JobError` for too many that would be one, or too much memory.

@@ -1,28 +1,27 @@
-"""Connected components of a graph too large for one process: large-star and small-star on DataFrames.
+"""Finds connected components of a graph too large for one process: large-star and small-star on DataFrames.
 
 An edge is kept as a node and its parent, a smaller node. Each round has three steps:
 
-- large-star: each parent is replaced by its own smallest parent, where it has one;
-- small-star: of each node's parents the others, and the node, get the smallest as their parent;
-- leaves are set aside: nodes with one parent that are nobody's parent. Neither star has any use for them:
-  nothing ever gets a leaf as its parent, so the rest does round by round what it would do beside them.
-  Nodes that got another parent from small-star stay for one more round, without a look at how many they have.
+- large-star replaces each parent by its own smallest parent, where it has one;
+- small-star makes the smallest of a node's parents the parent of its other parents and of the node;
+- leaves are set aside: nodes with one parent that are no node's parent. Neither star needs them: no node ever
+  gets a leaf as its parent, so the other nodes go through the same rounds without them. Nodes that got
+  another parent from small-star stay for one more round, and their parents are not counted.
 
-In the end every node but the smallest of a component has that as its only parent: all are leaves and no
-edge is left, which is how convergence is seen. 100,000 links in a chain take 16 rounds. What is left is small
-after a few, and one task finishes it by scipy. Then the leaves, last to first, get the component of their
-parent.
+In the end the smallest node of a component is the only parent of every other node: all are leaves and no edge
+is left, which shows convergence. A chain of 100,000 links takes 16 rounds. After a few rounds little is left,
+and one task finishes it with scipy. Then the leaves, last to first, get the component of their parent.
 
 Kiveris, Lattanzi, Mirrokni, Rastogi, Vassilvitskii: Connected components in MapReduce and beyond, SoCC
 2014. Leaves set aside: Lulli et al., Fast connected components computation in large graphs by vertex
 pruning, TPDS 2017; GraphFrames does so too. Why not GraphFrames itself: docs/decisions/0024.
 
-No step brings the neighbours of a node together. A minimum is taken on the mappers first, and joins are
-against tables with one row a node, so a node with millions of edges is rows that stream through a task, and
-through several if Spark's adaptive execution finds them too many. Rounds are Parquet under a URL of the
-caller's: no lineage grows, a lost executor loses none of them, and Spark plans the next step by real sizes
-(a checkpoint keeps the estimates of the plan it cuts off, SPARK-39834, which multiply with every join until
-planning takes minutes).
+No step brings all neighbours of a node together. Mappers take minima first, and joins are with tables of one
+row per node, so the edges of a node with millions of them stream through a task, or through several if
+Spark's adaptive execution finds them too many. Rounds are Parquet under a URL that the caller gives: no
+lineage grows, a lost executor loses none of them, and Spark plans the next step by real sizes. A checkpoint
+would keep the estimates of the plan it cuts off (SPARK-39834), which multiply with every join until planning
+takes minutes.
 """
 
 from __future__ import annotations
@@ -44,19 +43,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EDGES_IN_ONE_TASK: Final = 1_000_000
-"""One task takes 0.6 s and 120 MB for as many: less than the rounds it saves."""
+"""Edges that one task finishes: it takes 0.6 s and 120 MB for them, less than the rounds it saves."""
 
 _LABEL: Final = "node bigint, component bigint"
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a round did, to watch convergence by."""
+    """The figures of a round, to watch convergence."""
 
     number: int
-    """From 1; the task that finishes the rest is the last."""
+    """Number of the round, from 1; the task that finishes the rest is the last round."""
     edges: int
-    """Into the round, without loops."""
+    """Edges at the beginning of the round, without loops."""
     edges_left: int
     in_one_task: bool
     seconds: float
@@ -69,13 +68,15 @@ def connected_components(
     edges_in_one_task: int = EDGES_IN_ONE_TASK,
     on_round: Callable[[Round], None] = lambda _: None,
 ) -> DataFrame:
-    """Rows `node bigint, component bigint`: each node of the edges once, the smallest of its component.
+    """Returns rows `node bigint, component bigint`: each node of the edges once, with the smallest node of
+    its component.
 
-    edges: rows `left bigint, right bigint` in either direction; repeated ones and loops do no harm, and
-        other columns are not read. It is evaluated once.
+    edges: rows `left bigint, right bigint` in either direction; duplicates and loops do no harm, and other
+        columns are not read. The frame is evaluated once.
     scratch_url: a folder for the rounds and the result, which driver and executors reach (`s3a://`,
-        `hdfs://`; a path with a local master). What is returned is read from there, so remove it after that.
-    edges_in_one_task: at most as many are finished by one task, at 200 bytes each. 0: none are.
+        `hdfs://`; a path with a local master). The result is read from there, so remove the folder
+        afterwards.
+    edges_in_one_task: the most edges that one task finishes, at 200 bytes each; 0 for none.
     on_round: called on the driver after each round.
 
     Raises `UsageError` for edges of other columns, `InputError` for null in them, `JobError` if Spark fails.
@@ -102,7 +103,7 @@ def _check(edges: DataFrame, edges_in_one_task: int) -> None:
 
 
 class _Rounds:
-    """The edges that are left, and the leaves each round set aside."""
+    """The edges that are left, and the leaves that each round set aside."""
 
     def __init__(
         self, edges: DataFrame, scratch_url: str, on_round: Callable[[Round], None]
@@ -115,7 +116,10 @@ class _Rounds:
         self._leaves: list[DataFrame] = []
 
     def read(self) -> None:
-        """Raises `InputError` for nulls. Loops are kept: they may be the only sign of a node."""
+        """Reads the edges.
+
+        Raises `InputError` for nulls. Keeps loops, which may be the only edge of a node.
+        """
         from pyspark.sql import Observation
         from pyspark.sql import functions as fn
 
@@ -134,7 +138,7 @@ class _Rounds:
         self.edge_count = self._edges.count()
 
     def run(self) -> None:
-        """One round."""
+        """Runs one round."""
         started = time.perf_counter()
         number = len(self._leaves) + 1
         large = self._kept(_large_star(self._edges), f"large-star-{number}")
@@ -145,7 +149,7 @@ class _Rounds:
         self._done(number, self._edges.count(), False, started)
 
     def labelled(self) -> DataFrame:
-        """The rest finished in one task, then leaves last to first, then the smallest of components."""
+        """Finishes the rest in one task, then labels leaves last to first, then the smallest nodes."""
         from pyspark.sql import functions as fn
 
         folders = self._finished()
@@ -177,28 +181,31 @@ class _Rounds:
         self._on_round(Round(number, before, edges_left, in_one_task, seconds))
 
     def _labels(self, folders: list[str]) -> DataFrame:
-        """Each node of the folders once, and its component. The smallest of components are left out."""
+        """Reads each node of the folders and its component. The smallest nodes of components are left out."""
         session = self._edges.sparkSession
         if not folders:
             return session.createDataFrame([], _LABEL)
         return session.read.schema(_LABEL).parquet(*(f"{self._folder}/{each}" for each in folders))
 
     def _kept(self, frame: DataFrame, name: str, parted_by: str | None = None) -> DataFrame:
-        """The same rows, read from files; those with the same `parted_by` lie together."""
+        """Writes rows to files and returns them as read from there, partitioned by `parted_by`."""
         url = f"{self._folder}/{name}"
         frame.write.parquet(url, partitionBy=parted_by)
         return frame.sparkSession.read.schema(frame.schema).parquet(url)
 
 
 def _least_parents(edges: DataFrame) -> DataFrame:
-    """Rows `node, least`: each node that has a parent once, and its smallest."""
+    """Returns rows `node, least`: each node that has a parent once, with its smallest parent."""
     from pyspark.sql import functions as fn
 
     return edges.groupBy("node").agg(fn.min("parent").alias("least"))
 
 
 def _large_star(edges: DataFrame) -> DataFrame:
-    """A node's smallest neighbour is its smallest parent, if it has one: so one direction will do."""
+    """Replaces parents by their smallest parents.
+
+    A node's smallest neighbour is its smallest parent, if it has one, so one direction of edges is enough.
+    """
     from pyspark.sql import functions as fn
 
     of_parents = _least_parents(edges).withColumnRenamed("node", "parent")
@@ -207,7 +214,11 @@ def _large_star(edges: DataFrame) -> DataFrame:
 
 
 def _small_star(edges: DataFrame) -> DataFrame:
-    """As many rows as the edges, which are distinct: `least` in one of each node, the others anew."""
+    """Gives a node's other parents its smallest parent. Edges must be distinct; there are as many rows as
+    edges.
+
+    One row of each node, its edge to the smallest parent, is marked `least`.
+    """
     from pyspark.sql import functions as fn
 
     is_least = fn.col("parent") == fn.col("least")
@@ -218,8 +229,10 @@ def _small_star(edges: DataFrame) -> DataFrame:
 
 
 def _leaves_told(edges: DataFrame) -> DataFrame:
-    """Edges after `_small_star`, distinct, and whether the node is a leaf that may be set aside. Of rows that
-    are `least` each node has one; what other rows have as nodes stays."""
+    """Returns the distinct edges after `_small_star`, and whether the node is a leaf that may be set aside.
+
+    Each node has one row that is `least`; nodes of other rows stay.
+    """
     from pyspark.sql import functions as fn
 
     least = edges.where("least").select("node", "parent")
@@ -232,7 +245,8 @@ def _leaves_told(edges: DataFrame) -> DataFrame:
 
 
 def _components_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Of all edges of the task, at least one: each node but the smallest of its component, and that."""
+    """Yields each node but the smallest of its component, with that smallest node. Takes all edges, at least
+    one."""
     table = pa.Table.from_batches(batches)
     ends = np.concatenate([table["node"].to_numpy(), table["parent"].to_numpy()])
     nodes, numbers = np.unique(ends, return_inverse=True)

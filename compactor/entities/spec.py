@@ -1,5 +1,5 @@
-"""What an entity merge is told, checked: every mistake is named with its line and field. Pure but for reading
-the file."""
+"""Reads and checks the settings of an entity merge: errors name line and field. Pure, except for reading the
+file."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _DEPRECATED: Final = "version 1 is deprecated and will go: write `version: 2`, w
 
 class Identity(StrEnum):
     COMPOSITE = "composite"
-    """`offset|id|offset|id`, of all that were merged."""
+    """The id is `offset|id|offset|id`, of all members."""
     FIRST = "first"
-    """The id of the first of them."""
+    """The id is that of the first member."""
 
 
 class PropertyStrategy(StrEnum):
-    """What becomes of one property of several entities."""
+    """How one property of several entities is merged."""
 
     DEFAULT = "default"
-    """One value as it is, several as a list, of lists their elements."""
+    """One value stays as it is; several become one list, in which lists count as their elements."""
     COMPACT = "compact"
-    """As a list without repeated values; not a list if there is one value, nothing if there is none."""
+    """Distinct values become a list; a single one stays as it is, and none is missing."""
     LIST = "list"
-    """Properties are not merged: the entities stand one beside the other."""
+    """Properties are not merged: the result is a list of the entities."""
 
 
 class Dataset(NamedTuple):
@@ -54,7 +54,7 @@ class Dataset(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """Entities of the two sides are the same where they have a value in common."""
+    """A rule by which entities of the two sides are the same if they have a value in common."""
 
     left: Operand
     right: Operand
@@ -78,7 +78,7 @@ class _MergeSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class EntityMergeSpec:
-    """An entity merge."""
+    """The checked settings of an entity merge."""
 
     datasets: tuple[Dataset, ...]
     """The place of a dataset here is its offset in composite ids."""
@@ -86,28 +86,28 @@ class EntityMergeSpec:
     identity: Identity = Identity.COMPOSITE
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = DEFAULT_MAX_MERGED
-    """Of one entity that comes out, as many at most may go in."""
+    """The most entities that may become one."""
     initial_datasets: tuple[str, ...] = ()
-    """Names of datasets without which a first run does not begin."""
+    """Names of datasets that must exist before a first run begins."""
     ignore_non_existent_datasets: bool = True
-    """Whether a dataset that is not there is one without entities."""
+    """Whether a dataset that does not exist counts as empty."""
     sources: tuple[tuple[str, str], ...] = ()
-    """Name of a dataset, and the file or table that it is."""
+    """Pairs of a dataset's name and its file or table."""
     warnings: tuple[str, ...] = ()
 
 
 def load_spec(path: str) -> EntityMergeSpec:
-    """Of a YAML or JSON file. Raises `ConfigError` naming file, line and field."""
+    """Reads a YAML or JSON file. Raises `ConfigError` naming file, line and field."""
     return spec_of(Document.read(path))
 
 
 def parse_spec(text: str, name: str) -> EntityMergeSpec:
-    """As `load_spec`. name: for errors; of JSON if it ends in .json."""
+    """Parses a text as `load_spec` does. name: for errors; the text is JSON if it ends in .json."""
     return spec_of(Document.parse(text, name))
 
 
 def spec_of(document: Document) -> EntityMergeSpec:
-    """Raises `ConfigError` naming file, line and field."""
+    """Checks a document. Raises `ConfigError` naming file, line and field."""
     settings = document.as_model(_MergeSettings)
     datasets = tuple(_datasets(document, settings))
     names = {dataset.name for dataset in datasets}
@@ -190,7 +190,7 @@ def _rules(document: Document, settings: _MergeSettings, aliases: set[str]) -> I
             if name in RESERVED and name not in (ID, IDS):
                 raise document.fail(
                     place,
-                    f"{field}: {parsed.alias}.{name} is no property: an entity merge writes it; rules "
+                    f"{field}: {parsed.alias}.{name} is not a property: an entity merge writes it; rules "
                     "compare properties, `_id` and `$ids`",
                 )
         return parsed

@@ -1,5 +1,5 @@
-"""What an entity merge remembers of its last run, in the properties of the table it writes: so rows and
-memory change in one commit."""
+"""Keeps what an entity merge remembers of its last run in the properties of the table it writes, so that rows
+and state change in one commit."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ _PROPERTY: Final = "entity_merge"
 
 @dataclass(frozen=True, slots=True)
 class State:
+    """What the next run needs to know."""
+
     datasets: tuple[Dataset, ...] = ()
-    """In the order of their offsets."""
+    """Datasets in the order of their offsets in composite ids."""
     next_updated: int = 0
     """The `_updated` of the next entity that is written."""
 
     @classmethod
     def of(cls, metadata: TableMetadata | None, url: str) -> Self | None:
-        """None if there is no table yet. Raises `UsageError` for a table that no entity merge wrote,
-        `DataError` for a damaged state."""
+        """Returns the table's state; None if there is no table yet.
+
+        Raises `UsageError` for a table that no entity merge wrote, `DataError` for a damaged state.
+        """
         if metadata is None:
             return None
         text = dict(metadata.properties).get(_PROPERTY)
@@ -34,7 +38,7 @@ class State:
         if text is None or missing:
             cause = f"it has no column {missing[0]!r}" if missing else "it was made otherwise"
             raise UsageError(
-                f"{url}: is no table of an entity merge ({cause}): name another --output"
+                f"{url}: is not a table of an entity merge ({cause}): name another --output"
             )
         try:
             value = json.loads(text)
@@ -51,10 +55,10 @@ class State:
 
 
 def check_datasets(before: Sequence[Dataset], now: Sequence[Dataset], url: str) -> None:
-    """Raises `UsageError` if ids that were given out would mean something else now.
+    """Raises `UsageError` if ids in the table would now mean something else.
 
-    Offsets in ids stand for datasets. So each has to keep its place; new ones come last. A dataset may get
-    another alias, or keep its alias and get another name, which no other dataset had.
+    Offsets in ids stand for datasets, so each dataset must keep its place, and new ones come last. A dataset
+    may get another alias, or keep its alias and get another name that no dataset had.
     """
     names = {dataset.name for dataset in before}
     for place, old in enumerate(before):

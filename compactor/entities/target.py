@@ -1,4 +1,5 @@
-"""The table that a run of an entity merge writes: what it was when the run began, and the one commit."""
+"""Handles the table that a run of an entity merge writes: its state when the run began, and the one
+commit."""
 
 from __future__ import annotations
 
@@ -21,15 +22,15 @@ from compactor.write.ingest import Amend
 from format.schema import SortColumn
 
 ROW_POLICY: Final = RowPolicy(RowKind.LAST, sequence=UPDATED)
-"""The newest row of each id stays, and all of them are rows to be seen: also what was deleted or replaced."""
+"""Keeps the newest row of each id, including rows of deleted and replaced entities, which readers see."""
 SORT: Final = (SortColumn(ID),)
 
 
 class Target:
-    """Compactions may change the table while the run goes on; another run may not."""
+    """The table of one run. Compactions may change it during the run; another run of a merge may not."""
 
     def __init__(self, store: Store | None) -> None:
-        """store: None only to look at what would be written to a new table."""
+        """store: None only for a dry run that would write a new table."""
         self.store = store
         self.log = None if store is None else CommitLog(store)
         self.snapshot = Snapshot.empty() if self.log is None else self.log.refresh()
@@ -43,9 +44,9 @@ class Target:
     def begin(
         self, spec: EntityMergeSpec, folder: str, *, full: bool
     ) -> tuple[Sequence[Located | None], EntityMergeReport]:
-        """Where the datasets are, and a report of what is missing. full: datasets are taken as they are now.
+        """Locates the datasets, and reports which are missing. full: takes the datasets as they are now.
 
-        Raises `InputError` for a dataset that has to be there, `UsageError` for those that need a full run.
+        Raises `InputError` for a dataset that must exist, `UsageError` for changes that need a full run.
         """
         if self.store is not None:
             check_not_read(spec, folder, self.store.url)
@@ -62,9 +63,9 @@ class Target:
         return located, report
 
     def amending(self, after: State) -> Amend:
-        """What makes a commit of rows one that remembers `after`, too.
+        """Returns the amendment that makes a commit of rows remember `after` too.
 
-        It raises `CommitConflictError` if another run has written meanwhile.
+        The amendment raises `CommitConflictError` if another run has written meanwhile.
         """
 
         def amend(latest: Snapshot, changes: Changes) -> Changes:
@@ -75,7 +76,8 @@ class Target:
         return amend
 
     def remember(self, after: State) -> int | None:
-        """Where there are no rows to write: the version of the commit, if datasets have other names now."""
+        """Commits new names of datasets when there are no rows to write. Returns the version of the commit,
+        or None if there was nothing to commit."""
         if self.log is None or self.before is None or self.before.datasets == after.datasets:
             return None
 

@@ -1,10 +1,10 @@
-"""Values of any type as canonical JSON texts in Arrow arrays: the one form in which entities are compared,
-joined and kept.
+"""Turns values of any type into canonical JSON texts in Arrow arrays, the one form in which entities are
+compared, joined and kept.
 
-Equal texts are equal values of one type: no whitespace, keys of objects in the order of their code points,
-strings with as few escapes as JSON allows, integers exact, other numbers as the shortest text of their
-double, which has a point or an exponent (so 1 is not 1.0). An Arrow null is a value that is missing, the
-text `null` is JSON's null. All arrays here are large strings.
+Texts are equal if and only if they are equal values of the same type. They have no whitespace, keys of
+objects in the order of their code points, and strings with as few escapes as JSON allows. Integers are exact;
+other numbers are the shortest text of their double, with a point or an exponent (so 1 is not 1.0). An Arrow
+null is a missing value, the text `null` is JSON's null. All arrays here are large strings.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from format.nested import build_list
 I64 = npt.NDArray[np.int64]
 TEXT: Final = pa.large_string()
 
-# What is canonical at a glance. Whatever else is decoded and encoded again, which is never wrong.
+# Texts that are canonical for certain. All others are decoded and encoded again, which is never wrong.
 _CANONICAL: Final = r'^(?:"[^"\\\x00-\x1f]*"|-?[1-9][0-9]{0,17}|0|true|false|null)$'
 _NULL: Final = "null"
 _PART_TEXTS: Final = 65_536
 _PART_BYTES: Final = 8 << 20
-"""Decoded at a time, about; one text at least."""
+"""About how many bytes are decoded at a time; at least one text."""
 
 _raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _lists: Final = msgspec.json.Decoder(list[list[msgspec.Raw]])
@@ -43,9 +43,9 @@ _encoder: Final = msgspec.json.Encoder(order="sorted")
 
 
 def canonical(texts: pa.Array) -> pa.Array:
-    """JSON texts, each of which is one value for certain, as canonical ones; nulls stay.
+    """Makes JSON texts canonical; nulls stay. Each text must be exactly one value.
 
-    Raises ValueError for numbers beyond a double and texts that are no Unicode.
+    Raises `ValueError` for numbers beyond a double and for text that is not Unicode.
     """
     texts = texts.cast(TEXT)
     is_odd = np.asarray(pc.fill_null(pc.invert(pc.match_substring_regex(texts, _CANONICAL)), False))
@@ -60,10 +60,10 @@ def canonical(texts: pa.Array) -> pa.Array:
 
 
 def from_arrow(array: pa.Array) -> pa.Array:
-    """Values of any Arrow type as canonical texts; null where `array` is.
+    """Returns values of any Arrow type as canonical texts; null where `array` is null.
 
-    Columns of the type arrow.json hold such texts already. Raises `UnwritableError` for types JSON has no
-    form of, ValueError for an arrow.json column with what is no JSON.
+    Columns of type arrow.json hold JSON texts already. Raises `UnwritableError` for types without a form in
+    JSON, `ValueError` for an arrow.json column with text that is not JSON.
     """
     if isinstance(array.type, pa.JsonType):
         return canonical(checked_json(array.storage))
@@ -72,13 +72,13 @@ def from_arrow(array: pa.Array) -> pa.Array:
 
 
 def texts_of(raws: Sequence[Any]) -> pa.Array:
-    """Texts of msgspec's raw values; null for None."""
+    """Returns the texts of msgspec's raw values; null for None."""
     data = [None if raw is None else bytes(raw) for raw in raws]
     return pa.array(data, pa.large_binary()).cast(TEXT)
 
 
 def replaced(texts: pa.Array, mask: npt.NDArray[np.bool_], others: pa.Array) -> pa.Array:
-    """`texts` with `others`, one after the other, where the mask is true."""
+    """Returns `texts` in which `others` in turn replace those where the mask is true."""
     at = np.arange(len(texts))
     at[mask] = len(texts) + np.arange(len(others))
     return pa.concat_arrays([texts, others]).take(pa.array(at))
@@ -89,14 +89,14 @@ def is_list(texts: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def is_null(texts: pa.Array) -> npt.NDArray[np.bool_]:
-    """JSON's null; not what is missing."""
+    """Returns which texts are JSON's null; missing values are not."""
     return np.asarray(pc.fill_null(pc.equal(texts, text_scalar(_NULL)), False))
 
 
 def elements(texts: pa.Array) -> tuple[I64, pa.Array]:
-    """Of canonical texts, none missing: the elements of lists, other values as they are.
+    """Splits lists into their elements; other values are one element. No text may be missing.
 
-    How many of each text, shape (texts,); and all of them, in order.
+    Returns the number of elements of each text, shape (texts,), and all elements in order.
     """
     lists = is_list(texts)
     counts = np.ones(len(texts), np.int64)
@@ -119,13 +119,14 @@ def elements(texts: pa.Array) -> tuple[I64, pa.Array]:
 
 
 def members(texts: pa.Array, name: str) -> pa.Array:
-    """Of canonical texts of objects: the value of a key; null where an object has it not."""
+    """Returns the value of a key in canonical texts of objects; null where an object does not have the
+    key."""
     found = [texts_of([item.get(name) for item in _objects.decode(part)]) for part in _parts(texts)]
     return pa.concat_arrays([pa.array([], TEXT), *found])
 
 
 def quoted(strings: pa.Array) -> pa.Array:
-    """Strings as JSON texts; nulls stay."""
+    """Returns strings as JSON texts; nulls stay."""
     strings = strings.cast(TEXT)
     return canonical(pc.if_else(strings.is_valid(), json_values(strings), pa.scalar(None, TEXT)))
 
@@ -135,7 +136,7 @@ def is_string(texts: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def unquoted(texts: pa.Array) -> pa.Array:
-    """The strings that JSON texts, all of strings, stand for; nulls stay."""
+    """Returns the strings that these JSON texts encode; nulls stay. All texts must be JSON strings."""
     inside = pc.utf8_slice_codeunits(texts, 1, -1)
     escaped = np.asarray(pc.fill_null(pc.match_substring(texts, "\\"), False))
     if not escaped.any():
@@ -147,27 +148,28 @@ def unquoted(texts: pa.Array) -> pa.Array:
 
 
 def object_texts(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
-    """An object a row of what its columns hold, keys in order; what is missing is left out."""
+    """Returns one object per row, with keys in order; missing values are left out."""
     parts = [
         joined(text_scalar(json.dumps(name, ensure_ascii=False) + ":"), columns[name])
         for name in sorted(columns)
     ]
     if not parts:
         return pa.repeat(text_scalar("{}"), rows)
-    # Arrow loses a row of which it skips all, so there is a first part that every row has.
+    # Arrow drops a row if it skips all of its parts, so the first part is one that every row has.
     first = pa.repeat(text_scalar(""), rows)
     inside = pc.binary_join_element_wise(first, *parts, text_scalar(","), null_handling="skip")
     return joined(text_scalar("{"), pc.utf8_slice_codeunits(inside, 1), text_scalar("}"))
 
 
 def list_texts(counts: I64, items: pa.Array) -> pa.Array:
-    """A list of so many items each, one after the other."""
+    """Returns one list per count, of that many items, taken in order."""
     lists = build_list(pa.large_list(TEXT), counts, items, None)
     return joined(text_scalar("["), pc.binary_join(lists, text_scalar(",")), text_scalar("]"))
 
 
 def _parts(texts: pa.Array) -> Iterator[bytes]:
-    """Lists of all, each of some of them: what is decoded at a time does not grow with the column."""
+    """Yields lists of some of the texts each, so that what is decoded at a time does not grow with the
+    column."""
     sizes = np.asarray(pc.binary_length(texts)).astype(np.int64)
     number = (np.cumsum(sizes) - sizes) // _PART_BYTES
     ends = np.append(np.flatnonzero(np.diff(number)) + 1, len(texts))

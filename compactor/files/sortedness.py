@@ -2,8 +2,8 @@
 
 Parquet can express less than a sort schema: it does not define the order of NaN, and of -0.0 and 0.0. So it
 gets the columns up to the first one whose order it does not define; the schema's metadata, which Parquet and
-Arrow IPC files store, has the whole sort schema. What a file states is only a hint: whoever uses it checks
-the rows.
+Arrow IPC files store, has the whole sort schema. What a file states is only a hint: callers check the
+rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The checks of a merge: rows and row hashes in are those out, with the rows that were left out."""
+"""Checks a merge: rows and row hashes of the inputs equal those of the outputs and of the rows left out."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from format.hashing import combine
 def check_rows(
     context: MergeContext, ends: Sequence[tuple[int, int]], row_hashes: Sequence[Sequence[int]]
 ) -> None:
-    """Raises `MergeCheckError` unless rows and row hashes of the inputs equal those of the outputs, with the
+    """Raises `MergeCheckError` unless rows and row hashes of the inputs equal those of the outputs and of the
     rows that were left out.
 
-    ends: rows and row hash of each input, by its footer. row_hashes: of each output, by row group.
+    ends: rows and row hash of each input, by its footer. row_hashes: by output and row group.
     """
     rows_in = sum(rows for rows, _ in ends)
     rows_out = sum(output.emitter.rows for output in context.outputs)
@@ -27,7 +27,7 @@ def check_rows(
     hash_out = combine(*(value for hashes in row_hashes for value in hashes))
     has_old = any(output.row_numbers.has_old for output in context.outputs)
     if has_old or context.dropped:
-        # Of all rows taken: those that are not written went through the columns as well.
+        # Hashes all rows taken: rows that are not written went through the columns as well.
         orders = context.order.groups()
         hash_out = combine(
             *(
@@ -45,7 +45,7 @@ def check_rows(
 
 
 def row_hashes_of(context: MergeContext) -> list[list[int]]:
-    """Returns of each output the hashes of its row groups that are written."""
+    """Returns for each output the hashes of its written row groups."""
     orders = context.order.groups()
     return [_row_hashes(context, output, orders) for output in context.outputs]
 
@@ -53,7 +53,7 @@ def row_hashes_of(context: MergeContext) -> list[list[int]]:
 def _row_hashes(
     context: MergeContext, output: OutputFragment, orders: Iterator[GroupOrder]
 ) -> list[int]:
-    """Returns the hashes of an output's row groups, those without rows left out."""
+    """Returns the hashes of an output's row groups, except those without rows."""
     hashes = (_row_hash(context, output, page, next(orders)) for page in output.pages)
     return [value for value in hashes if value is not None]
 
@@ -61,7 +61,7 @@ def _row_hashes(
 def _row_hash(
     context: MergeContext, output: OutputFragment, page: Page | None, order: GroupOrder
 ) -> int | None:
-    """Returns the hash of a row group as it is written; None if no row of it is."""
+    """Returns the hash of a row group as it is written; None if none of its rows is written."""
     if page is None:
         assert order.copied is not None
         return context.copied[int(order.inputs[0])].row_hash(order.copied)

@@ -1,7 +1,7 @@
-"""Chunks are encoded and compressed in a thread of their own while the merging one gathers the next.
+"""Encodes and compresses chunks in a thread of their own, while the merging thread gathers the next.
 
-One is ahead at a time, and only while memory is not short. Encoding depends on the rows alone, and chunks
-are written by the merging thread in the order in which they came: the bytes are the same with and without.
+At most one chunk is ahead, and only while memory is not short. Encoding depends only on the rows, and the
+merging thread writes chunks in the order in which they came, so the bytes are the same without the thread.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from format.blocks import Chunk, make_chunk
 
 STAGE: Final = "encode"
 _SMALL_BYTES: Final = 64 << 10
-"""Chunks up to which handing over takes longer than it saves."""
+"""The most bytes of a chunk for which the hand-over takes longer than it saves."""
 _COPIES: Final = 3
-"""Of a chunk while it is encoded: as gathered, encoded and compressed."""
+"""How often a chunk is in memory while it is encoded: as gathered, encoded and compressed."""
 
 _Pending = tuple[Future[Chunk], Callable[[Chunk], None], int]
-"""What is being encoded, what is to be done with it, and bytes charged."""
+"""The chunk that is being encoded, what to do with it, and the bytes charged."""
 
 
 class ChunkEncoder:
-    """Makes chunks, in order. For one thread; `close` it."""
+    """An encoder of chunks, in order. Use it from one thread, and `close` it."""
 
     def __init__(
         self, budget: MemoryBudget, watch: Stopwatch, level: int, *, in_thread: bool | None
     ) -> None:
-        """in_thread: None for where a core may be idle."""
+        """in_thread: whether to use a thread; None to use one if a core may be idle."""
         self._budget = budget
         self._watch = watch
         self._level = level
@@ -45,7 +45,7 @@ class ChunkEncoder:
         self._actions: list[Callable[[], None]] = []
         self._is_writing = False
         self.wait_seconds = 0.0
-        """Of this thread, for the other."""
+        """Seconds that the merging thread has waited for the encoding thread."""
         budget.finish_first(self.flush)
 
     def put(
@@ -56,7 +56,7 @@ class ChunkEncoder:
         if self._in_thread and array.nbytes > _SMALL_BYTES and self._budget.has_room(size):
             self._wait()
             self._budget.charge(STAGE, size)
-            # The next one is begun before this one is written, so that the thread never waits for that.
+            # The next chunk is begun before this one is written, so that the thread never waits for writing.
             done, actions = self._pending, self._actions
             self._pending, self._actions = (self._submit(array, is_decided), write, size), []
             self._write(done, actions)
@@ -66,19 +66,19 @@ class ChunkEncoder:
             write(self.encode(array, is_decided=is_decided))
 
     def encode(self, array: pa.Array, *, is_decided: bool = False) -> Chunk:
-        """At once, in this thread."""
+        """Encodes a chunk at once, in the calling thread."""
         with self._watch.on(STAGE):
             return make_chunk(array, level=self._level, is_decided=is_decided)
 
     def then(self, action: Callable[[], None]) -> None:
-        """Does something that must come after what was put."""
+        """Runs an action after everything that was put before."""
         if self._pending is None and not self._is_writing:
             action()
         else:
             self._actions.append(action)
 
     def flush(self) -> None:
-        """Until everything is written that was put."""
+        """Waits until everything that was put is written."""
         if self._is_writing:
             return
         self._wait()
@@ -104,7 +104,7 @@ class ChunkEncoder:
         return self._pool.submit(make_chunk, array, level=self._level, is_decided=is_decided)
 
     def _wait(self) -> None:
-        """Until the thread is done; what is left then is the chunk as it is written."""
+        """Waits for the thread; then charges only the chunk as it is written."""
         if self._pending is None:
             return
         future, write, size = self._pending
@@ -133,7 +133,7 @@ class ChunkEncoder:
 
 
 def has_idle_core() -> bool:
-    """Whether this process may use more than one core."""
+    """Returns whether this process may use more than one core."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) > 1
     return (os.cpu_count() or 1) > 1

@@ -1,4 +1,5 @@
-"""The column phase of a merge: one column at a time, one output row group at a time, by the row order."""
+"""Runs the column phase of a merge: replays the row order on one column and one output row group at a
+time."""
 
 from __future__ import annotations
 
@@ -26,11 +27,12 @@ from format.limits import most_written_bytes
 from format.types import storage_type
 
 _DICTIONARY_BYTES: Final = 4 << 20
-"""Of a column's distinct values, while they are moved as codes."""
+"""The most bytes of a column's distinct values while rows are moved as codes."""
 
 
 class ColumnPhase:
-    """Replays the row order on each column: gathers its values from the inputs, encodes and writes them."""
+    """The column phase: gathers each column's values from the inputs in the row order, encodes and writes
+    them."""
 
     def __init__(self, context: MergeContext) -> None:
         self._context = context
@@ -41,7 +43,8 @@ class ColumnPhase:
 
     @property
     def splits(self) -> Splits:
-        """Of row groups that were too heavy; once there are any, the rest of the pass only measures."""
+        """Splits of row groups that were too heavy; once there are any, the rest of the pass only
+        measures."""
         return self._gatherer.splits
 
     def run(self) -> None:
@@ -53,8 +56,10 @@ class ColumnPhase:
         self._charge_dictionary(0)
 
     def _columns(self) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
-        """Names in lexicographic order, each with the inputs that have it; all must have taken it before
-        the next."""
+        """Yields names in lexicographic order, each with the inputs that have the column.
+
+        All rows of a column must be taken before the next.
+        """
         waiting: dict[bytes, list[int]] = {}
         names: list[bytes] = []
 
@@ -118,7 +123,7 @@ class ColumnPhase:
         if block is None:
             output.emitter.chunk(self._context.encoder.encode(pa.nulls(order.rows, dtype)))
         elif block.header.raw_bytes > most_written_bytes(block.header.stored_bytes):
-            # Only this process may read it, by a larger limit than that of all.
+            # Only this process may read the chunk, because of a larger limit than readers have by default.
             with self._context.budget.holding("decode", block.header.raw_bytes):
                 array = block.decode(dtype, keep_dictionary=True)
                 output.emitter.chunk(self._context.encoder.encode(array))
@@ -136,7 +141,7 @@ class ColumnPhase:
         page: Page,
         number: int,
     ) -> None:
-        """One output row group of one column."""
+        """Merges one output row group of one column."""
         sources = [self._context.inputs[i] for i in order.inputs[present[order.inputs]]]
         size = 0
         try:
@@ -147,7 +152,7 @@ class ColumnPhase:
             array, codes = gathered
             is_decided = codes is not None
             if not pt.is_dictionary(array.type):
-                # Before the rows are hashed: only distinct values need to be.
+                # Done before the rows are hashed, because only distinct values need hashing.
                 with self._context.watch.on("encode"):
                     array, is_decided = by_dictionary(array), True
             in_work = 2 * array.nbytes + GATHER_ROW_BYTES * len(array)
@@ -176,7 +181,7 @@ class ColumnPhase:
     def _written(
         self, name: str, array: pa.Array, flags: Flags, output: OutputFragment, page: Page
     ) -> tuple[pa.Array, bool]:
-        """What is written of the rows taken; and whether its values are some of theirs."""
+        """Returns what is written of the rows taken, and whether all its values are among theirs."""
         if page.folded is None:
             return kept_rows(array, flags), True
         assert self._context.settings.rule is not None
@@ -189,7 +194,7 @@ class ColumnPhase:
         return array, chooses(function)
 
     def _charge_dictionary(self, size: int) -> None:
-        """What a column's distinct values take."""
+        """Charges the bytes of a column's distinct values."""
         if size > self._dictionary_bytes:
             self._context.budget.charge("gather", size - self._dictionary_bytes)
         else:

@@ -13,7 +13,7 @@ from format.footer import ValueStats, with_values
 
 
 def _with_values(context: MergeContext, output: OutputFragment) -> Callable[[bytes], bytes]:
-    """Returns what puts into a column's statistics what only the inputs' footers know of copied chunks."""
+    """Returns a function that adds statistics of copied chunks, which only the inputs' footers have."""
     if None not in output.pages:
         return lambda column: column
 

@@ -1,4 +1,4 @@
-"""What the phases of one pass share: settings, memory, inputs, the row order, the outputs."""
+"""Holds what the phases of one pass share: settings, memory, inputs, the row order, the outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from format.schema import FragmentHeader
 
 
 class MergeContext:
-    """Owns the row order and the outputs of one pass; says how each of its stages spills to local disk."""
+    """The owner of one pass's row order and outputs. It decides how each stage spills to local disk."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class MergeContext:
         )
         self.inputs: Sequence[MergeInput] = ()
         self.schemas: list[pa.Schema] = []
-        """The different schemas of the inputs."""
+        """The distinct schemas of the inputs."""
         self._order_tape = Tape(budget, "row order", disk)
         self.order = RowOrder(self._order_tape)
         self.outputs: list[OutputFragment] = []
         self.copied: dict[int, CopiedRowGroups] = {}
-        """By input."""
+        """Copied row groups by input."""
         self.dropped: dict[str, int] = {}
-        """Rows, by reason."""
+        """Number of rows that are not written, by reason."""
         budget.spill_by("row order", lambda _: self._order_tape.spill())
         budget.spill_by(ROW_HASHES, self._spill_row_hashes)
         budget.spill_by(
@@ -64,8 +64,8 @@ class MergeContext:
         budget.spill_by(PARTS, self._spill_parts)
 
     def with_shared_schema(self, header: FragmentHeader) -> FragmentHeader:
-        """Returns the header with the schema object of an earlier input, if that is equal: a thousand copies
-        would add up."""
+        """Returns the header with the schema object of an earlier input if that is equal, because a thousand
+        copies would add up."""
         for schema in self.schemas:
             if schema.equals(header.schema, check_metadata=True):
                 return header.with_schema(schema)
@@ -73,7 +73,7 @@ class MergeContext:
         return header
 
     def close(self) -> None:
-        """Gives back the memory and the disk space of the row order and the outputs."""
+        """Releases the memory and the disk space of the row order and the outputs."""
         self._order_tape.close()
         for output in self.outputs:
             output.close()
@@ -83,7 +83,7 @@ class MergeContext:
         return freed + sum(source.spill_row_hashes() for source in self.inputs)
 
     def _spill_chunks(self, size: int) -> int:
-        """The largest first."""
+        """Spills decoded rows, the largest inputs first."""
         freed = 0
         for source in sorted(self.inputs, key=lambda source: -source.spillable_bytes):
             if freed >= size or not source.spillable_bytes:

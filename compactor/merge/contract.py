@@ -1,4 +1,4 @@
-"""What a merge is asked for and what it gives."""
+"""Defines the settings and the result of a merge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from format.writer import WriterOptions
 
 @dataclass(frozen=True, slots=True)
 class MergeSettings:
-    """What a merge needs to know beyond its inputs."""
+    """What a merge needs to know beside its inputs."""
 
     schema: pa.Schema
     sort: SortSchema
@@ -28,16 +28,16 @@ class MergeSettings:
     """`max_rows` and `target_row_group_bytes` bound every output row group."""
     target_fragment_bytes: int
     cut_keys: Sequence[Bound] = ()
-    """Ascending keys before which outputs end if they are large enough."""
+    """Ascending keys before which outputs end, if they are large enough."""
     memory: MemorySettings = field(default_factory=MemorySettings)
     encode_thread: bool | None = None
-    """Whether chunks are encoded in a thread of their own; None: where there is a core for it."""
+    """Whether a thread encodes chunks; None for a thread if there is a core for it."""
     skips: SkipSpec = NO_SKIPS
-    """Which columns of outputs get a skip index."""
+    """The columns of outputs that get a skip index."""
     open_skips: OpenOutput | None = None
-    """Starts the object that these go to; needed with `skips`."""
+    """Begins the object of the skip indexes; needed with `skips`."""
     rule: RowRule | None = None
-    """What becomes of rows of one key, and of old ones; None: all stay."""
+    """What becomes of rows of one key, and of old rows; None if all stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,32 +50,32 @@ class MergedFragment:
     summary: FragmentSummary
     row_statistics: RowStatistics = NONE_SEEN
     skips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Where its skip indexes are in their object: offset and length, by column."""
+    """Offset and length of its skip indexes in their object, by column."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """Of a whole merge."""
+    """The outputs and figures of a whole merge."""
 
     outputs: list[MergedFragment]
     rows_in: int
     rows_out: int
     restarts: int
-    """Second passes: 0 or 1."""
+    """Number of second passes: 0 or 1."""
     replayed_inputs: int
-    """Inputs that the second pass read from local disk."""
+    """Number of inputs that the second pass read from local disk."""
     spilled_bytes: int
-    """Put on local disk in all, inputs that were kept included."""
+    """All bytes written to local disk, including kept inputs."""
     fetch_wait_seconds: float
     cpu_busy_ratio: float
-    """Seconds that the merging thread works, or waits for its encoding one, for a second of the clock, from
-    the first keys in order to the last chunk encoded."""
+    """The share of the time, from the first keys in order to the last chunk encoded, in which the merging
+    thread works or waits for the encoding thread."""
     peak_bytes: int
-    """Most that was charged at a time."""
+    """The most bytes that were charged at a time."""
     stage_peak_bytes: dict[str, int]
     copied_rows: int
-    """Rows of row groups that went out as they came in, compressed and unread."""
+    """Number of rows in copied row groups."""
     dropped: dict[str, int]
-    """Rows that were not written again, by reason: rows in are rows out and these."""
+    """Number of rows that were not written again, by reason. Rows in equal rows out and these."""
     stage_seconds: dict[str, float]
-    """Of the merging thread, by stage; see `compactor.resources.stopwatch`."""
+    """Seconds of the merging thread, by stage; see `compactor.resources.stopwatch`."""

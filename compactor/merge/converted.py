@@ -1,8 +1,8 @@
-"""Rows of one input that become others on their way: columns that the table has dropped are left out, values
-of a type that the table has changed are converted.
+"""Hashes rows of one input that change on their way: dropped columns are left out, and values of columns
+whose type was changed are converted.
 
-The input's row hash is of what is stored, the outputs' of what is written. So each row is hashed both ways
-when it is decoded: that nothing was lost before is seen from the one, after it from the other.
+The input's row hash covers what is stored, the outputs' row hash what is written. So each row is hashed both
+ways when it is decoded: the one proves that nothing was lost before, the other that nothing is lost after.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from format.hashing import column_contributions
 
 
 class ConvertedRows:
-    """By row group of the input; of the rows that are to be written."""
+    """Hashes of the rows to be written, by row group of the input."""
 
     def __init__(self, budget: MemoryBudget, disk: LocalDisk, version: int) -> None:
-        """version: of the input."""
+        """version: the format's version of the input."""
         self._version = version
         self._stored = PagedNumbers(budget, STAGE, disk)
         self._written = PagedNumbers(budget, STAGE, disk)
@@ -31,22 +31,23 @@ class ConvertedRows:
             numbers.append(np.zeros(rows, dtype=np.uint64))
 
     def note(self, group: int, name: str, stored: pa.Array, written: pa.Array | None) -> None:
-        """A column's chunk as it is stored, and as it goes on; None if it does not."""
+        """Hashes a column's chunk as it is stored and as it is written; `written` is None if it is left
+        out."""
         contributions = column_contributions(name, stored, self._version)
         self._stored.add(group, contributions)
         if written is None:
             return
         if written is not stored:
-            # By the rule of the input's version, as the merge compares rows that come from it.
+            # Uses the rule of the input's version, by which the merge compares its rows.
             contributions = column_contributions(name, written, self._version)
         self._written.add(group, contributions)
 
     def stored_hash(self) -> int:
-        """Of all rows as they are stored, once every column was noted."""
+        """Returns the hash of all rows as stored, once every column was noted."""
         return hash_of_pages(self._stored)
 
     def written_hash(self) -> int:
-        """Of all rows as they go on."""
+        """Returns the hash of all rows as written."""
         return hash_of_pages(self._written)
 
     def spill(self) -> int:

@@ -1,6 +1,6 @@
-"""Row groups that go out as they came in: compressed, unread.
+"""Handles copied row groups, which are written as they were stored, without being decompressed.
 
-What their chunks hold is known only to their input's footer, which comes last; so does the output's.
+Only the input's footer has the statistics of their chunks. It comes last, as does the output's footer.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from format.blocks import Block
 from format.footer import Footer, ValueStats
 
 _VALUES_BYTES: Final = 256
-"""Of what a footer says of a chunk's values, as Python has it."""
+"""Bytes of one chunk's value statistics as Python objects."""
 
 
 class StoredKeys:
-    """A row group's sort columns as they are stored, until it is known whether it passes: in memory, or on
-    local disk."""
+    """A row group's sort columns as stored, until it is decided whether it is copied: in memory or on local
+    disk."""
 
     def __init__(self, blocks: Sequence[Block], budget: MemoryBudget, disk: LocalDisk) -> None:
         self._blocks = list(blocks)
@@ -32,7 +32,7 @@ class StoredKeys:
         budget.charge(CHUNKS, self.held_bytes)
 
     def take(self) -> list[Block]:
-        """The chunks; they are not held here any more."""
+        """Returns the chunks, and no longer holds them."""
         if self._region is None:
             blocks = self._blocks
         else:
@@ -45,7 +45,7 @@ class StoredKeys:
         return blocks
 
     def drop(self) -> None:
-        """They are not needed any more."""
+        """Drops the chunks."""
         self._blocks = []
         self._budget.discharge(CHUNKS, self.held_bytes)
         self.held_bytes = 0
@@ -54,7 +54,7 @@ class StoredKeys:
             self._region = None
 
     def spill(self) -> int:
-        """Moves them to disk; how many bytes that frees."""
+        """Moves the chunks to disk. Returns how many bytes that frees."""
         freed = self.held_bytes
         if freed:
             self._region = self._disk.allocate(freed)
@@ -74,7 +74,7 @@ class CopiedRowGroups:
         self._row_hashes: dict[int, int] = {}
 
     def add(self, group: int) -> None:
-        """group: its number in the input."""
+        """Adds a row group by its number in the input."""
         self._groups.add(group)
 
     def take_from(self, footer: Footer) -> None:
@@ -87,16 +87,16 @@ class CopiedRowGroups:
 
     @property
     def nbytes(self) -> int:
-        """About what is held of the footer."""
+        """About how many bytes are held of the footer."""
         return _VALUES_BYTES * len(self._values) * len(self._groups)
 
     def row_hash(self, group: int) -> int:
         return self._row_hashes[group]
 
     def values(self, column: str, group: int) -> ValueStats | None:
-        """Returns what is known of a chunk's values; None of a column that the input has not."""
+        """Returns the statistics of a chunk's values; None for a column that the input does not have."""
         return self._values.get(column, {}).get(group)
 
     def heaviest_bytes(self, group: int) -> int:
-        """Returns what the values of the row group's heaviest chunk take."""
+        """Returns the bytes of the values in the row group's heaviest chunk."""
         return max(chunks[group].decoded_bytes for chunks in self._values.values())

@@ -1,4 +1,4 @@
-"""Decoded rows of one input that nobody has taken yet: in memory, or in slices on local disk."""
+"""Holds decoded rows of one input that were not taken yet, in memory or in slices on local disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _InMemory:
     charged: int
     position: int = 0
     is_lent: bool = False
-    """Whether somebody holds rows of it, so that dropping it would free nothing."""
+    """Whether a caller holds rows of it, so that dropping it would free nothing."""
 
     @property
     def rows(self) -> int:
@@ -40,20 +40,21 @@ class _OnDisk:
 @dataclass(slots=True)
 class _StoredColumn:
     batches: list[tuple[pa.Schema, int]] = field(default_factory=list)
-    """Of the values, or of codes and dictionary: schema and length."""
+    """Schema and length of the values, or of codes and dictionary."""
 
 
 class DecodedRows:
-    """Row groups of some columns side by side, taken from the front a few rows at a time.
+    """A queue of row groups of several columns, taken from the front some rows at a time.
 
-    What does not fit below the soft threshold when it comes goes to disk at once; what is held can be
-    spilled later. Dictionary-coded columns stay dictionary-coded, so that encoders see the same.
+    Rows that do not fit below the soft limit when they come go to disk at once; rows in memory can be spilled
+    later. Dictionary-coded columns stay dictionary-coded, so that encoders see the same arrays.
     """
 
     def __init__(
         self, budget: MemoryBudget, disk: LocalDisk, slice_bytes: int, reserve_bytes: int = 0
     ) -> None:
-        """reserve_bytes: of the limit, left to what cannot be spilled: rows that were taken can't be."""
+        """reserve_bytes: part of the limit that stays free for rows that were taken, which cannot be
+        spilled."""
         self._reserve_bytes = reserve_bytes
         self._budget = budget
         self._disk = disk
@@ -62,10 +63,10 @@ class DecodedRows:
         self._spent = 0
         self._is_loading = False
         self.rows = 0
-        """Rows not taken yet."""
+        """Number of rows not taken yet."""
 
     def push(self, arrays: list[pa.Array]) -> None:
-        """Adds a row group; one array a column."""
+        """Adds a row group. arrays: one for each column."""
         size = sum(array.nbytes for array in arrays)
         self.rows += len(arrays[0])
         if size > self._slice_bytes and not self._budget.has_room(size, self._reserve_bytes):
@@ -75,7 +76,7 @@ class DecodedRows:
         self._parts.append(_InMemory(arrays, size))
 
     def peek(self, rows: int) -> list[list[pa.Array]]:
-        """The first `rows` rows (fewer if there are not so many), in pieces; they stay."""
+        """Returns the first `rows` rows, or all if there are fewer, in pieces, without removing them."""
         pieces = []
         for index in range(len(self._parts)):
             if rows <= 0:
@@ -86,7 +87,8 @@ class DecodedRows:
         return pieces
 
     def take(self, rows: int) -> list[list[pa.Array]]:
-        """Removes the first `rows` rows; call `settle` when the pieces are not used any more."""
+        """Removes the first `rows` rows and returns them in pieces; call `settle` when they are not used any
+        more."""
         pieces = []
         while rows:
             pieces.append(self.take_piece(rows))
@@ -94,7 +96,7 @@ class DecodedRows:
         return pieces
 
     def take_piece(self, most: int) -> list[pa.Array]:
-        """Removes some of the first rows, at most so many; as `take`."""
+        """Removes some of the first rows, at most `most`, in one piece; otherwise like `take`."""
         part = self._in_memory(0)
         count = min(most, part.rows)
         piece = [array.slice(part.position, count) for array in part.arrays]
@@ -107,7 +109,7 @@ class DecodedRows:
         return piece
 
     def settle(self) -> None:
-        """Gives back the memory of what was taken."""
+        """Releases the memory of rows that were taken."""
         if self._parts and isinstance(front := self._parts[0], _InMemory):
             front.is_lent = False
         self._budget.discharge(STAGE, self._spent)
@@ -122,7 +124,7 @@ class DecodedRows:
         )
 
     def spill(self) -> int:
-        """Moves what nobody holds to disk; how many bytes that frees."""
+        """Moves rows that no caller holds to disk. Returns how many bytes that frees."""
         if self._is_loading:
             return 0
         freed = 0
@@ -139,7 +141,7 @@ class DecodedRows:
         return freed
 
     def clear(self) -> None:
-        """Forgets all rows."""
+        """Drops all rows."""
         self.settle()
         for part in self._parts:
             if isinstance(part, _InMemory):
@@ -157,7 +159,7 @@ class DecodedRows:
         if isinstance(part, _OnDisk):
             arrays = _restore(self._disk.read(part.region), part)
             size = sum(array.nbytes for array in arrays)
-            self._is_loading = True  # charging may spill, but not here: parts would change places
+            self._is_loading = True  # charging must not spill here: parts would change places
             try:
                 self._budget.charge(STAGE, size)
             finally:
@@ -210,7 +212,7 @@ def _restore(data: bytes, part: _OnDisk) -> list[pa.Array]:
 
 
 def _split_dictionary(array: pa.Array) -> list[pa.Array]:
-    """The array; or codes and dictionary, the latter without the values that no code points to."""
+    """Returns the array, or codes and dictionary, the latter without values that no code points to."""
     if not pt.is_dictionary(array.type):
         return [array]
     array = without_unused(array)

@@ -1,7 +1,7 @@
-"""Rows of one input that are not to be written again, and the proof that no other is missing.
+"""Leaves out rows of one input that are not written again, and hashes them to prove that no other is missing.
 
-They are left out as soon as they are decoded, so that neither order nor gathering know of them. What they
-add to the row hash is summed up column by column, as it is for the rows that stay.
+They are left out as soon as they are decoded, so that ordering and gathering never see them. Their
+contributions to the row hash are summed up column by column, like those of the rows that stay.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from format.hashing import column_contributions
 
 
 class DroppedRows:
-    """By row group of the input."""
+    """The dropped rows of one input, by row group."""
 
     def __init__(self, bits: pa.BooleanArray, budget: MemoryBudget, disk: LocalDisk) -> None:
-        """bits: of each row of the input whether it is dropped."""
+        """bits: for each row of the input, whether it is dropped."""
         self._bits = bits
         self._budget = budget
         self._numbers = PagedNumbers(budget, STAGE, disk)
@@ -32,7 +32,7 @@ class DroppedRows:
         self.rows = int(bits.true_count)
 
     def begin_group(self, rows: int) -> None:
-        """Another row group of the input, of so many rows."""
+        """Begins the input's next row group, which has `rows` rows."""
         group = len(self._starts) - 1
         self._starts.append(self._starts[-1] + rows)
         if dropped := self._of(group).true_count:
@@ -40,15 +40,15 @@ class DroppedRows:
             self._numbers.append(np.zeros(dropped, dtype=np.uint64))
 
     def is_whole(self, group: int) -> bool:
-        """Whether no row of it is dropped."""
+        """Returns whether no row of the row group is dropped."""
         return group not in self._page_of
 
     def is_gone(self, group: int) -> bool:
-        """Whether all rows of it are."""
+        """Returns whether all rows of the row group are dropped."""
         return bool(self._of(group).true_count == self._starts[group + 1] - self._starts[group])
 
     def split(self, group: int, name: str, array: pa.Array, version: int) -> pa.Array:
-        """The rows of a column's chunk that stay; the others are noted."""
+        """Returns the rows of a column's chunk that stay; hashes the others."""
         if self.is_whole(group):
             return array
         bits = self._of(group)
@@ -57,7 +57,7 @@ class DroppedRows:
         return array.filter(pc.invert(bits))
 
     def row_hash(self) -> int:
-        """Of all rows dropped, once every column went through `split`."""
+        """Returns the hash of all dropped rows, once every column went through `split`."""
         return hash_of_pages(self._numbers)
 
     def spill(self) -> int:

@@ -1,4 +1,4 @@
-"""What can go wrong in a merge, beyond damaged inputs and lack of memory."""
+"""Errors of a merge, beside those for damaged inputs and lack of memory."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from compactor.errors import DamagedInputError, DataError
 
 
 class MergeCheckError(DataError):
-    """Rows out do not equal rows in, or their hashes differ: nothing of the merge may be used."""
+    """Rows out differ from rows in, or their hashes differ: no output of the merge may be used."""
 
 
 class InputMismatchError(DamagedInputError):
-    """An input is not what the table's log says of it."""
+    """An input differs from what the table's log says of it."""

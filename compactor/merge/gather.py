@@ -1,4 +1,5 @@
-"""Gathering: the rows of one output row group in one column, taken from the inputs and put in order."""
+"""Gathers the rows of one output row group in one column: takes them from the inputs and puts them in
+order."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Gatherer:
-    """Gathers row groups; once one was too heavy, it only weighs them."""
+    """A gatherer of row groups; once one was too heavy, it only weighs them."""
 
     def __init__(
         self, inputs: Sequence[MergeInput], budget: MemoryBudget, target_row_group_bytes: int
@@ -36,9 +37,9 @@ class Gatherer:
         self._budget = budget
         self._target_bytes = target_row_group_bytes
         self._most_bytes = OVERSHOOT_FACTOR * target_row_group_bytes
-        """Of a row group of more than one row in one column."""
+        """The most bytes of one column in a row group of more than one row."""
         self.splits = Splits()
-        """Of the row groups that were too heavy."""
+        """Splits of the row groups that were too heavy."""
 
     def gather(
         self,
@@ -47,10 +48,10 @@ class Gatherer:
         present: Flags,
         number: int,
     ) -> tuple[pa.Array, pa.Array | None] | None:
-        """The row group's values, and their codes if they are the dictionary's.
+        """Gathers one row group. Returns its values, and their codes if they are in the dictionary.
 
-        None if it is too heavy, or was only to be measured: `splits` knows.
-        present: which inputs have the column. number: of the row group in output order.
+        Returns None if the row group is too heavy or was only measured; `splits` has the result.
+        present: which inputs have the column. number: that of the row group in output order.
         """
         has_rows = present[order.inputs]
         if not has_rows.any():
@@ -68,7 +69,7 @@ class Gatherer:
             if positions is not None:
                 array = pc.take(array, positions, boundscheck=False)
         codes = None
-        if pieces.has_book_codes:
+        if pieces.has_dictionary_codes:
             codes, array = array, dictionary.coded(array)
         if (
             pieces.is_coded
@@ -85,7 +86,7 @@ class Gatherer:
     def _take(
         self, dictionary: MergedDictionary, order: GroupOrder, has_rows: Flags
     ) -> ColumnPieces:
-        """The rows of those inputs that have the column, end to end."""
+        """Takes the rows of the inputs that have the column, end to end."""
         most = self._most_bytes if is_divisible(order.flags, order.rows) else sys.maxsize
         pieces = ColumnPieces(dictionary, most, only_weighs=bool(self.splits))
         for index, count in zip(order.inputs[has_rows], order.counts[has_rows], strict=True):
@@ -107,19 +108,21 @@ class Gatherer:
 
 
 def _most_stood_for_bytes() -> int:
-    """Of what readers take; the other half is for all else that they need."""
+    """Returns half of the bytes that readers accept; the other half is for everything else that they need."""
     return max_written_bytes() // 2
 
 
 def _stands_for_much(array: pa.Array) -> bool:
-    """Whether readers might refuse so many values of a dictionary."""
+    """Returns whether readers might refuse the array because its dictionary decodes to too much."""
     most = _most_stood_for_bytes()
     return len(array) * array.dictionary.nbytes > most and expanded_bytes(array) > most
 
 
 def _positions(order: GroupOrder, has_rows: Flags) -> pa.Array | None:
-    """Where each output row lies in the rows of those inputs that have the column, laid end to end; null
-    where its input has not. None: all as they lie."""
+    """Returns where each output row lies among the rows of the inputs that have the column, laid end to end.
+
+    Null where the row's input does not have the column. Returns None if rows stay in that order.
+    """
     positions = order.positions()
     if has_rows.all():
         return None if positions is None else pa.array(positions)

@@ -1,4 +1,4 @@
-"""Where the inputs of a pass come from: one GET each, or what an earlier pass has kept of it."""
+"""Opens the inputs of a pass: by one GET each, or from what an earlier pass has kept."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from compactor.resources.fetch import ClosableSource, FetchedSource, FetchSettin
 from compactor.resources.merge_plan import MergePlan
 
 _CLOSE_SECONDS: Final = 5.0
-"""How long all connections together may take to end; one that hangs is left to itself."""
+"""Seconds that all connections together may take to end; one that hangs is abandoned."""
 
 
 class InputSources:
-    """Opens all inputs at once and fetches them ahead of the merge."""
+    """The sources of all inputs, which are opened at once and fetched ahead of the merge."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class InputSources:
         disk: LocalDisk,
         before: InputSources | None,
     ) -> None:
-        """before: those of the first pass, for a second one."""
+        """before: the sources of the first pass, for a second one."""
         self._before = before
         replays = before.replays(inputs) if before else [None] * len(inputs)
         self.replayed = sum(replay is not None for replay in replays)
@@ -47,13 +47,13 @@ class InputSources:
                     replay
                     or FetchedSource(fragment.open_source, fetch, budget, disk, fragment.size_bytes)
                 )
-        except BaseException:  # a thread that can't be started, of a thousand
+        except BaseException:  # for example, one of a thousand threads cannot be started
             for source in self.all:
                 source.close()
             raise
 
     def replays(self, inputs: Sequence[InputFragment]) -> list[ClosableSource | None]:
-        """Returns for every input what can be read again without a GET, or None."""
+        """Returns for every input a source that can be read again without a GET, or None."""
         return [
             fragment.read_again()
             if fragment.read_again is not None
@@ -63,12 +63,12 @@ class InputSources:
 
     @property
     def wait_seconds(self) -> float:
-        """How long the merge has waited for bytes, in earlier passes too."""
+        """Seconds that the merge has waited for bytes, including earlier passes."""
         own = sum(source.wait_seconds for source in self._fetched)
         return own + (self._before.wait_seconds if self._before else 0.0)
 
     def close(self) -> None:
-        """Ends all connections; one that hangs holds up nobody for long."""
+        """Ends all connections; waits `_CLOSE_SECONDS` at most for one that hangs."""
         for source in self._fetched:
             source.stop()
         deadline = time.monotonic() + _CLOSE_SECONDS

@@ -1,12 +1,12 @@
-"""The k-way merge of keys: from row groups of sort columns to the order of all rows.
+"""Merges keys of k inputs: turns row groups of sort columns into the order of all rows.
 
-Each step takes, of every input, the rows that no unread row can precede, and sorts them at once: a
-stable sort of concatenated sorted runs is a merge, vectorised. The frontier up to which rows may be
-taken is the least of the keys that lie a share of a batch ahead in each input, so that a step never
-takes more rows than a batch.
+Each step takes from every input the rows that no unread row can precede, and sorts them at once: a stable
+sort of concatenated sorted runs is a vectorised merge. The frontier up to which rows may be taken is the
+least of the keys that lie a share of a batch ahead in each input, so that a step never takes more rows than a
+batch.
 
-A row group of one input that no other input has keys in is not put in order at all: it is handed on as it
-was stored. Whether it is one is decided when all rows before it were taken, and so by the rows alone.
+A row group in whose key range no other input has keys is not put in order: it is copied as it was stored.
+That is decided when all rows before it were taken, and so depends only on the rows.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ I64 = npt.NDArray[np.int64]
 def loaded_group(
     keys: Sequence[pa.Array], number: int = 0, stored: StoredKeys | None = None
 ) -> LoadedGroup:
-    """Of a row group's sort columns."""
+    """Returns the loaded group of a row group's sort columns."""
     rows = len(keys[0])
     heaviest = sum(heaviest_value_bytes(array) for array in keys)
     return LoadedGroup(rows, key_at(keys, 0), key_at(keys, rows - 1), heaviest, number, stored)
 
 
 class KeySource(Protocol):
-    """Sort columns of one sorted input, row group by row group."""
+    """A source of the sort columns of one sorted input, row group by row group."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def keys(self) -> DecodedRows:
-        """Sort columns loaded and not taken yet, as storage arrays."""
+        """Sort columns that are loaded and not taken yet, as storage arrays."""
         ...
 
     def load_keys(self) -> LoadedGroup | None:
@@ -60,24 +60,24 @@ class KeySource(Protocol):
         ...
 
     def row_bytes(self, group_rows: int) -> int:
-        """What a row of a row group of so many rows weighs in the heaviest column."""
+        """Returns the bytes of a row in the heaviest column, for a row group of `group_rows` rows."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MergeWindow:
-    """A stretch of merged rows, following all earlier windows."""
+    """A stretch of merged rows that follows all earlier windows."""
 
     keys: list[pa.Array]
     """Sort columns in output order."""
     inputs: npt.NDArray[np.uint16]
-    """Which input each row comes from; each input's rows are taken in their order. Shape (rows,)."""
+    """The input of each row; each input's rows are taken in their order. Shape (rows,)."""
     starts_key: npt.NDArray[np.bool_]
-    """Whether the row's key differs from the row's before it, across windows too. Shape (rows,)."""
+    """Whether the row's key differs from that of the row before, across windows too. Shape (rows,)."""
     row_bytes: I64
-    """What each row weighs in the heaviest column, by the inputs' statistics. Shape (rows,)."""
+    """Bytes of each row in the heaviest column, by the inputs' statistics. Shape (rows,)."""
     flags: Flags | None = None
-    """What becomes of the rows (`compactor.rows.flags`); None: all are written as they are. Shape (rows,)."""
+    """What becomes of each row (`compactor.rows.flags`); None if all are written. Shape (rows,)."""
 
     @property
     def rows(self) -> int:
@@ -85,27 +85,27 @@ class MergeWindow:
 
     @property
     def nbytes(self) -> int:
-        """Of keys, inputs, flags and weights, as if no key were dictionary-coded: put together with
-        others that are not, none is."""
+        """Bytes of keys, inputs, flags and weights, as if no key were dictionary-coded: joined with plain
+        keys, none stays dictionary-coded."""
         keys: int = sum(max(key.nbytes, int(cumulative_bytes(key)[-1])) for key in self.keys)
         return keys + 12 * self.rows
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedRowGroup:
-    """A row group of one input that comes next as a whole, following all earlier windows."""
+    """A row group of one input that comes next as a whole, after all earlier windows."""
 
     input: int
     group: LoadedGroup
     first_key: ComparableKey
     last_key: ComparableKey
     starts_key: bool
-    """Whether its first key differs from the one of the row before it."""
+    """Whether its first key differs from that of the row before it."""
     row_bytes: int
     as_window: Callable[[], MergeWindow]
-    """For one who needs its rows; while the next event is not asked for."""
+    """Returns its rows as a window. Callable only until the caller asks for the next event."""
     pieces: Sequence[list[pa.Array]]
-    """Its sort columns, end to end; so long, too."""
+    """Its sort columns in pieces; valid as long as `as_window`."""
 
     @property
     def rows(self) -> int:
@@ -120,12 +120,12 @@ def merge_keys(
     batch_bytes: int,
     rule: RowRule | None = None,
 ) -> Iterator[MergeWindow | CopiedRowGroup]:
-    """All rows in sort order; equal keys by input, then by position.
+    """Yields all rows in sort order; rows of equal keys by input, then by position.
 
-    batch_rows, batch_bytes: of a window's keys, at most; or a few rows an input, if that is more. They change
-    no row's place.
-    rule: what rows of one key become. Then the key is what the rule says, every window has all rows of its
-    keys, and a row group is whole only if the rule leaves it as it is.
+    batch_rows, batch_bytes: the most rows and bytes of a window's keys, or a few rows per input if that is
+    more. They do not change the order.
+    rule: what rows of one key become. With a rule, the rule decides what the key is, every window has all
+    rows of its keys, and a row group is copied only if the rule leaves it as it is.
     Raises `OrderError` for an input that is not sorted, or has more rows of one key than the rule allows.
     """
     grouping = _Grouping(sort, rule)
@@ -133,7 +133,7 @@ def merge_keys(
     numbers = {id(source): i for i, source in enumerate(sources)}
     last_key: ComparableKey | None = None
     taken_keys: dict[int, ComparableKey] = {}
-    """The last key taken of each input, those that have ended too."""
+    """The last key taken from each input, including inputs that have ended."""
     while True:
         buffers = [buffer for buffer in buffers if buffer.fill(1)]
         if not buffers:
@@ -175,7 +175,7 @@ def merge_keys(
 
 
 def decided(window: MergeWindow, rule: RowRule | None) -> tuple[MergeWindow, dict[str, int]]:
-    """The window with its flags, and the rows that are not to be written, by reason."""
+    """Applies the rule. Returns the window with its flags, and the number of rows not written, by reason."""
     decision = None if rule is None else rule.decide(window.keys, window.starts_key)
     if decision is None:
         return window, {}
@@ -183,27 +183,27 @@ def decided(window: MergeWindow, rule: RowRule | None) -> tuple[MergeWindow, dic
 
 
 class _Grouping:
-    """By which of its sort columns rows are of one key, and what is known of such rows."""
+    """The sort columns that make up the key, and what is known of rows of one key."""
 
     def __init__(self, sort: SortSchema, rule: RowRule | None) -> None:
         self.rule = rule
         self.columns = ordering(sort) if rule is None else rule.key
         self.is_whole_key = len(self.columns) == len(ordering(sort))
         self.keeps_together = rule is not None and rule.merges
-        """Whether all rows of a key come in one window."""
+        """Whether all rows of a key must come in one window."""
         self.rows_per_key = rule.rows_per_key if rule is not None and rule.merges else None
-        """Of one input, at most; None: any number."""
+        """The most rows of one key in one input; None for any number."""
         self.least_share = 1 if self.rows_per_key is None else self.rows_per_key + 1
-        """Rows to look ahead at least: those of more than one key."""
+        """The least number of rows to look ahead, so that they have more than one key."""
 
     def key(self, key: ComparableKey) -> ComparableKey:
-        """Of a comparable key, what tells rows of different keys apart."""
+        """Returns the part of a comparable key that distinguishes keys."""
         return key[: len(self.columns)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Rows of one input, next to each other."""
+    """Consecutive rows of one input."""
 
     source: KeySource
     pieces: list[list[pa.Array]]
@@ -221,9 +221,9 @@ def _counts_up_to_frontier(
     share_rows: int,
     share_bytes: int,
 ) -> list[int]:
-    """Rows of each input that come before all that is not loaded or beyond its share.
+    """Returns for each input the number of rows before all rows that are not loaded or beyond a share.
 
-    share_rows, share_bytes: of a share, at most.
+    share_rows, share_bytes: the most rows and bytes of a share.
     """
     probes = [
         (buffer.key_at(share - 1), i)
@@ -242,13 +242,14 @@ def _counts_up_to_frontier(
         if not any(counts):
             raise _too_many_rows(buffers[owner].source.name, grouping)
         return counts
-    # Of equal keys, those of `owner` up to its probe come after all of earlier inputs and before those of
-    # later ones.
+    # Of rows of equal keys, those of `owner` up to its probe come after all of earlier inputs and before
+    # those of later ones.
     counts = [
         share if i == owner else buffer.count_until(frontier, share, inclusive=i < owner)
         for i, (buffer, share) in enumerate(zip(buffers, shares, strict=True))
     ]
-    # And those beyond it, too: where most keys are equal the others give nothing, and leave it their shares.
+    # Rows of `owner` beyond its probe may come too: where most keys are equal, the others give no rows and
+    # leave it their shares.
     free = len(buffers) - sum(count > 0 for i, count in enumerate(counts) if i != owner)
     if free > 1:
         most = buffers[owner].loaded_share(share_rows * free, share_bytes * free)
@@ -262,7 +263,7 @@ def _first_candidate(
     buffers: Sequence[_KeyBuffer], counts: Sequence[int]
 ) -> tuple[_KeyBuffer, int, ComparableKey] | None:
     """Returns the first candidate that begins within the rows counted: its input, the rows before it there,
-    and its first key. Candidates that another input is known to have keys in go through the merge."""
+    and its first key. Candidates in which another input is known to have keys become merged groups."""
     loaded = sum(buffer.groups_loaded for buffer in buffers)
     found = []
     for i, (buffer, count) in enumerate(zip(buffers, counts, strict=True)):
@@ -280,7 +281,7 @@ def _first_candidate(
 
 
 def _is_shared(group: LoadedRows, owner: _KeyBuffer, buffers: Sequence[_KeyBuffer]) -> bool:
-    """Returns whether another input is known to have keys in the row group."""
+    """Returns whether another input is known to have keys in the row group's range."""
     return any(
         buffer is not owner and buffer.has_key_within(group.first_key, group.last_key)
         for buffer in buffers
@@ -338,14 +339,14 @@ def _order_window(
 
 
 def _check_order(source: KeySource, pieces: Sequence[list[pa.Array]], sort: SortSchema) -> None:
-    """Raises `OrderError` unless rows next to each other are sorted."""
+    """Raises `OrderError` unless consecutive rows are sorted."""
     columns = [concat_storage([piece[index] for piece in pieces]) for index in range(len(sort))]
     if first_disorder(order_words(columns, sort)) is not None:
         raise _not_sorted(source.name)
 
 
 class _KeyBuffer:
-    """Loaded and not yet merged keys of one input."""
+    """The keys of one input that are loaded and not merged yet."""
 
     def __init__(self, source: KeySource, compare: KeyComparator, grouping: _Grouping) -> None:
         self._source = source
@@ -353,7 +354,7 @@ class _KeyBuffer:
         self._grouping = grouping
         self._groups: deque[LoadedRows] = deque()
         self._last_key: ComparableKey = ()
-        """Of the rows loaded."""
+        """The last key of the loaded rows."""
         self._head_key: ComparableKey | None = None
         self.groups_loaded = 0
         self.is_exhausted = False
@@ -363,7 +364,7 @@ class _KeyBuffer:
         return self._source.keys.rows
 
     def fill(self, rows: int) -> bool:
-        """Loads until so many rows are there, or all that are left; whether there are any."""
+        """Loads until there are `rows` rows or no more to load. Returns whether there are any."""
         while self.rows < rows and not self.is_exhausted:
             group = self._source.load_keys()
             if group is None:
@@ -390,14 +391,14 @@ class _KeyBuffer:
 
     @property
     def head_key(self) -> ComparableKey:
-        """Of the first row not taken; there must be one."""
+        """Returns the key of the first row not taken; there must be one."""
         if self._head_key is None:
             self._head_key = self.key_at(0)
         return self._head_key
 
     @property
     def next_group(self) -> LoadedRows:
-        """The row group of the first row not taken; there must be one."""
+        """Returns the row group of the first row not taken; there must be one."""
         return self._groups[0]
 
     def candidates(self, count: int) -> Iterator[tuple[int, LoadedRows]]:
@@ -411,7 +412,7 @@ class _KeyBuffer:
             start += group.rows
 
     def has_key_within(self, first: ComparableKey, last: ComparableKey) -> bool:
-        """Whether any row that is loaded is from `first` to `last`."""
+        """Returns whether any loaded row has a key from `first` to `last`."""
         start = 0
         for group in self._groups:
             if group.last_key >= first:
@@ -426,10 +427,10 @@ class _KeyBuffer:
         return False
 
     def is_alone(self, buffers: Sequence[_KeyBuffer], before: ComparableKey | None) -> bool:
-        """Returns whether no other input has keys in the next row group. before: the last key taken of the
-        others.
+        """Returns whether no other input has keys in the next row group's range.
 
-        Where keys are equal it is not, whichever comes first: so it does not matter when this is asked.
+        before: the last key taken from the others. Equal keys count as keys in the range, whichever comes
+        first, so the answer does not depend on when this is asked.
         """
         group = self._groups[0]
         if before is not None and before >= group.first_key:
@@ -449,7 +450,10 @@ class _KeyBuffer:
     def take_copied(
         self, number: int, sort: SortSchema, before: ComparableKey | None
     ) -> CopiedRowGroup:
-        """The next row group; it is the caller's to settle the source. before: the last key so far."""
+        """Takes the next row group as a whole; the caller must settle the source.
+
+        before: the last key so far.
+        """
         group = self._groups.popleft()
         rows = group.rows
         loaded = group.copy()
@@ -476,7 +480,7 @@ class _KeyBuffer:
         )
 
     def fill_share(self, most_rows: int, most_bytes: int) -> int:
-        """Rows to look ahead, loaded as far as there are any: by number, and by what keys may weigh."""
+        """Loads and returns the number of rows to look ahead, bounded by number and by the keys' bytes."""
         while True:
             share = self._share(most_rows, most_bytes)
             if self.is_exhausted or self.rows >= share:
@@ -484,11 +488,11 @@ class _KeyBuffer:
             self.fill(self.rows + 1)
 
     def loaded_share(self, most_rows: int, most_bytes: int) -> int:
-        """The same of rows that are loaded."""
+        """Returns the number of loaded rows to look ahead, with the same bounds."""
         return min(self.rows, self._share(most_rows, most_bytes))
 
     def _share(self, most_rows: int, most_bytes: int) -> int:
-        """By the row groups that are loaded."""
+        """Returns the bounded number of rows, by the row groups that are loaded."""
         rows, least = 0, self._grouping.least_share
         for group in self._groups:
             fits = most_bytes // max(1, group.group.heaviest_key_bytes)
@@ -498,7 +502,7 @@ class _KeyBuffer:
         return max(least, most_rows)
 
     def key_at(self, row: int) -> ComparableKey:
-        """The key of one of the rows loaded."""
+        """Returns the key of one of the loaded rows."""
         for piece in self._source.keys.peek(row + 1):
             if row < len(piece[0]):
                 return self._key(piece, row)
@@ -506,7 +510,7 @@ class _KeyBuffer:
         raise IndexError(row)
 
     def count_until(self, frontier: ComparableKey, most: int, *, inclusive: bool) -> int:
-        """How many of the first `most` rows come before `frontier`, or are it if `inclusive`."""
+        """Counts those of the first `most` rows that are before `frontier`, or equal to it if `inclusive`."""
         find = bisect.bisect_right if inclusive else bisect.bisect_left
         count = 0
         for piece in self._source.keys.peek(most):

@@ -1,4 +1,5 @@
-"""The key phase of a merge: sort columns of all inputs become the row order and the outputs' key sections."""
+"""Runs the key phase of a merge: turns the sort columns of all inputs into the row order and the outputs' key
+sections."""
 
 from __future__ import annotations
 
@@ -33,12 +34,15 @@ ORDER: Final = "order"
 
 
 class KeyPhase:
-    """Merges keys a batch at a time, cuts row groups and outputs, and writes what of them is keys."""
+    """The key phase: merges keys a batch at a time, cuts row groups and outputs, and writes key sections."""
 
     def __init__(
         self, context: MergeContext, open_output: OpenOutput, splits: Splits, most_rows: int
     ) -> None:
-        """splits: of row groups that an earlier pass has found too heavy. most_rows: of a row group."""
+        """splits: splits of row groups that an earlier pass found too heavy.
+
+        most_rows: limit for a row group.
+        """
         self._context = context
         self._open_output = open_output
         self._splits = splits
@@ -47,13 +51,14 @@ class KeyPhase:
         self._key_order = (
             context.compare if rule is None else KeyComparator(context.settings.schema, rule.key)
         )
-        """Tells rows of one key: no two outputs have rows of the same."""
+        """Compares keys by which outputs are cut: no two outputs have rows of the same key."""
         self._waiting_bytes = 0
         self.began: tuple[float, float] | None = None
-        """When the first keys were in order: by the clock, and of this thread's CPU."""
+        """When the first keys were in order: seconds of the clock, and of this thread's CPU."""
 
     def run(self) -> None:
-        """Raises as `merge_fragments`; the outputs are open then, and the caller's to abort."""
+        """Runs the phase. Raises what `merge_fragments` raises; then outputs are open, and the caller must
+        abort them."""
         windows = merge_keys(
             self._context.inputs,
             self._context.compare,
@@ -62,7 +67,7 @@ class KeyPhase:
             self._context.plan.batch_bytes,
             self._context.settings.rule,
         )
-        # Charged beforehand for all windows: a window takes most while it is made.
+        # Charged in advance for all windows, because a window takes most memory while it is made.
         with self._context.budget.holding(ORDER, self._context.plan.order_bytes):
             groups = cut_row_groups(self._noted(windows), self._cut_rule(), self._charge_waiting)
             for number, whole in enumerate(groups):
@@ -80,7 +85,7 @@ class KeyPhase:
     def _noted(
         self, windows: Iterator[MergeWindow | CopiedRowGroup]
     ) -> Iterator[MergeWindow | CopiedRowGroup]:
-        """With what becomes of the rows, which is counted."""
+        """Yields windows with their flags, and counts the rows that are not written."""
         for window in windows:
             self.began = self.began or (time.perf_counter(), time.thread_time())
             if isinstance(window, CopiedRowGroup):
@@ -92,7 +97,7 @@ class KeyPhase:
             yield flagged
 
     def _charge_waiting(self, size: int) -> None:
-        """What waits for its row group to be full."""
+        """Charges the bytes of rows that wait until their row group is full."""
         if size > self._waiting_bytes:
             self._context.budget.charge(ORDER, size - self._waiting_bytes)
         else:
@@ -103,7 +108,7 @@ class KeyPhase:
         sizes = np.array([s.fragment.size_bytes for s in self._context.inputs], dtype=np.int64)
         rows = np.array([s.fragment.rows for s in self._context.inputs], dtype=np.int64)
         total, options = max(1, int(sizes.sum())), self._context.settings.options
-        # Outputs of equal size rather than full ones and a small rest.
+        # Divides evenly, so that outputs have equal sizes rather than leaving a small last one.
         fragments = max(1, round(total / self._context.settings.target_fragment_bytes))
         return CutRule(
             self._most_rows,
@@ -192,7 +197,7 @@ class KeyPhase:
 
     @property
     def _is_folded(self) -> bool:
-        """Whether rows that are written may be none of those taken."""
+        """Returns whether written rows may differ from all rows taken."""
         rule = self._context.settings.rule
         return rule is not None and rule.policy.folds
 

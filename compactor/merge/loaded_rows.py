@@ -1,10 +1,10 @@
-"""A row group whose keys are loaded: it is copied whole, or its rows are merged with those of other inputs.
+"""Models a row group whose keys are loaded: it is copied, or its rows are merged with those of other inputs.
 
     CANDIDATE --merge()--> MERGED   another input has keys in it, a rule changes its rows, or some were taken
     CANDIDATE --copy()---> COPIED   all rows before it were taken, and no other input has keys in it
 
-A row group that may not be copied begins as MERGED. What it is goes by the rows alone, not by what happens
-to be loaded: so the same inputs always give the same outputs.
+A row group that must not be copied begins as MERGED. The state depends only on the rows, not on what happens
+to be loaded, so the same inputs always give the same outputs.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ ComparableKey = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class LoadedGroup:
-    """A row group whose sort columns were loaded."""
+    """A row group whose sort columns are loaded."""
 
     rows: int
     first_key: Bound
     last_key: Bound
     heaviest_key_bytes: int
-    """The weight of the heaviest row's sort columns, counting dictionary values in full."""
+    """Bytes of the heaviest row's sort columns, counting dictionary values in full."""
     number: int = 0
-    """Its place in the fragment."""
+    """Its number in the fragment."""
     stored: StoredKeys | None = None
-    """The chunks as they were stored, if the row group may be copied as it is."""
+    """The chunks as they were stored, if the row group may be copied."""
 
 
 class GroupState(Enum):
@@ -42,17 +42,18 @@ class GroupState(Enum):
 
 @dataclass(slots=True)
 class LoadedRows:
-    """The rows of one row group that are not taken yet."""
+    """The rows of one row group that are not taken yet, with its state."""
 
     group: LoadedGroup
     rows: int
     row_bytes: int
-    """The weight of a row in the heaviest column."""
+    """Bytes of a row in the heaviest column."""
     first_key: ComparableKey
     last_key: ComparableKey
     state: GroupState
     checked_at: int = -1
-    """How many row groups of all inputs were loaded when none was found to have keys in this one."""
+    """How many row groups of all inputs were loaded at the last check that found no keys in this one's
+    range."""
 
     @classmethod
     def of(
@@ -66,19 +67,19 @@ class LoadedRows:
         return self.state is GroupState.CANDIDATE
 
     def merge(self) -> None:
-        """Gives up the chunks as they were stored: the rows go through the merge."""
+        """Moves to MERGED: drops the stored chunks, since the rows go through the merge."""
         if self.is_candidate and self.group.stored is not None:
             self.group.stored.drop()
         self.state = GroupState.MERGED
 
     def copy(self) -> LoadedGroup:
-        """Takes all rows at once; the chunks as they were stored are the caller's to take or drop."""
+        """Moves to COPIED: takes all rows at once. The caller must take or drop the stored chunks."""
         assert self.is_candidate
         self.state, self.rows = GroupState.COPIED, 0
         return self.group
 
     def take(self, most: int) -> int:
-        """Takes some of the next rows for the merge; returns how many."""
+        """Takes some of the next rows for the merge. Returns how many."""
         self.merge()
         count = min(most, self.rows)
         self.rows -= count

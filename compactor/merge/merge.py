@@ -1,13 +1,14 @@
-"""The streaming k-way merge, column at a time (the model is Datadog's Husky).
+"""Merges k sorted fragments in a stream, column by column (the model is Datadog's Husky).
 
-1. Keys: the sort columns of all inputs are merged a batch at a time into the row order, and the
-   outputs' key sections are written on the way.
+1. Keys: the sort columns of all inputs are merged a batch at a time into the row order, and the outputs' key
+   sections are written on the way.
 2. Columns, in lexicographic order: each is gathered by the row order one output row group at a time,
    encoded and appended to its output; inputs only ever move forward.
-3. Checks: rows and commutative row hashes in equal those out, before any output is completed.
+3. Checks: rows and commutative row hashes of the inputs must equal those of the outputs, before any output is
+   completed.
 
-A row group that turns out far too heavy makes the rest of the pass a measurement; a second pass then
-divides the row groups that need it. It is the last one: its row groups were measured.
+If a row group turns out far too heavy, the rest of the pass only measures, and a second pass divides the row
+groups that need it. There is no third pass, because all row groups were measured.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ def merge_fragments(
     plan: MergePlan,
     open_output: OpenOutput,
 ) -> MergeResult:
-    """Merges sorted fragments into disjoint sorted ones; `open_output` gives each next one a sink.
+    """Merges sorted fragments into disjoint sorted ones; `open_output` opens the sink of each.
 
-    Equal keys keep the order of `inputs`, then of position. One `open_source` call an input, and a
-    second one only where a second pass finds it not kept on disk.
+    Rows of equal keys keep the order of `inputs`, then of position. `open_source` is called once for each
+    input, and a second time only if a second pass needs an input that is not on local disk.
     Raises `FormatError` for damaged inputs, `InputMismatchError`, `MergeCheckError`, `MemoryLimitError`,
     `LocalDiskError`. On any error all outputs are aborted.
     """

@@ -1,4 +1,4 @@
-"""One input of a merge: a fragment streamed front to back on a single GET."""
+"""Reads one input of a merge: a fragment that is streamed front to back by a single GET."""
 
 from __future__ import annotations
 
@@ -33,45 +33,45 @@ from format.types import storage_type
 from format.widening import converts_to, is_stored_as
 
 _LEAST_SHARE: Final = 4
-"""A row group of less than this part of the usual size is not copied: it grows with others."""
+"""A row group of less than one part in this many of the usual size is not copied, but merged with others."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputFragment:
-    """What is known of an input before it is read."""
+    """An input, as far as it is known before it is read."""
 
     name: str
     """Its address, for errors."""
     source_id: str
-    """What outputs call it in their headers: independent of where the table lies."""
+    """Its name in the outputs' headers, independent of the table's address."""
     rows: int
     size_bytes: int
     row_hash: int
     open_source: Callable[[], ClosableSource]
-    """Starts the one GET."""
+    """Begins the only GET."""
     mean_row_bytes: int = 0
-    """Raw bytes of a row in the heaviest column, on average. 0: unknown."""
+    """Average raw bytes of a row in the heaviest column; 0 if unknown."""
     peak_row_bytes: int = 0
-    """The same in the row group where it is greatest."""
+    """The same average of the row group where it is greatest."""
     read_again: Callable[[], ClosableSource] | None = None
-    """For a second pass without a second GET, where the input is on local disk anyway."""
+    """Opens the input for a second pass without a second GET, if it is on local disk anyway."""
     read_dropped: Callable[[], pa.BooleanArray | None] | None = None
-    """Of each row whether it is not to be written again; None where all are."""
+    """Reads for each row whether it is left out; gives None if all rows are written."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassingRule:
-    """What an input's row group must be like to go out as it is."""
+    """The conditions under which an input's row group may be copied."""
 
     max_rows: int
     row_group_bytes: int
-    """Of the heaviest column in a row group made here."""
+    """Target bytes of the heaviest column in a row group of the outputs."""
     compression_level: int
-    """At least."""
+    """The least compression level of the input."""
 
 
 class MergeInput:
-    """Keys first, then column by column; chunks are decoded when rows of them are taken."""
+    """A reader of one input: keys first, then column by column. It decodes chunks when rows are taken."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class MergeInput:
         watch: Stopwatch | None = None,
         disk: LocalDisk | None = None,
     ) -> None:
-        """passing, disk: which row groups may go out as they are, and where their keys wait when memory is
-        short; None for none."""
+        """passing: which row groups may be copied; None for none. disk: where their keys wait when memory is
+        short."""
         self._watch = watch or Stopwatch()
         self.fragment = fragment
         self._source = source
@@ -96,12 +96,12 @@ class MergeInput:
         self._dropped: DroppedRows | None = None
         self._converted: ConvertedRows | None = None
         self._next_chunk = 0
-        """Row group of the current column's next chunk."""
+        """Number of the row group of the current column's next chunk."""
         self._stored: list[StoredKeys] = []
-        """Those in memory, and some that are not any more."""
+        """Stored keys in memory, and some that are no longer there."""
         self._stream: FragmentStream | None = None
         self.keys = new_rows()
-        """Sort columns read and not merged yet."""
+        """Sort columns that are read and not merged yet."""
         self._rows = new_rows()
         self.column: str | None = None
         """The column that is read next; None before the first and after the last."""
@@ -118,7 +118,7 @@ class MergeInput:
     ) -> None:
         """Reads the header. Raises `InputMismatchError` if it does not fit `schema` and `sort`.
 
-        shared: gives an equal header that others use too, to hold one copy.
+        shared: returns an equal header that other inputs use too, so that one copy is held.
         """
         self._stream = FragmentStream(self._source, self.name, before_payload=self._before_payload)
         self._stream.header = header = shared(self._stream.header)
@@ -187,7 +187,7 @@ class MergeInput:
         return loaded
 
     def _may_pass(self, rows: int) -> bool:
-        """Whether a row group of so many rows is as good as one that would be made of its rows."""
+        """Returns whether a row group of this many rows is as good as one that the merge would make of it."""
         rule = self._passing
         if rule is None or self.stream.version != VERSION or rows > rule.max_rows:
             return False
@@ -204,9 +204,9 @@ class MergeInput:
         )
 
     def row_bytes(self, group_rows: int) -> int:
-        """What a row of such a row group weighs in the heaviest column, by all that is known.
+        """Estimates the bytes of a row in the heaviest column, for a row group of `group_rows` rows.
 
-        Row groups were cut by the heaviest column: one of few rows has heavy ones.
+        Row groups were cut by the heaviest column, so one of few rows has heavy rows.
         """
         fragment = self.fragment
         if group_rows >= self.stream.header.max_rows:
@@ -215,9 +215,9 @@ class MergeInput:
         return max(fragment.mean_row_bytes, min(fragment.peak_row_bytes, by_group))
 
     def take_piece(self, dictionary: MergedDictionary, most: int) -> pa.Array:
-        """Some of the next values of the current column, at most so many; `settle` when done with them.
+        """Takes at most `most` of the current column's next values; call `settle` when done with them.
 
-        As values, as codes of the dictionary, or dictionary-coded if they did not fit in.
+        Returns values, codes of the dictionary, or a dictionary-coded array if they did not fit in.
         """
         if not self._rows.rows:
             with self._watch.on("decode"):
@@ -230,7 +230,7 @@ class MergeInput:
         return self._rows.take_piece(most)[0]
 
     def next_block(self) -> Block:
-        """The current column's next chunk as it is stored; all rows before it must have been taken."""
+        """Returns the current column's next chunk as stored; all rows before it must have been taken."""
         assert not self._rows.rows
         with self._watch.on("decode"):
             self._skip_dropped()
@@ -240,18 +240,18 @@ class MergeInput:
         return block
 
     def _next_array(self, dtype: pa.DataType) -> pa.Array:
-        """Of the current column, the rows of the next chunk that has any to be written."""
+        """Returns the written rows of the current column's next chunk that has any."""
         self._skip_dropped()
         return self._take_chunk(dtype)
 
     def _take_chunk(self, dtype: pa.DataType) -> pa.Array:
-        """Of the current column's next chunk, the rows to be written; the others are noted."""
+        """Returns the rows to be written of the current column's next chunk, and hashes the others."""
         array = self._decode(self.stream.next_chunk(), self._column_name, dtype, self._next_chunk)
         self._next_chunk += 1
         return array
 
     def _skip_dropped(self) -> None:
-        """Takes chunks of row groups of which no row is to be written."""
+        """Takes chunks of row groups without a row to be written."""
         dropped = self._dropped
         if dropped is None:
             return
@@ -266,11 +266,14 @@ class MergeInput:
         return self.column
 
     def settle(self) -> None:
-        """Gives back the memory of what was taken."""
+        """Releases the memory of rows that were taken."""
         self._rows.settle()
 
     def end_column(self) -> str | None:
-        """Goes on to the next column, once all rows of the current one were taken; its name."""
+        """Moves to the next column, once all rows of the current one were taken.
+
+        Returns the next one's name.
+        """
         assert not self._rows.rows
         self._rows.clear()
         with self._watch.on("decode"):
@@ -279,11 +282,12 @@ class MergeInput:
         return self.column
 
     def _is_wanted(self, column: str) -> bool:
-        """Whether the table has it. Asked of the schema that all share: thousands of names would add up."""
+        """Returns whether the table has the column. Uses the shared schema, as copies of thousands of names
+        would add up."""
         return bool(self._schema.get_field_index(column) >= 0)
 
     def _next_column(self) -> None:
-        """Goes on to the next column that the table has."""
+        """Moves to the next column that the table has."""
         self._next_chunk = 0
         self.column = self.stream.next_column()
         while self.column is not None and not self._is_wanted(self.column):
@@ -295,10 +299,10 @@ class MergeInput:
             self.column = self.stream.next_column()
 
     def finish(self, copied: CopiedRowGroups | None = None) -> tuple[int, int]:
-        """Reads footer and trailer; rows and row hash of what was to be written.
+        """Reads footer and trailer. Returns the number and the row hash of the rows to be written.
 
-        copied: takes what the footer knows of row groups that went out as they are.
-        Raises `InputMismatchError` if they are not the log's fragment.
+        copied: takes the footer's statistics of copied row groups.
+        Raises `InputMismatchError` if the input is not the fragment that the log describes.
         """
         footer: Footer | FooterHead
         if copied is None:
@@ -328,11 +332,11 @@ class MergeInput:
 
     @property
     def dropped_rows(self) -> int:
-        """Rows that are not written again."""
+        """Number of rows that are not written again."""
         return 0 if self._dropped is None else self._dropped.rows
 
     def spill_row_hashes(self) -> int:
-        """What is known of dropped rows; how many bytes that frees."""
+        """Moves hashes of dropped rows to disk. Returns how many bytes that frees."""
         parts = [part for part in (self._dropped, self._converted) if part is not None]
         return sum(part.spill() for part in parts)
 
@@ -342,12 +346,12 @@ class MergeInput:
         return self.keys.spillable_bytes + self._rows.spillable_bytes + stored
 
     def spill(self) -> int:
-        """Moves decoded rows to disk; how many bytes that frees."""
+        """Moves decoded rows to disk. Returns how many bytes that frees."""
         stored = sum(held.spill() for held in self._stored)
         return self.keys.spill() + self._rows.spill() + stored
 
     def clear(self) -> None:
-        """Forgets what was decoded."""
+        """Drops all decoded rows."""
         self.keys.clear()
         self._rows.clear()
         self._discharge_decode()
@@ -355,7 +359,7 @@ class MergeInput:
             held.drop()
 
     def close(self) -> None:
-        """Gives back all memory."""
+        """Releases all memory."""
         self.clear()
         for part in (self._dropped, self._converted):
             if part is not None:
@@ -365,7 +369,7 @@ class MergeInput:
         for field in ours:
             index = table.get_field_index(field.name)
             if index < 0:
-                continue  # dropped by the table
+                continue  # the table has dropped the column
             expected = table.field(index).type
             if not is_stored_as(field.type, expected):
                 raise InputMismatchError(
@@ -377,7 +381,7 @@ class MergeInput:
     def _decode(
         self, block: Block, name: str, dtype: pa.DataType, group: int, *, is_first: bool = False
     ) -> pa.Array:
-        """Of a chunk of a column, the rows to be written, in the table's type.
+        """Decodes a chunk. Returns the rows to be written, in the table's type.
 
         is_first: whether it is the row group's first chunk.
         """
@@ -409,7 +413,7 @@ class MergeInput:
             ) from error
 
     def _before_payload(self, header: BlockHeader) -> None:
-        """Before a block's payload is in memory: charged as stored and as decompressed."""
+        """Charges a block's payload, stored and decompressed, before it takes memory."""
         self._budget.charge("decode", header.stored_bytes + header.raw_bytes)
 
     def _reserve(self, size: int) -> None:
@@ -421,7 +425,7 @@ class MergeInput:
 
 
 def _compression_level(header: FragmentHeader) -> int:
-    """That its writer says it used; the lowest where it says nothing."""
+    """Returns the compression level that the writer states; 0 if it states none."""
     try:
         return int(header.writer["options"]["compression_level"])
     except (KeyError, TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""One way through all inputs of a merge: keys, columns, checks, completion."""
+"""Runs one pass through all inputs of a merge: keys, columns, checks, completion."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MANY_ROWS: Final = 1024
 
 
 class MergePass:
-    """One way through all inputs. A second pass takes what the first has kept and measured."""
+    """One pass through all inputs. A second pass uses what the first has kept and measured."""
 
     def __init__(
         self,
@@ -78,11 +78,13 @@ class MergePass:
 
     @property
     def splits(self) -> Splits:
-        """Of row groups that were too heavy; once there are any, the rest of the pass only measures."""
+        """Splits of row groups that were too heavy; once there are any, the rest of the pass only
+        measures."""
         return self._columns.splits
 
     def run(self) -> MergeResult | None:
-        """Returns None if row groups were too heavy: `splits` has them, and the outputs are gone."""
+        """Runs the pass. Returns None if row groups were too heavy: then `splits` has them, and the outputs
+        are aborted."""
         try:
             result = self._run()
             if result is None:
@@ -134,7 +136,7 @@ class MergePass:
         )
 
     def _finish(self, index: int, source: MergeInput) -> tuple[int, int]:
-        """Reads the input's footer; returns its rows and their hash."""
+        """Reads the input's footer. Returns its number of rows and their hash."""
         copied = self._context.copied.get(index)
         end = source.finish(copied)
         if copied is not None:
@@ -156,12 +158,12 @@ class MergePass:
 
     def _abort(self) -> None:
         for output in self._context.outputs:
-            # What can't be dropped now is for a vacuum; the error to be seen is the one that led here.
+            # A vacuum removes what cannot be aborted now; the caller must see the original error.
             with contextlib.suppress(CompactorError):
                 output.sink.abort()
 
     def _abort_empty(self) -> None:
-        """Drops the outputs of whose rows none is written."""
+        """Aborts the outputs without a written row."""
         for output in self._context.outputs:
             if not output.groups:
                 with contextlib.suppress(CompactorError):
@@ -179,8 +181,10 @@ class MergePass:
 
 
 def _most_null_rows(settings: MergeSettings) -> int:
-    """Returns the most rows of which the nulls are no heavier than values may be, in every column: those
-    of a wide type take as much as values, and a column may have no others."""
+    """Returns the most rows whose nulls are no heavier than values may be, in every column.
+
+    Nulls of a wide type take as much as values, and a column may consist of nulls only.
+    """
     types = [storage_type(field.type) for field in settings.schema]
     widest = max(nulls_bytes(_MANY_ROWS, dtype) for dtype in types)
     most_bytes = OVERSHOOT_FACTOR * settings.options.target_row_group_bytes

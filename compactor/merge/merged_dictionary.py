@@ -1,8 +1,9 @@
-"""One column's dictionaries as one: what all inputs' codes point into while the column is merged.
+"""Merges one column's dictionaries to one, into which the codes of all inputs point while the column is
+merged.
 
-Each chunk comes with a dictionary of its own. Its values are looked up once a chunk; from then on rows of
-the column are small integers that are put end to end and in order like any others. Values are found by
-their hash and then compared, so that lists work as strings do.
+Each chunk comes with its own dictionary, whose values are looked up once per chunk. From then on rows of the
+column are small integers that are joined and reordered like any others. Values are found by their hash and
+then compared, so that lists work like strings.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ CODES: Final = pa.int32()
 _MAX_VALUES: Final = 1 << 16
 _FEW_VALUES: Final = 256
 _RARE_SHARE: Final = 8
-"""Strings that come less often than this on average are moved as they are, not as codes."""
+"""Strings that occur less often than this on average are moved as values, not as codes."""
 _SHORT_BYTES: Final = 64
-"""On average, up to which that takes little memory."""
+"""Average bytes of strings up to which moving them as values takes little memory."""
 
 
 class MergedDictionary:
-    """Grows by what comes, up to a size; then what is new stays outside."""
+    """A dictionary that grows with the values that come, up to a size; further new values stay outside."""
 
     def __init__(self, name: str, dtype: pa.DataType, most_bytes: int) -> None:
         self._name = name
@@ -41,7 +42,7 @@ class MergedDictionary:
         self._sorted = np.zeros(0, dtype=np.uint64)
         self._code_of_sorted = np.zeros(0, dtype=np.int32)
         self._code_of: dict[str | bytes, int] = {}
-        """Of the values of small dictionaries, which come again and again."""
+        """Codes of the values of small dictionaries, which come again and again."""
         self._contributions: U64 | None = None
 
     @property
@@ -49,8 +50,10 @@ class MergedDictionary:
         return int(self.values.nbytes) + 32 * len(self.values)
 
     def adopt(self, array: pa.Array) -> pa.Array:
-        """A dictionary-coded array as int32 codes of this one; or decoded, where its values hardly repeat;
-        or as it is, where they don't fit in."""
+        """Converts a dictionary-coded array to int32 codes of this dictionary.
+
+        Returns it decoded if its values hardly repeat, and unchanged if they do not fit in.
+        """
         values = array.dictionary
         is_rare = len(values) * _RARE_SHARE > len(array)
         if is_rare and is_binary_like(values.type) and values.nbytes <= _SHORT_BYTES * len(values):
@@ -64,18 +67,18 @@ class MergedDictionary:
         return pa.array(moved, mask=None if valid is None else ~valid)
 
     def has_coded(self, array: pa.Array) -> bool:
-        """Whether these are codes of this dictionary, and not the column's own values."""
+        """Returns whether these are codes of this dictionary, and not the column's values."""
         return isinstance(array, pa.Int32Array) and not self._looks_like_codes
 
     def coded(self, codes: pa.Array) -> pa.Array:
-        """Codes as a dictionary-coded array."""
+        """Returns codes as a dictionary-coded array."""
         return pa.DictionaryArray.from_arrays(codes, self.values, safe=False)
 
     def decoded(self, codes: pa.Array) -> pa.Array:
         return pc.take(self.values, codes, boundscheck=False)
 
     def contributions(self, codes: pa.Array) -> U64:
-        """To the rows' numbers, see `format.hashing`; shape (rows,)."""
+        """Returns what the coded values add to the rows' numbers (see `format.hashing`). Shape (rows,)."""
         if self._contributions is None:
             self._contributions = contributions_by_code(self._name, value_hashes(self.values))
         valid = valid_mask(codes)
@@ -88,7 +91,7 @@ class MergedDictionary:
         return out
 
     def _codes_of(self, values: pa.Array) -> npt.NDArray[np.int32] | None:
-        """The code of each value, new ones added; None if they don't all fit in."""
+        """Returns the code of each value, and adds new values; None if they do not all fit in."""
         if not len(self._hashes) or len(values) > _FEW_VALUES or pt.is_nested(values.type):
             return self._looked_up(values)
         found = [self._code_of.get(value) for value in values.to_pylist()]

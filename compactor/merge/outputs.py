@@ -1,5 +1,5 @@
-"""The outputs of a merge: all open from their first row group to the end, since column c of every output
-comes before column c + 1 of any."""
+"""Holds the outputs of a merge. All are open until the end, since column c of every output comes before
+column c + 1 of any."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from format.emitter import FragmentEmitter
 
 
 class OutputSink(ByteSink, Protocol):
-    """Where one output goes; not visible to anybody before `complete`."""
+    """A sink for one output, which nobody sees before `complete`."""
 
     def complete(self) -> object: ...
 
     def abort(self) -> None: ...
 
     def spill(self, disk: LocalDisk) -> None:
-        """Puts what is held back on local disk."""
+        """Moves bytes that are held back to local disk."""
         ...
 
 
 class TimedSink:
-    """A sink whose writing is timed."""
+    """A sink that measures the time of its writes."""
 
     def __init__(self, sink: ByteSink, watch: Stopwatch) -> None:
         self._sink = sink
@@ -46,12 +46,12 @@ OpenOutput = Callable[[UploadMemory], OutputSink]
 
 
 class Page(NamedTuple):
-    """Of one row group."""
+    """The row numbers of one row group."""
 
     number: int
-    """Of its rows as they were taken, in `row_numbers`."""
+    """Page of its rows as they were taken, in `row_numbers`."""
     folded: int | None
-    """Of its rows as they are written, in `folded`; None if they are some of those taken."""
+    """Page of its rows as they are written, in `folded`; None if these are among the rows taken."""
 
 
 @dataclass(slots=True)
@@ -64,17 +64,17 @@ class OutputFragment:
     shelf: Tape
     skips: OutputSkips
     folded: RowNumbers
-    """Of rows that others were folded into: a page a row group where there are such."""
+    """Numbers of rows into which others were folded: a page for each row group that has such rows."""
     pages: list[Page | None] = field(default_factory=list)
-    """Of each row group, where its numbers are; None if it was copied."""
+    """The page of each row group's numbers; None if the row group was copied."""
     groups: int = 0
-    """Row groups written; some of `pages` are of rows that are all left out."""
+    """Number of row groups written; `pages` also has row groups whose rows are all left out."""
     row_statistics: RowStatistics = NONE_SEEN
     copied_from: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Of each written row group that was copied: the input, and the row group's number there."""
+    """For each copied row group, by its number: the input, and the row group's number there."""
 
     def close(self) -> None:
-        """Gives back the memory and the disk space of what is kept beside the sink."""
+        """Releases the memory and the disk space of everything that is kept beside the sink."""
         self.row_numbers.close()
         self.folded.close()
         self.skips.close()

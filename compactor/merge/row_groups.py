@@ -1,9 +1,9 @@
-"""Cutting merged rows into row groups, and row groups into fragments.
+"""Cuts merged rows into row groups, and row groups into fragments.
 
-Row groups end where the heaviest column has its target by the inputs' statistics, or at a number of rows.
-Fragments end only where the key changes, so that outputs are disjoint: at the target size, and before
-that at cut keys, where fragments of the level below begin. All sums are of whole numbers: cuts must not
-depend on how the rows came in windows.
+Row groups end where the heaviest column reaches its target by the inputs' statistics, or at a number of rows.
+Fragments end only where the key changes, so that outputs are disjoint: at the target size, or earlier at cut
+keys, where fragments of the level below begin. All sums are of whole numbers, because cuts must not depend on
+how the rows were divided into windows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from format.arrays import concat_storage
 from format.sizes import rows_within
 
 SIZE_UNITS: Final = 256
-"""Fractions of a byte that stored sizes of rows are counted in."""
+"""Units per byte in which stored sizes of rows are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class OutputGroup:
     origins: npt.NDArray[np.uint16]
     starts_fragment: bool
     flags: Flags | None = None
-    """What becomes of each row; None: all are written as they are."""
+    """What becomes of each row; None if all are written."""
 
     @property
     def rows(self) -> int:
@@ -45,7 +45,7 @@ class OutputGroup:
 
 @dataclass(frozen=True, slots=True)
 class CopiedOutputGroup:
-    """An output row group that is an input's, as it is."""
+    """An output row group that is copied from an input."""
 
     whole: CopiedRowGroup
     starts_fragment: bool
@@ -57,20 +57,21 @@ class CopiedOutputGroup:
 
 @dataclass(frozen=True, slots=True)
 class CutRule:
-    """When to end row groups and fragments."""
+    """The rule by which row groups and fragments end."""
 
     rows_per_group: int
-    """At most."""
+    """The most rows of a row group."""
     group_bytes: int
-    """Raw bytes of a row group's heaviest column."""
+    """Target for raw bytes of a row group's heaviest column."""
     fragment_units: int
-    """Estimated stored bytes, times `SIZE_UNITS`, after which a fragment ends at the next change of key."""
+    """Estimated stored bytes, in `SIZE_UNITS` per byte, after which a fragment ends at the next change of
+    key."""
     units_per_row: npt.NDArray[np.int64]
-    """Stored bytes of a row of each input, times `SIZE_UNITS`; shape (inputs,)."""
+    """Stored bytes of a row of each input, in `SIZE_UNITS` per byte. Shape (inputs,)."""
     cut_keys: Sequence[ComparableKey] = ()
-    """Ascending: a fragment of some size ends before the first row at or after each."""
+    """Ascending keys: a large enough fragment ends before the first row at or after each."""
     key_at: Callable[[MergeWindow, int], ComparableKey] | None = None
-    """Comparable key of a row; needed with `cut_keys`."""
+    """Returns the comparable key of a row; needed with `cut_keys`."""
 
 
 def cut_row_groups(
@@ -78,19 +79,20 @@ def cut_row_groups(
     rule: CutRule,
     on_waiting: Callable[[int], None] = lambda _size: None,
 ) -> Iterator[OutputGroup | CopiedOutputGroup]:
-    """Row groups as large as the rule allows, but for a fragment's last ones.
+    """Yields row groups as large as the rule allows, except for a fragment's last ones.
 
-    on_waiting: told the bytes of the windows that are kept, whenever that changes.
+    on_waiting: called with the bytes of the windows that are kept, whenever these change.
     """
     return _Cutter(rule, on_waiting).run(windows)
 
 
 _MANY_WINDOWS: Final = 64
-"""Small windows are put together when there are so many."""
+"""Number of small windows at which they are joined."""
 _MIN_GROUP_SHARE: Final = 4
-"""Rows of less than this part of a row group are put together with a whole one that follows."""
+"""Rows of less than one part in this many of a row group are joined with a whole row group that follows."""
 _MIN_CUT_SHARE: Final = 4
-"""A fragment smaller than this part of its target goes on through a cut key: cuts make no small ones."""
+"""A fragment below one part in this many of its target goes on through a cut key, so that none gets too
+small."""
 
 
 class _Cutter:
@@ -126,7 +128,7 @@ class _Cutter:
         if self._is_cut_within(whole):
             self._wait([*self._waiting, whole.as_window()])
         elif self._is_little_waiting():
-            # Together they make one or two row groups of a fair size, and what comes next is whole again.
+            # Together they make one or two row groups of a fair size; the next row group can be copied again.
             self._wait([*self._waiting, whole.as_window()])
             yield from self._emit_evenly()
         else:
@@ -138,12 +140,12 @@ class _Cutter:
             self._fragment_units += int(self._rule.units_per_row[whole.input]) * whole.rows
 
     def _is_cut_within(self, whole: CopiedRowGroup) -> bool:
-        """Whether a cut key lies after its first key; earlier ones are none of its business."""
+        """Returns whether a cut key lies after the row group's first key; earlier ones do not matter."""
         after = bisect.bisect_right(self._cut_keys, whole.first_key)
         return after < len(self._cut_keys) and self._cut_keys[after] <= whole.last_key
 
     def _ends_before(self, whole: CopiedRowGroup) -> bool:
-        """Whether the fragment has to end before it, for its size or for a cut key that is reached."""
+        """Returns whether the fragment must end before it, for its size or for a cut key that is reached."""
         is_large = self._fragment_units >= self._rule.fragment_units
         ends = is_large and whole.starts_key and self._fragment_units > 0
         while self._cut_keys and self._cut_keys[0] <= whole.first_key:
@@ -158,7 +160,7 @@ class _Cutter:
         return 0 < rows * _MIN_GROUP_SHARE < rule.rows_per_group and is_light
 
     def _emit_evenly(self) -> Iterator[OutputGroup]:
-        """All that waits, in row groups of like size."""
+        """Yields all waiting rows in row groups of equal size."""
         rows, rule = self._waiting_rows, self._rule
         weight = sum(int(window.row_bytes.sum()) for window in self._waiting)
         parts = max(1, -(-rows // rule.rows_per_group), -(-weight // rule.group_bytes))
@@ -176,8 +178,10 @@ class _Cutter:
         self._on_waiting(self._waiting_bytes)
 
     def _emit(self, *, final: bool) -> Iterator[OutputGroup]:
-        """All row groups if no more rows come; else those that another full one is in sight after, so that
-        what is left before a whole row group can be divided evenly."""
+        """Yields row groups: all if `final`, otherwise those after which another full one is in sight.
+
+        So the rows that are left before a copied row group can be divided evenly.
+        """
         pending = _join(self._waiting)
         while pending is not None:
             by_size = self._rows_by_size(pending)
@@ -192,7 +196,7 @@ class _Cutter:
         self._wait([] if pending is None else [pending])
 
     def _rows_until_cut(self, pending: MergeWindow) -> int:
-        """Rows before the fragment has to end; all that are in sight if it has not to."""
+        """Returns the rows before the fragment must end; all rows in sight if it need not end."""
         cut = self._cut_row(pending)
         if self._fragment_units >= self._rule.fragment_units:
             changes = np.flatnonzero(pending.starts_key[: self._rule.rows_per_group])
@@ -201,18 +205,18 @@ class _Cutter:
         return pending.rows if cut is None else cut
 
     def _rows_by_size(self, pending: MergeWindow) -> int:
-        """Rows of the next row group by number and weight; at least 1."""
+        """Returns the rows of the next row group, by number and weight; at least 1."""
         rows = min(pending.rows, self._most_rows)
         running = np.cumsum(pending.row_bytes[:rows])
         if running[-1] > self._rule.group_bytes:
             rows = max(1, int(np.searchsorted(running, self._rule.group_bytes, side="right")))
-        # Keys are at hand: how heavy they really are is known.
+        # The actual weight of keys is known, because they are loaded.
         rows = rows_within([key.slice(0, rows) for key in pending.keys], self._rule.group_bytes)
         return whole_until(pending.flags, rows)
 
     def _cut_row(self, pending: MergeWindow) -> int | None:
-        """The row before which the fragment has to end for a cut key; None if there is none in the next row
-        group."""
+        """Returns the row before which the fragment must end for a cut key; None if the next row group has no
+        such row."""
         key_at = self._rule.key_at
         sight = min(pending.rows, self._rule.rows_per_group)
         while self._cut_keys and key_at is not None:
@@ -251,7 +255,7 @@ class _Cutter:
 
 
 def _from(window: MergeWindow, row: int) -> MergeWindow | None:
-    """What is left from a row on."""
+    """Returns the rest of a window from a row on, or None."""
     rest = MergeWindow(
         [key.slice(row) for key in window.keys],
         window.inputs[row:],

@@ -1,7 +1,7 @@
-"""The sums behind the row hash: a number a row, to which every column adds (SPEC section 7).
+"""Sums up the row hash: one number per row, to which every column adds (SPEC section 7).
 
-Outputs are hashed by the rule of the version they are written in. Rows that come from fragments of an
-earlier version are hashed by its rule as well, since that is what the inputs' hashes can be compared with.
+Outputs are hashed by the rule of the version in which they are written. Rows from fragments of an earlier
+version are hashed by its rule as well, so that they can be compared with the inputs' hashes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ STAGE = "row hashes"
 
 
 def hash_of_pages(numbers: PagedNumbers) -> int:
-    """The hash of all rows."""
+    """Returns the hash of all rows."""
     return combine(*(fold_rows(numbers.get(page)) for page in range(len(numbers))))
 
 
 class RowNumbers:
-    """Of one output: a page a row group."""
+    """The row numbers of one output, one page per row group."""
 
     def __init__(self, budget: MemoryBudget, disk: LocalDisk, versions: Sequence[int]) -> None:
-        """versions: of the inputs, in their order."""
+        """versions: the format's versions of the inputs, in their order."""
         self._is_old = np.array([version < VERSION for version in versions], dtype=np.bool_)
         self._now = PagedNumbers(budget, STAGE, disk)
         # Version 1 is the only other rule.
@@ -41,7 +41,7 @@ class RowNumbers:
         return len(self._now)
 
     def append(self, names: Sequence[str], keys: Sequence[pa.Array]) -> None:
-        """A row group by its sort columns."""
+        """Begins a row group with its sort columns."""
         for numbers, version in self._rules():
             sums = np.zeros(len(keys[0]), dtype=np.uint64)
             for name, array in zip(names, keys, strict=True):
@@ -49,7 +49,7 @@ class RowNumbers:
             numbers.append(sums)
 
     def add(self, page: int, name: str, array: pa.Array, contributions: U64 | None = None) -> None:
-        """Another column. contributions: by the rule of today, if they are known already."""
+        """Adds a column. contributions: by the current rule, if they are known already."""
         for numbers, version in self._rules():
             known = contributions if version == VERSION else None
             numbers.add(
@@ -57,12 +57,13 @@ class RowNumbers:
             )
 
     def hash_of(self, page: int, flags: Flags | None = None) -> int:
-        """Of a row group, by the rule of today: of all its rows, or of those kept."""
+        """Returns a row group's hash by the current rule: of all its rows, or of the kept ones."""
         numbers = self._now.get(page)
         return fold_rows(numbers if flags is None else numbers[(flags & KEPT).astype(np.bool_)])
 
     def comparable_hash(self, page: int, origins: npt.NDArray[np.intp]) -> int:
-        """Of a row group, each row by the rule of its input. origins: inputs of the rows; shape (rows,)."""
+        """Returns a row group's hash, each row by the rule of its input. origins: the rows' inputs, shape
+        (rows,)."""
         if self._before is None:
             return fold_rows(self._now.get(page))
         is_old = self._is_old[origins]

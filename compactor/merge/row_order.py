@@ -1,7 +1,7 @@
-"""The row order: computed once from the sort columns, replayed by every other column.
+"""Stores the row order, which is computed once from the sort columns and replayed by every other column.
 
-For each output row group: how many rows each input contributes, and how those rows, laid end to
-end in input order, are permuted. Rows of one input keep their order, so nothing else is needed.
+For each output row group it has how many rows each input contributes, and how these rows, laid end to end in
+input order, are permuted. Rows of one input keep their order, so nothing else is needed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from compactor.resources.tape import Tape
 from compactor.rows.flags import COUNTS, KEPT, Flags
 
 _MIN_RUN: Final = 4
-"""Average run length from which runs take less room than one position a row."""
+"""Average run length from which runs take less room than one position per row."""
 _HEAD: Final = struct.Struct("<IIBBxx")
-"""Rows, inputs, form, whether flags follow the counts."""
+"""Number of rows, number of inputs, form, and whether flags follow the counts."""
 
 
 class _Form(IntEnum):
@@ -33,26 +33,27 @@ class _Form(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupOrder:
-    """One output row group, read from a record."""
+    """The order of one output row group, as read from a record."""
 
     inputs: npt.NDArray[np.uint16]
-    """Contributing inputs, ascending."""
+    """The contributing inputs, ascending."""
     counts: npt.NDArray[np.uint32]
-    """Rows of each; their sum is `rows`."""
+    """Number of rows of each input; the sum is `rows`."""
     rows: int
-    """Taken from the inputs; fewer are written where there are flags."""
+    """Number of rows taken from the inputs; with flags, fewer may be written."""
     _form: _Form
     _data: bytes
     flags: Flags | None = None
-    """What becomes of each row in output order (`compactor.rows.flags`); None: all are written."""
+    """What becomes of each row in output order (`compactor.rows.flags`); None if all are written."""
 
     @property
     def copied(self) -> int | None:
-        """Number of the row group in its only input, if it goes out as it came in."""
+        """Number of the row group in its only input, if it is copied; otherwise None."""
         return int.from_bytes(self._data, "little") if self._form is _Form.PASSED else None
 
     def positions(self) -> npt.NDArray[Any] | None:
-        """For each output row, its position among the inputs' rows laid end to end; None: as they lie."""
+        """Returns each output row's position among the inputs' rows laid end to end; None if the order is the
+        same."""
         match self._form:
             case _Form.AS_THEY_LIE | _Form.PASSED:
                 return None
@@ -65,14 +66,14 @@ class GroupOrder:
                 return np.repeat(positions - starts, lengths) + np.arange(self.rows)
 
     def origins(self) -> npt.NDArray[np.intp]:
-        """The input of each output row; shape (rows,)."""
+        """Returns the input of each output row. Shape (rows,)."""
         as_they_lie = np.repeat(self.inputs.astype(np.intp), self.counts)
         positions = self.positions()
         return as_they_lie if positions is None else as_they_lie[positions]
 
 
 def positions_by_input(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-    """For each row of an order, given by its input, its position among the inputs' rows laid end to end."""
+    """Returns each row's position among the inputs' rows laid end to end. origins: the rows' inputs."""
     by_input = np.argsort(origins, kind="stable")
     positions = np.empty(len(origins), dtype=np.int64)
     positions[by_input] = np.arange(len(origins))
@@ -80,7 +81,7 @@ def positions_by_input(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.
 
 
 class RowOrder:
-    """Row groups in output order, on a tape; positions as runs where that is smaller."""
+    """The orders of all row groups, on a tape, in output order. Positions are runs where that is smaller."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -90,7 +91,7 @@ class RowOrder:
         return len(self._tape)
 
     def append(self, origins: npt.NDArray[np.uint16], flags: Flags | None = None) -> None:
-        """A row group from the input of each of its rows, in output order, and what becomes of them."""
+        """Appends a row group: the input of each row in output order, and what becomes of the rows."""
         rows = len(origins)
         per_input = np.bincount(origins)
         inputs = np.flatnonzero(per_input)
@@ -98,7 +99,7 @@ class RowOrder:
         self._record(rows, inputs, per_input[inputs], form, data, flags)
 
     def append_copied(self, source: int, rows: int, group: int) -> None:
-        """A row group that is one of an input's, as it is."""
+        """Appends a row group that is copied from an input."""
         self.copied_rows += rows
         self._record(
             rows, np.array([source]), np.array([rows]), _Form.PASSED, group.to_bytes(4, "little")
@@ -126,7 +127,7 @@ class RowOrder:
         )
 
     def groups(self) -> Iterator[GroupOrder]:
-        """All row groups, in output order; may be iterated many times."""
+        """Yields all row groups in output order; may be called many times."""
         for record in self._tape:
             rows, count, form, has_flags = _HEAD.unpack_from(record)
             counts_at = _HEAD.size + 2 * count
@@ -152,7 +153,7 @@ class RowOrder:
 
 
 def _packed(flags: Flags) -> bytes:
-    """Two bits a row, a plane each."""
+    """Packs flags as two bits per row, one bit plane after the other."""
     return b"".join(np.packbits(flags & bit).tobytes() for bit in (KEPT, COUNTS))
 
 

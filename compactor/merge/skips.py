@@ -1,4 +1,5 @@
-"""The skip indexes of a merge's outputs: made while columns are written, kept on a tape until the end."""
+"""Makes the skip indexes of a merge's outputs while columns are written, and keeps them on a tape until the
+end."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ STAGE = "footer"
 
 
 class OutputSkips:
-    """Of one output, column after column."""
+    """The skip indexes of one output, column after column."""
 
     def __init__(self, spec: SkipSpec, budget: MemoryBudget, disk: LocalDisk) -> None:
         self._kinds = dict(spec.columns)
@@ -32,7 +33,7 @@ class OutputSkips:
         return column in self._kinds
 
     def add(self, column: str, array: pa.Array) -> None:
-        """The next row group of the column."""
+        """Adds the next row group of the column."""
         summary = build(self._kinds[column], array, self._most_bytes)
         size = 0 if summary is None else len(summary)
         self._budget.charge(STAGE, size)
@@ -47,11 +48,11 @@ class OutputSkips:
 
     @property
     def columns(self) -> list[str]:
-        """All that are wanted, whether or not anything was kept of them."""
+        """All columns that should get an index, whether or not anything was kept of them."""
         return list(self._kinds)
 
     def blocks(self) -> Iterator[tuple[str, bytes]]:
-        """Columns and their blocks."""
+        """Yields columns and their blocks."""
         yield from zip(self._names, self._tape, strict=True)
 
     def spill(self) -> int:

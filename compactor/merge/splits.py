@@ -1,8 +1,8 @@
-"""Where row groups have to be divided because a column of theirs is too heavy.
+"""Decides where row groups are divided because one of their columns is too heavy.
 
-Row groups are cut before any column but the sort columns was seen, by the inputs' statistics. Heavy rows
-that were scattered over the inputs may become neighbours only in the merged order. The first pass
-notices, measures that column and all that follow, and the second pass divides exactly those row groups.
+Row groups are cut by the inputs' statistics, before any column other than the sort columns is read. Heavy
+rows that are scattered over the inputs may become neighbours only in the merged order. The first pass notices
+that, measures that column and all that follow, and the second pass divides exactly those row groups.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ I64 = npt.NDArray[np.int64]
 
 
 class Splits:
-    """Rows at which row groups are divided, by the number of the row group in output order."""
+    """The rows at which row groups are divided, by the number of the row group in output order."""
 
     def __init__(self) -> None:
         self._rows: dict[int, set[int]] = {}
 
     def __len__(self) -> int:
-        """Row groups that are divided."""
+        """Returns the number of row groups that are divided."""
         return len(self._rows)
 
     def add(self, group: int, row_bits: I64, limit_bytes: int, flags: Flags | None = None) -> None:
-        """Divides so that no part takes more than the limit, if it can be divided further.
+        """Divides a row group so that no part takes more than the limit, as far as it can be divided.
 
-        row_bits: what each row takes in one column, in output order; shape (rows,). flags: of the rows.
+        row_bits: bits of each row in one column, in output order, shape (rows,). flags: those of the rows.
         """
         running = np.concatenate(([0], np.cumsum(row_bits)))
         start, rows = 0, len(row_bits)
@@ -50,7 +50,7 @@ class Splits:
             start = stop
 
     def divide(self, number: int, group: OutputGroup) -> Iterator[OutputGroup]:
-        """The row group in its parts."""
+        """Yields the parts of the row group."""
         stops = [*sorted(self._rows.get(number, ())), group.rows]
         start = 0
         for stop in stops:
@@ -64,10 +64,10 @@ class Splits:
 
 
 class ColumnPieces:
-    """Rows of one column on their way into a row group: held, or only weighed where they are too heavy."""
+    """Rows of one column that will make a row group; once they are too heavy, they are only weighed."""
 
     def __init__(self, dictionary: MergedDictionary, most_bytes: int, *, only_weighs: bool) -> None:
-        """most_bytes: of all pieces together, as they will be when put together."""
+        """most_bytes: limit for all pieces once they are joined."""
         self.arrays: list[pa.Array] = []
         self._dictionary = dictionary
         self._most_bytes = most_bytes
@@ -77,7 +77,7 @@ class ColumnPieces:
         self._held_bytes = self._weighed_bits = self._weighed = 0
 
     def add(self, piece: pa.Array) -> bool:
-        """Whether it is held now."""
+        """Adds a piece. Returns whether it is held."""
         if isinstance(piece, pa.DictionaryArray):
             self._has_own = True
             if len(piece.dictionary) > len(piece):
@@ -97,27 +97,27 @@ class ColumnPieces:
         return False
 
     def alike(self) -> list[pa.Array]:
-        """What is held, in a form that can be put end to end: all codes of the dictionary, or none."""
+        """Returns the pieces in a form that can be joined: all are codes of the dictionary, or none is."""
         if not self._has_merged:
             return self.arrays
-        if self.has_book_codes:
+        if self.has_dictionary_codes:
             return [a if self._dictionary.has_coded(a) else code_nulls(len(a)) for a in self.arrays]
         as_values = self._dictionary.decoded if self._has_values else self._dictionary.coded
         return [as_values(a) if self._dictionary.has_coded(a) else a for a in self.arrays]
 
     @property
     def row_bits(self) -> I64 | None:
-        """What each row takes, if the pieces are not held; shape (rows,)."""
+        """Bits of each row if the pieces are not held, otherwise None. Shape (rows,)."""
         return None if self._bits is None else np.concatenate(self._bits)
 
     @property
-    def has_book_codes(self) -> bool:
-        """Whether all are codes of the dictionary, or null."""
+    def has_dictionary_codes(self) -> bool:
+        """Whether all pieces are codes of the dictionary, or null."""
         return self._has_merged and not self._has_values and not self._has_own
 
     @property
     def is_coded(self) -> bool:
-        """Whether they make a dictionary-coded array."""
+        """Whether the pieces make a dictionary-coded array."""
         return (self._has_own or self._has_merged) and not self._has_values
 
     def _row_bits(self, array: pa.Array) -> I64:
@@ -126,8 +126,11 @@ class ColumnPieces:
         )
 
     def _is_too_heavy(self) -> bool:
-        """Whatever is still to come. Dictionary-coded pieces are as heavy as the values that they use, and
-        that is known only of all together."""
+        """Returns whether the pieces are too heavy, whatever is still to come.
+
+        Dictionary-coded pieces weigh as much as the values that they use, which is known only for all
+        together.
+        """
         if not self._has_values:
             return False
         if self._only_weighs:
@@ -141,7 +144,7 @@ class ColumnPieces:
 
 
 def coded_bytes(array: pa.Array) -> int:
-    """Bytes of a dictionary-coded array: its codes, and the values that they point to."""
+    """Returns the bytes of a dictionary-coded array: its codes, and the values that they point to."""
     valid, codes = valid_mask(array), dictionary_codes(array)
     used = np.unique(codes if valid is None else codes[valid])
     values = np.diff(cumulative_bytes(array.dictionary))
@@ -149,5 +152,5 @@ def coded_bytes(array: pa.Array) -> int:
 
 
 def row_bits(array: pa.Array) -> I64:
-    """What each row takes, as if it were not dictionary-coded; shape (rows,)."""
+    """Returns the bits of each row, as if the array were not dictionary-coded. Shape (rows,)."""
     return np.diff(cumulative_bits(array))

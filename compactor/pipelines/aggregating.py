@@ -1,4 +1,5 @@
-"""Groups: what is known of each so far, as one row; on local disk by parts of the keys if memory is short."""
+"""Groups rows: keeps one row of state per group, and spills states by parts of the keys if memory is
+short."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _BITS: Final = 5
 _FIRST_BIT: Final = 40
 _MOST_DEPTH: Final = 8
 _WORK_COPIES: Final = 4
-"""Of what is known of the groups, while more is put to it: both end to end, the keys' table, the result."""
+"""How often states are in memory while they are merged: both end to end, the hash table, the result."""
 _CALL: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*")
 _FUNCTIONS: Final = ("count", "sum", "min", "max", "mean")
 _STATES: Final = {
@@ -40,21 +41,23 @@ _AGAIN: Final = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 
 @dataclass(frozen=True, slots=True)
 class Measure:
+    """One aggregate function on a column."""
+
     name: str
     function: str
     column: str | None
-    """None: rows are counted."""
+    """None if rows are counted."""
 
 
 def parse_measures(columns: Mapping[str, str], schema: pa.Schema, what: str) -> list[Measure]:
-    """Raises `ConfigError` naming the column."""
+    """Parses measures by their result's name. Raises `ConfigError` naming the column."""
     measures = []
     for name, text in columns.items():
         match = _CALL.fullmatch(text)
         function, column = match.groups() if match else ("", None)
         if function not in _FUNCTIONS or (column is None and function != "count"):
             raise ConfigError(
-                f"{what}: column {name!r}: {text!r} is none of count, "
+                f"{what}: column {name!r}: {text!r} is not one of count, "
                 + ", ".join(f"{known}(x)" for known in _FUNCTIONS)
             )
         if column is not None and column not in schema.names:
@@ -65,7 +68,8 @@ def parse_measures(columns: Mapping[str, str], schema: pa.Schema, what: str) -> 
 
 
 class Grouper:
-    """Takes batches; gives one row a group: in any order, or in that of the groups' first rows."""
+    """A hash aggregation: takes batches, gives one row per group, in any order or in that of the first
+    rows."""
 
     def __init__(
         self,
@@ -78,7 +82,7 @@ class Grouper:
         *,
         keeps_order: bool = False,
     ) -> None:
-        """keeps_order: for `finished`; what spills comes in the order of its part."""
+        """keeps_order: keeps the groups in order, for `finished`; groups that spill come part by part."""
         self._keys = list(keys)
         self._measures = [*measures, Measure("", "min", None)] if keeps_order else list(measures)
         self._keeps_order = keeps_order
@@ -104,12 +108,12 @@ class Grouper:
         self._charged += size
         self._waiting.append(state)
         self._waiting_rows += state.num_rows
-        # Put together when as many wait as there are: each group is touched a few times only.
+        # States are merged when as many wait as there are groups, so each group is merged only a few times.
         if self._waiting_rows > max(65_536, self._state.num_rows):
             self._settle()
 
     def finished(self) -> pa.Table:
-        """Of sorted input: all groups but the last, which may go on."""
+        """Returns all groups but the last, which may go on, and drops them. The input must be sorted."""
         self._settle()
         self._state = self._state.sort_by(self._state.column_names[-1])
         done = max(0, self._state.num_rows - 1)
@@ -119,7 +123,7 @@ class Grouper:
         return result
 
     def results(self) -> Iterator[pa.Table]:
-        """Of each part of the groups."""
+        """Yields the results, one table for each part of the groups."""
         self._settle()
         if not self._parts:
             result = self._result(self._state)
@@ -134,7 +138,7 @@ class Grouper:
                 yield self._result(state)
 
     def _united_part(self, part: BatchBuffer, depth: int) -> Iterator[pa.Table]:
-        """The groups of a part; by smaller parts, if there are too many to be held at once."""
+        """Yields the merged groups of a part, by smaller parts if there are too many to be held at once."""
         size = _WORK_COPIES * part.bytes
         if depth < _MOST_DEPTH and not self._budget.make_room(size):
             smaller = self._new_parts()
@@ -146,7 +150,7 @@ class Grouper:
         elif part.rows:
             with self._budget.holding(self._stage, size - part.held_bytes):
                 united = self._united([pa.Table.from_batches(list(part.drain()))])
-            # The rest of the room is for whoever takes them.
+            # From here on only the result is charged; the rest is for the caller.
             with self._budget.holding(self._stage, united.nbytes):
                 yield united
 
@@ -163,9 +167,9 @@ class Grouper:
         depth: int,
         most_bytes: int,
     ) -> None:
-        """Groups to disk, by so many bits of their hashes, others at each depth.
+        """Moves groups to disk, to parts by `_BITS` bits of their hashes, other bits at each depth.
 
-        most_bytes: as of `PartitionBuffers`.
+        most_bytes: as in `PartitionBuffers`.
         """
         divider = PartitionBuffers(parts, most_bytes)
         for state in states:
@@ -184,7 +188,7 @@ class Grouper:
             return 0
         self._parts = self._parts or self._new_parts()
         state, self._state = self._state, self._no_state
-        # One piece a part, which the charge of the state covers.
+        # Each part gets one piece, which the charge of the state covers.
         self._divide(state.combine_chunks().to_batches(), self._parts, 0, most_bytes=0)
         self.spills += 1
         self._recharge(0)
@@ -206,12 +210,15 @@ class Grouper:
             self._recharge(_WORK_COPIES * self._state.nbytes)
 
     def _recharge(self, size: int) -> None:
-        """What is held is so much now: never more than before."""
+        """Lowers the charge to `size`; never raises it."""
         self._budget.discharge(self._stage, self._charged - min(size, self._charged))
         self._charged = min(size, self._charged)
 
     def _first_state(self, rows: pa.Table) -> pa.Table:
-        """Of rows as they come. Columns have names of our own, that nobody else's can be."""
+        """Returns the state of new rows.
+
+        Its columns have names of our own, so that users' names never clash.
+        """
         columns = {f"k{n}": _as_key(rows.column(key)) for n, key in enumerate(self._keys)}
         wanted: list[tuple[Any, str, Any]] = []
         for number, measure in enumerate(self._measures):
@@ -232,7 +239,7 @@ class Grouper:
         return _renamed(grouped, keys)
 
     def _numbers(self, rows: int) -> pa.ChunkedArray:
-        """Of the rows: Arrow's own order of groups is that of its hash table."""
+        """Returns row numbers, by which groups are ordered: Arrow's order is that of its hash table."""
         numbers = pa.chunked_array([pa.array(np.arange(self._rows, self._rows + rows))])
         self._rows += rows
         return numbers
@@ -268,7 +275,7 @@ class Grouper:
         return pa.table(columns, names=names)
 
     def _sum(self, total: pa.ChunkedArray, measure: Measure) -> pa.ChunkedArray:
-        """In the type that sums of the column have. Raises `DataError` where one does not fit."""
+        """Casts sums to their type. Raises `DataError` where one does not fit."""
         dtype = _sum_type(self._types[measure.name])
         if not pt.is_decimal(total.type):
             return total
@@ -281,18 +288,18 @@ class Grouper:
 
 
 def _as_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """-0.0 is 0.0, and one NaN another, as in every order."""
+    """Makes -0.0 equal to 0.0 and all NaN equal, as in every sort order."""
     if not pt.is_floating(column.type):
         return column
-    # Arrow does not add halves.
+    # Arrow does not add 16-bit floats.
     wide = column.cast(pa.float32()) if pt.is_float16(column.type) else column
     one_zero = pc.add(wide, pa.scalar(0.0, wide.type)).cast(column.type)
     return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), one_zero)
 
 
 def _combinable(column: pa.ChunkedArray, state: str) -> pa.ChunkedArray:
-    """Integers and decimals with room for sums, since Arrow's own wrap; durations, whose extremes Arrow does
-    not find, as the numbers they are."""
+    """Widens integers and decimals for sums, since Arrow's sums wrap, and turns durations into integers for
+    extremes, which Arrow does not compute of durations."""
     if state in ("min", "max") and pt.is_duration(column.type):
         return column.cast(pa.int64())
     if state != "sum":
@@ -313,7 +320,7 @@ def _sum_type(dtype: pa.DataType) -> pa.DataType:
 
 
 def _renamed(grouped: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Arrow puts the keys first or last, by version, and names results itself."""
+    """Renames columns, keys first: Arrow puts keys first or last, depending on its version."""
     others = [n for n, name in enumerate(grouped.column_names) if name not in keys]
     columns = [*(grouped.column(name) for name in keys), *(grouped.column(n) for n in others)]
     return pa.table(columns, names=[*keys, *(f"s{n}" for n in range(len(others)))])

@@ -1,6 +1,7 @@
-"""As-of join: each row of one side beside the last row of the other, of equal keys, at or before it in time.
+"""Joins as of a time: each row of one side with the other side's last row of equal keys at or before it.
 
-Both sides come in the order of keys and time. Of rows that have passed, only the last can be anybody's later.
+Both sides come in the order of keys and time. Of the rows that have passed, only the last can match a later
+row.
 """
 
 from __future__ import annotations
@@ -24,23 +25,26 @@ from compactor.pipelines.sorted_rows import (
 
 
 class AsofJoin:
-    """Rows by keys and time, then as the left side's came. Of rows of the right side at the same time the
-    last counts. Null and NaN are at no time, and equal to nothing."""
+    """An as-of join of two sorted sides.
+
+    Result rows are ordered by keys and time, then as the left side's rows came. Of right rows at the same
+    time the last one counts. Null and NaN are at no time, and equal nothing.
+    """
 
     def __init__(
         self, left: SortedRows, right: SortedRows, joined: Joined, *, keeps_all: bool
     ) -> None:
-        """Both sides by keys and time, upwards. keeps_all: rows that have none before them too."""
+        """left, right: sorted by keys and time, ascending. keeps_all: keeps left rows without a match too."""
         self._left = left
         self._right = right
         self._joined = joined
         self._keeps_all = keeps_all
         self._names = [part.column for part in right.sort]
         self._last = no_rows(right.schema)
-        """The right side's row that passed last."""
+        """The right side's row that passed last, or no row."""
 
     def rows(self) -> Batches:
-        """Once. Raises `MemoryLimitError`."""
+        """Yields the joined rows; may be called once. Raises `MemoryLimitError`."""
         with self._left.room.working():
             while self._left.fill():
                 keys = self._left.keys
@@ -49,7 +53,7 @@ class AsofJoin:
                 yield from self._matched(rows, [key.take(pa.array(known)) for key in keys], known)
 
     def _matched(self, rows: pa.RecordBatch, keys: Sequence[pa.Array], known: I64) -> Batches:
-        """The chunk's rows with theirs. keys: of the known ones."""
+        """Yields the chunk's rows with their matches. keys: those of the rows that `known` lists."""
         start, done = 0, 0
         if len(known):
             last = [key.slice(len(known) - 1) for key in keys]
@@ -59,7 +63,7 @@ class AsofJoin:
                     [[key.slice(start) for key in keys], key_arrays(passed, self._names)],
                     self._right.sort,
                 )
-                # Those at the time of the last row may find a later one of that time.
+                # Rows at the time of the last right row wait: a later row of that time may match them.
                 stop = start + int(np.searchsorted(at, theirs[-1]))
                 if stop > start:
                     until = int(known[stop]) if stop < len(known) else rows.num_rows
@@ -74,7 +78,7 @@ class AsofJoin:
         self, rows: pa.RecordBatch, span: tuple[int, int], known: I64,
         keys: Sequence[pa.Array], others: pa.RecordBatch,
     ) -> Batches:  # fmt: skip
-        """Rows of this span, with what of the others is theirs."""
+        """Yields the rows of this span, each with its match among `others`."""
         found = np.full(span[1] - span[0], -1)
         found[known - span[0]] = self._last_before(keys, others)
         every = np.arange(*span)
@@ -87,9 +91,9 @@ class AsofJoin:
             yield self._joined.rows(rows, every[some], others, found[some])
 
     def _last_before(self, keys: Sequence[pa.Array], others: pa.RecordBatch) -> I64:
-        """Which of the others is the last at or before each; -1: none. Shape (rows,).
+        """Returns the last of `others` at or before each row; -1 if there is none. Shape (rows,).
 
-        One without time, or of NaN, comes after all rows of its keys, and so is none.
+        Right rows whose time is null or NaN sort after all rows of their keys, and so never match.
         """
         theirs = key_arrays(others, self._names)
         at, when = common_ranks([keys, theirs], self._right.sort)

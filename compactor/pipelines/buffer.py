@@ -1,4 +1,4 @@
-"""Batches held between two nodes: in memory, and on local disk when that is short."""
+"""Holds batches between two nodes: in memory, and on local disk when memory is short."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from compactor.resources.disk import LocalDisk, Region
 
 
 class BatchBuffer:
-    """Batches of one schema, and boundaries of documents, in order; charged once when they come,
-    discharged when they go. One thread may spill them while another takes them."""
+    """An ordered buffer of batches of one schema and of document boundaries.
+
+    Batches are charged when they come and discharged when they go. One thread may spill them while another
+    takes them.
+    """
 
     def __init__(
         self, schema: pa.Schema, budget: MemoryBudget, stage: str, disk: LocalDisk
@@ -26,12 +29,12 @@ class BatchBuffer:
         self._lock = threading.Lock()
         self._parts: list[pa.RecordBatch | Region | None] = []
         self.held_bytes = 0
-        """In memory."""
+        """Bytes in memory."""
         self.rows = 0
         self.bytes = 0
-        """Of all batches that came, wherever they are."""
+        """Bytes of all batches that came, in memory or on disk."""
         self.spills = 0
-        """Batches that went to disk."""
+        """Number of batches that went to disk."""
 
     def append(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows and boundary_of(batch) is None:
@@ -43,7 +46,7 @@ class BatchBuffer:
         self.rows += batch.num_rows
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Every batch once; it is gone then."""
+        """Yields every batch once and drops it afterwards."""
         for index in range(len(self._parts)):
             yield self._loaded(index)
             self._drop(index)
@@ -54,11 +57,10 @@ class BatchBuffer:
             yield self._loaded(index)
 
     def batch(self, index: int) -> pa.RecordBatch:
-        """One of those that are held."""
         return self._loaded(index)
 
     def spill(self, size: int) -> int:
-        """Moves about so many bytes to disk, those first that are taken last; how many that were."""
+        """Moves about `size` bytes to disk, last batches first. Returns how many bytes that freed."""
         freed = 0
         for index in reversed(range(len(self._parts))):
             if freed >= size:

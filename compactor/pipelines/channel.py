@@ -1,4 +1,5 @@
-"""Bounded handoffs between threads, counted in records: a full one blocks who fills it."""
+"""Hands batches from thread to thread, a bounded number of records at a time; a full channel blocks its
+writer."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from compactor.resources.budget import MemoryBudget
 _JOINED_BYTES: Final = 256 << 10
 
 
-class Stopped(Exception):  # noqa: N818 - no error: the other side has gone
-    """Nobody takes what is put any more."""
+class Stopped(Exception):  # noqa: N818 - not an error: the other side has gone
+    """Signals that nobody takes batches any more."""
 
 
 class Channel:
-    """Batches from one thread to another, at most so many records at a time. A batch is divided to fit."""
+    """A bounded queue of batches from one thread to another. A batch is divided to fit."""
 
     def __init__(
         self,
@@ -27,7 +28,7 @@ class Channel:
         stage: str,
         changed: threading.Condition | None = None,
     ) -> None:
-        """changed: shared by channels that one thread waits for together."""
+        """records: the most that wait. changed: shared by channels that one thread waits for together."""
         self._room = records
         self._budget = budget
         self._stage = stage
@@ -36,11 +37,11 @@ class Channel:
         self._is_closed = self._is_stopped = False
         self._error: BaseException | None = None
         self.records = 0
-        """Waiting."""
+        """Number of records that wait."""
         self.peak_records = 0
 
     def put(self, batch: pa.RecordBatch) -> None:
-        """Waits for room. Raises `Stopped` if nobody takes anything any more."""
+        """Waits for room and puts a batch. Raises `Stopped` if nobody takes batches any more."""
         while batch.num_rows:
             with self._changed:
                 self._changed.wait_for(self._has_room)
@@ -55,19 +56,19 @@ class Channel:
             batch = batch.slice(piece.num_rows)
 
     def _has_room(self) -> bool:
-        """For records; and within the memory limit for more than one batch."""
+        """Returns whether records may be added; more than one batch must also fit into the memory limit."""
         if self._is_stopped or not self._batches:
             return True
         return self.records < self._room and self._budget.has_room(self._batches[-1].nbytes)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Nothing more comes; or the other side raises the error once it has taken what is there."""
+        """Ends the input. With an error, the other side raises it once it has taken all batches."""
         with self._changed:
             self._is_closed, self._error = True, self._error or error
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Nothing more is taken."""
+        """Ends the taking: drops all batches, and makes the other side raise `Stopped`."""
         with self._changed:
             self._is_stopped = True
             for batch in self._batches:
@@ -77,7 +78,7 @@ class Channel:
             self._changed.notify_all()
 
     def poll(self) -> pa.RecordBatch | None:
-        """What is there, small batches as one; None if nothing is. Raises what the other side failed with."""
+        """Returns what waits, small batches joined to one, or None. Raises the error of the other side."""
         with self._changed:
             if not self._batches:
                 if self._error is not None:
@@ -96,18 +97,18 @@ class Channel:
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
     def take(self) -> pa.RecordBatch | None:
-        """The next batch, waiting for it; None at the end."""
+        """Waits for the next batch and returns it; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._batches or self._is_closed)
         return self.poll()
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is there, and nothing will come."""
+        """Whether the channel is empty and closed without an error."""
         with self._changed:
             return self._is_closed and not self._batches and self._error is None
 
     @property
     def has_something(self) -> bool:
-        """A batch, or an end."""
+        """Whether `poll` would give a batch, or the channel has ended."""
         return bool(self._batches) or self._is_closed

@@ -1,5 +1,5 @@
-"""How each node of a pipeline holds rows, and which outputs are written live. Pure: the executor and
-`--explain` go by the same answers."""
+"""Classifies how each node of a pipeline holds rows, and which outputs are written live. Pure: the executor
+and `--explain` use the same answers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from format.schema import SortColumn, SortSchema, parse_sort_schema
 
 
 class Form(StrEnum):
-    """How a node's rows get to those that take them."""
+    """How a node's rows get to the nodes that take them."""
 
     FUSED = "fused"
     """At most one batch in flight."""
     BUILT = "built"
-    """Its own result is built first; it spills batch by batch, and leaves as it is taken."""
+    """The node's result is built first; it spills batch by batch, and leaves as it is taken."""
     MATERIALIZED = "materialized"
-    """Held whole until all who take it are done; it spills whole."""
+    """The result is held whole until all nodes that take it are done; it spills whole."""
 
     @property
     def buffer(self) -> str:
@@ -48,13 +48,16 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Classified:
+    """How a node holds rows, and the reason."""
+
     form: Form
     why: str
-    """For people."""
+    """The reason, as `--explain` prints it."""
 
 
 def takers(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
-    """Nodes that take rows of each, once for each edge; of a route those of all its branches."""
+    """Returns the nodes that take rows of each node, once for each edge; a route's branches count
+    together."""
     found: dict[str, list[str]] = {key: [] for key in nodes}
     for key, node in nodes.items():
         for name in inputs_of(node):
@@ -63,7 +66,7 @@ def takers(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
 
 
 def classify(nodes: Mapping[str, Node]) -> dict[str, Classified]:
-    """Of every node but outputs; of these, those that hold groups until their fate is known."""
+    """Classifies every node, and those outputs that hold groups until their fate is known."""
     by = takers(nodes)
     found = {
         key: _classify(key, node, nodes, by[key])
@@ -81,12 +84,12 @@ def classify(nodes: Mapping[str, Node]) -> dict[str, Classified]:
 
 
 def has_groups(nodes: Mapping[str, Node]) -> bool:
-    """Whether any source declares a correlation key."""
+    """Returns whether any source declares a correlation key."""
     return any(isinstance(n, Source) and n.correlation_key is not None for n in nodes.values())
 
 
 def correlated_source(edge: str, nodes: Mapping[str, Node]) -> str | None:
-    """A source with a correlation key whose rows come along the edge."""
+    """Returns a source with a correlation key whose rows pass the edge, or None."""
     names, seen = [edge.split(".")[0]], set[str]()
     while names:
         name = names.pop()
@@ -100,7 +103,7 @@ def correlated_source(edge: str, nodes: Mapping[str, Node]) -> str | None:
 
 
 def ancestors(names: Iterable[str], nodes: Mapping[str, Node]) -> set[str]:
-    """They, and all nodes whose rows they come from."""
+    """Returns these nodes and all nodes that their rows come from."""
     found: set[str] = set()
     left = list(names)
     while left:
@@ -158,7 +161,7 @@ def _classify(key: str, node: Node, nodes: Mapping[str, Node], by: list[str]) ->
 
 
 def held_by_taker(key: str, nodes: Mapping[str, Node], by: Sequence[str]) -> str | None:
-    """Why the one node that takes its rows holds them whole; None if it does not."""
+    """Returns why the only node that takes its rows holds them whole; None if it does not."""
     if len(by) != 1:
         return None
     match nodes[by[0]]:
@@ -170,21 +173,23 @@ def held_by_taker(key: str, nodes: Mapping[str, Node], by: Sequence[str]) -> str
 
 
 def _is_kept(column: str, chosen: Mapping[str, str] | tuple[str, ...] | None) -> bool:
-    """Whether a transform's result has the column as it was."""
+    """Returns whether a transform's result has the column unchanged."""
     if isinstance(chosen, Mapping):
         return column.isidentifier() and chosen.get(column) == column
     return chosen is None or column in chosen
 
 
 def is_sorted_by(edge: str, columns: Sequence[str], nodes: Mapping[str, Node]) -> bool:
-    """Whether rows of equal values in these columns come next to each other, as far as the graph says: sorted
-    by them, in any order of the columns."""
+    """Returns whether the graph says that rows are sorted by these columns, in any order of the columns.
+
+    Then rows of equal values in these columns come next to each other.
+    """
     first = [part.column for part in order_of(edge, nodes)[: len(columns)]]
     return sorted(first) == sorted(columns)
 
 
 def order_of(edge: str, nodes: Mapping[str, Node]) -> SortSchema:
-    """What rows are sorted by, as far as the graph says; empty if it says nothing."""
+    """Returns the order of an edge's rows, as far as the graph says; empty if it says nothing."""
     node = nodes[edge.split(".")[0]]
     match node:
         case Sort():
@@ -206,8 +211,10 @@ def order_of(edge: str, nodes: Mapping[str, Node]) -> SortSchema:
 
 
 def merge_order(node: Combine, nodes: Mapping[str, Node]) -> SortSchema:
-    """What a sort-merge join goes by, as the probe side's columns are called: the order that one of its
-    inputs is in, if that is an order of the keys."""
+    """Returns the order of a sort-merge join, by the probe side's columns.
+
+    It is the order that one of the inputs is in already, if that is an order of the keys.
+    """
     keys = keys_of(node)
     for edge, side in ((node.probe, 0), (node.build, 1)):
         names = {pair[side]: pair[0] for pair in keys}
@@ -218,13 +225,13 @@ def merge_order(node: Combine, nodes: Mapping[str, Node]) -> SortSchema:
 
 
 def point_order(node: Combine) -> SortSchema:
-    """What a range or as-of join goes by, as the probe side's columns are called."""
+    """Returns the order of a range or as-of join, by the probe side's columns."""
     points = (node.range.column,) if node.range else tuple(node.at or ())
     return tuple(SortColumn(name) for name in (*(left for left, _ in keys_of(node)), *points))
 
 
 def _parsed(text: str) -> SortSchema:
-    """Empty if it is none; that is found out when the node is bound."""
+    """Parses a sort schema. Returns an empty one for a bad text, which is refused when the node is bound."""
     try:
         return parse_sort_schema(text)
     except SchemaError:
@@ -233,20 +240,20 @@ def _parsed(text: str) -> SortSchema:
 
 def _are_sources(node: Merge, nodes: Mapping[str, Node]) -> bool:
     by = takers(nodes)
-    # A branch of a route is no node by its name.
+    # `get`, because the name of a route's branch is not the name of a node.
     return all(isinstance(nodes.get(i), Source) and len(by[i]) == 1 for i in node.inputs)
 
 
 def is_live(output: str, nodes: Mapping[str, Node], init: Collection[str] = ()) -> tuple[bool, str]:
-    """Whether an output is written while its merge emits, by a thread of its own; and why, or why not.
+    """Returns whether a thread writes an output while its merge emits rows, and the reason.
 
-    init: outputs of the init phase.
+    init: the outputs of the init phase.
     """
     node = nodes[output]
     assert isinstance(node, Output)
     merge = nodes[node.input.split(".")[0]]
     if not isinstance(merge, Merge) or merge.mode is not MergeMode.INTERLEAVE:
-        return False, "its input is no interleave merge"
+        return False, "its input is not an interleave merge"
     if merge.interleave_seed is not None:
         return False, "its merge has a seed"
     if not _are_sources(merge, nodes):
@@ -269,7 +276,7 @@ def is_live(output: str, nodes: Mapping[str, Node], init: Collection[str] = ()) 
 
 
 def order_of_work(nodes: Mapping[str, Node]) -> list[str]:
-    """Every node after those that it takes rows from."""
+    """Returns the nodes, each after those that it takes rows from."""
     done: list[str] = []
 
     def visit(key: str) -> None:

@@ -1,4 +1,4 @@
-"""Hash join: the build side's rows by the hash of their keys, complete before the first row is looked up."""
+"""Joins by hash: a complete table of the build side's rows by the hash of their keys, then look-ups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from format.types import storage_type
 def joined_schema(
     probe: pa.Schema, build: pa.Schema, on: Sequence[tuple[str, str]], what: str
 ) -> pa.Schema:
-    """The probe side's columns, then the build side's without its keys.
+    """Returns the probe side's columns, then the build side's without its keys.
 
     on: columns of the probe side and of the build side. Raises `ConfigError` naming the column.
     """
@@ -57,13 +57,13 @@ def joined_schema(
 
 
 class BuildTable:
-    """Rows of the build side, found by their keys."""
+    """The rows of the build side, which are found by their keys."""
 
     def __init__(self, rows: pa.Table, keys: Sequence[str]) -> None:
         self._rows = rows.combine_chunks()
         self._keys = list(keys)
         columns = [_column(self._rows, name) for name in keys]
-        # Null is equal to nothing.
+        # Null equals nothing.
         known = np.flatnonzero(_all_valid(columns))
         hashes = _hashes([column.take(pa.array(known)) for column in columns])
         order = np.argsort(hashes, kind="stable")
@@ -75,9 +75,10 @@ class BuildTable:
     def probe(
         self, batch: pa.RecordBatch, keys: Sequence[str], room: Room, *, keeps_all: bool
     ) -> Iterator[pa.RecordBatch]:
-        """The batch's rows with those that match, once for each; or with nulls, if all are to be kept.
+        """Yields the batch's rows, once for each match, at most a chunk of `room` at a time.
 
-        So many at a time as are a chunk of the room."""
+        keeps_all: rows without a match come too, with nulls.
+        """
         if not batch.num_rows:
             return
         columns = [to_storage(batch.column(name)) for name in keys]
@@ -94,7 +95,7 @@ class BuildTable:
             rows = np.arange(start, stop)
             rows = rows[counts[rows] > 0]
             alone = np.arange(start, stop) if keeps_all else rows[:0]
-            # More than one slice only of a row that matches more than a chunk.
+            # There is more than one slice only if a single row matches more than a chunk.
             for left, place in Pairing(rows, first[rows], counts[rows]).slices(most):
                 left, right = self._equal(columns, left, self._positions[place])
                 alone = np.setdiff1d(alone, left)
@@ -107,7 +108,7 @@ class BuildTable:
             start = stop
 
     def _equal(self, columns: Sequence[pa.Array], left: I64, right: I64) -> tuple[I64, I64]:
-        """Of rows whose hashes are equal, those whose keys are."""
+        """Returns those of the pairs of equal hashes whose keys are equal too."""
         same = np.ones(len(left), dtype=np.bool_)
         for ours, theirs in zip(columns, self._columns, strict=True):
             equal = pc.equal(plain(ours).take(pa.array(left)), plain(theirs).take(pa.array(right)))
@@ -115,7 +116,7 @@ class BuildTable:
         return left[same], right[same]
 
     def _joined(self, batch: pa.RecordBatch, left: I64, right: I64) -> pa.RecordBatch:
-        """right: -1 for nulls."""
+        """Returns joined rows; -1 in `right` gives nulls."""
         others = [name for name in self._rows.column_names if name not in self._keys]
         positions = pa.array(right, mask=right < 0)
         found = self._rows.select(others).take(positions).combine_chunks()
@@ -125,7 +126,7 @@ class BuildTable:
 
 
 def _with_alone(left: I64, right: I64, alone: I64) -> tuple[I64, I64]:
-    """With the rows that nothing matches, in their places."""
+    """Inserts the left rows that nothing matches into their places."""
     every = np.concatenate([left, alone])
     order = np.argsort(every, kind="stable")
     return every[order], np.concatenate([right, np.full(len(alone), -1)])[order]

@@ -1,5 +1,5 @@
-"""Bad records: the first ends the run, or all are put aside with their source, row and reason; with them all
-that belongs to their groups."""
+"""Handles bad records: the first ends the run, or all are put into the dead-letter file with their source,
+row and reason, together with all records of their groups."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SCHEMA: Final = pa.schema(
 
 
 class BadRecordError(DataError):
-    """A row that a node can do nothing with, where such rows are errors."""
+    """A node cannot process a row, and `on_error` is not `continue`."""
 
     def __init__(self, source: str, row: int, node: str, reason: str) -> None:
-        """row: from 1 on."""
+        """row: number of the row in the source, from 1."""
         self.source, self.row, self.node, self.reason = source, row, node, reason
         super().__init__(
             f"node {node!r}: row {row} of {source!r}: {reason}; no file was written "
@@ -40,7 +40,7 @@ class BadRecordError(DataError):
 
 @contextmanager
 def opened_dead_letters(pipeline: Pipeline) -> Iterator[Any | None]:
-    """The file of the dead letters; None if bad records are errors."""
+    """Opens the dead-letter file; gives None if bad records are errors."""
     if pipeline.on_error != "continue":
         yield None
         return
@@ -50,7 +50,7 @@ def opened_dead_letters(pipeline: Pipeline) -> Iterator[Any | None]:
 
 
 class DeadLetters:
-    """sink: where they go; None if the first of them is an error. Several threads may put records aside."""
+    """A collector of bad records. Several threads may put records aside."""
 
     def __init__(
         self,
@@ -61,8 +61,9 @@ class DeadLetters:
         *,
         first_row: int = 0,
     ) -> None:
-        """names: of the nodes, by their numbers. told: nodes that ran before, whose bad records are known.
-        first_row: the number that row 0 has in batches."""
+        """names: the nodes, by their numbers. sink: where dead letters go; None if bad records are errors.
+        told: nodes that ran before, whose bad records are written already. first_row: the number that row 0
+        has in batches."""
         self._first_row = first_row
         self._told = frozenset(told)
         self._names = names
@@ -76,7 +77,7 @@ class DeadLetters:
     def made(
         self, make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch, node: str
     ) -> Batches:
-        """What becomes of a batch; rows for which `make` raises `pa.ArrowException` are put aside.
+        """Yields what `make` makes of a batch; puts rows aside for which it raises `pa.ArrowException`.
 
         Raises `DataError` if bad records are errors.
         """
@@ -100,7 +101,10 @@ class DeadLetters:
                 yield from _in_parts(make, batch.filter(pa.array(is_good)))
 
     def _put_aside(self, batch: pa.RecordBatch, node: str, reasons: Sequence[str]) -> None:
-        """Rows with their hidden columns, at least one. Raises `DataError` if bad records are errors."""
+        """Puts aside at least one row. Raises `DataError` if bad records are errors.
+
+        batch: the rows with their hidden columns. reasons: one for each row.
+        """
         if self._sink is None:
             source, row = self._names[batch.column(SOURCE)[0].as_py()], batch.column(ROW)[0].as_py()
             raise BadRecordError(source, row + 1, node, reasons[0])
@@ -115,9 +119,9 @@ class DeadLetters:
         reasons: Sequence[str],
         groups: pa.Array | None = None,
     ) -> None:
-        """Rows that a source left out, at least one; from 0, ascending. groups: null where unknown.
+        """Puts aside rows that a source left out. Raises `DataError` if bad records are errors.
 
-        Raises `DataError` if bad records are errors.
+        rows: at least one row number, from 0, ascending. groups: the rows' groups, null where unknown.
         """
         if self._sink is None:
             raise BadRecordError(source, self._first_row + int(rows[0]) + 1, source, reasons[0])
@@ -133,13 +137,13 @@ class DeadLetters:
         return pa.array(self._names, pa.string()).take(batch.column(SOURCE))
 
     def fail_group(self, group: str, reason: str) -> None:
-        """All of it will be put aside. Raises `DataError` if bad records are errors."""
+        """Marks a group to be put aside as a whole. Raises `DataError` if bad records are errors."""
         if self._sink is None:
             raise DataError(f"{reason}; no file was written")
         self._failed.setdefault(group, reason)
 
     def without_failed(self, batch: pa.RecordBatch, node: str) -> pa.RecordBatch:
-        """The rows whose groups are well, or that have none; the others are put aside, each once."""
+        """Returns the rows of sound groups or of no group; puts the others aside, each once."""
         if not self._failed:
             return batch
         groups, reasons = self._failed_groups()
@@ -153,7 +157,7 @@ class DeadLetters:
         return batch.filter(place.is_null())
 
     def _failed_groups(self) -> tuple[pa.Array, ...]:
-        """With the reasons; made once while no other fails."""
+        """Returns failed groups and their reasons; made anew only after another group failed."""
         if len(self._failed_arrays[0]) != len(self._failed):
             columns = (list(self._failed), list(self._failed.values()))
             self._failed_arrays = tuple(pa.array(column, pa.string()) for column in columns)
@@ -171,7 +175,7 @@ class DeadLetters:
 
 
 def _in_parts(make: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch) -> Batches:
-    """Of rows that are good each: together they may be too long for one array."""
+    """Processes sound rows, in halves if their result is too long for one array."""
     try:
         yield make(batch)
     except pa.ArrowException:

@@ -1,4 +1,4 @@
-"""Rows divided into parts on local disk, gathered until a piece of a part is worth a write."""
+"""Divides rows into parts on local disk; a part's rows gather in memory until a write is worth it."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from compactor.pipelines.buffer import BatchBuffer
 from compactor.resources.budget import MemoryBudget
 
 _PIECE_BYTES: Final = 256 << 10
-"""Of a part: what goes to disk at a time."""
+"""Bytes of one part that are written at a time."""
 _SHARE: Final = 8
-"""Of the soft limit: what the pieces of all parts weigh at most."""
+"""The pieces of all parts take at most one part in this many of the soft limit."""
 
 
 def gathered_bytes(budget: MemoryBudget, parts: int) -> int:
-    """What pieces of so many parts may weigh: for whoever divides to charge."""
+    """Returns how many bytes the pieces of `parts` parts may take. The caller charges them."""
     return min(parts * _PIECE_BYTES, budget.soft_bytes // _SHARE)
 
 
 class PartitionBuffers:
-    """Puts rows into the buffers of their parts, on disk. Rows of a part keep their order."""
+    """Appends rows to the buffers of their parts, on disk. Rows of a part keep their order."""
 
     def __init__(self, parts: Sequence[BatchBuffer], most_bytes: int) -> None:
-        """most_bytes: of pieces that wait in memory, which the caller charges; 0: none wait."""
+        """most_bytes: limit for pieces that wait in memory, which the caller charges; with 0 none wait."""
         self._parts = parts
         self._most_bytes = most_bytes
         self._waiting: list[list[pa.RecordBatch]] = [[] for _ in parts]
         self._waiting_bytes: npt.NDArray[np.int64] = np.zeros(len(parts), dtype=np.int64)
 
     def put(self, batch: pa.RecordBatch, part_of: npt.NDArray[np.uint64]) -> None:
-        """part_of: the number of each row's part. Shape (rows,)."""
+        """Takes a batch. part_of: the number of each row's part, shape (rows,)."""
         order = np.argsort(part_of, kind="stable")
         ends = np.cumsum(np.bincount(part_of.astype(np.int64), minlength=len(self._parts)))
         start = 0
         for number, end in enumerate(ends.tolist()):
             if end > start:
-                # A copy, not a slice: that would hold the rows of all parts.
+                # Copied, because a slice would keep the rows of all parts in memory.
                 piece = batch.take(pa.array(order[start:end]))
                 self._waiting[number].append(piece)
                 self._waiting_bytes[number] += piece.nbytes
@@ -51,7 +51,7 @@ class PartitionBuffers:
             self._write(int(self._waiting_bytes.argmax()))
 
     def finish(self) -> None:
-        """What waits still, to disk."""
+        """Writes everything that still waits to disk."""
         for number in range(len(self._parts)):
             self._write(number)
 

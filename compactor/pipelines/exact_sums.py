@@ -1,4 +1,5 @@
-"""Sums of integers and decimals that cannot wrap: values as digits of 32 bits, summed digit by digit."""
+"""Sums integers and decimals without overflow: values are split into digits of 32 bits and summed by
+digit."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _MASK = np.int64(2**32 - 1)
 
 
 def sum_type(dtype: pa.DataType) -> pa.DataType:
-    """Of the sums of an integer or decimal column."""
+    """Returns the type of the sums of an integer or decimal column."""
     if pt.is_decimal(dtype):
         return (
             pa.decimal128(38, dtype.scale)
@@ -29,7 +30,7 @@ def sum_type(dtype: pa.DataType) -> pa.DataType:
 
 
 def digits_of(values: pa.Array) -> I64:
-    """Little-endian digits, the highest of them with the sign; null is 0. Shape (rows, digits)."""
+    """Returns little-endian digits, shape (rows, digits). The highest has the sign; null is 0."""
     wide = values.cast(sum_type(values.type))
     wide = pc.fill_null(wide, pa.scalar(0, wide.type))
     if pt.is_decimal(wide.type):
@@ -44,7 +45,7 @@ def digits_of(values: pa.Array) -> I64:
 
 
 def carried(digits: I64) -> I64:
-    """Sums of digits as digits again: all but the highest below 2**32."""
+    """Carries sums of digits over, so that all digits but the highest are below 2**32."""
     result = digits.copy()
     for place in range(digits.shape[1] - 1):
         result[:, place + 1] += result[:, place] >> _BITS
@@ -53,7 +54,7 @@ def carried(digits: I64) -> I64:
 
 
 def from_digits(digits: I64, is_null: npt.NDArray[np.bool_], dtype: pa.DataType) -> pa.Array:
-    """Digits, carried, as values of a sum's type. Raises `pa.ArrowInvalid` for one that does not fit."""
+    """Returns carried digits as values of a sum's type. Raises `pa.ArrowInvalid` if one does not fit."""
     low, high = (0, 2**32) if pt.is_unsigned_integer(dtype) else (-(2**31), 2**31)
     top = digits[:, -1]
     if bool(np.any((top < low) | (top >= high))):
@@ -70,7 +71,7 @@ def from_digits(digits: I64, is_null: npt.NDArray[np.bool_], dtype: pa.DataType)
 
 
 def as_floats(digits: I64, dtype: pa.DataType) -> npt.NDArray[np.float64]:
-    """Digits, carried, of sums of a column of type `dtype`. Shape (rows,)."""
+    """Returns carried digits of sums of type `dtype` as floats, shape (rows,)."""
     total = np.zeros(len(digits))
     for place in range(digits.shape[1] - 1, -1, -1):
         total = total * 2.0**32 + digits[:, place]

@@ -1,4 +1,4 @@
-"""What a pipeline will do, before it does anything: the same answers that the executor goes by."""
+"""Explains what a pipeline will do, from the same answers that the executor uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def kind_of_node(node: Node) -> str:
 
 
 def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """A record a node, each after those that it takes rows from."""
+    """Returns one record per node, each after those that it takes rows from."""
     forms, nodes = classify(pipeline.nodes), pipeline.nodes
     init = ancestors(pipeline.init, nodes)
     found: list[dict[str, Any]] = []
@@ -61,7 +61,7 @@ def as_json(pipeline: Pipeline, *, on_spark: bool = False) -> str:
 
 
 def rows_of_stages(pipeline: Pipeline) -> list[list[str]]:
-    """For a printed table: stage, nodes, takes from, shuffle."""
+    """Returns rows for a printed table: stage, nodes, takes from, shuffle."""
     return [
         [
             str(r["stage"]),
@@ -74,8 +74,8 @@ def rows_of_stages(pipeline: Pipeline) -> list[list[str]]:
 
 
 def as_dot(pipeline: Pipeline, *, on_spark: bool = False) -> str:
-    """For Graphviz: materialized nodes are boxes, the others round; rows that Spark shuffles go by bold
-    arrows."""
+    """Returns the graph for Graphviz: materialized nodes are boxes, others are round; bold arrows are Spark
+    shuffles."""
     shuffles = _shuffles(pipeline) if on_spark else {}
     lines = ["digraph pipeline {", "  rankdir=LR;"]
     for record in explained(pipeline):
@@ -95,7 +95,7 @@ def as_dot(pipeline: Pipeline, *, on_spark: bool = False) -> str:
 
 
 def _shuffles(pipeline: Pipeline) -> dict[str, str]:
-    """By the node whose rows are shuffled before it."""
+    """Returns the shuffle before each node that has one."""
     return {
         stage.roots[0]: str(stage.shuffle)
         for stage in stages.plan_stages(pipeline)
@@ -104,7 +104,7 @@ def _shuffles(pipeline: Pipeline) -> dict[str, str]:
 
 
 def rows_of(pipeline: Pipeline) -> list[list[str]]:
-    """For a printed table: node, kind, inputs, buffer, form, why."""
+    """Returns rows for a printed table: node, kind, inputs, buffer, form, why."""
     return [
         [r["node"], r["kind"], ", ".join(r["inputs"]), r["buffer"], r["form"], r["why"]]
         for r in explained(pipeline)

@@ -1,8 +1,8 @@
-"""Sort-merge join: both sides in the order of their keys, walked through side by side in bounded memory.
+"""Sort-merge join: reads both sides in the order of their keys, in bounded memory.
 
-A step takes a chunk of each side. What stands before the lesser of the two last keys is complete on both
-sides, and joined at once; rows of that key itself may go on in further chunks, however many: of those the
-right side's are put aside, where they spill, and the left side's are crossed with them.
+A step takes a chunk of each side. Rows before the lesser of the two last keys are complete on both sides, and
+are joined at once. Rows of that key itself may go on in any number of further chunks: the right side's are
+put into a buffer, which may spill, and the left side's are crossed with them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from compactor.pipelines.sorted_rows import (
 
 
 class How(StrEnum):
-    """Which rows stay that nothing matches."""
+    """Which unmatched rows stay in the result."""
 
     INNER = "inner"
     LEFT = "left"
@@ -46,11 +46,14 @@ class How(StrEnum):
 
 
 class MergeJoin:
-    """Rows by key; those of one key by the left side's row, then by the right side's; rows of the right side
-    that nothing matches after the left side's of that key. Null and NaN are equal to nothing."""
+    """A sort-merge join of two sorted sides.
+
+    Result rows are ordered by key, then by the left side's row, then by the right side's. Right rows without
+    a match come after the left side's rows of that key. Null and NaN equal nothing.
+    """
 
     def __init__(self, left: SortedRows, right: SortedRows, joined: Joined, how: How) -> None:
-        """Both sides by their keys in turn, in the same directions."""
+        """left, right: both sorted by their keys, which correspond in turn, in the same directions."""
         self._left = left
         self._right = right
         self._sort = left.sort
@@ -60,10 +63,10 @@ class MergeJoin:
         self._no_left = no_rows(left.schema)
         self._no_right = no_rows(right.schema)
         self._run: BatchBuffer = left.room.new_buffer(right.schema)
-        """The right side's rows of the key at hand."""
+        """The right side's rows of the current key."""
 
     def rows(self) -> Batches:
-        """Once. Raises `MemoryLimitError`."""
+        """Yields the joined rows; may be called once. Raises `MemoryLimitError`."""
         with self._room.working():
             while any([self._left.fill(), self._right.fill()]):
                 yield from self._step()
@@ -83,7 +86,7 @@ class MergeJoin:
         yield from self._one_key([key.slice(0, 1) for key in side.keys])
 
     def _pairing(self, lefts: I64, rights: I64, known_left: Flags, known_right: Flags) -> Pairing:
-        """Of ranks of both sides, complete."""
+        """Pairs rows by their ranks. Both sides must be complete for these ranks."""
         first = np.searchsorted(rights, lefts)
         count = np.searchsorted(rights, lefts, "right") - first
         count[~known_left] = 0
@@ -110,7 +113,7 @@ class MergeJoin:
             yield self._joined.rows(left, of_left, right, of_right)
 
     def _one_key(self, key: Sequence[pa.Array]) -> Batches:
-        """All rows of this key, which is the least that either side has."""
+        """Joins all rows of this key, which is the least that either side has."""
         is_known = bool(known_rows(key, 1)[0])
         lefts = self._left.take_through(key)
         left = next(lefts, None) if is_known else None
@@ -129,8 +132,8 @@ class MergeJoin:
         self._run.close()
 
     def _matches(self) -> BatchBuffer | list[pa.RecordBatch]:
-        """The run: as one batch if it is no more than a chunk, as else every row of the left side would go
-        through all its pieces."""
+        """Returns the right rows of the current key, as one batch if they fit into a chunk: otherwise every
+        left row would go through all pieces."""
         pieces, rows, size = [], 0, 0
         for piece in self._run:
             pieces.append(piece)
@@ -142,11 +145,11 @@ class MergeJoin:
     def _crossed(
         self, left: pa.RecordBatch, matches: BatchBuffer | list[pa.RecordBatch]
     ) -> Batches:
-        """Every row of the left side with all matches."""
+        """Yields every row of the left side with all matches."""
         if isinstance(matches, list):
             yield from self._every(left, np.arange(left.num_rows), matches[0])
             return
-        for row in range(left.num_rows):  # each makes more than a chunk
+        for row in range(left.num_rows):  # each gives more than a chunk
             for right in matches:
                 yield from self._every(left, np.array([row]), right)
 
@@ -155,7 +158,7 @@ class MergeJoin:
         return self._paired(left, right, Pairing(rows, zeros, zeros + right.num_rows))
 
     def _alone(self, rows: pa.RecordBatch, *, is_left: bool) -> Batches:
-        """Rows that nothing matches, with nulls, if they stay."""
+        """Yields rows without a match, with nulls for the other side, if such rows stay."""
         every = np.arange(rows.num_rows)
         nobody, ones = np.full(len(every), -1), np.ones(len(every), dtype=np.int64)
         if is_left and self._how.keeps_left:

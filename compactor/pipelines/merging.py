@@ -1,4 +1,4 @@
-"""Orders in which rows of several inputs become one: in turn, drawn by a seed, by key. A batch at a time."""
+"""Merges rows of several inputs, a batch at a time: in turn, in a random order by a seed, or by key."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ Batches = Iterator[pa.RecordBatch]
 _CHUNK_ROWS: Final = 65_536
 _PIECE_BYTES: Final = 1 << 20
 _COPIES: Final = 2
-"""Of a piece while it is put in order: its rows end to end, and in their order."""
+"""How often a piece is in memory while it is put in order: its rows end to end, and in their order."""
 _SLICE_BYTES: Final = 256 << 10
 _BATCH_BYTES: Final = 32 << 20
 
 
 class _InputRows:
-    """Rows of one input, taken from the front."""
+    """The rows of one input, taken from the front."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
         self._current: pa.RecordBatch | None = None
         self.held_bytes = 0
-        """Of the batch that rows are taken from."""
+        """Bytes of the batch that rows are taken from."""
         self.row_bytes = 0
-        """Of one of its rows, on average."""
+        """Average bytes of a row of that batch."""
 
     def available(self) -> int:
-        """Rows that can be taken at once; 0 at the end."""
+        """Returns how many rows can be taken at once; 0 at the end."""
         while self._current is None or not self._current.num_rows:
             self._current = next(self._batches, None)
             self.held_bytes = 0 if self._current is None else self._current.nbytes
@@ -54,16 +54,16 @@ class _InputRows:
         return int(self._current.num_rows)
 
     def take(self, rows: int) -> pa.RecordBatch:
-        """At most as many as are available."""
+        """Takes the first `rows` rows, at most as many as are available."""
         assert self._current is not None
         piece, self._current = self._current.slice(0, rows), self._current.slice(rows)
         return piece
 
 
 class InterleavedRows:
-    """Inputs whose rows become one's, in any order that keeps the order within each input.
+    """A merge of inputs in an order that keeps the order within each input.
 
-    What is in memory at a time, a batch of each input and a piece of the result, is charged to a stage.
+    A batch of each input and a piece of the result are in memory at a time, and are charged to a stage.
     """
 
     def __init__(self, inputs: Sequence[Batches], budget: MemoryBudget, stage: str) -> None:
@@ -76,7 +76,7 @@ class InterleavedRows:
         self._hold(0)
 
     def in_turn(self) -> Batches:
-        """A row of each input in turn, of those that have any left."""
+        """Yields a row of each input in turn, as long as the input has any."""
         left = np.arange(len(self._rows))
         while True:
             available = np.array([self._rows[n].available() for n in left], dtype=np.int64)
@@ -86,10 +86,10 @@ class InterleavedRows:
             yield from self._ordered(np.tile(left, min(_CHUNK_ROWS // len(left) or 1, *available)))
 
     def drawn(self, counts: Sequence[int], seed: int) -> Batches:
-        """All rows in a random order that depends on the seed and on how many each input has. Every order is
-        as likely.
+        """Yields all rows in a random order that depends on the seed and on the inputs' numbers of rows.
 
-        Drawn a chunk at a time: how many of each input come next, then in which order.
+        All orders are equally likely. Each chunk is drawn in two steps: how many rows of each input come
+        next, then in which order.
         """
         rng = np.random.default_rng(seed)
         left = np.array(counts, dtype=np.int64)
@@ -101,7 +101,8 @@ class InterleavedRows:
             left -= chunk
 
     def _ordered(self, which: npt.NDArray[np.int64]) -> Batches:
-        """The next rows, each of the input that `which` names, as many at a time as memory is for."""
+        """Yields the next rows, each from the input that `which` names, as many at a time as memory
+        allows."""
         start = 0
         while start < len(which):
             mine = which[start : start + self._most_rows(which[start:])]
@@ -113,9 +114,9 @@ class InterleavedRows:
             start += len(mine)
 
     def _most_rows(self, which: npt.NDArray[np.int64]) -> int:
-        """How many rows the batches at hand have for the beginning of an order, up to what a piece may weigh.
+        """Returns how many rows of an order the loaded batches can give, up to the bytes of a piece.
 
-        A batch that is not at hand may have rows of any weight.
+        A batch that is not loaded yet may have rows of any size.
         """
         available = np.array([rows.available() for rows in self._rows])
         weights = np.array([max(1, rows.row_bytes) for rows in self._rows])
@@ -134,7 +135,7 @@ class InterleavedRows:
 
 
 class _KeyInput:
-    """Sorted batches as a source of the key merge, its other columns beside."""
+    """Sorted batches as an input of the key merge, with all their columns beside the keys."""
 
     def __init__(
         self, name: str, batches: Batches, keys: Sequence[str], new_rows: Callable[[], DecodedRows]
@@ -171,10 +172,10 @@ def by_key(
     budget: MemoryBudget,
     disk: LocalDisk,
 ) -> Batches:
-    """All rows in sort order; equal keys by input, then as they came.
+    """Yields all rows in sort order; rows of equal keys by input, then as they came.
 
-    inputs: names, and batches in that order.
-    Raises `DataError` naming an input that is not sorted. `budget` has the stage `chunks`.
+    inputs: each with its name and its sorted batches. `budget` must have the stage `chunks`.
+    Raises `DataError` naming an input that is not sorted.
     """
     names = [column.column for column in sort]
     sources = [

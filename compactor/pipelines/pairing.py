@@ -1,4 +1,4 @@
-"""Rows of two sides side by side, a bounded number at a time."""
+"""Puts rows of the two sides of a join side by side, a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from format.storage import plain, to_logical, to_storage
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Which rows stand side by side, as stretches: one row of the left side with some of the right side that
-    follow each other. -1: no row of that side. All of shape (stretches,)."""
+    """Which rows stand side by side, as stretches: one row of the left side with consecutive rows of the
+    right side. -1 means no row of that side. All arrays have shape (stretches,)."""
 
     left: I64
     first: I64
-    """Of the right side."""
+    """The first row of the right side."""
     count: I64
-    """How many rows come of it: at least 1; 1 where a side has none."""
+    """How many rows the stretch gives: at least 1, and 1 where a side has no row."""
 
     def slices(self, most: int) -> Iterator[tuple[I64, I64]]:
-        """Positions of both sides, row by row, so many at a time. However long a stretch is."""
+        """Yields positions of both sides, row by row, at most `most` at a time, however long a stretch is."""
         ends = np.cumsum(self.count)
         total = int(ends[-1]) if len(ends) else 0
         for start in range(0, total, most):
@@ -37,10 +37,13 @@ class Pairing:
 
 
 class Joined:
-    """Makes rows of what is joined: the left side's columns, then the right side's without its keys."""
+    """Makes joined rows: the left side's columns, then the right side's without its keys."""
 
     def __init__(self, schema: pa.Schema, left: pa.Schema, on: Sequence[tuple[str, str]]) -> None:
-        """schema: of the result. on: keys of both sides; where there is no left row, they are the right's."""
+        """schema: that of the result. on: keys of both sides.
+
+        A row without a left side takes its keys from the right side.
+        """
         self.schema = schema
         self._lefts = left.names
         self._rights = schema.names[len(left.names) :]
@@ -49,7 +52,7 @@ class Joined:
     def rows(
         self, left: pa.RecordBatch, of_left: I64, right: pa.RecordBatch, of_right: I64
     ) -> pa.RecordBatch:
-        """Rows at these positions; -1: nulls. Shapes (rows,)."""
+        """Returns the rows at these positions, shape (rows,); -1 gives nulls."""
         is_right_alone = of_left < 0
         lefts, rights = _positions(of_left), _positions(of_right)
         columns = []

@@ -1,5 +1,8 @@
-"""A pipeline in its phases: outputs of the init phase are written, and there, before the others' sources are
-opened, which may read them."""
+"""Runs a pipeline in its phases.
+
+Outputs of the init phase are published before the sources of the other outputs are opened, so these may
+read them.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,16 @@ from compactor.pipelines.run import PipelineRun
 
 
 def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunReport:
-    """Raises `CompactorError`; then no output of the phase that failed has anything of this run."""
+    """Runs a pipeline and returns its report.
+
+    Raises `CompactorError`; then no output of the phase that failed contains anything of this run.
+    """
     if not pipeline.init:
         return PipelineRun(pipeline, opener).run()
     first, rest = phases_of(pipeline)
     with opened_dead_letters(pipeline) as sink:
         before = PipelineRun(first, opener, sink)
-        # What can be checked before anything runs is checked.
+        # Binds the second phase before anything runs, unless its sources may not be there yet.
         told = tuple(first.nodes)
         after = None if _reads_outputs(rest, first) else PipelineRun(rest, opener, sink, told)
         report = before.run()
@@ -32,7 +38,7 @@ def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunRep
 
 
 def phases_of(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
-    """Outputs of the init phase with all nodes before them; the others with theirs. Nodes may be in both."""
+    """Returns the init phase and the rest: outputs with all nodes before them. Nodes may be in both."""
     others = [
         name
         for name, node in pipeline.nodes.items()
@@ -48,7 +54,7 @@ def _only(pipeline: Pipeline, outputs: Collection[str]) -> Pipeline:
 
 
 def _reads_outputs(rest: Pipeline, first: Pipeline) -> bool:
-    """Whether a source is, or may be, what the first phase writes."""
+    """Returns whether a source reads, or may read, what the first phase writes."""
     written = [node for node in first.nodes.values() if isinstance(node, Output)]
     sources = [node for node in rest.nodes.values() if isinstance(node, Source)]
     return any(_may_read(source, output) for source in sources for output in written)

@@ -1,5 +1,5 @@
-"""Sources in pieces that tasks read side by side: a file each, or fragments of a table that share no keys
-with others."""
+"""Divides sources into parts that tasks read in parallel: one file, or fragments of a table that share no
+keys with others."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from format.cast import as_schema
 
 @dataclass(frozen=True, slots=True)
 class SourcePart:
-    """Picklable. Parts of a source are in the order of its rows."""
+    """A part of a source that one task reads. Parts are in the order of the source's rows. Picklable."""
 
     node: str
     source: Source
     place: str
-    """A file, by its absolute path, or the address of the table."""
+    """The absolute path of a file, or the address of the table."""
     snapshot: Snapshot | None = None
-    """Of the table: nothing but the fragments of the piece."""
+    """The table's snapshot, reduced to the fragments of this part; None for a file."""
 
     def open(self, schema: pa.Schema, *, leaves_out_bad_rows: bool) -> SourceReader:
-        """schema: of the whole source. Raises `InputError`."""
+        """Opens the part. schema: that of the whole source. Raises `InputError`."""
         if self.snapshot is None:
             return open_one_file(
                 self.place, self.source, schema, leaves_out_bad_rows=leaves_out_bad_rows
@@ -51,7 +51,7 @@ class SourcePart:
 
 
 class SourceParts:
-    """Opens sources for their schemas, as a run in one process does, and remembers what they are made of."""
+    """Opens sources for their schemas, as a run in one process does, and remembers their parts."""
 
     def __init__(self) -> None:
         self.of: dict[str, list[SourcePart]] = {}
@@ -74,6 +74,6 @@ class SourceParts:
     def _of_table(self, name: str, source: Source, table: str) -> list[SourcePart]:
         store = open_store(table)
         snapshot = CommitLog(store).current()
-        # It may have got columns since it was looked at.
+        # The table may have got columns since its schema was read.
         source = source.model_copy(update={"columns": tuple(self.schemas[name].names)})
         return [SourcePart(name, source, store.url, piece) for piece in pieces_of(snapshot)]

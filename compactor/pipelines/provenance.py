@@ -1,10 +1,10 @@
-"""What travels with rows: where each came from, and where documents begin and end.
+"""Tracks where rows came from, and where documents begin and end.
 
-A row's source and its number there are hidden columns, until an aggregate or a join makes another row of it:
-so outputs can say how many different rows reached them, and bad records name their origin. Where a source
-declares a correlation key, its text is a third one. A document's beginning and end are batches without rows,
-in order among the others: they pass nodes that treat row by row; a merge, sort, aggregate or join makes
-one document of all it is given.
+Hidden columns carry a row's source and its number there until an aggregate or a join makes new rows. So
+outputs can count the distinct rows that reached them, and bad records name their origin. Where a source
+declares a correlation key, the key's text is a third hidden column. Batches without rows mark where a
+document begins and ends, in order among the other batches. They pass through nodes that work row by row; a
+merge, sort, aggregate or join makes one document of all its input.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _BOUNDARY: Final = b"lsm-compactor.boundary"
 
 
 class Boundary(NamedTuple):
-    """Of a document."""
+    """The beginning or the end of a document."""
 
     is_open: bool
-    """Before its first row; else after its last."""
+    """Whether this is the beginning, before the first row; otherwise the end, after the last."""
     name: str
 
 
 def full_schema(schema: pa.Schema, *, has_groups: bool) -> pa.Schema:
-    """With the hidden columns at the end."""
+    """Returns the schema with the hidden columns at the end."""
     return pa.schema([*schema, *_ORIGIN, *([_GROUP] if has_groups else [])])
 
 
 def numbered(
     batch: pa.RecordBatch, number: int, row: int, groups: pa.Array | None
 ) -> pa.RecordBatch:
-    """The batch with the hidden columns: rows from `row` on of the node of that number."""
+    """Returns the batch with hidden columns: its rows are those from `row` on of node `number`."""
     rows = pa.array(np.arange(row, row + batch.num_rows))
     return placed(batch, number, rows, groups)
 
@@ -59,7 +59,7 @@ def placed(
 def with_columns(
     batch: pa.RecordBatch, columns: list[pa.Array], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """These columns in place of the batch's, and its hidden ones."""
+    """Returns a batch of these columns and the hidden columns of `batch`."""
     kept = [field for field in batch.schema if field.name in HIDDEN_NAMES]
     hidden = [batch.column(field.name) for field in kept]
     return pa.RecordBatch.from_arrays([*columns, *hidden], schema=pa.schema([*schema, *kept]))
@@ -70,20 +70,20 @@ def without_hidden(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def boundary_batch(boundary: Boundary, schema: pa.Schema) -> pa.RecordBatch:
-    """schema: of the rows around it."""
+    """Returns the batch without rows that marks a boundary. schema: that of the rows around it."""
     marked = schema.with_metadata({_BOUNDARY: json.dumps(boundary).encode()})
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in marked], schema=marked)
 
 
 def boundary_of(batch: pa.RecordBatch) -> Boundary | None:
-    """None if the batch is rows, however few."""
+    """Returns the boundary that a batch marks; None if the batch holds rows, however few."""
     if batch.num_rows or _BOUNDARY not in (batch.schema.metadata or {}):
         return None
     return Boundary(*json.loads(batch.schema.metadata[_BOUNDARY]))
 
 
 def one_document(name: str, batches: Batches, schema: pa.Schema) -> Batches:
-    """All rows as one document, whatever they were part of."""
+    """Yields all rows as one document, whichever documents they belonged to."""
     yield boundary_batch(Boundary(True, name), schema)
     for batch in batches:
         if boundary_of(batch) is None:

@@ -1,8 +1,10 @@
-"""Range join: points of one side, intervals of the other that contain them; and, if asked for, equal keys.
+"""Range join: pairs points of one side with the other side's intervals that contain them, of equal keys if
+there are keys.
 
-A sweep: points come in the order of keys and value, intervals in that of keys and where they begin. For each
-chunk of points those intervals are kept that contain any of them, or may contain later ones; where memory is
-short they spill. Points in one interval stand next to each other, so two searches find them.
+The join is a sweep: points come in the order of keys and value, intervals in the order of keys and lower
+bound. For each chunk of points it keeps the intervals that contain any of them or may contain later ones;
+they spill where memory is short. The points of one interval are consecutive, so two binary searches find
+them.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Closed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """What an interval is: keys and bounds among the columns of its side."""
+    """The columns of the build side that define its intervals: keys and bounds."""
 
     keys: tuple[str, ...]
     begin: str
@@ -59,27 +61,27 @@ class Intervals:
 
 
 def interval_order(keys: SortSchema, begin: str) -> SortSchema:
-    """What intervals are sorted by: without lower bound first."""
+    """Returns the order of intervals: those without a lower bound come first."""
     return (*keys, SortColumn(begin, nulls=Nulls.FIRST))
 
 
 @dataclass(frozen=True, slots=True)
 class _Intervals:
-    """Some intervals that are kept: where their points begin and end, among the known ones.
-    Shapes (intervals,)."""
+    """A piece of the kept intervals: where the points of each begin and end, among the points without null
+    and NaN. Shapes (intervals,)."""
 
     low: I64
     high: I64
     row_bytes: float
 
     def within(self, start: int, stop: int) -> I64:
-        """Those that contain any of these points."""
+        """Returns the intervals that contain any of these points."""
         return np.flatnonzero((self.low < stop) & (self.high > start) & (self.low < self.high))
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """Intervals on their way into a piece."""
+    """Intervals that gather until they make a piece."""
 
     rows: list[pa.RecordBatch] = field(default_factory=list)
     low: list[I64] = field(default_factory=list)
@@ -96,9 +98,12 @@ class _Gathered:
 
 
 class RangeJoin:
-    """Rows by keys and point, then in the points' order; those of one point by where the intervals begin,
-    then in the intervals' order. A null bound is none at all; null and NaN are in no interval, and an
-    interval with a bound of NaN contains nothing."""
+    """A range join of two sorted sides.
+
+    Result rows are ordered by keys and point, then as the points came; those of one point by the intervals'
+    lower bounds, then as the intervals came. A null bound is unbounded. Null and NaN are in no interval, and
+    an interval with a bound of NaN contains nothing.
+    """
 
     def __init__(
         self,
@@ -109,7 +114,8 @@ class RangeJoin:
         *,
         keeps_all: bool,
     ) -> None:
-        """points: by keys and value; intervals: by `interval_order`. keeps_all: points in no interval too."""
+        """points: sorted by keys and value. intervals: sorted by `interval_order`.
+        keeps_all: keeps points in no interval too."""
         self._points = points
         self._intervals = intervals
         self._what = what
@@ -124,7 +130,7 @@ class RangeJoin:
         self._charged = 0
 
     def rows(self) -> Batches:
-        """Once. Raises `MemoryLimitError`."""
+        """Yields the joined rows; may be called once. Raises `MemoryLimitError`."""
         with closing(self), self._room.working():
             while self._points.fill():
                 keys = self._points.keys
@@ -143,7 +149,7 @@ class RangeJoin:
     # --- which intervals a chunk of points needs ---
 
     def _advance(self, points: Sequence[pa.Array]) -> None:
-        """Keeps what contains any of these points, or may contain later ones."""
+        """Keeps the intervals that contain any of these points, or may contain later ones."""
         self._room.budget.discharge(self._room.stage, self._charged)
         self._charged, self._pieces = 0, []
         count = len(points[0])
@@ -154,7 +160,7 @@ class RangeJoin:
         ):
             for rows in given:
                 low, high = self._bounds(points, rows)
-                # One that ends with or after the last point may contain the next.
+                # An interval that ends with or after the last point may contain the next point.
                 kept = np.flatnonzero((low < high) | (high == count))
                 if len(kept):
                     gathered.add(rows.take(pa.array(kept)), low[kept], high[kept])
@@ -178,7 +184,7 @@ class RangeJoin:
         return _Gathered()
 
     def _bounds(self, points: Sequence[pa.Array], rows: pa.RecordBatch) -> tuple[I64, I64]:
-        """Between which of the points each interval lies."""
+        """Returns the first point in each interval and the first one behind it."""
         what, sort, count = self._what, self._intervals.sort, len(points[0])
         keys = key_arrays(rows, what.keys)
         [begin, end] = key_arrays(rows, (what.begin, what.end))
@@ -199,7 +205,7 @@ class RangeJoin:
     # --- what stands side by side ---
 
     def _matched(self, rows: pa.RecordBatch, known: I64) -> Batches:
-        """The chunk's rows with all that contain them. known: those that can be in any."""
+        """Yields the chunk's rows with all intervals that contain them. known: rows without null and NaN."""
         matches = np.zeros(rows.num_rows, dtype=np.int64)
         if len(known):
             matches[known] = self._counts(len(known))
@@ -218,7 +224,7 @@ class RangeJoin:
             start = stop
 
     def _counts(self, points: int) -> I64:
-        """How many intervals contain each of the known points."""
+        """Returns how many intervals contain each of the known points."""
         changes = np.zeros(points + 1, dtype=np.int64)
         for piece in self._pieces:
             changes += np.bincount(piece.low, minlength=points + 1)
@@ -226,7 +232,8 @@ class RangeJoin:
         return np.cumsum(changes[:-1])
 
     def _one_point(self, rows: pa.RecordBatch, row: int, place: int, most: int) -> Batches:
-        """A row that more contain than may come at a time. place: its own among the known ones."""
+        """Yields a row that is in more intervals than may come at a time. place: its place among the known
+        ones."""
         for number, piece in enumerate(self._pieces):
             chosen = piece.within(place, place + 1)
             for start in range(0, len(chosen), most):
@@ -238,7 +245,7 @@ class RangeJoin:
     def _some_points(
         self, rows: pa.RecordBatch, known: I64, span: tuple[int, int], alone: I64
     ) -> pa.RecordBatch:
-        """Rows of this span, those of them alone that no interval contains."""
+        """Returns the rows of this span with their intervals. alone: the rows in no interval."""
         first, last = (int(place) for place in np.searchsorted(known, span))
         found, of_points, of_intervals, taken = [no_rows(self._intervals.schema)], [], [], 0
         for number, piece in enumerate(self._pieces):
@@ -257,6 +264,6 @@ class RangeJoin:
             of_intervals.append(np.full(len(alone), -1))
         points = np.concatenate([*of_points, np.zeros(0, dtype=np.int64)])
         intervals = np.concatenate([*of_intervals, np.zeros(0, dtype=np.int64)])
-        # Stable: pieces come by where their intervals begin.
+        # Stable, because pieces come in the order of their intervals' lower bounds.
         order = np.argsort(points, kind="stable")
         return self._joined.rows(rows, points[order], end_to_end(found), intervals[order])

@@ -1,4 +1,4 @@
-"""What a run did, in numbers: the same on every path."""
+"""Counts what a run did, in the same way for one process and for Spark."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(slots=True)
 class OutputReport:
+    """The figures of one output."""
+
     records_written: int = 0
     ok_count: int = 0
-    """Different rows of sources that reached the output."""
+    """Number of distinct source rows that reached the output."""
     documents: int = 0
-    """That were opened, and closed."""
+    """Number of documents that were opened and closed."""
     live: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -38,24 +40,26 @@ class OutputReport:
 
 @dataclass(slots=True)
 class RunReport:
+    """The figures of one run."""
+
     outputs: dict[str, OutputReport] = field(default_factory=dict)
     records_read: dict[str, int] = field(default_factory=dict)
-    """By source."""
+    """Rows read, by source."""
     records_without_time: dict[str, int] = field(default_factory=dict)
-    """By aggregate over windows of time: rows that are in none."""
+    """Rows that are in no window, by aggregate over windows of time."""
     dlq_count: int = 0
-    """Bad records, put aside."""
+    """Number of bad records that were put aside."""
     spills: int = 0
     peak_bytes: int = 0
-    """Most that was charged at a time."""
+    """The most bytes that were charged at a time."""
     peak_waiting: dict[str, int] = field(default_factory=dict)
-    """Most records that waited behind a source."""
+    """The most records that waited behind a source, by source."""
     stage_seconds: dict[str, float] = field(default_factory=dict)
-    """By node, without those before it; of all threads together."""
+    """Seconds of each node, without the nodes before it; all threads are added up."""
     seconds: float = 0.0
 
     def add(self, later: RunReport) -> None:
-        """What came after this."""
+        """Adds the figures of a run that came after this one."""
         self.outputs |= later.outputs
         self.records_read = _summed(self.records_read, later.records_read)
         self.stage_seconds = _summed(self.stage_seconds, later.stage_seconds)
@@ -85,7 +89,7 @@ def _summed(one: Mapping[str, _Number], other: Mapping[str, _Number]) -> dict[st
 
 
 class NodeClock:
-    """Seconds by node, each counted once: what runs within another's time is its own."""
+    """A clock that counts each second for one node only: a nested node's time is not its caller's."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -117,13 +121,13 @@ class NodeClock:
 
 
 class SeenRows:
-    """Which rows of which sources were seen: a bit for each."""
+    """A set of source rows, one bit for each."""
 
     def __init__(self) -> None:
         self._bits: dict[int, npt.NDArray[np.uint8]] = {}
 
     def new(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Which of these rows were not seen before, neither in the batch; now they are. Shape (rows,)."""
+        """Adds a batch's rows. Returns which were not in the set, nor earlier in the batch. Shape (rows,)."""
         sources, rows = (batch.column(name).to_numpy() for name in (SOURCE, ROW))
         found = np.zeros(batch.num_rows, dtype=np.bool_)
         for source in np.unique(sources).tolist():
@@ -140,10 +144,10 @@ class SeenRows:
 
 
 class Counted:
-    """Counts the rows that reach an output, and takes off what people are not shown."""
+    """Counts the rows that reach an output, and drops the columns that the output does not show."""
 
     def __init__(self, report: OutputReport, names: Sequence[str], *, may_repeat: bool) -> None:
-        """names: of the columns that are shown."""
+        """names: the columns that are shown. may_repeat: a source row may reach the output more than once."""
         self._report = report
         self._names = list(names)
         self._seen = SeenRows() if may_repeat else None

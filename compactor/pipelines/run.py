@@ -1,4 +1,4 @@
-"""A pipeline at work, in one task: nodes pull batches from those before them; sources of a merge read in
+"""Runs a pipeline in one process: nodes pull batches from those before them; sources of a merge read in
 threads of their own."""
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class PipelineRun:
         dead_letters_sink: Any | None = None,
         told: Collection[str] = (),
     ) -> None:
-        """Opens sources for their schemas, and binds everything to them. Raises `CompactorError`.
+        """Opens sources for their schemas, and binds all nodes to them. Raises `CompactorError`.
 
-        dead_letters_sink: where bad records go, if the run is not to open its `dead_letter` file itself.
-        told: nodes that ran before: their bad records are known.
+        dead_letters_sink: where bad records go; None if the run opens its `dead_letter` file itself.
+        told: nodes that ran before, whose bad records are written already.
         """
         self._dead_letters_sink = dead_letters_sink
         self._told = told
@@ -92,7 +92,7 @@ class PipelineRun:
 
     @property
     def schemas(self) -> Mapping[str, pa.Schema]:
-        """Of what each node gives; branches of routes as `route.branch`."""
+        """Schemas of the nodes' results; branches of routes as `route.branch`."""
         return self._work.schemas
 
     @property
@@ -130,11 +130,11 @@ class PipelineRun:
         for field in self.schemas.get(name, ()):
             if field.name in HIDDEN_NAMES or (field.name == WIDENED and field.type != WIDENED_TYPE):
                 raise ConfigError(
-                    f"node {name!r}: a column cannot be called {field.name!r}: the name is ours"
+                    f"node {name!r}: the column name {field.name!r} is reserved: choose another"
                 )
 
     def _claim_places(self) -> None:
-        """Nothing is written over what is read, or over another's rows."""
+        """Checks that no output overwrites what is read or what another output writes."""
         work = self._work
         for name, node in self._nodes.items():
             if isinstance(node, Source):
@@ -168,7 +168,7 @@ class PipelineRun:
             )
 
     def run(self) -> RunReport:
-        """Raises `CompactorError`; then no output has anything of this run."""
+        """Runs the pipeline. Raises `CompactorError`; then no output has anything of this run."""
         started = time.perf_counter()
         work = self._work
         with ExitStack() as stack:
@@ -192,7 +192,7 @@ class PipelineRun:
                 raise MemoryLimitError(
                     str(error).replace("--memory-limit", "memory.limit")
                 ) from error
-            # Tables first: who commits at the same time can refuse, which a file's place does not.
+            # Tables first: a commit can be refused because of another writer, a file's move cannot.
             for each in sorted(outputs, key=lambda each: not each.is_table):
                 each.publish()
         work.report.stage_seconds = dict(work.clock.seconds)
@@ -203,7 +203,7 @@ class PipelineRun:
     # --- how rows get from node to node ---
 
     def _stream(self, edge: str) -> Batches:
-        """Rows of a node, or of a branch, for one that takes them."""
+        """Yields the rows of a node, or of a branch, for a node that takes them."""
         name = edge.split(".")[0]
         node, form = self._nodes[name], self._work.forms[name].form
         if isinstance(node, Route):
@@ -215,7 +215,7 @@ class PipelineRun:
         return self._materialized(name, node)
 
     def _rows(self, name: str, node: Node) -> Batches:
-        """Runs the node. A source can be read once, so this is called once for each node."""
+        """Runs the node. May be called once for each node, since a source can be read only once."""
         if isinstance(node, Source):
             return self._work.clock.timed(name, source.rows(self._work, name, self._readers[name]))
         rows = self._work.clock.timed(name, rows_of(self._work, name, node))
@@ -249,7 +249,7 @@ class PipelineRun:
         yield from self._shared(edge)
 
     def _shared(self, name: str) -> Batches:
-        """What is held for several, until the last of them has taken all of it."""
+        """Yields a held result; drops it when the last node that takes it has taken all of it."""
         yield from self._results[name]
         self._left[name] -= 1
         if self._left[name] == 0:

@@ -1,5 +1,5 @@
-"""Running values within segments of an array: whole arrays at a time, however many segments there are and
-however long they are."""
+"""Computes running values within segments of an array, a whole array at a time, however many segments there
+are and however long they are."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Flags = npt.NDArray[np.bool_]
 
 
 def accumulated(function: np.ufunc, values: Numbers, is_start: Flags) -> Numbers:
-    """`function.accumulate(values)`, anew from each row that starts a segment, as the first must.
+    """Computes `function.accumulate(values)`, restarted at each segment's first row. Row 0 must start one.
 
-    Strictly from left to right within a segment, so sums of floats do not depend on what else is there.
-    Segments of about the same length are the columns of one matrix: there are as many matrices as lengths
-    have bits. Shapes (rows,).
+    Works strictly from left to right within a segment, so that sums of floats do not depend on other
+    segments. Segments of about the same length become the columns of one matrix; there is one matrix for each
+    power of two of the length. All shapes are (rows,).
     """
     starts = np.flatnonzero(is_start)
     lengths = np.diff(np.append(starts, len(values)))
@@ -41,16 +41,16 @@ def accumulated(function: np.ufunc, values: Numbers, is_start: Flags) -> Numbers
 
 
 class Frames:
-    """Which rows each row's value is made of: those from `low` to `at` of the values given.
+    """The frame of each row, from which its value is computed: rows `low` to `at` of the given values.
 
-    Rows of a partition follow each other. Without a limit a frame begins at its partition's first row, and
-    values are given with one before them: what was found for the row before. With one, values are given
-    with the rows before them, at least as many as a frame has besides its own.
+    Rows of a partition are consecutive. Without a limit a frame begins at its partition's first row; the
+    caller then puts the result of the row before in front of the values. With a limit the caller gives the
+    values of the rows before too, at least as many as a frame has besides its own row.
     """
 
     def __init__(self, numbers: I64, start: int, stop: int, limit: int | None) -> None:
-        """numbers: of rows within their partition, from 1. start, stop: rows that values are wanted of.
-        limit: most rows of a frame, its own included."""
+        """numbers: numbers of rows within their partition, from 1. start, stop: rows whose values are wanted.
+        limit: the most rows of a frame, its own row included."""
         self._start, self._stop, self._limit = start, stop, limit
         mine = numbers[start:stop]
         if limit is None:
@@ -70,15 +70,15 @@ class Frames:
 
     @property
     def rows(self) -> slice:
-        """Of all rows, those whose values are to be given; besides the one before them, if running."""
+        """The rows whose values the caller gives; if running, the result of the row before them as well."""
         return slice(self._start if self.is_running else 0, self._stop)
 
     def over(self, function: np.ufunc, values: Numbers) -> Numbers:
-        """An associative function over each frame. Shape (rows wanted,).
+        """Computes an associative function over each frame. Shape (rows wanted,).
 
-        Frames of a limited size, after van Herk, Gil and Werman: partitions are divided into blocks of that
-        size, so that a frame is the end of one block and the beginning of the next. Nothing is ever taken
-        off, so a NaN leaves with its row.
+        Frames of a limited size follow van Herk, Gil and Werman: partitions are divided into blocks of that
+        size, so that a frame is the end of one block and the beginning of the next. Nothing is ever
+        subtracted, so a NaN leaves with its row.
         """
         upto = accumulated(function, values, self._is_start)
         if self.is_running:
@@ -91,7 +91,10 @@ class Frames:
             return np.where(in_one, upto[self.at], function(since[self.low], upto[self.at]))
 
     def sums(self, values: I64) -> I64:
-        """Of each frame, of integers whose sums all fit. Shapes (values, ...), (rows wanted, ...)."""
+        """Returns the sum of each frame, shape (rows wanted, ...).
+
+        values: integers whose running sums fit into 64 bits, shape (values, ...).
+        """
         upto = np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
         found: I64 = upto[self.at + 1] - upto[self.low]
         return found

@@ -1,5 +1,5 @@
-"""Sorted rows of one side of a join, taken from the front up to a key; and ranks, by which keys of both sides
-are compared, whole arrays at a time."""
+"""Reads the sorted rows of one side of a join up to a key, and ranks keys of both sides to compare whole
+arrays at a time."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ Flags = npt.NDArray[np.bool_]
 Batches = Iterator[pa.RecordBatch]
 
 CHUNK_ROWS: Final = 65_536
-"""Most that are compared, or leave a join, at a time."""
+"""The most rows that are compared, or leave a join, at a time."""
 _CHUNK_SHARE: Final = 32
-"""Of the soft limit: what a chunk weighs at most."""
+"""A chunk takes at most one part in this many of the soft limit."""
 _WORK_COPIES: Final = 2
-"""Of a chunk: its batches, and they end to end."""
+"""How often a chunk is in memory: its batches, and the batch made of them."""
 _IN_HAND: Final = 2
-"""Chunks that a join makes."""
+"""Number of chunks that a join has in work."""
 _ROW_BYTES: Final = 64
-"""For each row of a chunk: codes, ranks and positions."""
+"""Bytes of codes, ranks and positions for each row of a chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Where a join holds rows."""
+    """The memory in which a join holds rows."""
 
     budget: MemoryBudget
     stage: str
     new_buffer: Callable[[pa.Schema], BatchBuffer]
-    """One that the stage's spiller knows."""
+    """Makes a buffer that spills when the stage is asked to."""
 
     @property
     def chunk_bytes(self) -> int:
@@ -52,17 +52,17 @@ class Room:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Charged for what is in hand: rows that are put together, and rows that leave."""
+        """Charges the chunks in work: rows that are put together, and rows that leave."""
         with self.budget.holding(self.stage, _IN_HAND * self.chunk_bytes):
             yield
 
     def rows_of(self, row_bytes: float) -> int:
-        """How many such rows are a chunk."""
+        """Returns how many rows of this size make a chunk."""
         return int(max(1, min(CHUNK_ROWS, self.chunk_bytes / max(1.0, row_bytes))))
 
 
 def end_to_end(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """At least one piece, as one batch."""
+    """Joins at least one piece to one batch."""
     if len(pieces) == 1:
         return pieces[0]
     columns = [
@@ -81,7 +81,7 @@ def key_arrays(batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:
 
 
 def known_rows(columns: Sequence[pa.Array], rows: int) -> Flags:
-    """Which rows can be equal to any, or compared with any: without null and NaN. Shape (rows,)."""
+    """Returns which rows have neither null nor NaN, and so can match others. Shape (rows,)."""
     known = np.ones(rows, dtype=np.bool_)
     for column in columns:
         known &= np.asarray(column.is_valid())
@@ -90,7 +90,7 @@ def known_rows(columns: Sequence[pa.Array], rows: int) -> Flags:
 
 
 def nan_rows(column: pa.Array) -> Flags:
-    """Which are NaN. Shape (rows,)."""
+    """Returns which values are NaN. Shape (rows,)."""
     if not pt.is_floating(column.type):
         return np.zeros(len(column), dtype=np.bool_)
     flags = pc.fill_null(pc.is_nan(column), False).to_numpy(zero_copy_only=False)
@@ -98,9 +98,9 @@ def nan_rows(column: pa.Array) -> Flags:
 
 
 def common_ranks(sets: Sequence[Sequence[pa.Array]], sort: SortSchema) -> list[I64]:
-    """The rank of each row in the order of the rows of all sets; equal keys have equal ranks.
+    """Ranks each row among the rows of all sets; equal keys have equal ranks. One array for each set.
 
-    sets: key columns of each set of rows, as plain storage arrays.
+    sets: the key columns of each set of rows, as plain storage arrays.
     """
     if not sets[0]:
         return [np.zeros(0, dtype=np.int64) for _ in sets]
@@ -115,26 +115,26 @@ def common_ranks(sets: Sequence[Sequence[pa.Array]], sort: SortSchema) -> list[I
 
 
 class SortedRows:
-    """Batches in the order of their keys, a chunk of them in memory."""
+    """A reader of batches in the order of their keys, with one chunk in memory."""
 
     def __init__(
         self, batches: Batches, schema: pa.Schema, keys: Sequence[str], sort: SortSchema, room: Room
     ) -> None:
-        """sort: of the keys, in turn; its names do not count."""
+        """sort: directions of the keys, in turn; its column names are ignored."""
         self.schema = schema
         self._batches = batches
         self._names = list(keys)
         self.sort = sort
         self.room = room
         self._rest: pa.RecordBatch | None = None
-        """Of a batch that was more than a chunk."""
+        """The rest of a batch that was more than a chunk."""
         self._charged = 0
         self.rows: pa.RecordBatch = no_rows(schema)
         self.keys: list[pa.Array] = key_arrays(self.rows, self._names)
-        """Of `rows`."""
+        """Key columns of `rows`, as plain storage arrays."""
 
     def fill(self) -> bool:
-        """Reads a chunk if there are no rows; False at the end."""
+        """Reads a chunk if there are no rows. Returns False at the end."""
         if not self.rows.num_rows:
             self.close()
             pieces, rows, size = [], 0, 0
@@ -147,16 +147,16 @@ class SortedRows:
         return bool(self.rows.num_rows)
 
     def take(self, count: int) -> pa.RecordBatch:
-        """The first rows; they stay charged until others are read."""
+        """Takes the first `count` rows; they stay charged until others are read."""
         taken = self.rows.slice(0, count)
         self.rows = self.rows.slice(count)
         self.keys = [key.slice(count) for key in self.keys]
         return taken
 
     def take_through(self, key: Sequence[pa.Array]) -> Batches:
-        """All rows up to those of this key, in pieces; each stays charged until the next is asked for.
+        """Yields all rows up to and including those of this key, in pieces.
 
-        key: its columns, of one row.
+        Each piece stays charged until the next is asked for. key: its columns, each of one row.
         """
         while self.fill():
             ours, theirs = common_ranks([self.keys, key], self.sort)
@@ -176,7 +176,7 @@ class SortedRows:
         self.keys = key_arrays(rows, self._names)
 
     def _next_piece(self, rows: int, size: int) -> pa.RecordBatch | None:
-        """What comes next, as far as it fits into a chunk with what is there."""
+        """Returns the next rows, as many as fit into a chunk beside these; None if none fit or at the end."""
         while self._rest is None or not self._rest.num_rows:
             self._rest = next(self._batches, None)
             if self._rest is None:

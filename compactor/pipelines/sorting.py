@@ -1,4 +1,4 @@
-"""Sorting more rows than memory holds: sorted runs, merged by key."""
+"""Sorts more rows than memory holds: writes sorted runs and merges them by key."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from format.schema import SortSchema
 from format.storage import to_logical, to_storage
 
 _WORK_COPIES = 3
-"""Of a run, while it is sorted: the rows, their columns end to end, and in order."""
+"""How often a run is in memory while it is sorted: its batches, the columns end to end, and in order."""
 _MERGE_SHARE = 8
-"""Runs are merged so many at a time that each may hold some batches, in half of the memory."""
+"""Bounds how many runs are merged at a time: each may hold some batches within half of the memory."""
 
 
 class Sorter:
-    """Takes batches, gives them back in order. Stable."""
+    """A stable external sort: takes batches, then gives the rows back in order."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Sorter:
         *,
         at_once: int = 1,
     ) -> None:
-        """at_once: how many sorters give back their rows side by side."""
+        """at_once: how many sorters give back their rows at the same time, under one budget."""
         self._share = _MERGE_SHARE * at_once
         self._schema = schema
         self._sort = sort
@@ -46,10 +46,10 @@ class Sorter:
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._rest: Iterator[pa.RecordBatch] | None = None
-        """What has not left yet of rows that were sorted in memory."""
+        """Rows that were sorted in memory and have not left yet."""
         self._runs: list[BatchBuffer] = []
         self._batch_bytes = 0
-        """Of the largest batch of a run."""
+        """Bytes of the largest batch of any run."""
         self.spills = 0
 
     def append(self, batch: pa.RecordBatch) -> None:
@@ -61,10 +61,10 @@ class Sorter:
         self._held_bytes += size
 
     def sorted(self) -> Iterator[pa.RecordBatch]:
-        """All rows in order; nothing is held afterwards."""
+        """Yields all rows in order; nothing is held afterwards."""
         if not self._runs:
             self._rest = self._sorted_run()
-            # Asked for anew each time: meanwhile it may have gone to disk.
+            # `_rest` is looked up anew each time: a spill may have replaced it meanwhile.
             while (batch := next(self._rest, None)) is not None:
                 yield batch
             self._release()
@@ -72,7 +72,7 @@ class Sorter:
         self._end_run()
         most = max(2, int(self._budget.soft_bytes // (self._share * max(1, self._batch_bytes))))
         while len(self._runs) > most:
-            # Neighbours become one run: rows of equal keys keep their order.
+            # Only neighbouring runs are merged, so that rows of equal keys keep their order.
             merged = self._new_run()
             for batch in self._merged(self._runs[:most]):
                 self._put(merged, batch)
@@ -87,7 +87,7 @@ class Sorter:
         return BatchBuffer(self._schema, self._budget, self._stage, self._disk)
 
     def _put(self, run: BatchBuffer, batch: pa.RecordBatch) -> None:
-        """Straight to disk."""
+        """Appends a batch to a run and writes it to disk at once."""
         run.append(batch)
         run.spill(batch.nbytes)
         self._batch_bytes = max(self._batch_bytes, batch.nbytes)
@@ -117,7 +117,7 @@ class Sorter:
         self.spills += 1
 
     def _put_rest(self) -> None:
-        """To disk, while it leaves."""
+        """Moves the rows that have not left yet to disk."""
         assert self._rest is not None
         rest, run = self._rest, self._new_run()
         self._release()

@@ -1,10 +1,10 @@
-"""A pipeline divided into Spark stages, each of which begins where rows have to be in other tasks than those
-that have them. Pure: the Spark run and `--explain --master` go by the same answers.
+"""Divides a pipeline into Spark stages: a stage begins where rows must move to other tasks. Pure: the Spark
+run and `--explain --master` use the same answers.
 
-Within a stage rows go from node to node in their task. What changes no order and looks at one row at a time
-(transform, route, concat, an interleave without seed) runs in the tasks of whatever gives it rows, so in
-several stages if need be: a **path** says how rows get from the root of a stage to the node that takes them
-in another one, or to an output. Paths to a node are in the order of its rows.
+Within a stage rows go from node to node in their task. Nodes that keep the order and look at one row at a
+time (transform, route, concat, an interleave without seed) run in the tasks that give them rows, if need be
+in several stages. A **path** says how rows get from the root of a stage to the node that takes them in
+another stage, or to an output. Paths to a node are in the order of its rows.
 """
 
 from __future__ import annotations
@@ -48,32 +48,34 @@ _KNOWN: Final[dict[type, frozenset[str]]] = {
         {"nodes", "memory", "batch_size", "on_error", "dead_letter", "max_group_buffer"}
     ),
 }
-"""Settings whose meaning holds when rows are in many tasks; any other is refused."""
+"""Settings that mean the same when rows are in many tasks; any other is refused."""
 _MODES: Final = (MergeMode.CONCAT, MergeMode.INTERLEAVE, MergeMode.KEY)
 _HOWS: Final = ("inner", "left")
 
 EdgePath = tuple[str, ...]
-"""Edges: the root, then those that its rows pass; before a branch of a route, the route."""
+"""Edges: the root, then those that its rows pass. The route comes before its branch."""
 
 
 class ShuffleKind(StrEnum):
-    """By what rows are sent to tasks."""
+    """How rows are assigned to tasks."""
 
     RANGE = "range"
-    """Of keys: tasks have what comes one after the other in sort order."""
+    """By ranges of keys: the tasks' rows follow each other in sort order."""
     HASH = "hash"
-    """Of keys: equal ones are in one task."""
+    """By hashes of keys: equal keys are in one task."""
     ONE = "one"
-    """All in one task."""
+    """All rows are in one task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
+    """How rows get from one stage to the tasks of the next."""
+
     kind: ShuffleKind
     by: str | None = None
-    """For ranges: a sort schema."""
+    """The sort schema, for ranges."""
     keys: tuple[tuple[str, ...], ...] = ()
-    """For hashes: columns, for each input."""
+    """The key columns of each input, for hashes."""
 
     def __str__(self) -> str:
         match self.kind:
@@ -90,11 +92,11 @@ class Feed:
     """Rows that leave a stage by one path."""
 
     number: int
-    """Of its own in the pipeline."""
+    """Unique within the pipeline."""
     path: EdgePath
     taker: str
     input: int
-    """Of the taker, which one."""
+    """Which input of the taker this is."""
 
     @property
     def root(self) -> str:
@@ -103,26 +105,26 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class SparkStage:
-    """Tasks that run side by side. Sources of a pipeline share one; any other has one root."""
+    """Tasks that run in parallel. All sources of a pipeline share one stage; any other stage has one root."""
 
     roots: tuple[str, ...]
     shuffle: Shuffle | None
-    """Before it; None: it reads sources."""
+    """The shuffle before the stage; None if it reads sources."""
     takes: tuple[Feed, ...]
-    """In the order in which the root is to have the rows."""
+    """What the root takes, in the order in which it must get the rows."""
     gives: tuple[Feed, ...]
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """That run in it, in the order of their work; outputs too, if it writes them."""
+        """The nodes that run in the stage, in the order of their work, and the outputs that it writes."""
         names = [edge.split(".")[0] for feed in self.gives for edge in feed.path]
         return tuple(dict.fromkeys(names))
 
 
 def plan_stages(pipeline: Pipeline) -> tuple[SparkStage, ...]:
-    """Stages, each after those that it takes rows from.
+    """Returns stages, each after those that it takes rows from.
 
-    Raises `ConfigError` naming what works in one process only.
+    Raises `ConfigError` naming what works only in one process.
     """
     _check_known(pipeline)
     nodes = pipeline.nodes
@@ -136,7 +138,7 @@ def plan_stages(pipeline: Pipeline) -> tuple[SparkStage, ...]:
                 feeds.append(Feed(len(feeds), path, name, index))
                 if len(feeds) > _MOST_PATHS:
                     raise ConfigError(
-                        f"node {name!r}: rows get to it on too many ways for Spark stages: leave --master "
+                        f"node {name!r}: rows reach it by too many paths for Spark stages: leave --master "
                         "out, to run in one process"
                     )
     sources = tuple(name for name in order if isinstance(nodes[name], Source))
@@ -151,7 +153,7 @@ def plan_stages(pipeline: Pipeline) -> tuple[SparkStage, ...]:
 
 
 def _turn(node: Node, feed: Feed) -> int:
-    """A build side comes first: it is complete before the first row is looked up."""
+    """Orders a taker's inputs. A build side comes first: it must be complete before the first look-up."""
     return -feed.input if isinstance(node, Combine) else feed.input
 
 
@@ -173,14 +175,14 @@ def shuffle_before(node: Node, nodes: Mapping[str, Node]) -> Shuffle:
         case Merge(mode=MergeMode.KEY):
             return Shuffle(ShuffleKind.RANGE, by=node.sort_by)
         case Merge() | Aggregate(window=TimeWindow()):
-            # Rows of a window of time are in it by more than their keys.
+            # Keys alone do not decide which window of time a row is in.
             return Shuffle(ShuffleKind.ONE)
         case Transform(window=Window(partition_by=keys)):
             return (
                 Shuffle(ShuffleKind.RANGE, by=",".join(keys)) if keys else Shuffle(ShuffleKind.ONE)
             )
         case Aggregate():
-            # By ranges and not by hashes: so groups are in the order of their keys, across tasks too.
+            # By ranges and not by hashes, so that groups are in the order of their keys across tasks too.
             if is_sorted_by(node.input, node.group_by, nodes):
                 order = order_of(node.input, nodes)[: len(node.group_by)]
                 return Shuffle(ShuffleKind.RANGE, by=",".join(map(str, order)))
@@ -192,7 +194,7 @@ def shuffle_before(node: Node, nodes: Mapping[str, Node]) -> Shuffle:
 
 
 def _paths_to(edge: str, nodes: Mapping[str, Node]) -> list[EdgePath]:
-    """All ways of rows to an edge, in the order that the rows have there."""
+    """Returns all paths of rows to an edge, in the order that the rows have there."""
     name = edge.split(".")[0]
     node = nodes[name]
     if _is_root(node):
@@ -229,7 +231,7 @@ def _only_in_one_process(what: str) -> ConfigError:
 
 
 def _given(model: Any) -> set[str]:
-    """Settings that say other than their default."""
+    """Returns the settings that differ from their default."""
     fields = type(model).model_fields
     return {
         f for f in fields if getattr(model, f) != fields[f].get_default(call_default_factory=True)
@@ -237,7 +239,7 @@ def _given(model: Any) -> set[str]:
 
 
 def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """A record a stage: its nodes, and what is before it."""
+    """Returns one record per stage: its nodes, its shuffle, and the nodes it takes rows from."""
     nodes = pipeline.nodes
     records = []
     for number, stage in enumerate(plan_stages(pipeline)):

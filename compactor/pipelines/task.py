@@ -1,10 +1,10 @@
-"""One task of a Spark stage: the rows of its root, through the nodes after it, to where they leave the stage.
-Nodes are those of a run in one process, under a memory limit of the task's own.
+"""Runs one task of a Spark stage: takes the rows of its root through the nodes after it to where they leave
+the stage. The nodes are those of a run in one process, under a memory limit of the task's own.
 
 Rows leave in **packets**: to other stages as bytes, with what restores their order; to a file as a part in
-the staging place; to a table as fragments, which the driver commits. So an attempt that Spark retries or
-doubles changes nothing that anybody sees. What the user is to correct is told in the last packet, the report:
-Spark would try again what it takes for a failure.
+the staging place; to a table as fragments, which the driver commits. So attempts that Spark repeats or runs
+twice change nothing that anybody sees. The last packet, the report, tells errors that the user must correct:
+Spark would retry the task if it failed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from format.schema import SortSchema
 _Numbers = TypeVar("_Numbers", int, npt.NDArray[np.int64])
 _ORIGIN: Final = full_schema(pa.schema([]), has_groups=False)
 _ROW_BITS: Final = 40
-"""Of a row's number, those that count within its task; above them is the task's."""
+"""Bits of a row's number that count within its task; the bits above are the task's number."""
 _CORRECTED_BY_USERS: Final = (UsageError, InputError, DataError, MemoryLimitError, FormatError)
 
 TaskInput = Iterator[tuple[int, pa.RecordBatch]]
@@ -73,48 +73,52 @@ TaskInput = Iterator[tuple[int, pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class StageSpec:
-    """What every task of a stage is told. Picklable."""
+    """What every task of a stage needs to know. Picklable."""
 
     pipeline: Pipeline
     stage: SparkStage
     schemas: Mapping[str, pa.Schema]
-    """Of edges, without the hidden columns."""
+    """Schemas of edges, without the hidden columns."""
     file_schemas: Mapping[str, pa.Schema]
-    """Of sources, as they are read."""
+    """Schemas of sources, as they are read."""
     sorts: Mapping[int, SortSchema]
-    """Of feeds that go by ranges: keys are sampled."""
+    """Sort schemas of feeds that are shuffled by ranges, whose keys are sampled."""
     tables: Mapping[str, tuple[str, IngestPlan]]
-    """Of outputs: the address of the table, and what rows become there."""
+    """Outputs to tables: the address of the table and the plan of its ingest."""
     counted: frozenset[str]
-    """Outputs that a row may reach on several ways: who has come is counted later."""
+    """Outputs that a row may reach by several paths: distinct rows are counted later."""
     staging: str | None
-    """Address of a store for parts of files; None: no task writes any."""
+    """Address of a store for parts of files; None if no task writes any."""
     run_id: str
 
 
 @dataclass(slots=True)
 class FeedReport:
+    """What a task gave to one feed."""
+
     rows: int = 0
     bytes: int = 0
     parts: list[str] = field(default_factory=list)
     """Keys in the staging place."""
     entries: list[dict[str, Any]] = field(default_factory=list)
-    """Of fragments."""
+    """Entries of written fragments, as JSON."""
 
 
 @dataclass(slots=True)
 class TaskReport:
+    """The figures of a task, and the error that ended it."""
+
     task: int
     root: str
     root_rows: int = 0
-    """That the root gave."""
+    """Rows that the root gave."""
     feeds: dict[str, FeedReport] = field(default_factory=dict)
-    """By the feed's number."""
+    """Reports by the feed's number."""
     records_read: int = 0
     records_without_time: int = 0
     dlq_count: int = 0
     dead_letters: str | None = None
-    """Key of the part with the dead letters."""
+    """Key of the part with the dead letters; None if there are none."""
     spills: int = 0
     peak_bytes: int = 0
     stage_seconds: dict[str, float] = field(default_factory=dict)
@@ -132,12 +136,12 @@ class TaskReport:
 
 
 def task_and_row(number: _Numbers) -> tuple[_Numbers, _Numbers]:
-    """The task that gave a row its number, and which of its rows that is."""
+    """Splits a row's number into the task that gave it and the number within the task."""
     return number >> _ROW_BITS, number & ((1 << _ROW_BITS) - 1)
 
 
 def run_piece(spec: StageSpec, task: int, piece: SourcePart) -> Iterator[Packet]:
-    """A task of the stage of the sources."""
+    """Runs a task of the stage of the sources."""
     leaves_out = spec.pipeline.on_error == "continue"
 
     def root_rows(work: RunContext) -> Batches:
@@ -148,7 +152,7 @@ def run_piece(spec: StageSpec, task: int, piece: SourcePart) -> Iterator[Packet]
 
 
 def run_part(spec: StageSpec, task: int, given: TaskInput) -> Iterator[Packet]:
-    """A task of a stage with a shuffle before it: its part of the rows."""
+    """Runs a task of a stage with a shuffle before it. given: the task's part of the rows."""
     [root] = spec.stage.roots
     return _Task(spec, task, root).packets(lambda work: _root_rows(work, root, spec.stage, given))
 
@@ -163,7 +167,7 @@ class _Task:
             task, root, feeds={str(f.number): FeedReport() for f in self._feeds}
         )
         self._first_row = task << _ROW_BITS
-        """The number of its row 0 among those of all tasks."""
+        """The number of the task's row 0 among the rows of all tasks."""
         self._place = self._first_row
 
     def packets(self, root_rows: Callable[[RunContext], Batches]) -> Iterator[Packet]:
@@ -201,7 +205,7 @@ class _Task:
         return DeadLetters(list(work.nodes), work.report, sink, first_row=self._first_row)
 
     def new_part(self, stack: ExitStack, schema: pa.Schema) -> tuple[str, BatchSink]:
-        """Its key, and where to put its rows."""
+        """Opens a new part. Returns its key and its sink."""
         assert self._spec.staging is not None
         key = f"{self._spec.run_id}/{self._report.task:07d}-{random_id()}.arrow"
         return key, stack.enter_context(writing_part(open_store(self._spec.staging), key, schema))
@@ -210,9 +214,9 @@ class _Task:
         self._report.dead_letters = key
 
     def _numbered(self, rows: Batches) -> Batches:
-        """Nodes count their rows from 0 in each task: with the task's number, no two are the same.
+        """Adds the task's number to row numbers, since nodes count from 0 in each task.
 
-        Where documents end is left out: what they are, the driver knows by the graph.
+        Boundaries of documents are left out: the driver knows the documents by the graph.
         """
         counts = isinstance(self._node, (Source, Aggregate, Combine))
         for batch in rows:
@@ -296,7 +300,7 @@ class _Task:
 
 
 class _DeadLettersPart:
-    """Begun with the first dead letter."""
+    """A part of dead letters, which begins with the first of them."""
 
     def __init__(self, task: _Task, stack: ExitStack) -> None:
         self._task = task
@@ -311,13 +315,14 @@ class _DeadLettersPart:
 
 
 class _Tree:
-    """Rows along the paths of a task; where paths part, held until all who go on have taken them."""
+    """The rows along the paths of a task; where paths part, they are held until all branches have taken
+    them."""
 
     def __init__(self, work: RunContext, root_rows: Batches, paths: Sequence[EdgePath]) -> None:
         self._work = work
         self._root_rows = root_rows
         ways = {path[:length] for path in paths for length in range(1, len(path) + 1)}
-        # Of a node: those that go on from it, and those that end there.
+        # For each path: how many go on from its end, and how many feeds end there.
         self._left = Counter(way[:-1] for way in ways if len(way) > 1) + Counter(paths)
         self._is_shared = {path for path, count in self._left.items() if count > 1}
         self._held: dict[EdgePath, BatchBuffer] = {}
@@ -345,7 +350,7 @@ class _Tree:
 
 
 def _through(work: RunContext, edge: str, given: Batches) -> Batches:
-    """What a node that looks at one row at a time makes of these."""
+    """Runs a node that looks at one row at a time on these rows."""
     name = edge.split(".")[0]
     node = work.nodes[name]
     fed = _fed_by(work, lambda _edge: given)
@@ -372,7 +377,7 @@ def _root_rows(work: RunContext, name: str, stage: SparkStage, given: TaskInput)
 
 
 class _Inputs:
-    """What was given, input by input, in the order in which the root asks for them."""
+    """The batches of a task's inputs, input by input, in the order in which the root asks for them."""
 
     def __init__(self, stage: SparkStage, edges: Sequence[str], given: TaskInput) -> None:
         self._input_of = [feed.input for feed in stage.takes]
@@ -383,7 +388,7 @@ class _Inputs:
             self._asked[edges[index]].append(index)
 
     def stream(self, edge: str) -> Batches:
-        # Both sides of a join may be rows of the same node: who asks first gets what comes first.
+        # Both sides of a join may take rows of the same node: the first call gets the first input.
         return self.rows(self._asked[edge].pop(0))
 
     def rows(self, index: int) -> Batches:
@@ -397,7 +402,7 @@ class _Inputs:
 def _held_apart(
     work: RunContext, name: str, node: Merge, inputs: _Inputs
 ) -> Callable[[str], Batches]:
-    """A merge by key takes rows of all inputs by turns, and they come one input after the other."""
+    """Buffers each input: a merge by key takes rows of all inputs by turns, but they come one by one."""
     buffers = {}
     for edge in node.inputs:
         buffers[edge] = work.buffer(name, work.schemas[name])
@@ -407,7 +412,7 @@ def _held_apart(
 
 
 def distinct_rows(batches: Batches, limit_bytes: int) -> int:
-    """How many different rows of sources these are, in bounded memory. They have the hidden columns."""
+    """Counts distinct source rows in bounded memory. batches: with the hidden columns."""
     stage = MemoryStage(
         "rows", "rows that were seen", Buffer.MATERIALIZED, limit_bytes, spill_priority=0
     )
@@ -422,7 +427,7 @@ def distinct_rows(batches: Batches, limit_bytes: int) -> int:
 
 
 def _joined(rows: Batches, most_bytes: int) -> Iterator[list[pa.RecordBatch]]:
-    """Batches that make a packet together."""
+    """Groups batches into packets of at most `most_bytes`."""
     pending: list[pa.RecordBatch] = []
     size = 0
     for batch in rows:
@@ -437,7 +442,7 @@ def _joined(rows: Batches, most_bytes: int) -> Iterator[list[pa.RecordBatch]]:
 
 
 def _fed_by(work: RunContext, stream: Callable[[str], Batches]) -> RunContext:
-    """The same work, with rows from elsewhere."""
+    """Returns the same context with rows from elsewhere."""
     fed = copy.copy(work)
     fed.stream = stream
     return fed

@@ -1,4 +1,4 @@
-"""Windows of time that rows fall into: of one size, every so often; rows in each that holds them."""
+"""Assigns rows to windows of time of one size that begin at regular intervals; they may overlap."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compactor.errors import ConfigError
 
 START, END = "window_start", "window_end"
 MOST_WINDOWS: Final = 10_000
-"""That one row may fall into."""
+"""The most windows that one row may fall into."""
 _UNIT_NANOSECONDS: Final = {
     "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
     "d": 86_400 * 10**9,
@@ -26,36 +26,42 @@ _SIZE: Final = re.compile(r"\s*([0-9]{1,18})\s*(ns|us|ms|s|m|h|d)\s*")
 
 @dataclass(frozen=True, slots=True)
 class WindowSizes:
-    """Windows begin at `origin` and every `slide` before and after. All in nanoseconds."""
+    """Windows that begin at `origin` and at every multiple of `slide` before and after.
+
+    All in nanoseconds.
+    """
 
     size: int
     slide: int
     origin: int = 0
-    """Since 1970 in UTC; for times without a zone, on their own clock."""
+    """Nanoseconds since 1970 in UTC; for times without a zone, since 1970 on their own clock."""
 
     @property
     def most_windows(self) -> int:
-        """That one row falls into."""
+        """The most windows that one row falls into."""
         return -(-self.size // self.slide)
 
 
 def parse_size(text: str) -> int:
-    """`30s`, `5m`, `1h`, `1d`, `250ms` in nanoseconds. Raises `ValueError` that says what would be right."""
+    """Returns `30s`, `5m`, `1h`, `1d` or `250ms` in nanoseconds.
+
+    Raises `ValueError` that says what to write.
+    """
     match = _SIZE.fullmatch(text)
     if match is None or not (number := int(match[1])):
-        raise ValueError(f"{text!r} is no length of time; write 250ms, 30s, 5m, 1h or 1d")
+        raise ValueError(f"{text!r} is not a length of time; write 250ms, 30s, 5m, 1h or 1d")
     if number * _UNIT_NANOSECONDS[match[2]] >= 2**63:
         raise ValueError(f"{text!r} is too long; 106751d is the most")
     return number * _UNIT_NANOSECONDS[match[2]]
 
 
 def parse_origin(text: str) -> int:
-    """An ISO date or time in nanoseconds since 1970; UTC if it names no zone. Raises `ValueError`."""
+    """Returns an ISO date or time in nanoseconds since 1970; UTC if it names no zone. Raises `ValueError`."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise ValueError(
-            f"{text!r} is no time; write 2024-01-01 or 2024-01-01T06:00:00+01:00"
+            f"{text!r} is not a time; write 2024-01-01 or 2024-01-01T06:00:00+01:00"
         ) from None
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,7 +69,7 @@ def parse_origin(text: str) -> int:
 
 
 def window_sizes(size: str, slide: str | None, origin: str | None) -> WindowSizes:
-    """Raises `ValueError` that names the setting and says what would be right."""
+    """Parses the settings of windows. Raises `ValueError` that names the setting and says what to write."""
     found = {}
     for name, text in (("size", size), ("slide", size if slide is None else slide)):
         try:
@@ -87,10 +93,10 @@ def window_sizes(size: str, slide: str | None, origin: str | None) -> WindowSize
 
 
 class ColumnWindows:
-    """Windows on a column of a schema."""
+    """Time windows on one column of a schema."""
 
     def __init__(self, column: str, sizes: WindowSizes, schema: pa.Schema, what: str) -> None:
-        """Raises `ConfigError` for a column that is not there, has no times, or none as fine as the sizes."""
+        """Raises `ConfigError` for a column that is missing, is not a time, or is coarser than the sizes."""
         if column not in schema.names:
             there = ", ".join(schema.names[:50])
             raise ConfigError(f"{what}: window: no column {column!r}; there are: {there}")
@@ -107,7 +113,7 @@ class ColumnWindows:
                 raise ConfigError(
                     f"{what}: window: {name} is finer than column {column!r}, which is {self.type}"
                 )
-        # Dates in milliseconds are whole days too.
+        # Dates in milliseconds are whole days too, so their unit is a day as well.
         step = unit // 10**6 if pt.is_date64(self.type) else 1
         self._size, self._slide, origin = (
             n // unit * step for n in (sizes.size, sizes.slide, sizes.origin)
@@ -117,14 +123,13 @@ class ColumnWindows:
         self._stored = pa.int32() if self.type == pa.date32() else pa.int64()
 
     def last_starts(self, batch: pa.RecordBatch) -> pa.Array:
-        """The start of the last window that each row falls into; null for null. Integers, in the column's
-        unit.
+        """Returns the start of the last window that each row falls into, as integers in the column's unit.
 
-        Raises `pa.ArrowInvalid` for a time so far from 1970 that its windows have no bounds.
+        Null gives null. Raises `pa.ArrowInvalid` for a time so far from 1970 that its windows have no bounds.
         """
         times = batch.column(self._column).cast(self._stored).cast(pa.int64())
         phase = pc.subtract_checked(times, pa.scalar(self._offset, pa.int64()))
-        # Arrow's quotients are rounded to 0, and it has no remainder.
+        # Arrow rounds quotients towards 0, and has no remainder.
         quotient = pc.divide(phase, self._slide)
         rest = pc.subtract(phase, pc.multiply(quotient, self._slide))
         rest = pc.if_else(pc.less(rest, 0), pc.add(rest, self._slide), rest)
@@ -139,19 +144,19 @@ class ColumnWindows:
     def with_windows(
         self, batch: pa.RecordBatch, last: pa.Array, name: str
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that have a time, each once for every window it falls into, whose start is column `name`.
+        """Yields each row that has a time once for every window it falls into; column `name` has its start.
 
-        last: of `last_starts`.
+        last: the result of `last_starts`.
         """
         times = batch.column(self._column).cast(self._stored).cast(pa.int64())
         for number in range(self._most):
             start = pc.subtract(last, number * self._slide)
-            # Where the slide does not divide the size some rows are in one window less.
+            # Where the slide does not divide the size, some rows are in one window fewer.
             is_within = pc.less(times, pc.add(start, self._size))
             rows = batch.append_column(name, start.cast(self._stored).cast(self.type))
             yield rows.filter(is_within)
 
     def ends(self, starts: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Of windows, by their starts, which are in the column's type."""
+        """Returns the ends of windows. starts: their starts, in the column's type, as are the ends."""
         numbers = pc.add(starts.cast(self._stored).cast(pa.int64()), self._size)
         return numbers.cast(self._stored).cast(self.type)

@@ -1,4 +1,4 @@
-"""Types by their names in SQL."""
+"""Maps SQL type names to Arrow types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Window functions: what each makes of the rows before and after a row of its partition."""
+"""Evaluates each window function on the rows around a row of its partition."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """Rows in a window's order, of which some want values; those around them are there to be looked at."""
+    """Rows in a window's order: those from `start` to `stop` want values, the others are there to be read."""
 
     numbers: I64
-    """Of all rows, within their partition, from 1. Shape (rows held,)."""
+    """Numbers of all rows within their partition, from 1. Shape (rows held,)."""
     start: int
     stop: int
     frames: Frames
 
 
 class WindowFunction(ABC):
-    """One window function. Called with the blocks of rows in turn; keeps what the next one needs."""
+    """One window function, called with the blocks of rows in turn. It keeps what the next block needs."""
 
     type: pa.DataType
     rows_before = 0
-    """That are looked at before a row."""
+    """Number of rows that the function reads before a row."""
     rows_after = 0
 
     @abstractmethod
     def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
-        """values: of the argument, for all rows held. Shape (rows wanted,)."""
+        """Returns the values of the rows wanted. values: those of the argument, for all rows held."""
 
 
 class RowNumber(WindowFunction):
-    """`row_number()`: from 1 within the partition."""
+    """`row_number()`: the row's number within the partition, from 1."""
 
     type = pa.int64()
 
@@ -57,10 +57,11 @@ class RowNumber(WindowFunction):
 
 
 class Shift(WindowFunction):
-    """`lag(x, n)` and `lead(x, n)`: of the row so many before or after; null if the partition has none."""
+    """`lag(x, n)` and `lead(x, n)`: the value `n` rows before or after; null if the partition has no such
+    row."""
 
     def __init__(self, dtype: pa.DataType, offset: int) -> None:
-        """offset: below 0 for rows before."""
+        """offset: distance in rows, negative for `lag`."""
         self.type = dtype
         self.rows_before, self.rows_after = max(0, -offset), max(0, offset)
         self._offset = offset
@@ -71,13 +72,13 @@ class Shift(WindowFunction):
         inside = (places >= 0) & (places < len(rows.numbers))
         places[~inside] = 0
         wanted = rows.numbers[rows.start : rows.stop] + self._offset
-        # Numbers begin anew with each partition: elsewhere this one cannot be.
+        # Numbers restart with each partition, so only a row of the same partition has the wanted number.
         inside &= rows.numbers[places] == wanted
         return values.take(pa.array(places, mask=~inside))
 
 
 class First(WindowFunction):
-    """`first(x)`: of the frame's first row."""
+    """`first(x)`: the value of the frame's first row."""
 
     def __init__(self, dtype: pa.DataType) -> None:
         self.type = dtype
@@ -92,7 +93,7 @@ class First(WindowFunction):
 
 
 class Last(WindowFunction):
-    """`last(x)`: of the frame's last row, which is the row itself."""
+    """`last(x)`: the value of the frame's last row, which is the row itself."""
 
     def __init__(self, dtype: pa.DataType) -> None:
         self.type = dtype
@@ -103,7 +104,7 @@ class Last(WindowFunction):
 
 
 class Count(WindowFunction):
-    """`count(*)`, and `count(x)` of what is not null."""
+    """`count(*)` of all rows, and `count(x)` of values that are not null."""
 
     type = pa.int64()
 
@@ -128,10 +129,10 @@ class Count(WindowFunction):
 
 
 class Sum(WindowFunction):
-    """`sum(x)` and `avg(x)` of integers and decimals; exact."""
+    """`sum(x)` and `avg(x)` of integers and decimals, with exact sums."""
 
     def __init__(self, dtype: pa.DataType, what: str, *, is_mean: bool) -> None:
-        """what: names it in errors."""
+        """what: the function's name in errors."""
         self._of, self._what, self._is_mean = dtype, what, is_mean
         self._sum_type = sum_type(dtype)
         self.type = pa.float64() if is_mean else self._sum_type
@@ -156,7 +157,7 @@ class Sum(WindowFunction):
 
 
 class FloatSum(WindowFunction):
-    """`sum(x)` and `avg(x)` of floats, in the order of the rows."""
+    """`sum(x)` and `avg(x)` of floats, added up in the order of the rows."""
 
     type = pa.float64()
 
@@ -168,7 +169,7 @@ class FloatSum(WindowFunction):
     def __call__(self, rows: WindowRows, values: pa.Array | None) -> pa.Array:
         assert values is not None
         counts = self._counts.counts(rows, values)
-        # What -0.0 is added to stays what it is.
+        # Adding -0.0 changes no value, not even -0.0 itself.
         known = pc.fill_null(values[rows.frames.rows].cast(pa.float64()), -0.0).to_numpy()
         if rows.frames.is_running:
             known = np.concatenate([self._before, known])
@@ -180,7 +181,10 @@ class FloatSum(WindowFunction):
 
 
 class Extreme(WindowFunction):
-    """`min(x)` and `max(x)` of anything that has an order. NaN only where there is nothing else."""
+    """`min(x)` and `max(x)` of any type with an order.
+
+    The result is NaN only if all other values are null.
+    """
 
     def __init__(self, dtype: pa.DataType, *, is_max: bool) -> None:
         self.type = dtype
@@ -200,14 +204,17 @@ class Extreme(WindowFunction):
 
 
 def _ranks(values: pa.Array, *, is_reversed: bool) -> tuple[I64, I64]:
-    """Ranks of values, NaN last, null behind that; and a place where the value of each rank is."""
+    """Ranks values, with NaN last and null after NaN.
+
+    Returns ranks, and for each rank a place of its value.
+    """
     words = order_words([to_storage(values)], (SortColumn("value"),))
     order = stable_order(words)
     is_new = ~same_as_previous([word[order] for word in words])
     ranks: Any = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.cumsum(is_new) - 1
     places = order[is_new].astype(np.int64)
-    # Nulls are one value of the order, the last.
+    # Nulls share one rank, the last.
     if values.null_count:
         places = places[:-1]
     count = len(places)
@@ -226,7 +233,7 @@ def _given(frames: Frames, before: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def _last(values: pa.Array) -> pa.Array:
-    """The last row, free of the others."""
+    """Returns a copy of the last row, so that the others need not stay in memory."""
     return values.take(pa.array([len(values) - 1]))
 
 

@@ -1,4 +1,5 @@
-"""Window functions over rows in order: found in expressions, evaluated block by block in bounded memory."""
+"""Finds window functions in expressions and evaluates them over sorted rows, block by block in bounded
+memory."""
 
 from __future__ import annotations
 
@@ -39,25 +40,27 @@ from format.schema import SortColumn, SortSchema, check_sort_schema
 from format.storage import to_storage
 
 _HELD_COPIES: Final = 3
-"""Of the rows looked at: as they came, end to end, and with their results."""
+"""How often held rows are in memory: as they came, end to end, and with their results."""
 _KNOWN: Final = (
     "row_number(), lag(x[, n]), lead(x[, n]), first(x), last(x), count(*), count(x), sum(x), min(x), "
     "max(x), avg(x)"
 )
 _ARGUMENTS: Final = {"this", "offset", "big_int"}
-"""`big_int` is the parser's own."""
+"""The arguments that window functions may have. The parser sets `big_int` itself."""
 
 
 class WindowedColumns:
-    """Expressions with window functions, bound to a schema. The functions' values become columns first; the
-    expressions are evaluated on those."""
+    """Expressions with window functions, bound to a schema.
+
+    The functions' values become columns first; the expressions are evaluated on these.
+    """
 
     def __init__(
         self, texts: Mapping[str, str], schema: pa.Schema, frame_rows: int | None, what: str
     ) -> None:
-        """texts: expressions by the name of their result. frame_rows: most rows of a frame.
+        """texts: expressions by the name of their result. frame_rows: the most rows of a frame.
 
-        Raises `ConfigError` for what is not SQL, not known, or does not fit the columns' types.
+        Raises `ConfigError` for text that is not SQL, is unknown, or does not fit the columns' types.
         """
         self._schema = schema
         self._frame_rows = frame_rows
@@ -67,7 +70,7 @@ class WindowedColumns:
         self._names: dict[str, str] = {}
         given = {name: parsed(text, what) for name, text in texts.items()}
         self.uses = {c.name for tree in given.values() for c in tree.find_all(exp.Column)}
-        """Columns of the schema that expressions name."""
+        """The schema's columns that expressions name."""
         trees = {name: self._without_calls(tree) for name, tree in given.items()}
         added = [(name, call.type) for name, (call, _) in self._calls.items()]
         full = pa.schema([*schema, *added])
@@ -76,8 +79,10 @@ class WindowedColumns:
         }
 
     def with_arguments(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """With the arguments of the functions as columns. Raises `pa.ArrowException` for values that one is
-        not defined of."""
+        """Adds the functions' arguments as columns.
+
+        Raises `pa.ArrowException` for values that an argument is not defined for.
+        """
         for name, argument in self._arguments.items():
             batch = batch.append_column(name, argument(batch))
         return batch
@@ -90,9 +95,9 @@ class WindowedColumns:
         budget: MemoryBudget,
         stage: str,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows as they come, in the window's order, with the functions' values. Once.
+        """Yields the rows with the functions' values; may be called once.
 
-        batches: with arguments. Raises `DataError` for a sum that does not fit.
+        batches: results of `with_arguments`, in the window's order. Raises `DataError` if a sum does not fit.
         """
         calls = [call for call, _ in self._calls.values()]
         frame = self._frame_rows or 1
@@ -179,7 +184,7 @@ class WindowedColumns:
             return FloatSum(is_mean=is_mean)
         if pt.is_integer(dtype) or pt.is_decimal(dtype) or pt.is_boolean(dtype):
             return Sum(dtype, f"{self._what}: {tree.sql()}", is_mean=is_mean)
-        raise self._error(tree, f"{dtype} is no number")
+        raise self._error(tree, f"{dtype} is not a number")
 
     def _offset(self, tree: exp.Expression) -> int:
         offset = tree.args.get("offset")
@@ -187,7 +192,7 @@ class WindowedColumns:
             return 1
         rows = whole_number(offset, MOST_WINDOW_ROWS)
         if rows is None or offset.is_string:
-            raise self._error(tree, f"the number of rows is one from 0 to {MOST_WINDOW_ROWS:,}")
+            raise self._error(tree, f"the number of rows must be from 0 to {MOST_WINDOW_ROWS:,}")
         return rows
 
     def _free_name(self) -> str:
@@ -201,12 +206,12 @@ class WindowedColumns:
 
 
 def window_order(partition_by: Sequence[str], order_by: SortSchema) -> SortSchema:
-    """What a window's rows are sorted by."""
+    """Returns the order of a window's rows."""
     return (*(SortColumn(name) for name in partition_by), *order_by)
 
 
 class _Held:
-    """Rows that values are still wanted of, and those before and after that are looked at."""
+    """The rows that still need values, with those before and after that the functions read."""
 
     def __init__(self, partition_by: Sequence[str], before: int, after: int) -> None:
         self._partition_by = list(partition_by)
@@ -230,26 +235,26 @@ class _Held:
         if last is not None:
             same = same[1:]
         places = np.arange(more.num_rows)
-        # The rows before the first that begins a partition go on where the last one was.
+        # Rows before the first start of a partition continue the numbers of the block before.
         first = -int(self.numbers[-1]) if len(self.numbers) else 0
         begins = np.maximum.accumulate(np.where(same, first, places))
         self.numbers = np.concatenate([self.numbers, places - begins + 1])
         self.rows = more if self.rows is None else pa.concat_batches([self.rows, more])
 
     def wanted(self, *, is_end: bool) -> tuple[int, int]:
-        """The rows whose values can be told now."""
+        """Returns the first row, and the one behind the last, whose values can be computed now."""
         stop = len(self.numbers) if is_end else len(self.numbers) - self._after
         return self._done, max(self._done, stop)
 
     def forget(self, done: int) -> None:
-        """Values of rows before this one are told."""
+        """Drops rows that are not needed once the rows before `done` have their values."""
         assert self.rows is not None
         drop = max(0, done - self._before)
         self.rows, self.numbers = self.rows.slice(drop), self.numbers[drop:].copy()
         self._done = done - drop
 
     def _same_partition(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Whether each row's partition is that of the row before. Shape (rows,); False for the first."""
+        """Returns whether each row is in the partition of the row before; False for row 0. Shape (rows,)."""
         if not self._partition_by:
             return np.arange(rows.num_rows) > 0
         keys = [to_storage(rows.column(name)) for name in self._partition_by]
@@ -257,8 +262,8 @@ class _Held:
 
 
 def _blocks(batches: Iterable[pa.RecordBatch], least_rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches joined to at least so many rows: each row is looked at a few times only, however far windows
-    reach."""
+    """Joins batches to at least `least_rows` rows, so that each row is read only a few times, however far
+    windows reach."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""What the nodes of a run share: memory, local disk, channels between threads, the clock and the report."""
+"""Holds what the nodes of a run share: memory, local disk, channels between threads, clock and report."""
 
 from __future__ import annotations
 
@@ -35,11 +35,14 @@ from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from format.schema import SortSchema
 
 CHANNEL_RECORDS: Final = 1024
-"""That wait between a source and the merge that takes its rows."""
+"""The most records that wait between a source and the merge that takes its rows."""
 
 
 class RunContext:
-    """Of one run. `stream` gives the rows of a node, or of a branch, to one that takes them."""
+    """The context of one run.
+
+    `stream` gives the rows of a node, or of a branch, to a node that takes them.
+    """
 
     def __init__(self, pipeline: Pipeline, stream: Callable[[str], Batches]) -> None:
         self.pipeline = pipeline
@@ -55,7 +58,7 @@ class RunContext:
         self.clock = NodeClock()
         self.budget = MemoryBudget(self.stage_plan())
         self.places: dict[str, str] = {}
-        """Files that are read or written, and what for."""
+        """What each file that is read or written is used for, by its real path."""
         self.disk: LocalDisk
         self.dead_letters: DeadLetters
         self._threads: list[threading.Thread] = []
@@ -63,7 +66,10 @@ class RunContext:
         self._buffers: dict[str, list[BatchBuffer]] = {}
 
     def claim(self, path: str, what: str) -> None:
-        """Raises `ConfigError` if something else is read from that place, or written there."""
+        """Reserves a file.
+
+        Raises `ConfigError` if something else is read from that place, or written there.
+        """
         place = os.path.realpath(path)
         if self.places.setdefault(place, what) != what:
             raise ConfigError(
@@ -71,11 +77,11 @@ class RunContext:
             )
 
     def full(self, schema: pa.Schema) -> pa.Schema:
-        """With the hidden columns."""
+        """Returns the schema with the hidden columns."""
         return full_schema(schema, has_groups=self.has_groups)
 
     def made(self, name: str, batch: pa.RecordBatch, row: int) -> pa.RecordBatch:
-        """Rows that the node of that name made, from `row` on, of no group."""
+        """Adds hidden columns to rows that the node made: its rows from `row` on, which have no group."""
         groups = pa.nulls(batch.num_rows, pa.string()) if self.has_groups else None
         return numbered(batch, self.numbers[name], row, groups)
 
@@ -100,7 +106,7 @@ class RunContext:
         return StagePlan(limit, 0, tuple(stages))
 
     def is_held_by_taker(self, name: str) -> bool:
-        """Whether the one that takes its rows holds them whole, so that nobody else has to."""
+        """Returns whether the only node that takes its rows holds them whole, so that nobody else has to."""
         return held_by_taker(name, self.nodes, self.takers[name]) is not None
 
     def _has_window(self, name: str) -> bool:
@@ -109,7 +115,7 @@ class RunContext:
 
     @contextmanager
     def begun(self) -> Iterator[None]:
-        """The local disk is there; afterwards nothing is left, of threads neither."""
+        """Provides the local disk; afterwards ends all threads and releases everything."""
         with closing(LocalDisk()) as self.disk:
             try:
                 yield
@@ -129,21 +135,21 @@ class RunContext:
     # --- rows held ---
 
     def buffer(self, name: str, schema: pa.Schema) -> BatchBuffer:
-        """For rows of this schema and the hidden columns, of the node of that name."""
+        """Returns a buffer of a node, for rows of this schema and the hidden columns."""
         buffer = BatchBuffer(self.full(schema), self.budget, name, self.disk)
         self.keep(name, buffer)
         self.budget.spill_by(name, lambda size: self.spill_buffers(name, size))
         return buffer
 
     def keep(self, name: str, *buffers: BatchBuffer) -> None:
-        """They spill when the node is asked to, and are closed in the end."""
+        """Makes buffers spill when the node is asked to, and closes them in the end."""
         self._buffers.setdefault(name, []).extend(buffers)
 
     @contextmanager
     def sorter(
         self, name: str, schema: pa.Schema, sort: SortSchema, batch_rows: int | None = None
     ) -> Iterator[Sorter]:
-        """Of the node of that name: it spills, and then the node's buffers, when the node is asked to."""
+        """Gives a node a sorter. When the node is asked to spill, the sorter spills before its buffers."""
         rows = batch_rows or self.batch_rows
         with closing(Sorter(schema, sort, rows, self.budget, name, self.disk)) as sorter:
             self.budget.spill_by(
@@ -156,7 +162,7 @@ class RunContext:
 
     def spill_buffers(self, name: str, size: int) -> int:
         form = self.forms.get(name)
-        # A streaming edge gives up as much as is asked for, a blocking stage all it holds.
+        # A streaming edge frees as much as is asked for, a blocking stage all it holds.
         wanted = size if form is not None and form.form is Form.BUILT else 1 << 62
         freed = 0
         for buffer in self._buffers.get(name, ()):
@@ -165,7 +171,8 @@ class RunContext:
         return freed
 
     def rows(self, edge: str) -> Batches:
-        """As `stream`, for one that makes one document of all it is given."""
+        """Gives rows as `stream` does, without boundaries, for a node that makes one document of its
+        input."""
         return (batch for batch in self.stream(edge) if batch.num_rows)
 
     # --- threads ---
@@ -180,12 +187,15 @@ class RunContext:
     def reading_ahead(
         self, taker: str, edge: str, changed: threading.Condition | None = None
     ) -> Channel:
-        """Rows of the edge, read in a thread of its own."""
+        """Reads the rows of an edge in a thread of their own."""
         return self._read_by_thread(taker, edge, self.stream(edge), changed)
 
     def taken_ahead(self, taker: str, edge: str) -> Batches:
-        """Rows of the edge, read in a thread of its own where that may be: of sources and transforms, or of
-        results that are held, once complete. Only one thread makes results, and charges."""
+        """Yields the rows of an edge, read in a thread of their own where possible.
+
+        That is so for sources with their transforms, and for held results once they are complete: only one
+        thread may make results and charge them.
+        """
         name = edge.split(".")[0]
         if self.is_fused_chain(name):
             return taken(self.reading_ahead(taker, edge))
@@ -198,7 +208,7 @@ class RunContext:
         return taken(self._read_by_thread(taker, edge, chain([first], batches), None))
 
     def _rests_on_held(self, name: str) -> bool:
-        """Whether its rows are those of a result that is held, or of transforms of one."""
+        """Returns whether a node's rows come from a held result, directly or through transforms."""
         node = self.nodes[name]
         if self.forms[name].form is not Form.FUSED:
             return not self.is_held_by_taker(name)
@@ -232,7 +242,7 @@ class RunContext:
         return channel
 
     def is_fused_chain(self, name: str) -> bool:
-        """Whether it can be read in a thread of its own: a source, or transforms of one."""
+        """Returns whether a node can be read in a thread of its own: a source, or transforms of one."""
         node = self.nodes[name]
         if self.forms[name].form is not Form.FUSED:
             return False

@@ -1,5 +1,5 @@
-"""Files of an output: one, or one a document, a value, or so many rows. They take their places together, when
-all outputs are written."""
+"""Writes the files of an output: one in all, or one per document, per value, or per number of rows. All are
+published together when all outputs are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from format.schema import parse_sort_schema
 from format.storage import to_storage
 
 MOST_FILES: Final = 10_000
-"""Of one output."""
+"""The most files of one output."""
 _NAME_BYTES: Final = 200
 _UNSAFE: Final = re.compile(r"[%/\\\x00-\x1f\x7f]|^[._]")
 _ENDINGS: Final = re.compile(r"(\.(gz|zst))?$")
@@ -30,24 +30,24 @@ OpenSink = Callable[[str], StagedSink]
 
 
 class Writer(Protocol):
-    """Takes an output's rows, and the boundaries of their documents, in order."""
+    """A writer that takes an output's rows and the boundaries of their documents, in order."""
 
     def boundary(self, boundary: Boundary, /) -> None: ...
 
     def write(self, batch: pa.RecordBatch, /) -> None: ...
 
     def finish(self) -> None:
-        """All is on disk, at no place yet."""
+        """Writes everything to disk, under names of the staging place."""
 
     def publish(self) -> None:
-        """Everything takes its place."""
+        """Moves everything to its place."""
 
     def close(self) -> None:
-        """What is not published is gone."""
+        """Removes what is not published."""
 
 
 class FileWriter:
-    """One file, whatever documents the rows are of."""
+    """A writer of one file for all documents."""
 
     def __init__(self, path: str, open_sink: OpenSink) -> None:
         self._sink = open_sink(path)
@@ -69,7 +69,7 @@ class FileWriter:
 
 
 class _Files:
-    """Files one after the other, one of them open."""
+    """A writer of several files, one after the other, at most one of them open."""
 
     def __init__(self, path: str, open_sink: OpenSink) -> None:
         self._path = path
@@ -82,7 +82,7 @@ class _Files:
         return
 
     def begin(self, name: str) -> None:
-        """A file of that name; of one that is there already, with a number."""
+        """Opens a file of that name, with a number added if the name is taken."""
         self.end()
         if len(self._sinks) == MOST_FILES:
             raise DataError(
@@ -117,7 +117,7 @@ class _Files:
 
 
 class DocumentWriter(_Files):
-    """A file a document, opened and closed with it: one without rows, too."""
+    """A writer of one file per document, even for a document without rows."""
 
     def boundary(self, boundary: Boundary, /) -> None:
         if boundary.is_open:
@@ -130,7 +130,7 @@ class DocumentWriter(_Files):
 
 
 class RowsWriter(_Files):
-    """A file so many rows, numbered from 00000."""
+    """A writer of files with `rows` rows each, numbered from 00000."""
 
     def __init__(self, path: str, open_sink: OpenSink, rows: int) -> None:
         super().__init__(path, open_sink)
@@ -149,7 +149,7 @@ class RowsWriter(_Files):
 
 
 class ValueWriter(_Files):
-    """A file a value of a column. Rows must come with equal values next to each other."""
+    """A writer of one file per value of a column. Rows of equal values must come next to each other."""
 
     def __init__(self, path: str, open_sink: OpenSink, column: str) -> None:
         super().__init__(path, open_sink)
@@ -181,12 +181,12 @@ def writer_of(path: str, split: Split | None, open_sink: OpenSink) -> Writer:
 
 
 def _quoted(text: str) -> str:
-    """As a file's name: what could lead elsewhere is percent-encoded."""
+    """Returns a value as a file's name: percent-encodes characters that could lead to another folder."""
     return _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def _stem(name: str) -> str:
-    """Of a path: the file's name without its endings of kind and compression."""
+    """Returns the file's name without its endings for kind and compression."""
     return Path(_ENDINGS.sub("", Path(name).name)).stem
 
 

@@ -297,7 +297,7 @@ class Tree:
         """Says whether a merge of these includes every fragment that may have older rows of their keys.
 
         If so, a tombstone or an expired row hides nothing outside the merge. With a sequence column, a
-        fragment that came later may have older rows, too; and with the policy `first`, the first row hides
+        fragment that came later may also have older rows; and with the policy `first`, the first row hides
         those that came later.
         """
         if not self.rows.merges:

@@ -29,7 +29,7 @@ class Chart:
     """Name of its element in the page."""
     title: str
     text: str
-    """Description in a sentence or two, which screen readers read out, too."""
+    """Description in a sentence or two, which screen readers also read out."""
     figure: Figure
     is_wide: bool = False
     has_axes: bool = False

@@ -111,7 +111,7 @@ class _Gathering:
         try:
             start = self._log.history.at(first, self._newest)
             if first == 1:
-                # Starting from nothing shows the changes of the first version, too.
+                # Starting from nothing also shows the changes of the first version.
                 start = Snapshot.empty()
             versions = self._log.history.versions_after(start, last)
             replay(

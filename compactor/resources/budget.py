@@ -1,7 +1,7 @@
 """Accounts the memory of one task: every buffer that grows with data is charged once when it is
 filled and discharged when it is drained.
 
-Above the soft threshold nothing is fetched ahead, and stages spill what they can; beyond the limit an error
+Above the soft limit nothing is fetched ahead, and stages spill what they can; beyond the limit an error
 names the stage and its need. The order is that of ClickHouse and Spark: wait, spill, fail.
 """
 
@@ -32,7 +32,7 @@ class MemoryBudget:
     """
 
     def __init__(self, plan: StagePlan, *, soft_bytes: int | None = None) -> None:
-        """soft_bytes: the soft threshold; by default four fifths of the plan's limit."""
+        """soft_bytes: the soft limit; by default four fifths of the plan's limit."""
         self.limit_bytes = plan.limit_bytes
         self.soft_bytes = int(plan.limit_bytes * SOFT_RATIO) if soft_bytes is None else soft_bytes
         self._held = dict.fromkeys(plan.names, 0)
@@ -92,7 +92,7 @@ class MemoryBudget:
             self._add(stage, size)
 
     def try_charge(self, stage: str, size: int, *, is_urgent: bool = False) -> bool:
-        """Charges bytes if they fit below the soft threshold (if urgent, the limit); returns whether so."""
+        """Charges bytes if they fit below the soft limit (if urgent, the limit); returns whether so."""
         with self._changed:
             room = self.limit_bytes if is_urgent else self.soft_bytes
             if self.used_bytes + size > room:
@@ -137,7 +137,7 @@ class MemoryBudget:
             self.discharge(stage, size)
 
     def has_room(self, size: int, reserve: int = 0) -> bool:
-        """Returns whether `size` bytes fit below the soft threshold and leave `reserve` below the limit."""
+        """Returns whether `size` bytes fit below the soft limit and leave `reserve` below the limit."""
         return self.used_bytes + size <= min(self.soft_bytes, self.limit_bytes - reserve)
 
     def make_room(self, size: int) -> bool:

@@ -297,7 +297,7 @@ class CommitLog:
 
         Is called before a table is created: those fragments would be garbage to the new table, and its next
         vacuum would remove them. Fragments based on version 0 say nothing, since failed attempts to create a
-        table leave them, too.
+        table also leave them.
         """
         left = self._store.list(DATA_PREFIX, start_after=f"{DATA_PREFIX}{1:020d}")
         key = next((info.key for info in left if base_version(info.key)), None)

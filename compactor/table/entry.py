@@ -158,10 +158,10 @@ class FragmentEntry:
     def sorted_run(self) -> str:
         """The fragment's sorted run: a run of level 0, or a deeper level of one window.
 
-        Fragments of one run are disjoint.
-        On level 0, fragments of equal sequence are one run, whoever wrote them. They are what is left of one
-        oldest run that was merged piece by piece. If they counted as several runs, one piece could get rows
-        that are newer than another's without having a younger sequence.
+        Fragments of one run are disjoint. On level 0, fragments of equal sequence are one run, whichever
+        process wrote them. They are what is left of one oldest run that was merged piece by piece. If they
+        counted as several runs, one piece could get rows that are newer than another's without having a
+        younger sequence.
         """
         if self.level:
             return f"{self.window}/{self.level}"

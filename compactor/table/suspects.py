@@ -1,8 +1,8 @@
 """Suspects: fragments whose compactions end without a report. Bounds how many others they may be merged with.
 
-A worker that is killed by what it merges can't report it: its lease stays until somebody else gives it up as
-abandoned. The log counts abandoned leases for every input. After a few, each input is rewritten alone; an
-input that kills workers alone, too, is put in quarantine. The others may be merged once more as they were,
+A worker that is killed by what it merges cannot report it: its lease stays until another worker gives it up
+as abandoned. The log counts abandoned leases for every input. After a few, each input is rewritten alone; an
+input that kills workers even alone is put in quarantine. The others may be merged once more as they were,
 since workers also end by chance; if that ends as before, they are merged in smaller groups from then on. So
 healthy fragments get through, and a deadly one kills only a few workers.
 """

@@ -124,7 +124,7 @@ class _Vacuum:
         created = self._store.head(version_key(snapshot.version)).modified_unix_seconds
         self._now_ms = min(self._now_ms, round(created * 1000))
         # From here on nothing before the minimum base version can become live; what became live before is
-        # needed, too.
+        # also needed.
         proved.boundaries = replace(
             proved.boundaries, min_base_version=snapshot.min_base_version, oldest=snapshot.oldest
         )
@@ -326,7 +326,7 @@ class _Vacuum:
         return int(unix_seconds * 1000) <= self._now_ms - round(seconds * 1000)
 
     def _unfinished(self) -> Iterator[UnfinishedUpload]:
-        """Yields uploads of this table: other programs, and tables further below, may write there, too."""
+        """Yields uploads of this table: other programs, and tables further below, may also write there."""
         for upload in self._store.list_unfinished():
             if upload.key is None or is_written_in_parts(upload.key):
                 yield upload

@@ -56,9 +56,9 @@ class Operation(StrEnum):
 class Lease:
     """A decided compaction. Its outputs can be committed only while the lease stands.
 
-    Until it expires, nobody else plans a compaction that would conflict with it; afterwards whoever does ends
-    the lease in the same commit. So two drivers never work on one fragment, and clocks decide only about
-    waste.
+    Until it expires, no other driver plans a compaction that would conflict with it; afterwards a driver that
+    does ends the lease in the same commit. So two drivers never work on one fragment, and clocks decide only
+    about waste.
     """
 
     compaction_id: str

@@ -42,7 +42,7 @@ SORT_BY: Final = "service,host,timestamp:desc"
 
 
 def run_demo(folder: Path, endpoint: str, options: argparse.Namespace) -> None:
-    """All steps, in `folder`, against the S3 server at `endpoint`."""
+    """Runs all steps in `folder`, against the S3 server at `endpoint`."""
     settings = {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "demo",
@@ -89,7 +89,8 @@ def run_demo(folder: Path, endpoint: str, options: argparse.Namespace) -> None:
 
 
 def _environment(settings: dict[str, str]) -> dict[str, str]:
-    """The process's own, less every AWS setting of the user: nothing leaves this machine."""
+    """Returns the process's environment without the user's AWS settings, so that nothing leaves this
+    machine."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     isolation = {
         "AWS_CONFIG_FILE": os.devnull,
@@ -112,7 +113,7 @@ def _client(settings: Mapping[str, str]) -> S3Client:
 
 
 def _copy_table(settings: Mapping[str, str], folder: Path) -> None:
-    """Copy the objects of the bucket, since the server keeps them in its memory only."""
+    """Copies the objects of the bucket, since the server keeps them only in its memory."""
     client = _client(settings)
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
         for found in page.get("Contents", []):
@@ -122,7 +123,7 @@ def _copy_table(settings: Mapping[str, str], folder: Path) -> None:
 
 
 def _write_logs(folder: Path, *, rows: int, files: int, seed: int) -> None:
-    """Files of overlapping hosts and hours, by turns zstd NDJSON and Parquet."""
+    """Writes files of overlapping hosts and hours, in turn zstd NDJSON and Parquet."""
     folder.mkdir()
     started = time.monotonic()
     for number, table in enumerate(make_overlapping_inputs(rows, files, seed=seed)):
@@ -203,7 +204,7 @@ def _stop_on_terminate(_number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Run the demo; 0 if every step did what it should, 130 if interrupted."""
+    """Runs the demo. Returns 0 if every step did what it should, 130 if interrupted."""
     options = _parse_options()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup

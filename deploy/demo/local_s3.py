@@ -21,7 +21,7 @@ class ServerError(Exception):
 
 @contextmanager
 def local_s3(log_path: Path) -> Iterator[str]:
-    """Yield the endpoint URL of a fresh, empty S3 server on 127.0.0.1; stop it at the end.
+    """Yields the endpoint URL of a fresh, empty S3 server on 127.0.0.1; stops it at the end.
 
     The server has a session of its own: Ctrl-C reaches it only after its clients have ended.
     """

@@ -27,7 +27,7 @@ class StepError(Exception):
 
 
 def show_command(command: str) -> None:
-    """Print a command line as a user would type it."""
+    """Prints a command line as a user would type it."""
     console.print(Text(f"$ {command}", style="bold cyan"))
 
 
@@ -39,7 +39,7 @@ class Shell:
     environment: Mapping[str, str]
 
     def compactor(self, *arguments: str, save: str | None = None, show: bool = True) -> str:
-        """Run one command; its standard output is shown, saved to the file `save`, or both.
+        """Runs one command; its standard output is shown, saved to the file `save`, or both.
 
         Arguments with a `*` are expanded in the folder, as a shell does. Returns what was saved.
         """
@@ -90,7 +90,7 @@ def _typed(arguments: Sequence[str]) -> str:
 
 
 def _compactor_path() -> str:
-    """The command of this interpreter's environment, else the one on PATH."""
+    """Returns the command of this interpreter's environment, else the one on PATH."""
     beside = Path(sys.executable).with_name("compactor")
     found = str(beside) if beside.exists() else shutil.which("compactor")
     if found is None:
@@ -99,7 +99,7 @@ def _compactor_path() -> str:
 
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
-    """Let an interrupted command clean up behind itself; insist after a while.
+    """Lets an interrupted command clean up after itself; insists after a while.
 
     The command leads a process group of its own, so Ctrl-C reaches it once, from here. What is left
     of the group then goes too: a JVM that Spark was still starting outlives its parent.

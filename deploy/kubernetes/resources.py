@@ -33,9 +33,9 @@ DRIVER_PYTHON_BYTES: Final = 448 * MIB
 JVM_OVERHEAD_BYTES: Final = 384 * MIB
 """Spark's own minimum for what a JVM takes beside its heap (spark.executor.minMemoryOverhead)."""
 HEAP_BYTES: Final = 512 * MIB
-"""Of driver and executors: rows never pass through the JVM, only texts of what to do."""
+"""Java heap of driver and executors: rows never pass through the JVM, only descriptions of tasks."""
 STOP_SECONDS: Final = 30
-"""From the end of --drain to the end of the process: claims are freed, Spark stops."""
+"""From the end of --drain to the end of the process: leases are released, Spark stops."""
 TMP_BYTES: Final = 1 * GIB
 """Spark's local directories and whatever else goes to /tmp: small files, as nothing is shuffled."""
 _ROUND_BYTES: Final = 64 * MIB
@@ -43,9 +43,10 @@ _ROUND_BYTES: Final = 64 * MIB
 TASK_BYTES_PER_SECOND: Final = 35e6
 """Stored bytes that a task compacts on a core: docs/explanation/benchmarks.md."""
 WRITE_AMPLIFICATION: Final = 10.5
-"""Of `leveled`, the second half of a day at 1 TB: `compactor simulate`, docs/how-to/operations.md."""
+"""That of `leveled` in the second half of a day at 1 TB, by `compactor simulate`
+(docs/how-to/operations.md)."""
 HEADROOM: Final = 1.5
-"""Tasks for peaks, over those that are busy on average."""
+"""Tasks for peaks, as a multiple of those that are busy on average."""
 _DAY_SECONDS: Final = 86_400
 
 
@@ -71,7 +72,7 @@ SHAPE: Final = Shape()
 
 @dataclass(frozen=True, slots=True)
 class PodResources:
-    """memory is request and limit: a pod over its request would be the first to be evicted."""
+    """What a pod requests. Memory is request and limit, since a pod over its request is evicted first."""
 
     cpu: int
     memory_bytes: int
@@ -80,7 +81,7 @@ class PodResources:
 
     @property
     def memory(self) -> str:
-        """As Kubernetes writes it."""
+        """Returns the resources as Kubernetes writes them."""
         return f"{self.memory_bytes // MIB}Mi"
 
     @property
@@ -89,56 +90,56 @@ class PodResources:
 
 
 def workers_bytes(settings: CompactionSettings, tasks: int) -> int:
-    """Memory of the Python workers of so many tasks at a time."""
+    """Returns the memory of the Python workers of `tasks` tasks at a time."""
     return tasks * (settings.memory_limit_bytes + WORKER_OVERHEAD_BYTES)
 
 
 def spool_bytes(settings: CompactionSettings, tasks: int) -> int:
-    """Local disk for tasks whose inputs are of --spool-limit each: the inputs once, and once more what memory
-    does not hold. Whole GiB."""
+    """Returns the local disk, in whole GiB, for tasks with inputs of --spool-limit each: the inputs once, and
+    once more what memory does not hold."""
     return -(-tasks * 2 * settings.spool_limit_bytes // GIB) * GIB
 
 
 def local_worker(settings: CompactionSettings, tasks: int) -> PodResources:
-    """`watch` or `compact` with --master local[tasks]: driver and tasks in one pod."""
+    """Sizes a pod for `watch` or `compact` with --master local[tasks]: driver and tasks in one pod."""
     memory = HEAP_BYTES + JVM_OVERHEAD_BYTES + DRIVER_PYTHON_BYTES + workers_bytes(settings, tasks)
     return PodResources(tasks, _rounded(memory), spool_bytes(settings, tasks))
 
 
 def driver() -> PodResources:
-    """A driver with tasks elsewhere."""
+    """Sizes the pod of a driver whose tasks run elsewhere."""
     return PodResources(1, _rounded(HEAP_BYTES + driver_overhead_bytes()), 0)
 
 
 def driver_overhead_bytes() -> int:
-    """spark.driver.memoryOverhead."""
+    """Returns spark.driver.memoryOverhead."""
     return JVM_OVERHEAD_BYTES + DRIVER_PYTHON_BYTES
 
 
 def executor(settings: CompactionSettings, cores: int) -> PodResources:
-    """An executor of Spark with a task a core. Its memory is that of Spark's own sum, not rounded."""
+    """Sizes an executor of Spark with one task per core. Memory is Spark's own sum, not rounded."""
     memory = HEAP_BYTES + executor_overhead_bytes(settings, cores)
     return PodResources(cores, memory, spool_bytes(settings, cores))
 
 
 def executor_overhead_bytes(settings: CompactionSettings, cores: int) -> int:
-    """spark.executor.memoryOverhead."""
+    """Returns spark.executor.memoryOverhead."""
     return JVM_OVERHEAD_BYTES + workers_bytes(settings, cores)
 
 
 def in_process() -> PodResources:
-    """A command without Spark that holds no rows, such as `vacuum`."""
+    """Sizes the pod of a command without Spark that holds no rows, such as `vacuum`."""
     return PodResources(1, DRIVER_PYTHON_BYTES, 0)
 
 
 def workers_for(ingest_bytes_per_day: float, tasks: int) -> int:
-    """Pods of so many tasks that keep up with what is ingested."""
+    """Returns how many pods with this many tasks keep up with what is ingested."""
     written = ingest_bytes_per_day / _DAY_SECONDS * WRITE_AMPLIFICATION
     return math.ceil(math.ceil(written / TASK_BYTES_PER_SECOND * HEADROOM) / tasks)
 
 
 def grace_seconds(drain_seconds: float) -> int:
-    """terminationGracePeriodSeconds, at least."""
+    """Returns the least terminationGracePeriodSeconds."""
     return int(drain_seconds) + STOP_SECONDS
 
 

@@ -180,7 +180,7 @@ def test_arguments_that_are_missing_or_unknown_are_pythons_own_errors(table: Tab
         table.append()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'wher'"):
         table.scan(wher="k = 1")  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="is no path"):
+    with pytest.raises(TypeError, match="is not a path"):
         open_fragment(5)  # type: ignore[arg-type]
 
 

@@ -295,7 +295,7 @@ class TestTables:
         }  # fmt: skip
         alter_table(CommitLog(store), Alteration(drops=["$signature"]))
         with pytest.raises(
-            UsageError, match=r"is no table of an entity merge .*has no column '.signature'"
+            UsageError, match=r"is not a table of an entity merge .*has no column '.signature'"
         ):
             run(chosen, store, tmp_path)
 

@@ -183,7 +183,7 @@ def test_a_route_streams_with_one_branch_and_not_with_two() -> None:
 
 LIVE = {**PAIR, **merge("a", "b", mode="interleave"), **OUT}
 BROKEN: dict[str, dict[str, Any]] = {
-    "its input is no interleave merge": {**PAIR, **merge("a", "b"), **OUT},
+    "its input is not an interleave merge": {**PAIR, **merge("a", "b"), **OUT},
     "its merge has a seed": {**PAIR, **merge("a", "b", mode="interleave", interleave_seed=0), **OUT},
     "its merge takes rows of others than sources of its own": {
         **TRANSFORMED, **sources("b"), **merge("t", "b", mode="interleave"), **OUT,

@@ -160,7 +160,7 @@ def test_blocking_stages_give_the_same_rows_with_and_without_memory(
         assert report.peak_bytes <= run._work.budget.limit_bytes
         files.append((tmp_path / name).read_bytes())
     assert files[0] == files[1]
-    assert lines_of(tmp_path / "o2M.ndjson") == oracle(table)
+    assert lines_of(tmp_path / "o2MiB.ndjson") == oracle(table)
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])

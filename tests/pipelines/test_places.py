@@ -178,7 +178,7 @@ def test_no_node_may_call_a_column_by_a_name_of_ours(tmp_path: Path, name: str) 
         {"transform": {"input": "a", "columns": {name: "n"}}},
     ):
         nodes = {**sources("a"), "x": node, "o": {"output": {"input": "x", "path": "o.csv"}}}
-        with pytest.raises(ConfigError, match=rf"node 'x': a column cannot be called '\{name}'"):
+        with pytest.raises(ConfigError, match=rf"node 'x': the column name '\{name}'"):
             run_of(nodes, {"a": numbered("a", 3)})
 
 

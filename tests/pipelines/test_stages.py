@@ -130,7 +130,7 @@ def test_graphs_with_too_many_ways_are_refused() -> None:
         nodes |= {f"{side}{level}": {"transform": {"input": before}} for side in "lr"}
         nodes[f"m{level}"] = {"merge": {"inputs": [f"l{level}", f"r{level}"]}}
     nodes["out"] = {"output": {"input": "m11", "path": "o.ndjson"}}
-    with pytest.raises(ConfigError, match=r"'out'.*too many ways.*leave --master out"):
+    with pytest.raises(ConfigError, match=r"'out'.*too many paths.*leave --master out"):
         plan_stages(load(nodes))
 
 

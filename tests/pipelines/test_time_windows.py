@@ -100,10 +100,10 @@ def test_lengths_are_numbers_with_a_unit() -> None:
 @pytest.mark.parametrize(
     ("size", "slide", "origin", "message"),
     [
-        ("1 minute", None, None, "size: '1 minute' is no length of time; write 250ms, 30s"),
-        ("0s", None, None, "size: '0s' is no length"),
-        ("-1s", None, None, "size: '-1s' is no length"),
-        ("1m", "1.5s", None, "slide: '1.5s' is no length"),
+        ("1 minute", None, None, "size: '1 minute' is not a length of time; write 250ms, 30s"),
+        ("0s", None, None, "size: '0s' is not a length"),
+        ("-1s", None, None, "size: '-1s' is not a length"),
+        ("1m", "1.5s", None, "slide: '1.5s' is not a length"),
         ("106752d", None, None, "size: '106752d' is too long; 106751d is the most"),
         ("1m", "2m", None, "slide: 2m is longer than the size, 1m"),
         (
@@ -112,7 +112,7 @@ def test_lengths_are_numbers_with_a_unit() -> None:
             None,
             "slide: 1s would put each row into 86,400 windows of 1d; 10,000 is the most",
         ),
-        ("1m", None, "noon", "origin: 'noon' is no time; write 2024-01-01"),
+        ("1m", None, "noon", "origin: 'noon' is not a time; write 2024-01-01"),
     ],
 )
 def test_mistakes_in_sizes_name_the_setting(

@@ -323,8 +323,8 @@ def test_sums_that_do_not_fit_are_an_error(
 
 MISTAKES = {
     "lag(x) over (order by x)": r"'LAG\(x\) OVER \(ORDER BY x\)': leave out OVER",
-    "lag(x, -1)": "the number of rows is one from 0 to 1,000,000",
-    "lag(x, 1.5)": "the number of rows is one from 0",
+    "lag(x, -1)": "the number of rows must be from 0 to 1,000,000",
+    "lag(x, 1.5)": "the number of rows must be from 0",
     "lag(x, 2, 0)": "known are row_number",
     "lead(x, 1000001)": "from 0 to 1,000,000",
     "row_number(x)": "known are row_number",
@@ -333,7 +333,7 @@ MISTAKES = {
     "max(x, p)": "known are row_number",
     "sum(lag(x))": r"'LAG\(x\)' looks at other rows: that needs a `window`, and not within another",
     "rank()": r"'RANK\(\)': is not understood; known are row_number",
-    "sum(t)": r"'SUM\(t\)': string is no number",
+    "sum(t)": r"'SUM\(t\)': string is not a number",
     "min(l)": r"'MIN\(l\)': list<item: int64> has no order",
     "max(y) + 1": "no column 'y'; columns are: p, x, t, l$",
     "lag(x) + y": "no column 'y'; columns are: p, x, t, l$",

@@ -67,7 +67,7 @@ def write_fragment(
     *,
     batch_rows: int | None = None,
 ) -> bytes:
-    """A fragment of a table that is sorted already."""
+    """Writes a fragment of a table that is sorted already."""
     sink = NonSeekableSink()
     with FragmentWriter(sink, table.schema, sort_schema(sort), options) as writer:
         for batch in table.to_batches(max_chunksize=batch_rows):
@@ -77,13 +77,13 @@ def write_fragment(
 
 
 def read_random(data: bytes) -> pa.Table:
-    """All rows by the footer."""
+    """Reads all rows by the footer."""
     reader = FragmentReader(BytesSource(data), len(data), "mem")
     return pa.Table.from_batches(reader.scan(), reader.schema)
 
 
 def read_stream(data: bytes, *, piece_bytes: int = 1000) -> pa.Table:
-    """All rows from front to back, without looking at the footer before the end."""
+    """Reads all rows from front to back, without looking at the footer before the end."""
     stream = FragmentStream(NonSeekableSource(data, piece_bytes), "mem")
     schema = stream.header.schema
     columns: dict[str, list[pa.Array]] = {name: [] for name in schema.names}
@@ -111,7 +111,7 @@ def _absent(field: pa.Field, rows: int) -> pa.Array:
 
 
 def rows_of(table: pa.Table | Iterable[pa.RecordBatch]) -> list[dict[str, object]]:
-    """Rows as Python values, to compare what chunking and dictionaries may hide."""
+    """Returns rows as Python values, to compare what chunking and dictionaries may hide."""
     if not isinstance(table, pa.Table):
         table = pa.Table.from_batches(list(table))
     rows: list[dict[str, object]] = table.to_pylist()

@@ -14,7 +14,7 @@ from format.schema import Nulls, Order, SortSchema
 
 
 def compare_values(a: Any, b: Any) -> int:
-    """-1, 0, 1 by SPEC section 6, for values that are not null."""
+    """Compares values that are not null by SPEC section 6. Returns -1, 0 or 1."""
     if isinstance(a, float) and isinstance(b, float) and (math.isnan(a) or math.isnan(b)):
         return int(math.isnan(a)) - int(math.isnan(b))
     if isinstance(a, str):
@@ -38,7 +38,7 @@ def compare_keys(a: Sequence[Any], b: Sequence[Any], sort: SortSchema) -> int:
 
 
 def stable_sorted(table: pa.Table, sort: SortSchema) -> pa.Table:
-    """The table in sort order, rows of equal keys as they were."""
+    """Returns the table in sort order; rows of equal keys keep their order."""
     keys = list(zip(*(table[c.column].to_pylist() for c in sort), strict=True))
 
     def compare_rows(i: int, j: int) -> int:

@@ -44,7 +44,7 @@ def any_type(random: Random, depth: int = 2) -> pa.DataType:
 def any_array(
     random: Random, dtype: pa.DataType, length: int, *, is_nullable: bool = True
 ) -> pa.Array:
-    """A slice of more."""
+    """Makes a random array, as a slice of a larger one."""
     before, after = (int(n) for n in random.integers(0, 3, 2))
     whole = _made(random, dtype, before + length + after, is_nullable)
     return whole.slice(before, length)

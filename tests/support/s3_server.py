@@ -50,7 +50,8 @@ Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def delivers_twice(server: Application) -> Application:
-    """The server behind a proxy that sends every conditional PUT twice and passes on the second answer."""
+    """Returns the server behind a proxy that sends every conditional PUT twice and passes on the second
+    answer."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if "HTTP_IF_NONE_MATCH" in environ:
@@ -64,7 +65,7 @@ def delivers_twice(server: Application) -> Application:
 
 
 def without_conditions(server: Application) -> Application:
-    """The server as one that does not know `If-None-Match`."""
+    """Returns the server as one that does not know `If-None-Match`."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         environ.pop("HTTP_IF_NONE_MATCH", None)
@@ -98,7 +99,7 @@ class S3Server:
             return [r for r in self._log if method in (None, r.method) and r.key.startswith(prefix)]
 
     def reset(self) -> None:
-        """Forget the requests so far."""
+        """Forgets the requests so far."""
         with self._lock:
             self._log.clear()
         self.intercept = None

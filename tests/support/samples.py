@@ -78,7 +78,7 @@ SAMPLES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 def sample_array(name: str, repeat: int = 1) -> pa.Array:
-    """The sample column, its values `repeat` times over."""
+    """Returns the sample column, its values `repeat` times over."""
     dtype, values = SAMPLES[name]
     if isinstance(dtype, pa.BaseExtensionType):
         storage = [None if value is None else value.bytes for value in values * repeat]

@@ -34,7 +34,7 @@ def example_fragment() -> bytes:
 
 
 def annotated(data: bytes) -> str:
-    """A hex dump with a comment line before each part."""
+    """Returns a hex dump with a comment line before each part."""
     lines = dump(data, 0, PROLOGUE_BYTES, "prologue: magic, version, reserved, checksum")
     at = PROLOGUE_BYTES
     while at < len(data) - TRAILER_BYTES:

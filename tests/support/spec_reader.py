@@ -160,7 +160,7 @@ def signed_list(values: list[int]) -> list[int]:
 def int_body(
     cursor: Cursor, encoding: int, flags: int, width: int, length: int, param: int
 ) -> list[int]:
-    """64-bit patterns."""
+    """Reads 64-bit patterns."""
     if encoding == 2:
         if width == 0:
             return [param & MASK] * length

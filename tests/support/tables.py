@@ -30,7 +30,7 @@ SORT = sort_schema("service,ts:desc")
 
 
 def log_rows(rows: int, seed: int) -> pa.Table:
-    """Rows whose keys collide often, within a table and between seeds."""
+    """Makes rows whose keys collide often, within a table and between seeds."""
     rng = np.random.default_rng(seed)
     services = [f"service-{n}" for n in rng.integers(0, 4, rows)]
     return pa.table(
@@ -52,7 +52,7 @@ def ingest_tables(
     rows_per_fragment: int = 1_000_000,
     max_rows: int = 64,
 ) -> CommitLog:
-    """Each table as one file and one commit."""
+    """Ingests each table as one file and one commit."""
     log = CommitLog(store)
     options = IngestOptions(rows_per_fragment, WriterOptions(max_rows))
     for index, table in enumerate(tables):
@@ -70,7 +70,7 @@ def append_table(
     *,
     max_rows: int = 64,
 ) -> CommitLog:
-    """Rows that are in memory as one commit; the log, which knows of it."""
+    """Appends rows in memory as one commit. Returns the log, which knows of it."""
     log = CommitLog(store)
     sort = None if sort_by is None else sort_schema(sort_by)
     options = options or IngestOptions()
@@ -87,7 +87,7 @@ def append_table(
 
 
 def table_rows(store: Store) -> list[dict[str, Any]]:
-    """All rows in sort order, as a fresh reader sees them."""
+    """Reads all rows in sort order, as a fresh reader sees them."""
     snapshot = CommitLog(store).current()
     return [row for batch in scan(store, snapshot) for row in batch.to_pylist()]
 

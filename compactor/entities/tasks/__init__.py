@@ -1,13 +1,14 @@
-"""Tasks of an entity merge whose entities are in many places. Each is a function of a part of the rows;
-somebody else sends rows to the parts that they belong to: `entities/on_spark.py`.
+"""The tasks of an entity merge on Spark. Each is a function of a part of the rows; `entities/on_spark.py`
+sends rows to the parts that they belong to.
 
-An entity has a number for the whole run: its **home**, the part that has all entities with its `_id`, above
-its place there, by dataset and `_id`. So the number follows from what was read, and an attempt that is made
-again gives the same ones. Homes keep entities in a staging place; what travels is a line for each, and whole
-entities only where they are to be folded.
+An entity has one number for the whole run. Its high bits are its **home**, the part that has all entities
+with its `_id`; its low bits are its place there, by dataset and `_id`. So the number depends only on the rows
+read, and a repeated attempt gives the same numbers. Homes keep entities in a staging place. Only a line for
+each entity travels, and whole entities where they are folded.
 
-Of entities that share a value, each home tells one: so a value of a million entities is as many rows as there
-are homes, and each home makes the edges of its own. No step brings all that share a value together.
+Of entities that share a value, each home sends one. So a value that a million entities share is only as many
+rows as there are homes, and each home makes the edges of its own entities. No step brings all entities that
+share a value together.
 
-The steps, a module each: `reading`, `matching`, `clustering`, `differing`, `folding`.
+The steps are one module each: `reading`, `matching`, `clustering`, `differing`, `folding`.
 """

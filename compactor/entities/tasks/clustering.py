@@ -1,4 +1,4 @@
-"""From groups to clusters: what an entity that consists of several is called."""
+"""Makes clusters of components, and gives them their ids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from format.nested import build_list
 
 
 def cluster(context: Context, given: TaskInput) -> TaskOutput:
-    """Clusters of whole components: for the parts that go by the clusters' ids."""
+    """Makes the clusters of whole components. Sends them to the parts that the clusters' ids decide."""
     lines = all_rows(context, given)
     lines = lines.take(pc.sort_indices(lines, [("dataset", "ascending"), (ID, "ascending")]))
     numbers = ints_of(lines, "dataset")

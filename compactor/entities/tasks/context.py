@@ -1,4 +1,4 @@
-"""What every task of an entity merge is told, takes and gives."""
+"""Defines what every task of an entity merge gets and gives."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from compactor.entities.spec import EntityMergeSpec
 from compactor.table.snapshot import Snapshot
 
 PLACE_BITS: Final = 40
-"""Of a number, those that count within its part; above them is the part."""
+"""The low bits of an entity's number, which count within its part; the bits above are the part."""
 
 
 PLACE: Final = (1 << PLACE_BITS) - 1
 
 
-# Columns that travel beside those of entities, whose properties begin with a dot.
+# Columns that travel beside those of entities. Names of properties begin with a dot, so they never clash.
 NODE: Final = "node"
 
 
@@ -40,25 +40,25 @@ TEXT_OF_VALUE: Final = "text"
 
 
 TaskInput = Iterable[tuple[int, pa.RecordBatch]]
-"""Rows that were sent to a part: the number of the input, and a batch; by inputs, and in order."""
+"""Rows that were sent to a part: batches with the number of their input, input by input, in order."""
 
 
 class TaskRows(NamedTuple):
-    """That a task gives."""
+    """Rows that a task gives."""
 
     batch: pa.RecordBatch
     input: int = 0
-    """Of whom they are for, which one."""
+    """The input of the next stage that they are for."""
 
 
 class SampledKeys(NamedTuple):
-    """Keys, as evenly as the weight of what they stand for."""
+    """Keys, each as often as the weight of its rows demands."""
 
     keys: pa.RecordBatch
 
 
 class TaskSummary(NamedTuple):
-    """The last that a task gives: what it has done."""
+    """The figures of a task, which it gives last."""
 
     values: Mapping[str, Any]
 
@@ -68,16 +68,16 @@ TaskOutput = Iterator[TaskRows | SampledKeys | TaskSummary]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What every task is told. Picklable."""
+    """What every task needs to know. Picklable."""
 
     spec: EntityMergeSpec
     names: tuple[str, ...]
-    """Of datasets, for errors."""
+    """Names of datasets, for errors."""
     staging: str
-    """Address of a store."""
+    """Address of the staging store."""
     run_id: str
     memory_limit_bytes: int
-    """Of one task."""
+    """The memory limit of one task."""
 
     def memory(self) -> Callable[[int], None]:
         return EntityMemory(self.memory_limit_bytes).charging_part()
@@ -85,18 +85,18 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What a part keeps: keys in the staging place."""
+    """What a home keeps: keys of objects in the staging place, and figures."""
 
     members: str
-    """A line an entity, in the order of numbers."""
+    """Object with one line per entity, in the order of numbers."""
     entities: tuple[str | None, ...]
-    """By dataset; None: there are none."""
+    """Objects with the entities, by dataset; None if the dataset has none here."""
     rows: tuple[int, ...]
-    """By dataset."""
+    """Number of entities by dataset."""
     groups: str | None
-    """Which entities each group has; None: no rule has a value."""
+    """Object with the entities of each group; None if no rule has a value."""
     bytes: int
-    """Of the entities' columns."""
+    """Bytes of the entities' columns."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -114,9 +114,9 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class DatasetPart:
-    """Of a dataset: what one task reads."""
+    """A part of a dataset that one task reads."""
 
     dataset: int
     located: Located
     snapshot: Snapshot | None = None
-    """Of a table: nothing but the fragments of the piece."""
+    """The table's snapshot, reduced to the fragments of this part; None for a file."""

@@ -1,4 +1,4 @@
-"""From clusters to changes: what the target has already is left alone."""
+"""Compares clusters with what the target has already, and keeps the changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from format.nested import build_list
 
 
 def written_rows(table: str, snapshot: Snapshot) -> TaskOutput:
-    """What earlier runs have written in a piece of the table, for the parts that go by ids."""
+    """Sends rows that earlier runs wrote in a piece of the table to the parts that their ids decide."""
     for batch in written_batches(open_store(table), snapshot):
         yield TaskRows(batch.set_column(0, ID, batch.column(0).cast(TEXT)))
     yield TaskSummary({})
@@ -47,7 +47,7 @@ WRITTEN: Final = 1
 
 
 def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutput:
-    """What has to be written of the ids of a part: a row for each, with the nodes of its cluster."""
+    """Sends a row for each id of a part that must be written, with the nodes of its cluster."""
     charge = context.memory()
     batches: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = [], []
     for number, batch in given:
@@ -102,7 +102,10 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
 
 
 def members_of(changes: pa.RecordBatch, targets: npt.NDArray[np.integer]) -> pa.RecordBatch:
-    """The entities of changed clusters, for their homes. targets: the part that folds each cluster."""
+    """Returns the entities of changed clusters, for their homes.
+
+    targets: the part that folds each cluster.
+    """
     counts = np.asarray(pc.list_value_length(changes.column(NODE)))
     of = np.repeat(np.arange(changes.num_rows), counts)
     starts = np.cumsum(counts) - counts

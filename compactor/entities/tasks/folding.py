@@ -1,4 +1,4 @@
-"""From changes to rows: the entities of a cluster are folded into one."""
+"""Folds the entities of each changed cluster into one row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from compactor.write.ingest import IngestPlan, write_fragments
 
 
 def take(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
-    """The entities of a home that are to be folded, each for the part that does it."""
+    """Sends the entities of a home that must be folded, each to the part that folds it."""
     asked = all_rows(context, given)
     asked = asked.take(pc.sort_indices(asked.column(NODE)))
     places = ints_of(asked, NODE) & PLACE
@@ -78,7 +78,10 @@ def fold(
     names: Sequence[str],
     first_updated: int,
 ) -> TaskOutput:
-    """The rows of a range of ids, as fragments that nobody sees yet. names: of all properties."""
+    """Writes the rows of a range of ids as fragments that no version has yet.
+
+    names: those of all properties.
+    """
     charge = context.memory()
     heads: list[pa.RecordBatch] = []
     parts: list[Entities] = []
@@ -112,6 +115,9 @@ def fold(
 
 
 def property_columns(spec: EntityMergeSpec, names: Iterable[str]) -> list[str]:
-    """Columns of the output. names: of properties that the entities have, none if there are no entities."""
+    """Returns the property columns of the output.
+
+    names: properties of the entities; empty without entities.
+    """
     there = sorted(set(names))
     return there if spec.strategy is not PropertyStrategy.LIST else [MERGED]

@@ -1,4 +1,4 @@
-"""Entities and lines about them as batches, and the staging place of a home."""
+"""Turns entities, and lines about them, into batches, and keeps them in the staging place of a home."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CLUSTER: Final = pa.schema(
 
 @dataclass(frozen=True)
 class EntityLines(Entities):
-    """Entities of which no more is known than their clusters need."""
+    """Entities reduced to what their clusters need."""
 
     known_hashes: U64 = field(default_factory=lambda: np.zeros(0, np.uint64))
 
@@ -83,7 +83,7 @@ def from_batch(batch: pa.RecordBatch) -> Entities:
 
 
 class Staging:
-    """Where an attempt of a home puts what it keeps, under names of its own."""
+    """The staging place of one attempt of a home, with object names of its own."""
 
     def __init__(self, context: Context, part: int) -> None:
         self._store = open_store(context.staging)
@@ -91,7 +91,7 @@ class Staging:
         self._count = 0
 
     def begun(self, stack: ExitStack, schema: pa.Schema) -> tuple[str, BatchSink]:
-        """It is there when the stack ends."""
+        """Begins an object, which is complete when the stack ends. Returns its key and its sink."""
         self._count += 1
         key = f"{self._prefix}-{self._count}.arrow"
         return key, stack.enter_context(writing_part(self._store, key, schema))

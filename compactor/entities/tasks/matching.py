@@ -1,4 +1,4 @@
-"""From homes to groups: entities that a rule finds to be the same."""
+"""Finds the entities that a rule makes the same, from the groups of all homes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from compactor.stores.parts import part_rows
 
 
 def match(context: Context, given: TaskInput) -> TaskOutput:
-    """The groups of all homes that share a value of which both sides of the rule have some: for their homes,
-    with the entity that all of them are joined to."""
+    """Matches the groups of all homes that share a value on both sides of a rule. Sends each matching group
+    back to its home, with the entity that all of them are joined to."""
     found = all_rows(context, given)
     texts = found.column(TEXT_OF_VALUE).combine_chunks()
     coded = texts.dictionary_encode()
@@ -51,7 +51,8 @@ def match(context: Context, given: TaskInput) -> TaskOutput:
 
 
 def edges_at_home(context: Context, home: Partition, given: TaskInput) -> Iterator[pa.RecordBatch]:
-    """Of groups that matched: each entity with the one that all are joined to. Columns left and right."""
+    """Yields the edges of matching groups: the entity that all are joined to (left), and each other
+    (right)."""
     assert home.groups is not None
     found = all_rows(context, given)
     groups = ints_of(found, GROUP) & PLACE
@@ -68,9 +69,9 @@ def edges_at_home(context: Context, home: Partition, given: TaskInput) -> Iterat
 
 
 def label(context: Context, part: int, home: Partition, given: TaskInput) -> TaskOutput:
-    """A line for each entity of a home, with the label of its component: for the parts that go by labels.
+    """Sends a line for each entity of a home, with its component's label, to the part that the label decides.
 
-    given: nodes and labels. A node without is a component of its own.
+    given: nodes and labels. A node without a label is a component of its own.
     """
     labels = number_of(part, np.arange(sum(home.rows)))
     for _, batch in given:
@@ -89,7 +90,7 @@ def label(context: Context, part: int, home: Partition, given: TaskInput) -> Tas
 
 
 def first_of_largest(context: Context, home: Partition, given: TaskInput) -> TaskSummary:
-    """Of the nodes of a home that are given: the dataset and `_id` of the first."""
+    """Returns the dataset and `_id` of the first of the given nodes of a home."""
     lines = pa.Table.from_batches(part_rows(open_store(context.staging), home.members))
     place = min(int(np.min(np.asarray(batch.column(NODE)) & PLACE)) for _, batch in given)
     return TaskSummary({"dataset": lines["dataset"][place].as_py(), "id": lines[ID][place].as_py()})

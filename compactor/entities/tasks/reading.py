@@ -1,4 +1,4 @@
-"""From datasets to homes: entities are read, numbered and kept."""
+"""Reads datasets, and numbers and keeps the entities in their homes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from compactor.entities.tasks.lines import Staging, as_batch, lines_of, number_o
 from compactor.stores.parts import BatchSink
 
 SAMPLED_CHARACTERS: Final = 128
-"""Of an id: the beginning of one is as good a bound between ranges."""
+"""The characters of an id that are sampled: its beginning is as good a bound between ranges."""
 
 
 NOT_READ: Final = (UPDATED, SIGNATURE)
 
 
 def read_piece(piece: DatasetPart) -> TaskOutput:
-    """Rows as canonical texts, for the homes that go by their `_id`."""
+    """Reads rows as canonical texts. Sends each to the home that its `_id` decides."""
     rows = 0
     for columns, count in columns_in(piece.located, piece.snapshot):
         if (mistake := first_mistake(columns, count)) is not None:
@@ -49,7 +49,7 @@ def read_piece(piece: DatasetPart) -> TaskOutput:
 
 
 def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
-    """Entities of a home, numbered and kept; and for the parts that match, a row for each value and rule."""
+    """Numbers and keeps the entities of a home. Sends a row per value and rule to the parts that match."""
     charge = context.memory()
     columns: list[list[Columns]] = [[] for _ in context.names]
     for dataset, batch in given:

@@ -1,5 +1,8 @@
-"""One row a group: as it ends where the input is sorted by the groups, else at the end, by their keys. With a
-window of time, one row a window and group."""
+"""Aggregates rows to one row per group, or per time window and group.
+
+Where the input is sorted by the groups, a group's row leaves as soon as the group ends; otherwise all rows
+leave at the end, by their keys.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from compactor.resources.disk import LocalDisk
 from format.schema import SortColumn
 
 _WINDOW: Final = "$window"
-"""The start of a row's window, beside the columns of the input."""
+"""The column with the start of a row's window, beside the columns of the input."""
 _LAST: Final = "$last"
 
 
@@ -38,7 +41,7 @@ def _windows(name: str, window: TimeWindow, given: pa.Schema) -> ColumnWindows:
     for ours in (_WINDOW, _LAST):
         if ours in given.names:
             raise ConfigError(
-                f"node {name!r}: a column is called {ours!r}, which is ours: rename it in a transform"
+                f"node {name!r}: the column name {ours!r} is reserved: rename the column in a transform"
             )
     sizes = window_sizes(window.size, window.slide, window.origin)
     return ColumnWindows(window.column, sizes, given, f"node {name!r}")
@@ -49,7 +52,7 @@ def _with_window(schema: pa.Schema, windows: ColumnWindows | None) -> pa.Schema:
 
 
 def _shown(groups: pa.Table, windows: ColumnWindows | None) -> pa.Table:
-    """With the bounds of windows as people know them."""
+    """Returns the groups with the columns that users see: the bounds of windows instead of the start."""
     if windows is None:
         return groups
     starts = groups.column(_WINDOW)
@@ -86,7 +89,7 @@ def rows(work: RunContext, name: str, node: Aggregate) -> Batches:
 
 
 def _of_sorted(work: RunContext, name: str, node: Aggregate) -> Batches:
-    """Group by group, in the order in which they come."""
+    """Yields group by group, in the order in which they come."""
     schema = work.schemas[node.input]
     row = 0
     with closing(_grouper(name, node, schema, work.budget, work.disk, keeps_order=True)) as grouper:
@@ -110,7 +113,7 @@ def _hashed(work: RunContext, name: str, node: Aggregate) -> Batches:
     schema = _with_window(given, windows)
     grouper = _grouper(name, node, schema, work.budget, work.disk)
     result = work.schemas[name]
-    # Groups come out by their keys: so the result is the same whether any were on disk or not.
+    # Groups come out by their keys, so the result is the same whether any were on disk or not.
     keys = node.group_by if windows is None else (START, *node.group_by)
     sort = checked_order(tuple(map(SortColumn, keys)), result, f"node {name!r}")
     with (
@@ -119,7 +122,7 @@ def _hashed(work: RunContext, name: str, node: Aggregate) -> Batches:
     ):
 
         def spill(size: int) -> int:
-            # Results first: for want of their room groups would be divided further.
+            # Results spill first: without their memory, groups would be divided further.
             return sorter.spill(size) or grouper.spill(size) or work.spill_buffers(name, size)
 
         work.budget.spill_by(name, spill)
@@ -139,7 +142,7 @@ def _hashed(work: RunContext, name: str, node: Aggregate) -> Batches:
 
 
 def needed_columns(node: Aggregate, given: pa.Schema, what: str) -> pa.Schema:
-    """Of the input's: what groups are made of."""
+    """Returns the input's columns that groups are made of."""
     measures = parse_measures(node.columns, given, what)
     names = {*node.group_by, *(m.column for m in measures)}
     if node.window is not None:
@@ -150,7 +153,7 @@ def needed_columns(node: Aggregate, given: pa.Schema, what: str) -> pa.Schema:
 def _in_windows(
     work: RunContext, name: str, windows: ColumnWindows, needed: Sequence[str], batches: Batches
 ) -> Batches:
-    """Rows once for each window they fall into; those without a time are in none, and are counted."""
+    """Yields rows once for each window they fall into; counts those without a time, which are in none."""
 
     def with_last(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.append_column(_LAST, windows.last_starts(batch))
@@ -158,7 +161,7 @@ def _in_windows(
     missing = work.report.records_without_time
     missing[name] = 0
     for batch in batches:
-        # Rows are copied for each window.
+        # Rows are copied for each window, so columns that nobody needs are dropped first.
         hidden = [column for column in batch.schema.names if column in HIDDEN_NAMES]
         batch = batch.select([*needed, *hidden])
         for sound in work.dead_letters.made(with_last, batch, name):

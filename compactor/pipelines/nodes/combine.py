@@ -1,4 +1,4 @@
-"""Rows of two nodes joined, by the method that is asked for."""
+"""Joins rows of two nodes by the method that the node names."""
 
 from __future__ import annotations
 

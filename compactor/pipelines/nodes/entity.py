@@ -1,4 +1,4 @@
-"""Merges rows of several inputs that are the same thing by rules (docs/reference/entity-merge.md)."""
+"""Merges rows of several inputs that are the same entity by rules (docs/reference/entity-merge.md)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OWN = pa.schema(
 
 
 def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
-    """What entities are called, and all properties of all inputs, as JSON."""
+    """Returns the columns that identify entities, then all properties of all inputs, as JSON."""
     for name, schema in zip(node.inputs, given, strict=True):
         dtype = storage_type(schema.field(ID).type) if ID in schema.names else None
         if dtype is None or not (pt.is_string(dtype) or pt.is_large_string(dtype)):
@@ -44,7 +44,8 @@ def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
 
 
 def rows(work: RunContext, name: str, node: Merge) -> Batches:
-    """In the order of their ids. Everything is held: more than the memory limit allows is an error."""
+    """Yields merged rows in the order of their ids. All rows are held: more than the memory limit allows is
+    an error."""
     held = 0
 
     def charge(size: int) -> None:
@@ -70,7 +71,7 @@ def rows(work: RunContext, name: str, node: Merge) -> Batches:
 
 
 class _ErrorsOfOthers:
-    """Tells errors of the merge, which does not know its node, from those of nodes before it."""
+    """Distinguishes errors of the merge, which does not know its node, from errors of the nodes before it."""
 
     def __init__(self) -> None:
         self._error: BaseException | None = None
@@ -84,7 +85,7 @@ class _ErrorsOfOthers:
 
     @contextmanager
     def left_alone(self, name: str) -> Iterator[None]:
-        """Names the node in all other errors, but for those of its memory, which name it."""
+        """Adds the node's name to all other errors, except memory errors, which have it already."""
         try:
             yield
         except CompactorError as error:

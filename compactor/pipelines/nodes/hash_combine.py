@@ -1,4 +1,4 @@
-"""Hash join of two nodes: the build side is held, complete before the first row of the probe side is looked
+"""Joins two nodes by hash: the whole build side is held before the first row of the probe side is looked
 up."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from format.schema import SortColumn
 
 _PARTS: Final = 32
 _BUILD_COPIES: Final = 3
-"""Of a build side, while its table is made: rows, rows end to end, hashes and positions."""
+"""How often a build side is in memory while its table is made: batches, one table, hashes and positions."""
 
 
 def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Schema:
@@ -43,7 +43,7 @@ def rows(work: RunContext, name: str, node: Combine) -> Batches:
 
 
 def _joined(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Batches:
-    """The build side at once; then the probe side, in a thread of its own."""
+    """Holds the whole build side in memory, then reads the probe side in a thread of its own."""
     room = _room(work, name)
     with work.budget.holding(name, _BUILD_COPIES * held.bytes), room.working():
         table = _build_table(work, node, held)
@@ -54,7 +54,7 @@ def _joined(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Ba
 
 
 def _joined_in_parts(work: RunContext, name: str, node: Combine, held: BatchBuffer) -> Batches:
-    """Both sides on local disk, divided by the hash of their keys; rows in the probe side's order."""
+    """Divides both sides by the hash of their keys on local disk; yields rows in the probe side's order."""
     on, probe, build = keys_of(node), work.schemas[node.probe], work.schemas[node.build]
     sequence = _free_name("$sequence", {*probe.names, *build.names})
     sequenced = pa.schema([*probe, (sequence, pa.int64())])
@@ -91,14 +91,14 @@ def _room(work: RunContext, name: str) -> Room:
 
 
 def _free_name(wanted: str, taken: Container[str]) -> str:
-    """A name that no column has."""
+    """Returns a name that no column has."""
     while wanted in taken:
         wanted = f"${wanted}"
     return wanted
 
 
 def _sequenced(batches: Batches, names: Sequence[str], sequence: str) -> Batches:
-    """These columns, and the number of each row."""
+    """Yields these columns with the number of each row beside them."""
     row = 0
     for batch in batches:
         numbers = pa.array(np.arange(row, row + batch.num_rows))
@@ -107,7 +107,7 @@ def _sequenced(batches: Batches, names: Sequence[str], sequence: str) -> Batches
 
 
 def _divide(batches: Batches, keys: Sequence[str], divider: PartitionBuffers) -> None:
-    """Rows of equal keys into the same part, on disk."""
+    """Puts rows of equal keys into the same part, on disk."""
     for batch in batches:
         divider.put(batch, part_by_keys(batch, keys, _PARTS))
     divider.finish()

@@ -1,4 +1,5 @@
-"""Rows of several nodes as those of one: one after the other, as they come, in turn, drawn, or by key."""
+"""Merges rows of several nodes: one input after the other, as they come, in turn, drawn at random, or by
+key."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from compactor.pipelines.provenance import Batches
 from compactor.pipelines.work import RunContext, taken
 
 _HELD_BYTES: Final = 256 << 10
-"""Of an input that is held whole: what is read of it at a time."""
+"""Bytes that are read at a time of an input that is held whole."""
 _SHARE: Final = 8
-"""Of the soft limit: what is read of all inputs at a time weighs at most."""
+"""What is read of all inputs at a time takes at most one part in this many of the soft limit."""
 
 
 def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
@@ -73,7 +74,7 @@ def _interleaved(work: RunContext, name: str, node: Merge) -> Batches:
 
 
 def _one_after_the_other(work: RunContext, name: str, node: Merge) -> Batches:
-    """Inputs that are read without holding anything produce meanwhile, each into its channel."""
+    """Yields one input after the other; later inputs that hold no rows read ahead into their channels."""
     schema = work.schemas[name]
     ahead = {
         i: work.reading_ahead(name, i)
@@ -86,7 +87,7 @@ def _one_after_the_other(work: RunContext, name: str, node: Merge) -> Batches:
 
 
 def _polled(work: RunContext, name: str, node: Merge) -> Batches:
-    """Whatever is there, of any source; a source that has nothing holds up none."""
+    """Yields whatever any source has ready, so that a slow source never holds up the others."""
     changed = threading.Condition()
     schema = work.schemas[name]
     channels = [work.reading_ahead(name, i, changed) for i in node.inputs]

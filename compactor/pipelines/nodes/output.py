@@ -1,4 +1,4 @@
-"""Rows to files, or to a table. A file appears whole or not at all, when all outputs are written."""
+"""Writes rows to files or to a table. A file appears whole or not at all, when all outputs are written."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from compactor.write.ingest import (
 from format.schema import SortSchema, parse_sort_schema
 
 HANDOFF_RECORDS: Final = 256
-"""That wait between a merge and the writer of a live output."""
+"""The most records that wait between a merge and the writer of a live output."""
 _SHARES: Final = 8
 _SORT_COPIES: Final = 3
-"""Of rows that are sorted into a fragment: as they came, end to end, in order."""
+"""How often rows are in memory while they are sorted into a fragment: as they came, end to end, in order."""
 
 
 def check(node: Output, schema: pa.Schema, what: str) -> None:
-    """Raises `CompactorError` for what could not be written."""
+    """Checks that an output can write these rows. Raises `CompactorError`."""
     written = written_schema(node, schema)
     if node.sort_by is not None:
         sort_schema(node.sort_by, written, what)
@@ -73,7 +73,7 @@ def check(node: Output, schema: pa.Schema, what: str) -> None:
 
 
 def written_schema(node: Output, schema: pa.Schema) -> pa.Schema:
-    """Columns that people are shown."""
+    """Returns the columns that the output writes."""
     if not node.drop_widened:
         return schema
     return pa.schema([field for field in schema if field.name != WIDENED])
@@ -85,7 +85,10 @@ def open_sink(
     sort: SortSchema | None = None,
     row_group_bytes: int = ROW_GROUP_BYTES,
 ) -> StagedSink:
-    """As pipelines write files. sort: of a fragment. row_group_bytes: of Parquet."""
+    """Opens a file with the options of pipelines.
+
+    sort: the sort schema, for a fragment. row_group_bytes: the size of row groups, for Parquet.
+    """
     options = SinkOptions(
         sort=sort, map_objects=True, expanded=WIDENED, row_group_bytes=row_group_bytes
     )
@@ -93,7 +96,8 @@ def open_sink(
 
 
 class Writing:
-    """One output of a run: `hold` what waits for its groups, `write`, and `publish` when all is written."""
+    """One output of a run: `hold` rows that wait for their groups, `write`, and `publish` when all is
+    written."""
 
     def __init__(self, work: RunContext, name: str, node: Output) -> None:
         self._work = work
@@ -119,7 +123,7 @@ class Writing:
         return self._node.table is not None
 
     def hold(self) -> None:
-        """Takes all rows; groups of more than `max_group_buffer` are given up."""
+        """Takes all rows; groups of more than `max_group_buffer` records fail."""
         work, most = self._work, self._work.pipeline.max_group_buffer
         name, schema = self._name, pa.schema([(GROUP, pa.string())])
         self._held = held = work.buffer(name, work.schemas[self._node.input])
@@ -165,7 +169,8 @@ class Writing:
             self._writer.finish()
 
     def _order(self) -> SortSchema:
-        """That rows are written in, if not as they come: by the file, then as a fragment is sorted."""
+        """Returns the order in which rows are written: by the file's value, then by `sort_by`; empty if they
+        are written as they come."""
         by = self._node.split and self._node.split.by
         inside = self._sort or ()
         if not by:
@@ -173,7 +178,7 @@ class Writing:
         return (*parse_sort_schema(by), *(column for column in inside if column.column != by))
 
     def publish(self) -> None:
-        """Rows are there for others. Raises `CommitConflictError` as every commit does."""
+        """Makes the rows visible. Raises `CommitConflictError` as every commit does."""
         if self._staged is not None:
             log, snapshot, plan, entries = self._staged
             commit_fragments(log, snapshot, plan, entries)
@@ -185,7 +190,7 @@ class Writing:
             self._writer.close()
 
     def _rows(self, writer: Writer | None) -> Batches:
-        """Rows as they are written, counted; boundaries go to the writer."""
+        """Yields rows as they are written, and counts them; boundaries go to the writer."""
         batches = self._work.stream(self._node.input) if self._held is None else self._flushed()
         for batch in batches:
             if (boundary := boundary_of(batch)) is not None:
@@ -221,7 +226,7 @@ class Writing:
 
     @property
     def _share_bytes(self) -> int:
-        """Of rows that are sorted into one fragment, or make a row group of Parquet."""
+        """The most bytes of rows that are sorted into one fragment, or make a row group of Parquet."""
         return min(BUFFER_BYTES, self._work.pipeline.memory.limit // _SHARES)
 
     def _write_sorted(self, writer: Writer, sort: SortSchema) -> None:
@@ -267,7 +272,7 @@ class Writing:
 
 
 def may_repeat(output: str, nodes: Mapping[str, Node]) -> bool:
-    """Whether a row may reach it on several ways."""
+    """Returns whether a row may reach the output by several paths."""
 
     def ways(edge: str) -> dict[str, int]:
         name = edge.split(".")[0]
@@ -284,7 +289,7 @@ def may_repeat(output: str, nodes: Mapping[str, Node]) -> bool:
 
 
 class TableRows(FileBatches):
-    """Rows of a node, as a file that is ingested."""
+    """The rows of a node, in the shape of a file that is ingested."""
 
     def __init__(self, name: str, schema: pa.Schema, batches: Batches) -> None:
         self.path = f"node {name!r}"

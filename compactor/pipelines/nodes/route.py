@@ -1,4 +1,4 @@
-"""Each row to the first branch whose condition holds."""
+"""Sends each row to the first branch whose condition holds."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def bound(node: Route, given: pa.Schema, what: str) -> pa.Schema:
 
 
 def edges_of(name: str, node: Route) -> list[str]:
-    """Its branches as nodes name them, `otherwise` last."""
+    """Returns the route's branches as other nodes name them, `otherwise` last."""
     edges = [f"{name}.{branch}" for branch in node.branches]
     return edges if node.otherwise is None else [*edges, f"{name}.{node.otherwise}"]
 
 
 def divided(work: RunContext, name: str, node: Route) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows, with the edge that they leave by."""
+    """Yields rows with the edge by which they leave."""
     edges = edges_of(name, node)
     what = f"node {name!r}"
     conditions = [condition(text, work.schemas[name], what) for text in node.branches.values()]

@@ -1,4 +1,4 @@
-"""What a node makes of the rows it takes, whatever its kind."""
+"""Runs a node of any kind on the rows it takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from compactor.pipelines.work import RunContext
 
 
 def rows_of(work: RunContext, name: str, node: Node) -> Batches:
-    """Of a node with one result that takes rows by `work.stream`: no source, route or output."""
+    """Returns the rows of a node with one result that takes its input by `work.stream`.
+
+    Sources, routes and outputs are not such nodes.
+    """
     match node:
         case Transform(window=None):
             return transform.rows(work, name, node)

@@ -1,4 +1,4 @@
-"""All rows in order."""
+"""Sorts all rows of a node."""
 
 from __future__ import annotations
 

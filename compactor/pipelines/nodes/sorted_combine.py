@@ -1,5 +1,5 @@
-"""Joins of two nodes that go through both in order: sort-merge, range, as-of. A side is sorted first, unless
-the graph says that it is."""
+"""Joins two nodes in sort order: sort-merge, range and as-of joins. A side is sorted first, unless the graph
+says that it is sorted already."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_ORDER: Final = (pt.is_null, pt.is_nested, pt.is_interval, pt.is_float16)
 
 
 def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Schema:
-    """Raises `ConfigError` naming the column."""
+    """Returns the schema of the result. Raises `ConfigError` naming the column."""
     schema = joined_schema(probe, build, keys_of(node), what)
     if node.range is not None:
         bounds = {"range.from": node.range.begin, "range.to": node.range.end}
@@ -77,7 +77,7 @@ def _asof_join(node: Combine, at: dict[str, str], sides: _Sides, joined: Joined)
 
 
 class _Sides:
-    """Both inputs of a join in order, and what it puts aside: under the memory of one node."""
+    """Both inputs of a join in order, with the buffers of the join, under the memory of one node."""
 
     def __init__(self, work: RunContext, name: str) -> None:
         self._work = work
@@ -94,7 +94,7 @@ class _Sides:
         self._stack.close()
 
     def sorted(self, edge: str, order: SortSchema) -> SortedRows:
-        """Rows of the edge in this order, without the hidden columns."""
+        """Returns the rows of the edge in this order, without the hidden columns."""
         work = self._work
         schema = work.schemas[edge]
         batches: Batches = (batch.select(schema.names) for batch in work.rows(edge))
@@ -129,9 +129,9 @@ class _Sides:
 def _check_order(
     first: tuple[str, str], others: dict[str, str], sides: tuple[pa.Schema, pa.Schema], what: str
 ) -> None:
-    """Whether columns of both sides can be compared. Raises `ConfigError` naming the column.
+    """Checks that columns of both sides can be compared. Raises `ConfigError` naming the column.
 
-    first: setting and column of the probe side; others: columns of the build side by setting.
+    first: the setting and the column of the probe side. others: columns of the build side by setting.
     """
     types: list[pa.DataType] = []
     for setting, name in (first, *others.items()):

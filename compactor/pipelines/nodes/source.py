@@ -1,4 +1,4 @@
-"""Rows of files, each a document, or of a table."""
+"""Reads the rows of files, each a document, or of a table."""
 
 from __future__ import annotations
 
@@ -40,17 +40,18 @@ from format.types import storage_type, table_schema
 
 
 class SourceReader:
-    """One source: its schema, and its rows once, boundaries of documents among them."""
+    """An opened source: its schema, and its rows with document boundaries, which can be read once."""
 
     def __init__(self, schema: pa.Schema, batches: Callable[[], Batches]) -> None:
         self.schema = schema
         self.batches = batches
         self.paths: Sequence[str] = ()
-        """Of the files."""
+        """Paths of the files; empty for a table."""
         self.bad_rows: list[BadRow] = []
-        """Left out so far, and in the document that was opened last: by their places among all rows."""
+        """Rows left out so far, and all those of the document that was opened last, by their numbers among
+        all rows."""
         self.bad_keys: list[pa.Array] = []
-        """Of `bad_rows`, an array a document; none if there is no correlation key."""
+        """Correlation keys of `bad_rows`, one array per document; empty if there is no correlation key."""
 
 
 class OpenSource(Protocol):
@@ -60,7 +61,10 @@ class OpenSource(Protocol):
 
 
 def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> SourceReader:
-    """Of files, whose types are read first, or of a table's newest version."""
+    """Opens a source: files, whose types are read first, or the newest version of a table.
+
+    Raises `InputError` and `ConfigError`.
+    """
     if source.table is not None:
         return _open_table(name, source.table, source)
     assert source.path is not None
@@ -91,7 +95,7 @@ def open_source(name: str, source: Source, *, leaves_out_bad_rows: bool) -> Sour
 def open_one_file(
     path: str, source: Source, schema: pa.Schema, *, leaves_out_bad_rows: bool
 ) -> SourceReader:
-    """One of the files of a source whose columns are known already."""
+    """Opens one file of a source whose columns are known already."""
     known = None if source.fields is None else _declared(source.fields)
     file = open_table_file(
         path, known, leaves_out_bad_rows=leaves_out_bad_rows, kept_column=source.correlation_key
@@ -121,7 +125,7 @@ def _declared(fields: Mapping[str, str]) -> pa.Schema:
 def _schema_of(
     files: Sequence[FileBatches], known: pa.Schema | None, source: Source, what: str
 ) -> pa.Schema:
-    """Columns as declared, or those of the first file; what files have beyond them is widened."""
+    """Returns the declared columns, or those of the first file; further columns of files are widened."""
     everything: dict[str, pa.Field] = {}
     for file in files:
         for field in file.schema:
@@ -152,17 +156,17 @@ def _schema_of(
 def _check_widened(names: Collection[str], what: str) -> None:
     if WIDENED in names:
         raise ConfigError(
-            f"{what}: a column is called {WIDENED!r}, which is ours: rename it before"
+            f"{what}: the column name {WIDENED!r} is reserved: rename the column before"
         )
 
 
 def _only(schema: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """The wanted columns, as this schema has them, or as wanted."""
+    """Returns the wanted columns with the types of `schema`, or as wanted where it does not have them."""
     return pa.schema([schema.field(f.name) if f.name in schema.names else f for f in wanted])
 
 
 def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None) -> Batches:
-    """Each file as a document. key: the column whose values of bad rows are wanted."""
+    """Yields each file as a document. key: the correlation key, which is kept for bad rows."""
     rows = 0
     for file in files:
         reader.bad_rows += [BadRow(rows + ordinal, reason) for ordinal, reason in file.bad_rows]
@@ -179,14 +183,14 @@ def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None
 
 
 def _bad_keys(file: FileBatches, field: pa.Field) -> pa.Array:
-    """As good rows of the file have them."""
+    """Returns the keys of bad rows in the type of the field."""
     own = file.schema.field(field.name) if field.name in file.schema.names else field
     keys = pa.RecordBatch.from_arrays([file.kept_of_bad_rows(own.type)], names=[field.name])
     return _column_as(keys, field, file.path)
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """With the fields that the schema does not know as one map, of those that a row has."""
+    """Adds one map column of the fields that the schema does not know; a row's map has those that it has."""
     if WIDENED not in schema.names:
         return batch
     names = [name for name in batch.schema.names if name not in schema.names]
@@ -206,7 +210,7 @@ def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _as_declared(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
-    """With the schema's columns. Raises `DataError` for values that are not of the declared types."""
+    """Returns the schema's columns. Raises `DataError` for values that are not of the declared types."""
     columns = [_column_as(batch, field, path) for field in schema]
     return pa.RecordBatch.from_arrays(columns, names=schema.names)
 
@@ -227,7 +231,7 @@ def _column_as(batch: pa.RecordBatch, field: pa.Field, path: str) -> pa.Array:
 
 
 def rows(work: RunContext, name: str, reader: SourceReader) -> Batches:
-    """Batches of the pipeline's size, with the hidden columns; bad rows are put aside."""
+    """Yields batches of the pipeline's size with the hidden columns; puts bad rows aside."""
     schema, full = work.schemas[name], work.full(work.schemas[name])
     node = work.nodes[name]
     assert isinstance(node, Source)
@@ -270,7 +274,7 @@ def _groups(work: RunContext, name: str, node: Source, batch: pa.RecordBatch) ->
 
 
 def _group_texts(name: str, column: str, keys: pa.Array) -> pa.Array:
-    """Raises `InputError` for a value that has no text."""
+    """Returns keys as texts. Raises `InputError` for a value that has no text."""
     plain_keys = to_storage(keys)
     if pt.is_floating(plain_keys.type):
         plain_keys = pc.add(plain_keys, pa.scalar(0.0, plain_keys.type))  # -0.0 is 0.0
@@ -283,7 +287,10 @@ def _group_texts(name: str, column: str, keys: pa.Array) -> pa.Array:
 
 
 def check_key(node: Source, schema: pa.Schema, what: str) -> pa.DataType | None:
-    """The type of the correlation key, if there is one. Raises `ConfigError`."""
+    """Returns the type of the correlation key, or None without one.
+
+    Raises `ConfigError` if it is unusable.
+    """
     if node.correlation_key is None:
         return None
     if node.correlation_key not in schema.names:
@@ -311,7 +318,7 @@ def _decoded_column(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def matching_paths(pattern: str) -> list[str]:
-    """The file of that name; or those that match, by name."""
+    """Returns the file of that name, or the files that match the pattern, sorted by name."""
     if Path(pattern).exists() or not glob.has_magic(pattern):
         return [pattern]
     return sorted(glob.glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern

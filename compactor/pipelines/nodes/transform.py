@@ -1,4 +1,4 @@
-"""Rows kept by a condition; columns chosen or computed, row by row."""
+"""Filters rows by a condition, and chooses or computes columns, row by row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from format.storage import to_storage
 
 
 def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, str]:
-    """Expressions by the name of their result. Raises `ConfigError`."""
+    """Returns the expressions by the name of their result. Raises `ConfigError` if there are none."""
     chosen = node.columns if node.columns is not None else tuple(schema.names)
     texts = chosen if isinstance(chosen, dict) else {name: quoted(name) for name in chosen}
     if not texts:
@@ -30,7 +30,7 @@ def chosen_columns(node: Transform, schema: pa.Schema, what: str) -> dict[str, s
 
 
 class Filter:
-    """Keeps the rows for which a condition holds, or all if there is none."""
+    """A filter that keeps the rows for which a condition holds, or all rows if there is no condition."""
 
     def __init__(self, text: str | None, schema: pa.Schema, what: str) -> None:
         self._where = None if text is None else condition(text, schema, what)
@@ -52,7 +52,7 @@ class Transformer:
         self.schema = pa.schema([(name, column.type) for name, column in self._columns.items()])
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Raises `pa.ArrowException` for values that an expression is not defined of."""
+        """Raises `pa.ArrowException` for values that an expression is not defined for."""
         batch = self._kept(batch)
         columns = [column(batch) for column in self._columns.values()]
         return with_columns(batch, columns, self.schema)

@@ -1,5 +1,7 @@
-"""Columns computed over a window of rows: all rows are sorted by partition and order, then go by in bounded
-memory."""
+"""Computes columns over a window of rows.
+
+All rows are sorted by partition and order, then read through in bounded memory.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,15 @@ class WindowedTransformer:
         self.held_schema = pa.schema([f for f in schema if f.name in needed])
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows that the window is to have, with the columns that are needed."""
+        """Returns the rows that pass the filter, with the columns that the window needs."""
         hidden = [name for name in batch.schema.names if name in HIDDEN_NAMES]
         return self._kept(batch).select([*self.held_schema.names, *hidden])
 
     def result(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Of rows with their functions' values. Raises `pa.ArrowException` as expressions do."""
+        """Evaluates the expressions on rows that have the values of their window functions.
+
+        Raises `pa.ArrowException` for values that an expression is not defined for.
+        """
         columns = [column(batch) for column in self.columns.columns.values()]
         return with_columns(batch, columns, self.schema)
 
@@ -50,7 +55,7 @@ def bound(node: Transform, window: Window, given: pa.Schema, what: str) -> pa.Sc
 
 
 def rows(work: RunContext, name: str, node: Transform, window: Window) -> Batches:
-    """By partition, then in order; rows that are equal in both as they came."""
+    """Yields rows by partition, then in order; rows equal in both keep the order in which they came."""
     made = WindowedTransformer(node, window, work.schemas[node.input], f"node {name!r}")
     count = node.batch_size or work.batch_rows
     with work.sorter(name, work.full(made.held_schema), made.order, count) as sorter:
