@@ -2,68 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
-
-import pyarrow as pa
+from typing import Any, Final
 
 from compactor.entities.datasets import Located
 from compactor.entities.memory import EntityMemory
 from compactor.entities.spec import EntityMergeSpec
+from compactor.spark.shuffle.task import PLACE_BITS
 from compactor.table.snapshot import Snapshot
 
-PLACE_BITS: Final = 40
-"""Of a number, those that count within its part; above them is the part."""
-
-
 PLACE: Final = (1 << PLACE_BITS) - 1
-
+"""Bits of an entity's number that are its place at home."""
 
 # Columns that travel beside those of entities, whose properties begin with a dot.
 NODE: Final = "node"
-
-
 LABEL: Final = "label"
-
-
 GROUP: Final = "group"
-
-
 TARGET: Final = "target"
-
-
 RULE: Final = "rule"
-
-
 TEXT_OF_VALUE: Final = "text"
-
-
-TaskInput = Iterable[tuple[int, pa.RecordBatch]]
-"""Rows that were sent to a part: the number of the input, and a batch; by inputs, and in order."""
-
-
-class TaskRows(NamedTuple):
-    """That a task gives."""
-
-    batch: pa.RecordBatch
-    input: int = 0
-    """Of whom they are for, which one."""
-
-
-class SampledKeys(NamedTuple):
-    """Keys, as evenly as the weight of what they stand for."""
-
-    keys: pa.RecordBatch
-
-
-class TaskSummary(NamedTuple):
-    """The last that a task gives: what it has done."""
-
-    values: Mapping[str, Any]
-
-
-TaskOutput = Iterator[TaskRows | SampledKeys | TaskSummary]
 
 
 @dataclass(frozen=True, slots=True)
