@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -179,14 +180,7 @@ class Jobs:
             found = received(batches)
             first = next(found, None)
             if first is not None:
-                part, rank, batch = first
-
-                def given() -> Iterator[tuple[int, pa.RecordBatch]]:
-                    yield rank, batch
-                    for _, number, more in found:
-                        yield number, more
-
-                yield from task(part, given())
+                yield from task(first[0], ((rank, rows) for _, rank, rows in chain([first], found)))
 
         return self._sent(flows, parts).mapInArrow(run, schema)
 
