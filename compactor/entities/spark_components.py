@@ -30,7 +30,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -88,6 +88,41 @@ def connected_components(
         while work.edge_count > edges_in_one_task:
             work.run()
         return work.labelled()
+
+
+class Connector(Protocol):
+    """A way to find the connected components of a graph in DataFrames."""
+
+    def components(
+        self, edges: DataFrame, scratch_url: str, on_round: Callable[[Round], None]
+    ) -> DataFrame:
+        """Returns rows node, component: the same component for all nodes that are connected.
+
+        edges: columns left and right.
+        """
+
+    def larger_than(self, labels: DataFrame, most: int) -> tuple[int, DataFrame] | None:
+        """Returns the number of nodes of the largest component, and the labels of all that have as many; None
+        if no component has more than `most`."""
+
+
+class SparkConnector:
+    """Finds connected components by `connected_components`."""
+
+    def components(
+        self, edges: DataFrame, scratch_url: str, on_round: Callable[[Round], None]
+    ) -> DataFrame:
+        return connected_components(edges, scratch_url, on_round=on_round)
+
+    def larger_than(self, labels: DataFrame, most: int) -> tuple[int, DataFrame] | None:
+        from pyspark.sql import functions as fn
+
+        sizes = labels.groupBy("component").count()
+        [(found,)] = sizes.agg(fn.max("count")).collect()
+        if found is None or found <= most:
+            return None
+        largest = labels.join(sizes.where(fn.col("count") == found), "component")
+        return found, largest.select("node", "component")
 
 
 def _check(edges: DataFrame, edges_in_one_task: int) -> None:

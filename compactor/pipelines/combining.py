@@ -13,7 +13,7 @@ from pyarrow import types as pt
 from compactor.errors import ConfigError
 from compactor.pipelines.pairing import Pairing
 from compactor.pipelines.sorted_rows import I64, Room
-from compactor.spark.shuffle.exchange import _hashes
+from compactor.spark.shuffle.exchange import key_hashes
 from format.storage import plain, to_storage
 from format.types import storage_type
 
@@ -65,7 +65,7 @@ class BuildTable:
         columns = [_column(self._rows, name) for name in keys]
         # Null equals nothing.
         known = np.flatnonzero(_all_valid(columns))
-        hashes = _hashes([column.take(pa.array(known)) for column in columns])
+        hashes = key_hashes([column.take(pa.array(known)) for column in columns])
         order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[order]
         self._positions = known[order]
@@ -82,7 +82,7 @@ class BuildTable:
         if not batch.num_rows:
             return
         columns = [to_storage(batch.column(name)) for name in keys]
-        hashes = _hashes(columns)
+        hashes = key_hashes(columns)
         first = np.searchsorted(self._hashes, hashes, "left")
         counts = np.searchsorted(self._hashes, hashes, "right") - first
         counts[~_all_valid(columns)] = 0

@@ -1,31 +1,45 @@
-"""SQL expressions on the columns of a batch: sqlglot parses them, Arrow's compute functions evaluate them."""
+"""Binds SQL expressions to a schema, and evaluates them by Arrow's compute functions.
+
+What compares a column with a value is a condition, and means what it means in a `filter`: exactly, by the
+column's type.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, cast
+from functools import reduce
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlglot
 from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
 from compactor.pipelines.types import TYPES
-from compactor.predicate.tree import differs
+from compactor.predicate.parse import bound
+from compactor.predicate.sql import (
+    COMPARISONS,
+    SqlError,
+    bare,
+    check_arguments,
+    field_of,
+    operands,
+    parsed,
+    shown,
+    shown_node,
+)
+from compactor.predicate.tree import FUNCTIONS, columns_of, matching
+from format.storage import to_storage
 
 _BINARY: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {
     exp.Add: pc.add_checked,
     exp.Sub: pc.subtract_checked,
     exp.Mul: pc.multiply_checked,
     exp.Div: pc.divide_checked,
-    exp.EQ: pc.equal,
-    exp.NEQ: differs,
-    exp.LT: pc.less,
-    exp.LTE: pc.less_equal,
-    exp.GT: pc.greater,
-    exp.GTE: pc.greater_equal,
+    **{kind: FUNCTIONS[op] for kind, op in COMPARISONS.items()},
+}
+_CONNECTIVES: Final[dict[type[exp.Expression], Callable[[Any, Any], Any]]] = {
     exp.And: pc.and_kleene,
     exp.Or: pc.or_kleene,
 }
@@ -42,13 +56,13 @@ _UNARY: Final[dict[type[exp.Expression], Callable[[Any], Any]]] = {
     exp.Ceil: pc.ceil,
 }
 MOST_DIGITS: Final = 76
-"""Behind the point, that a number is rounded to: as many as the widest decimals have. Arrow's work grows with
+"""Limit of the digits after the point that ROUND keeps: those of the widest decimals. Arrow's work grows with
 them."""
 _MOST_INTERVAL: Final = 10**18
 _UNIT_SECONDS: Final = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400}
 _KNOWN: Final = (
-    "+ - * /, comparisons, AND OR NOT, IS NULL, ||, CASE, CAST, COALESCE, LOWER, UPPER, LENGTH, TRIM, ABS, "
-    "ROUND, FLOOR, CEIL, INTERVAL"
+    "+ - * /, comparisons, BETWEEN, IN, LIKE, ILIKE, AND OR NOT, IS NULL, ||, CASE, CAST, COALESCE, LOWER, "
+    "UPPER, LENGTH, TRIM, ABS, ROUND, FLOOR, CEIL, INTERVAL"
 )
 WINDOW_FUNCTIONS: Final = (
     exp.RowNumber, exp.Lag, exp.Lead, exp.First, exp.FirstValue, exp.Last, exp.LastValue, exp.Count,
@@ -56,12 +70,17 @@ WINDOW_FUNCTIONS: Final = (
 )  # fmt: skip
 
 
-def parsed(text: str, what: str) -> exp.Expression:
-    """Raises `ConfigError` for what is not SQL."""
+def parsed_expression(text: str, what: str) -> exp.Expression:
+    """Returns the syntax tree. Raises `ConfigError` for what is not SQL.
+
+    what: subject of the message.
+    """
     try:
-        return cast(exp.Expression, sqlglot.parse_one(text))
-    except (sqlglot.errors.SqlglotError, RecursionError):
-        raise ConfigError(f"{what}: {text!r} is no SQL expression") from None
+        return parsed(text)
+    except SqlError as error:
+        raise ConfigError(f"{what}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{what}: {shown(text)} is nested too deeply") from None
 
 
 class Expression:
@@ -70,14 +89,16 @@ class Expression:
     def __init__(
         self, text: str, schema: pa.Schema, what: str, tree: exp.Expression | None = None
     ) -> None:
-        """tree: what the text was made into, if that is more than parsed.
+        """Raises `ConfigError` for what is not SQL, not known, or does not fit the columns' types.
 
-        Raises `ConfigError` for what is not SQL, not known, or does not fit the columns' types."""
+        what: subject of messages. tree: what to evaluate if that is not just the parsed text.
+        """
         self.text = text
         self._schema = schema
-        self._what = what
         try:
-            self._evaluate = self._bind(parsed(text, what) if tree is None else tree)
+            self._evaluate = self._bind(parsed_expression(text, what) if tree is None else tree)
+        except SqlError as error:
+            raise ConfigError(f"{what}: {error}") from None
         except (RecursionError, OverflowError, pa.ArrowException):
             raise ConfigError(
                 f"{what}: {text[:100]!r} is too long, or has a number too large"
@@ -99,11 +120,13 @@ class Expression:
         return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
 
     def _bind(self, tree: exp.Expression) -> Callable[[pa.RecordBatch], Any]:
+        """Raises `SqlError`."""
         match tree:
             case exp.Paren():
                 return self._bind(tree.this)
-            case exp.Column() if not tree.table:
-                return self._column(tree.name)
+            case exp.Column():
+                name = field_of(tree, self._schema).name
+                return lambda batch: batch.column(name)
             case exp.Literal():
                 value = pa.scalar(tree.this if tree.is_string else _number(tree.this))
                 return lambda _batch: value
@@ -112,6 +135,8 @@ class Expression:
                 return lambda _batch: flag
             case exp.Null():
                 return lambda _batch: pa.scalar(None)
+            case _ if _is_condition(tree):
+                return self._condition(tree)
             case exp.Is() if isinstance(tree.expression, exp.Null):
                 of = self._bind(tree.this)
                 return lambda batch: pc.is_null(of(batch))
@@ -130,6 +155,9 @@ class Expression:
             case exp.Interval():
                 length = self._interval(tree)
                 return lambda _batch: length
+        if (connective := _CONNECTIVES.get(type(tree))) is not None:
+            sides = [self._bind(part) for part in operands(tree)]
+            return lambda batch: reduce(connective, (side(batch) for side in sides))
         if (binary := _BINARY.get(type(tree))) is not None:
             left, right = self._bind(tree.this), self._bind(tree.expression)
             return lambda batch: binary(left(batch), right(batch))
@@ -138,22 +166,27 @@ class Expression:
             inner = self._bind(tree.this)
             return lambda batch: unary(inner(batch))
         if isinstance(tree, (*WINDOW_FUNCTIONS, exp.Window)):
-            raise ConfigError(
-                f"{self._what}: {tree.sql()!r} looks at other rows: that needs a `window`, and not within "
+            raise SqlError(
+                f"{shown_node(tree)!r} looks at other rows: that needs a `window`, and not within "
                 "another such function"
             )
-        raise ConfigError(f"{self._what}: {tree.sql()!r} is not understood; known are {_KNOWN}")
+        raise SqlError(f"{shown_node(tree)!r} is not understood; known are {_KNOWN}")
 
-    def _column(self, name: str) -> Callable[[pa.RecordBatch], Any]:
-        if name not in self._schema.names:
-            there = ", ".join(n for n in self._schema.names[:50] if not n.startswith("$window"))
-            raise ConfigError(f"{self._what}: no column {name!r}; columns are: {there}")
-        return lambda batch: batch.column(name)
+    def _condition(self, tree: exp.Expression) -> Callable[[pa.RecordBatch], Any]:
+        predicate = bound(tree, self._schema)
+        names = columns_of(predicate)
+
+        def holds(batch: pa.RecordBatch) -> pa.Array:
+            arrays = {name: to_storage(batch.column(name)) for name in names}
+            return matching(predicate, arrays, batch.num_rows)
+
+        return holds
 
     def _cast(self, tree: exp.Cast) -> Callable[[pa.RecordBatch], Any]:
+        check_arguments(tree, ("this", "to"))
         name = tree.to.sql().upper()
         if name not in TYPES:
-            raise ConfigError(f"{self._what}: no type {name}; types are: {', '.join(TYPES)}")
+            raise SqlError(f"no type {name}; types are: {', '.join(TYPES)}")
         of, dtype = self._bind(tree.this), TYPES[name]
         return lambda batch: pc.cast(of(batch), dtype)
 
@@ -161,9 +194,7 @@ class Expression:
         of, digits = self._bind(tree.this), tree.args["decimals"]
         count = whole_number(digits, MOST_DIGITS)
         if count is None or digits.is_string or len(tree.args) > 2:
-            raise ConfigError(
-                f"{self._what}: {tree.sql()[:100]!r}: digits are a number from 0 to {MOST_DIGITS}"
-            )
+            raise SqlError(f"{shown_node(tree)!r}: digits are a number from 0 to {MOST_DIGITS}")
         return lambda b: pc.round(of(b), ndigits=count, round_mode="half_towards_infinity")
 
     def _interval(self, tree: exp.Interval) -> pa.Scalar:
@@ -171,30 +202,48 @@ class Expression:
         count = whole_number(tree.this, _MOST_INTERVAL)
         if unit not in _UNIT_SECONDS or count is None:
             units = ", ".join(_UNIT_SECONDS).lower()
-            raise ConfigError(
-                f"{self._what}: {tree.sql()[:100]!r}: an interval is a whole number of {units}, as in "
+            raise SqlError(
+                f"{shown_node(tree)!r}: an interval is a whole number of {units}, as in "
                 "INTERVAL '30 minutes'"
             )
         return pa.scalar(count * _UNIT_SECONDS[unit], pa.duration("s"))
 
     def _case(self, tree: exp.Case) -> Callable[[pa.RecordBatch], Any]:
-        of = None if tree.this is None else self._bind(tree.this)
         branches = [
-            (self._bind(part.this), self._bind(part.args["true"])) for part in tree.args["ifs"]
+            (self._bind(_when(tree.this, part.this)), self._bind(part.args["true"]))
+            for part in tree.args["ifs"]
         ]
         default = self._bind(tree.args["default"] or exp.Null())
 
         def choose(batch: pa.RecordBatch) -> Any:
             result = default(batch)
             for condition, value in reversed(branches):
-                holds = condition(batch)
-                if of is not None:
-                    holds = pc.equal(of(batch), holds)
                 # What is unknown does not hold.
-                result = pc.if_else(pc.fill_null(holds, False), value(batch), result)
+                holds = pc.fill_null(condition(batch), False)
+                result = pc.if_else(holds, value(batch), result)
             return result
 
         return choose
+
+
+def _is_condition(tree: exp.Expression) -> bool:
+    """Returns whether conditions know this node: it compares a column with a value."""
+    if isinstance(tree, exp.Is):
+        return isinstance(tree.expression, exp.Boolean)
+    if type(tree) not in COMPARISONS:
+        return isinstance(tree, exp.In | exp.Between | exp.Like | exp.ILike | exp.Escape)
+    sides = bare(tree.this), bare(tree.expression)
+    return any(isinstance(s, exp.Column) for s in sides) and any(_is_value(s) for s in sides)
+
+
+def _is_value(tree: exp.Expression) -> bool:
+    positive = bare(tree.this) if isinstance(tree, exp.Neg) else tree
+    return isinstance(positive, exp.Literal | exp.Boolean | exp.Null)
+
+
+def _when(case: exp.Expression | None, when: exp.Expression) -> exp.Expression:
+    """Returns the condition of a branch, also of `CASE x WHEN 1`."""
+    return when if case is None else exp.EQ(this=case, expression=when)
 
 
 def quoted(name: str) -> str:

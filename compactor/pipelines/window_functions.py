@@ -17,7 +17,7 @@ from compactor.pipelines.config import MOST_WINDOW_ROWS
 from compactor.pipelines.expressions import (
     WINDOW_FUNCTIONS,
     Expression,
-    parsed,
+    parsed_expression,
     whole_number,
 )
 from compactor.pipelines.segments import Frames
@@ -33,6 +33,7 @@ from compactor.pipelines.window_calls import (
     WindowFunction,
     WindowRows,
 )
+from compactor.predicate.sql import SqlError, field_of, shown_node
 from compactor.resources.budget import MemoryBudget
 from format.errors import SchemaError
 from format.ordering import order_words, same_as_previous
@@ -68,8 +69,8 @@ class WindowedColumns:
         self._arguments: dict[str, Expression] = {}
         self._calls: dict[str, tuple[WindowFunction, str | None]] = {}
         self._names: dict[str, str] = {}
-        given = {name: parsed(text, what) for name, text in texts.items()}
-        self.uses = {c.name for tree in given.values() for c in tree.find_all(exp.Column)}
+        given = {name: parsed_expression(text, what) for name, text in texts.items()}
+        self.uses = {name for tree in given.values() for name in self._columns_of(tree)}
         """The schema's columns that expressions name."""
         trees = {name: self._without_calls(tree) for name, tree in given.items()}
         added = [(name, call.type) for name, (call, _) in self._calls.items()]
@@ -127,6 +128,12 @@ class WindowedColumns:
             result = result.append_column(name, call(rows, values))
         held.forget(stop)
         yield result.drop_columns(list(self._arguments))
+
+    def _columns_of(self, tree: exp.Expression) -> set[str]:
+        try:
+            return {field_of(node, self._schema).name for node in tree.find_all(exp.Column)}
+        except SqlError as error:
+            raise ConfigError(f"{self._what}: {error}") from None
 
     def _without_calls(self, tree: exp.Expression) -> exp.Expression:
         return tree.transform(self._call_as_column)
@@ -202,7 +209,7 @@ class WindowedColumns:
         return name
 
     def _error(self, tree: exp.Expression, message: str) -> ConfigError:
-        return ConfigError(f"{self._what}: {tree.sql()[:100]!r}: {message}")
+        return ConfigError(f"{self._what}: {shown_node(tree)!r}: {message}")
 
 
 def window_order(partition_by: Sequence[str], order_by: SortSchema) -> SortSchema:

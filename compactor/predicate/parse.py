@@ -1,19 +1,29 @@
-"""Parses SQL conditions by sqlglot and binds them to a schema, as predicates."""
+"""Binds SQL conditions to a schema, as predicates."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlglot
 from pyarrow import types as pt
 from sqlglot import expressions as exp
 
 from compactor.errors import UsageError
 from compactor.predicate.like import ESCAPE, checked_pattern
 from compactor.predicate.numbers import comparison, exactly, has_numbers, in_units
+from compactor.predicate.sql import (
+    COMPARISONS,
+    SqlError,
+    bare,
+    check_arguments,
+    field_of,
+    operands,
+    parsed,
+    shown,
+    shown_node,
+)
 from compactor.predicate.times import time_units
 from compactor.predicate.tree import (
     MIRRORED,
@@ -30,20 +40,11 @@ from compactor.predicate.tree import (
 )
 from format.types import storage_type
 
-_OPS: Final[dict[type[exp.Expression], Op]] = {
-    exp.EQ: Op.EQ,
-    exp.NEQ: Op.NE,
-    exp.LT: Op.LT,
-    exp.LTE: Op.LE,
-    exp.GT: Op.GT,
-    exp.GTE: Op.GE,
-}
 _NAMED_TYPES: Final = {"TIMESTAMP": pt.is_timestamp, "DATE": pt.is_date, "TIME": pt.is_time}
-_MAX_SHOWN: Final = 200
 _ARGUMENTS: Final = frozenset(
     ("this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog")
 )
-"""Known arguments of syntax tree nodes. Any other has a meaning that would be lost."""
+"""Arguments of syntax tree nodes that the binder knows."""
 _KNOWN: Final = "=, <>, <, <=, >, >=, BETWEEN, IN, LIKE, ILIKE, ESCAPE, IS NULL, AND, OR, NOT"
 
 
@@ -54,41 +55,28 @@ def parse_where(text: str, schema: pa.Schema) -> Predicate:
     in UTC unless they name a zone. Raises `UsageError`, which says what is wrong.
     """
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"where: {_shown(text)} is not Unicode text") from None
-    try:
-        return _Binder(schema, text).bound(cast(exp.Expression, sqlglot.parse_one(text)))
-    except sqlglot.errors.SqlglotError as error:
-        raise UsageError(f"where: {_shown(text)} is not SQL: {_cause(error)}") from error
+        return bound(parsed(text), schema)
+    except SqlError as error:
+        raise UsageError(f"where: {error}") from error.__cause__
     except RecursionError:
         raise UsageError(
-            f"where: {_shown(text)} is nested too deeply; many values of one column go into IN (...)"
+            f"where: {shown(text)} is nested too deeply; many values of one column go into IN (...)"
         ) from None
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "...")
-
-
-def _cause(error: sqlglot.errors.SqlglotError) -> str:
-    details = getattr(error, "errors", None)
-    if details:
-        what = details[0]["description"]
-        what = "something is missing" if what.startswith("Required keyword") else what
-        return f"{what}, at character {details[0]['col']}"
-    return str(error).splitlines()[0]
+def bound(tree: exp.Expression, schema: pa.Schema) -> Predicate:
+    """Returns the predicate of a syntax tree. Raises `SqlError`, which says what is wrong."""
+    return _Binder(schema).bound(tree)
 
 
 class _Binder:
-    def __init__(self, schema: pa.Schema, text: str) -> None:
+    """Makes predicates of syntax trees. Raises `SqlError`."""
+
+    def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._text = text
 
     def bound(self, node: exp.Expression) -> Predicate:
-        said = {name for name, value in node.args.items() if value}
-        if extra := said.difference(_ARGUMENTS):
-            raise self._fault(f"{self._sql(node)}: {', '.join(sorted(extra))} is not supported")
+        check_arguments(node, _ARGUMENTS)
         if node.args.get("negate"):  # NOT LIKE
             plain = node.copy()
             plain.set("negate", None)
@@ -97,9 +85,9 @@ class _Binder:
             case exp.Paren():
                 return self.bound(node.this)
             case exp.And():
-                return And([self.bound(part) for part in _operands(node)])
+                return And([self.bound(part) for part in operands(node)])
             case exp.Or():
-                return Or([self.bound(part) for part in _operands(node)])
+                return Or([self.bound(part) for part in operands(node)])
             case exp.Not():
                 return Not(self.bound(node.this))
             case exp.Boolean():
@@ -120,14 +108,14 @@ class _Binder:
                 return self._escaped(node)
             case exp.Column():
                 return self._flag(node)
-        if type(node) in _OPS:
-            return self._comparison(node, _OPS[type(node)])
-        raise self._fault(f"{self._sql(node)} is not a condition; conditions are made of {_KNOWN}")
+        if type(node) in COMPARISONS:
+            return self._comparison(node, COMPARISONS[type(node)])
+        raise SqlError(f"{shown_node(node)} is not a condition; conditions are made of {_KNOWN}")
 
     def _comparison(self, node: exp.Expression, op: Op) -> Predicate:
-        left, right = _bare(node.this), _bare(node.expression)
+        left, right = bare(node.this), bare(node.expression)
         if isinstance(left, exp.Column) == isinstance(right, exp.Column):
-            raise self._fault(f"{self._sql(node)}: compare a column with a value")
+            raise SqlError(f"{shown_node(node)}: compare a column with a value")
         if isinstance(left, exp.Column):
             return self._compare(self._column(left), op, right)
         return self._compare(self._column(right), MIRRORED[op], left)
@@ -146,12 +134,12 @@ class _Binder:
             return IsNull(field.name)
         if isinstance(node.expression, exp.Boolean):
             return And([Not(IsNull(field.name)), self._compare(field, Op.EQ, node.expression)])
-        raise self._fault(f"{self._sql(node)}: write IS NULL, IS NOT NULL, IS TRUE or IS FALSE")
+        raise SqlError(f"{shown_node(node)}: write IS NULL, IS NOT NULL, IS TRUE or IS FALSE")
 
     def _in(self, node: exp.In) -> Predicate:
         field = self._column(node.this)
         if not node.expressions:
-            raise self._fault(f"{self._sql(node)}: IN takes values in parentheses")
+            raise SqlError(f"{shown_node(node)}: IN takes values in parentheses")
         dtype = storage_type(field.type)
         items = [self._value(field, item) for item in node.expressions]
         values = [
@@ -166,47 +154,41 @@ class _Binder:
         return part if len(values) == len(items) else Or([part, Constant(None)])
 
     def _escaped(self, node: exp.Escape) -> Predicate:
-        escape = _bare(node.expression)
+        escape = bare(node.expression)
         if not isinstance(escape, exp.Literal) or not escape.is_string or len(escape.this) != 1:
-            raise self._fault(f"{self._sql(node)}: ESCAPE takes one character in quotes")
+            raise SqlError(f"{shown_node(node)}: ESCAPE takes one character in quotes")
         plain = node.this.copy()
         plain.set("negate", None)
         part = self._like(plain, escape.this)
         return Not(part) if node.this.args.get("negate") else part
 
     def _like(self, node: exp.Like | exp.ILike, escape: str = ESCAPE) -> Predicate:
-        field, pattern = self._column(node.this), _bare(node.expression)
+        field, pattern = self._column(node.this), bare(node.expression)
         dtype = storage_type(field.type)
         if not (pt.is_string(dtype) or pt.is_large_string(dtype)):
-            raise self._fault(f"{self._sql(node)}: column {field.name!r} is {field.type}, not text")
+            raise SqlError(f"{shown_node(node)}: column {field.name!r} is {field.type}, not text")
         if not isinstance(pattern, exp.Literal) or not pattern.is_string:
-            raise self._fault(f"{self._sql(node)}: LIKE takes a text in quotes")
+            raise SqlError(f"{shown_node(node)}: LIKE takes a text in quotes")
         ignores_case = isinstance(node, exp.ILike)
         try:
             checked = checked_pattern(pattern.this, escape, ignores_case=ignores_case)
         except ValueError as error:
-            raise self._fault(f"{self._sql(node)}: {error}") from None
+            raise SqlError(f"{shown_node(node)}: {error}") from None
         return Like(field.name, checked, ignores_case)
 
     def _flag(self, node: exp.Column) -> Predicate:
         field = self._column(node)
         if not pt.is_boolean(field.type):
-            raise self._fault(
+            raise SqlError(
                 f"column {field.name!r} is {field.type}, not boolean: compare it with a value"
             )
         return Compare(field.name, Op.EQ, pa.scalar(True))
 
     def _column(self, node: exp.Expression) -> pa.Field:
-        node = _bare(node)
+        node = bare(node)
         if not isinstance(node, exp.Column):
-            raise self._fault(f"{self._sql(node)} is not a column; texts are in 'single' quotes")
-        name = ".".join(part.name for part in node.parts)
-        index = self._schema.get_field_index(name)
-        if index < 0:
-            raise self._fault(
-                f"no column {name!r}; columns are: {', '.join(self._schema.names[:50])}"
-            )
-        return self._schema.field(index)
+            raise SqlError(f"{shown_node(node)} is not a column; texts are in 'single' quotes")
+        return field_of(node, self._schema)
 
     def _value(self, field: pa.Field, node: exp.Expression) -> pa.Scalar | Decimal | None:
         """Returns the value of a node; None for NULL.
@@ -214,14 +196,14 @@ class _Binder:
         A number or time is a count of the type's units, which the type need not hold.
         """
         dtype = storage_type(field.type)
-        node = _bare(node)
+        node = bare(node)
         if isinstance(node, exp.Null) or pt.is_null(dtype):
             return None
         if isinstance(node, exp.Cast):  # TIMESTAMP '..', DATE '..'
             node = self._uncast(node, dtype)
         is_negative = isinstance(node, exp.Neg)
         if is_negative:
-            node = _bare(node.this)
+            node = bare(node.this)
         try:
             if isinstance(node, exp.Boolean) and not is_negative and pt.is_boolean(dtype):
                 return pa.scalar(bool(node.this))
@@ -231,51 +213,25 @@ class _Binder:
                 number = Decimal(node.this)
                 return in_units(number.copy_negate() if is_negative else number, dtype)
         except ArithmeticError:
-            raise self._fault(f"{self._sql(node)}: its exponent is too large") from None
+            raise SqlError(f"{shown_node(node)}: its exponent is too large") from None
         except (pa.ArrowException, ValueError) as error:
-            raise self._fault(
-                f"{self._sql(node)} is not a value of column {field.name!r}, which is {field.type}: "
+            raise SqlError(
+                f"{shown_node(node)} is not a value of column {field.name!r}, which is {field.type}: "
                 + str(error).splitlines()[0]
             ) from error
-        raise self._fault(
-            f"{self._sql(node)}: column {field.name!r} is {field.type}; write {_example(dtype)}"
+        raise SqlError(
+            f"{shown_node(node)}: column {field.name!r} is {field.type}; write {_example(dtype)}"
         )
 
     def _uncast(self, node: exp.Cast, dtype: pa.DataType) -> exp.Expression:
         """Returns the text of a typed time literal, if its type is the column's."""
-        value = _bare(node.this)
+        value = bare(node.this)
         named = node.to.sql().upper()
         is_text = isinstance(value, exp.Literal) and value.is_string
         is_of_column = any(named.startswith(n) and of(dtype) for n, of in _NAMED_TYPES.items())
         if type(node) is not exp.Cast or not is_text or not is_of_column:
-            raise self._fault(
-                f"{self._sql(node)}: casts are not supported; write {_example(dtype)}"
-            )
+            raise SqlError(f"{shown_node(node)}: casts are not supported; write {_example(dtype)}")
         return value
-
-    def _sql(self, node: exp.Expression) -> str:
-        try:
-            return str(node.sql())[:100]
-        except sqlglot.errors.SqlglotError:
-            return repr(self._text)
-
-    def _fault(self, cause: str) -> UsageError:
-        return UsageError(f"where: {cause}")
-
-
-def _operands(node: exp.Expression) -> list[exp.Expression]:
-    """Returns the operands of `a AND b AND c`, whose tree is as deep as the condition is long."""
-    kind, operands, rest = type(node), [], node
-    while type(rest) is kind:
-        operands.append(rest.expression)
-        rest = rest.this
-    return [rest, *reversed(operands)]
-
-
-def _bare(node: exp.Expression) -> exp.Expression:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
 
 
 def _from_text(text: str, dtype: pa.DataType) -> pa.Scalar | Decimal:

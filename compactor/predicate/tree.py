@@ -52,7 +52,7 @@ def differs(left: Any, right: Any) -> Any:
     return pc.not_equal(left, right)
 
 
-_FUNCTIONS: Final = {
+FUNCTIONS: Final = {
     Op.EQ: pc.equal,
     Op.NE: differs,
     Op.LT: pc.less,
@@ -60,6 +60,7 @@ _FUNCTIONS: Final = {
     Op.GT: pc.greater,
     Op.GE: pc.greater_equal,
 }
+"""What compares two arrays, or an array and a scalar."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def _by_value(predicate: Compare | IsIn | Like, array: pa.Array) -> pa.Array:
     array = _comparable(array)
     match predicate:
         case Compare(_, op, value):
-            return _FUNCTIONS[op](array, _comparable(value))
+            return FUNCTIONS[op](array, _comparable(value))
         case IsIn(_, values):
             found = pc.is_in(array, value_set=_comparable(values))
             return pc.if_else(array.is_valid(), found, pa.scalar(None, pa.bool_()))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from compactor.common.clock import random_id
 from compactor.stores.base import ByteStream, Store, Upload
 
 _READ_BYTES = 1 << 20
@@ -26,6 +27,24 @@ def writing_part(store: Store, key: str, schema: pa.Schema) -> Iterator[BatchSin
         with pa.ipc.new_stream(pa.PythonFile(_Writable(upload)), schema, options=options) as writer:
             yield writer
         upload.complete()
+
+
+class LazyPart:
+    """A part that its first rows create, under a name that no other attempt has."""
+
+    def __init__(self, store: Store, prefix: str, stack: ExitStack) -> None:
+        """stack: its end completes the part."""
+        self._store, self._prefix, self._stack = store, prefix, stack
+        self._sink: BatchSink | None = None
+        self.key: str | None = None
+        """None if no rows have come."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._sink is None:
+            self.key = f"{self._prefix}-{random_id()}.arrow"
+            part = writing_part(self._store, self.key, batch.schema)
+            self._sink = self._stack.enter_context(part)
+        self._sink.write_batch(batch)
 
 
 def part_rows(store: Store, key: str) -> Iterator[pa.RecordBatch]:

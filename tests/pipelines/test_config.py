@@ -116,7 +116,7 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
     ("node", "message"),
     [
         ({"transform": {"input": "a", "filter": "m > 1"}}, "'m'"),
-        ({"transform": {"input": "a", "columns": {"x": "n +"}}}, "node 'x': 'n \\+' is no SQL"),
+        ({"transform": {"input": "a", "columns": {"x": "n +"}}}, "node 'x': 'n \\+' is not SQL"),
         ({"transform": {"input": "a", "columns": {"x": "m + 1"}}}, "node 'x': no column 'm'; columns"),
         ({"transform": {"input": "a", "columns": {"x": "lower(n)"}}}, "does not fit the columns' types"),
         ({"transform": {"input": "a", "columns": {"x": "median(n)"}}}, "is not understood; known are"),

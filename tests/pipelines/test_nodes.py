@@ -7,6 +7,8 @@ import random
 import threading
 from collections import defaultdict
 from contextlib import closing
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -23,6 +25,8 @@ from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.expressions import Expression
 from compactor.pipelines.nodes.transform import Transformer
 from compactor.pipelines.run import PipelineRun
+from compactor.predicate import parse_where
+from compactor.predicate.tree import matching
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
 from tests.pipelines.support import MIB, Gated, lines_of, numbered, run_of, sources
@@ -452,6 +456,29 @@ def test_expressions_mean_what_sql_means(text: str, expected: list[Any], tmp_pat
     nodes = {**sources("a"), "t": {"transform": {"input": "a", "columns": {"z": text}}}}
     run_of({**nodes, **out(tmp_path, "t")}, {"a": table}).run()
     assert [row["z"] for row in lines_of(tmp_path / "out.ndjson")] == expected
+
+
+def test_a_column_compared_with_a_value_means_what_it_means_in_a_filter() -> None:
+    batch = pa.record_batch(
+        {
+            "u": pa.array([5, 1 << 63, None], pa.uint64()),
+            "f": pa.array([0.1, -0.0, None], pa.float32()),
+            "d": pa.array([Decimal("1.10"), Decimal("-1.10"), None], pa.decimal128(5, 2)),
+            "at": pa.array([datetime(2026, 1, 1), datetime(2026, 1, 2), None], pa.timestamp("ms")),
+            "s": ["a%", "b", None],
+            "yes": [True, False, None],
+        }
+    )
+    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for text in (
+        "u > 5", "5 < u", "u <> -(1)", "u = 1e30", "u = NULL", "f = 0.1", "0 = f", "d < 1.105",
+        "at >= '2026-01-02'", "at BETWEEN '2026-01-01' AND '2026-01-01 12:00'", "u NOT IN (5, NULL)",
+        "s LIKE 'a!%' ESCAPE '!'", "s NOT ILIKE 'B%'", "yes = false", "yes IS TRUE", "yes IS NOT FALSE",
+        "NOT (f > 0 OR u IN (5) AND s <> 'x')", " AND ".join(["u > 1"] * 2000),
+    ):  # fmt: skip
+        condition = matching(parse_where(text, batch.schema), arrays, batch.num_rows)
+        found = Expression(text, batch.schema, "node 't'")(batch)
+        assert found.to_pylist() == condition.to_pylist(), text[:80]
 
 
 def test_not_a_number_fulfils_no_comparison_of_an_expression_either() -> None:

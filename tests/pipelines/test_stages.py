@@ -19,10 +19,10 @@ from compactor.pipelines.explain import as_dot, as_json, rows_of_stages
 from compactor.pipelines.stages import plan_stages
 from compactor.spark.shuffle.exchange import (
     SAMPLED_KEYS,
+    ByRange,
     KeySample,
     divided,
     from_bytes,
-    part_by_range,
     splitters,
     to_bytes,
 )
@@ -219,7 +219,7 @@ def test_ranges_sorted_one_by_one_are_all_rows_sorted(
     if bounds is None:
         assert parts == 1 or not rows
         return
-    part_of = part_by_range(bounds, sort)
+    part_of = ByRange(bounds, sort).part_of(parts)
     found: dict[int, list[pa.RecordBatch]] = {}
     for some in batches:
         for part, of_part in divided(some, part_of(some)):

@@ -337,7 +337,7 @@ MISTAKES = {
     "min(l)": r"'MIN\(l\)': list<item: int64> has no order",
     "max(y) + 1": "no column 'y'; columns are: p, x, t, l$",
     "lag(x) + y": "no column 'y'; columns are: p, x, t, l$",
-    "lag(x) +": "no SQL expression",
+    "lag(x) +": "is not SQL: something is missing",
     "lag(t) + 1": "does not fit the columns' types",
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from compactor.entities.report import EntityMergeReport
 from compactor.entities.run import EntityMerge
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.tasks import matching, reading
-from compactor.entities.tasks.context import Context, TaskRows
+from compactor.entities.tasks.context import Context
 from compactor.errors import (
     CommitConflictError,
     CompactorError,
@@ -30,6 +30,7 @@ from compactor.errors import (
 from compactor.read.scan import scan
 from compactor.resources.errors import MemoryLimitError
 from compactor.spark.session import SparkOptions
+from compactor.spark.shuffle.task import TaskRows
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
@@ -78,6 +79,7 @@ def run_in_tasks(
     spark = FakeSpark()
     run = merge.look if looks else merge.run
     report = run(as_session(spark), SparkOptions(None, parts))
+    assert spark.kept == 0
     assert not any(name.startswith("spark.sql") for name in spark.conf)
     return report
 

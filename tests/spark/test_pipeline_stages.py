@@ -24,7 +24,7 @@ from compactor.read.verify import verify
 from compactor.resources.errors import MemoryLimitError
 from compactor.spark.session import SparkOptions
 from compactor.spark.shuffle import packets
-from compactor.spark.shuffle.exchange import from_bytes, to_bytes
+from compactor.spark.shuffle.exchange import ByKeys, from_bytes, to_bytes
 from compactor.stores.local import LocalStore
 from tests.spark.stand_in import FakeSpark, as_session
 
@@ -397,10 +397,10 @@ def test_tasks_after_a_shuffle_are_as_many_as_its_bytes_need(folder: Path, tmp_p
     run = SparkRun(pipeline(nodes, folder, tmp_path / "o", memory={"limit": "4MiB"}))
     run.run(as_session(FakeSpark()), SparkOptions())
     [feed] = run._stages[1].takes
-    rows, size = run._sizes(feed)
-    parts = [report.root_rows for report in run._done[run._stages[1].gives[0].number].reports]
-    assert rows == sum(parts) == 60_000
-    assert len(parts) == -(-size // (1 << 19)) > 3
+    sent = run._results.size(feed)
+    parts = [rows.rows for rows in run._results.written(run._stages[1].gives[0])]
+    assert sent.rows == sum(parts) == 60_000
+    assert len(parts) == -(-sent.bytes // (1 << 19)) > 3
     assert max(parts) < 2 * 60_000 / len(parts)
 
 
@@ -417,14 +417,14 @@ def test_what_goes_to_one_task_goes_in_small_packets_each_with_a_place_of_its_ow
     """At a limit of 16 MiB: packets of 256 KiB, and a MiB of rows that wait."""
     rows = [pa.RecordBatch.from_pydict({"k": [n % 2 for n in range(8000)]}) for _ in range(40)]
     given = [
-        pa.RecordBatch.from_arrays(
-            [pa.array([7]), pa.array([place]), packets._binary(to_bytes([batch]))],
-            names=["feed", "place", "batch"],
+        batch
+        for place, some in enumerate(rows)
+        for batch in packets.as_rows(
+            iter([packets.Packet(packets.ROWS, 7, place, to_bytes([some]))])
         )
-        for place, batch in enumerate(rows)
     ]
-    divider = packets.Divider(2, keys=("k",))
-    sent = pa.Table.from_batches(packets.send(iter(given), {7: 0}, [divider], 16 << 20))
+    ways = {7: (0, ByKeys(("k",)))}
+    sent = pa.Table.from_batches(packets.send(iter(given), ways, 2, 16 << 20))
     sizes = [len(data) for data in sent.column("batch").to_pylist()]
     assert max(sizes) <= (256 << 10) + 1000
     assert len(sizes) < 20

@@ -11,16 +11,9 @@ import pyarrow.compute as pc
 from compactor.entities.clusters import clusters_of
 from compactor.entities.entities import DELETED, SIGNATURE
 from compactor.entities.expressions import ID
-from compactor.entities.tasks.context import (
-    LABEL,
-    NODE,
-    Context,
-    TaskInput,
-    TaskOutput,
-    TaskRows,
-    TaskSummary,
-)
+from compactor.entities.tasks.context import LABEL, NODE, Context
 from compactor.entities.tasks.lines import EntityLines, all_rows, ints_of
+from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 from format.nested import build_list
 
 

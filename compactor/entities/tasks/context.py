@@ -2,68 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
-
-import pyarrow as pa
+from typing import Any, Final
 
 from compactor.entities.datasets import Located
 from compactor.entities.memory import EntityMemory
 from compactor.entities.spec import EntityMergeSpec
+from compactor.spark.shuffle.task import PLACE_BITS
 from compactor.table.snapshot import Snapshot
 
-PLACE_BITS: Final = 40
-"""The low bits of an entity's number, which count within its part; the bits above are the part."""
-
-
 PLACE: Final = (1 << PLACE_BITS) - 1
-
+"""Bits of an entity's number that are its place at home."""
 
 # Columns that travel beside those of entities. Names of properties begin with a dot, so they never clash.
 NODE: Final = "node"
-
-
 LABEL: Final = "label"
-
-
 GROUP: Final = "group"
-
-
 TARGET: Final = "target"
-
-
 RULE: Final = "rule"
-
-
 TEXT_OF_VALUE: Final = "text"
-
-
-TaskInput = Iterable[tuple[int, pa.RecordBatch]]
-"""Rows that were sent to a part: batches with the number of their input, input by input, in order."""
-
-
-class TaskRows(NamedTuple):
-    """Rows that a task gives."""
-
-    batch: pa.RecordBatch
-    input: int = 0
-    """The input of the next stage that they are for."""
-
-
-class SampledKeys(NamedTuple):
-    """Keys, each as often as the weight of its rows demands."""
-
-    keys: pa.RecordBatch
-
-
-class TaskSummary(NamedTuple):
-    """The figures of a task, which it gives last."""
-
-    values: Mapping[str, Any]
-
-
-TaskOutput = Iterator[TaskRows | SampledKeys | TaskSummary]
 
 
 @dataclass(frozen=True, slots=True)

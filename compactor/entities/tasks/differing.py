@@ -13,20 +13,12 @@ from compactor.entities.clusters import kept_of
 from compactor.entities.entities import DELETED, REPLACED, SIGNATURE
 from compactor.entities.expressions import ID
 from compactor.entities.output import difference, written_batches, written_of
-from compactor.entities.tasks.context import (
-    LABEL,
-    NODE,
-    TARGET,
-    Context,
-    SampledKeys,
-    TaskInput,
-    TaskOutput,
-    TaskRows,
-    TaskSummary,
-)
+from compactor.entities.target import SORT
+from compactor.entities.tasks.context import LABEL, NODE, TARGET, Context
 from compactor.entities.tasks.lines import CLUSTER, array_of
 from compactor.entities.tasks.reading import SAMPLED_CHARACTERS
 from compactor.entities.texts import TEXT
+from compactor.spark.shuffle.task import SampledKeys, TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
 from compactor.table.snapshot import Snapshot
 from format.nested import build_list
@@ -89,7 +81,7 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
     )
     weights = np.concatenate([np.asarray(counts), np.ones(rows, np.int64)])
     at = np.repeat(np.arange(len(weights)), weights)
-    yield SampledKeys(pa.RecordBatch.from_pydict({ID: ids.take(pa.array(at))}))
+    yield SampledKeys(pa.RecordBatch.from_pydict({ID: ids.take(pa.array(at))}), SORT)
     yield TaskSummary(
         {
             "clusters": found.num_rows,

@@ -16,19 +16,9 @@ from compactor.entities.expressions import ID
 from compactor.entities.fold import MERGED, end_to_end
 from compactor.entities.output import Difference, EntityBatches
 from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
-from compactor.entities.tasks.context import (
-    LABEL,
-    NODE,
-    PLACE,
-    TARGET,
-    Context,
-    Partition,
-    TaskInput,
-    TaskOutput,
-    TaskRows,
-    TaskSummary,
-)
+from compactor.entities.tasks.context import LABEL, NODE, PLACE, TARGET, Context, Partition
 from compactor.entities.tasks.lines import PROPERTY, all_rows, array_of, from_batch, ints_of
+from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
 from compactor.stores.parts import part_rows
 from compactor.write.ingest import IngestPlan, write_fragments

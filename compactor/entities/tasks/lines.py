@@ -10,14 +10,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from compactor.common.clock import random_id
 from compactor.entities.entities import DELETED, SIGNATURE, U64, Entities
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
-from compactor.entities.tasks.context import LABEL, NODE, PLACE_BITS, Context, TaskInput
+from compactor.entities.tasks.context import LABEL, NODE, Context
 from compactor.entities.texts import I64, TEXT
+from compactor.spark.shuffle.task import PLACE_BITS, TaskInput
 from compactor.stores.open import open_store
-from compactor.stores.parts import BatchSink, writing_part
+from compactor.stores.parts import LazyPart
 
 STAGED_ROWS: Final = 1 << 16
 
@@ -82,26 +82,18 @@ def from_batch(batch: pa.RecordBatch) -> Entities:
     )
 
 
-class Staging:
-    """The staging place of one attempt of a home, with object names of its own."""
+def new_part(context: Context, part: int, stack: ExitStack) -> LazyPart:
+    """Returns where an attempt of a home puts rows that it keeps."""
+    return LazyPart(open_store(context.staging), f"{context.run_id}/{part:07d}", stack)
 
-    def __init__(self, context: Context, part: int) -> None:
-        self._store = open_store(context.staging)
-        self._prefix = f"{context.run_id}/{part:07d}-{random_id()}"
-        self._count = 0
 
-    def begun(self, stack: ExitStack, schema: pa.Schema) -> tuple[str, BatchSink]:
-        """Begins an object, which is complete when the stack ends. Returns its key and its sink."""
-        self._count += 1
-        key = f"{self._prefix}-{self._count}.arrow"
-        return key, stack.enter_context(writing_part(self._store, key, schema))
-
-    def put(self, batches: Sequence[pa.RecordBatch]) -> str:
-        with ExitStack() as stack:
-            key, sink = self.begun(stack, batches[0].schema)
-            for batch in batches:
-                sink.write_batch(batch)
-        return key
+def staged(context: Context, part: int, batch: pa.RecordBatch) -> str | None:
+    """Keeps rows for a home. Returns their key; None if there are none."""
+    with ExitStack() as stack:
+        kept = new_part(context, part, stack)
+        for piece in pieces_of(batch):
+            kept.write(piece)
+    return kept.key
 
 
 def pieces_of(batch: pa.RecordBatch) -> list[pa.RecordBatch]:

@@ -17,12 +17,9 @@ from compactor.entities.tasks.context import (
     TEXT_OF_VALUE,
     Context,
     Partition,
-    TaskInput,
-    TaskOutput,
-    TaskRows,
-    TaskSummary,
 )
 from compactor.entities.tasks.lines import all_rows, ints_of, number_of
+from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
 from compactor.stores.parts import part_rows
 
@@ -89,8 +86,8 @@ def label(context: Context, part: int, home: Partition, given: TaskInput) -> Tas
     yield TaskSummary({})
 
 
-def first_of_largest(context: Context, home: Partition, given: TaskInput) -> TaskSummary:
-    """Returns the dataset and `_id` of the first of the given nodes of a home."""
+def first_of_largest(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
+    """Tells the dataset and `_id` of the first of the nodes of a home that are given."""
     lines = pa.Table.from_batches(part_rows(open_store(context.staging), home.members))
     place = min(int(np.min(np.asarray(batch.column(NODE)) & PLACE)) for _, batch in given)
-    return TaskSummary({"dataset": lines["dataset"][place].as_py(), "id": lines[ID][place].as_py()})
+    yield TaskSummary({"dataset": lines["dataset"][place].as_py(), "id": lines[ID][place].as_py()})

@@ -20,13 +20,16 @@ from compactor.entities.tasks.context import (
     Context,
     DatasetPart,
     Partition,
-    TaskInput,
-    TaskOutput,
-    TaskRows,
-    TaskSummary,
 )
-from compactor.entities.tasks.lines import Staging, as_batch, lines_of, number_of, pieces_of
-from compactor.stores.parts import BatchSink
+from compactor.entities.tasks.lines import (
+    as_batch,
+    lines_of,
+    new_part,
+    number_of,
+    pieces_of,
+    staged,
+)
+from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 
 SAMPLED_CHARACTERS: Final = 128
 """The characters of an id that are sampled: its beginning is as good a bound between ranges."""
@@ -40,7 +43,8 @@ def read_piece(piece: DatasetPart) -> TaskOutput:
     rows = 0
     for columns, count in columns_in(piece.located, piece.snapshot):
         if (mistake := first_mistake(columns, count)) is not None:
-            yield TaskSummary({"rows": rows, "bad_row": rows + mistake[0], "why": mistake[1]})
+            bad = {"rows": rows, "bad_row": rows + mistake[0], "why": mistake[1]}
+            yield TaskSummary(bad, has_failed=True)
             return
         kept = {name: column for name, column in columns.items() if name not in NOT_READ}
         yield TaskRows(pa.RecordBatch.from_pydict(kept), piece.dataset)
@@ -63,11 +67,11 @@ def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
     if not any(d.rows for d in datasets):
         yield TaskSummary({})
         return
-    stage = Staging(context, part)
-    members = stage.put(pieces_of(lines_of(datasets)))
-    entities = tuple(stage.put(pieces_of(as_batch(d))) if d.rows else None for d in datasets)
+    members = staged(context, part, lines_of(datasets))
+    assert members is not None
+    entities = tuple(staged(context, part, as_batch(d)) for d in datasets)
     with ExitStack() as stack:
-        groups: tuple[str, BatchSink] | None = None
+        groups = new_part(context, part, stack)
         count = 0
         for rule, sides in enumerate(values_of_rules(context.spec, datasets, charge)):
             found = groups_of_rule(*sides)
@@ -90,16 +94,14 @@ def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
             batch = pa.RecordBatch.from_pydict(
                 {GROUP: count + found.of, NODE: number_of(part, found.nodes)}
             )
-            if groups is None:
-                groups = stage.begun(stack, batch.schema)
             for piece in pieces_of(batch):
-                groups[1].write_batch(piece)
+                groups.write(piece)
             count += len(numbers)
     home = Partition(
         members,
         entities,
         tuple(d.rows for d in datasets),
-        None if groups is None else groups[0],
+        groups.key,
         sum(d.nbytes for d in datasets),
     )
     yield TaskSummary({"home": home.to_json()})

@@ -7,7 +7,8 @@ merge or aggregate does the same with the rows of its task as it would in one pr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -108,17 +109,53 @@ def splitters(
     return pa.RecordBatch.from_arrays([column.take(chosen) for column in columns], names=names)
 
 
-def part_by_range(bounds: pa.RecordBatch, sort: SortSchema) -> PartOf:
-    """Returns a function that numbers each row by its range: part 0 is before the first bound."""
+class Divider(Protocol):
+    """A rule that says which of `parts` tasks each row goes to. Picklable."""
 
-    def part_of(batch: pa.RecordBatch) -> npt.NDArray[np.integer]:
-        order = stable_order(order_words(_columns([bounds, batch], sort), sort))
+    def part_of(self, parts: int, /) -> PartOf: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ByKeys:
+    """Sends rows with equal keys to one task, which their hash chooses."""
+
+    keys: tuple[str, ...]
+
+    def part_of(self, parts: int) -> PartOf:
+        return lambda batch: part_by_keys(batch, self.keys, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ByRange:
+    """Sends each row to the task of its key range."""
+
+    bounds: pa.RecordBatch | None
+    """Keys where ranges begin, as `splitters` returns them; None for one range."""
+    sort: SortSchema
+
+    def part_of(self, _parts: int) -> PartOf:
+        return self._part_of
+
+    def _part_of(self, batch: pa.RecordBatch) -> npt.NDArray[np.integer]:
+        if self.bounds is None:
+            return np.zeros(batch.num_rows, np.int64)
+        order = stable_order(order_words(_columns([self.bounds, batch], self.sort), self.sort))
         # Bounds precede the rows: in a stable order a row that equals a bound comes after it.
         parts = np.empty(len(order), dtype=np.int64)
-        parts[order] = np.cumsum(order < bounds.num_rows)
-        return parts[bounds.num_rows :]
+        parts[order] = np.cumsum(order < self.bounds.num_rows)
+        return parts[self.bounds.num_rows :]
 
-    return part_of
+
+@dataclass(frozen=True, slots=True)
+class ByNumber:
+    """Sends each row to the task that a column names."""
+
+    column: str
+    lower_bits: int = 0
+    """Bits below the task's number."""
+
+    def part_of(self, _parts: int) -> PartOf:
+        return lambda batch: np.asarray(batch.column(self.column)) >> self.lower_bits
 
 
 def divided(
@@ -146,11 +183,12 @@ U64 = npt.NDArray[np.uint64]
 
 def part_by_keys(batch: pa.RecordBatch, keys: Sequence[str], parts: int) -> npt.NDArray[np.uint64]:
     """Returns a number below `parts` for each row, the same for equal keys. Shape (rows,)."""
-    hashes = _hashes([to_storage(batch.column(name)) for name in keys])
+    hashes = key_hashes([to_storage(batch.column(name)) for name in keys])
     return (hashes >> np.uint64(40)) % np.uint64(parts)
 
 
-def _hashes(columns: Sequence[pa.Array]) -> U64:
+def key_hashes(columns: Sequence[pa.Array]) -> U64:
+    """Returns a hash of each row's keys, which may be 0.0 or -0.0 alike. Shape (rows,)."""
     sums: U64 = np.zeros(len(columns[0]), dtype=np.uint64)
     for number, column in enumerate(columns):
         if pt.is_floating(column.type):

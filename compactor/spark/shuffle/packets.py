@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.spark.shuffle.exchange import (
-    PartOf,
+    Divider,
     divided,
     from_bytes,
     packet_bytes,
-    part_by_keys,
-    part_by_range,
     to_bytes,
 )
-from format.schema import SortSchema
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PACKETS: Final = "kind int, feed int, place bigint, batch binary"
 SENT: Final = "feed int, place bigint, part int, batch binary"
@@ -32,8 +25,6 @@ PACKET_SCHEMA: Final = pa.schema(
 _SENT_SCHEMA: Final = pa.schema(
     [("feed", pa.int32()), ("place", pa.int64()), ("part", pa.int32()), ("batch", pa.binary())]
 )
-SMALL_BATCHES: Final = {"spark.sql.execution.arrow.maxRecordsPerBatch": "16"}
-"""Session setting of 16 packets for each batch to Python, about 16 MiB: Spark counts rows, not bytes."""
 _PENDING_SHARE: Final = 16
 """Rows that wait to be sent may take this part of the memory limit, so that packets are not too small."""
 
@@ -53,50 +44,27 @@ class Packet:
     data: pa.Buffer
 
 
-class Dividing(Protocol):
-    """A rule that says which task each row goes to. Picklable."""
-
-    def part_of(self) -> PartOf: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Divider:
-    """A rule that sends each row to a task by bounds of key ranges, or by the hash of its keys."""
-
-    parts: int
-    bounds: pa.RecordBatch | None = None
-    sort: SortSchema | None = None
-    keys: tuple[str, ...] = ()
-
-    def part_of(self) -> PartOf:
-        if self.bounds is not None and self.sort is not None:
-            return part_by_range(self.bounds, self.sort)
-        return lambda batch: part_by_keys(batch, self.keys, self.parts)
-
-
 def send(
-    batches: Batches,
-    rank_of: Mapping[int, int],
-    dividers: Sequence[Dividing | None],
-    limit_bytes: int,
+    batches: Batches, ways: Mapping[int, tuple[int, Divider]], parts: int, limit_bytes: int
 ) -> Batches:
     """Divides packets by target task and combines the rows for one task into larger packets.
 
-    rank_of: rank of each feed. dividers: by rank; None sends the whole feed to part 0. limit_bytes: the
+    ways: by feed, its rank among the inputs of the tasks, and how its rows are divided. limit_bytes: the
     memory limit.
     """
-    part_of = {n: None if (d := dividers[r]) is None else d.part_of() for n, r in rank_of.items()}
+    rank_of = {feed: rank for feed, (rank, _) in ways.items()}
+    if parts == 1:
+        for feed, place, data in _packets(batches):
+            yield _row(_SENT_SCHEMA, rank_of[feed], place, 0, data)
+        return
+    part_of = {feed: divider.part_of(parts) for feed, (_, divider) in ways.items()}
     waiting = _Waiting(packet_bytes(limit_bytes))
     for feed, place, data in _packets(batches):
-        divide, rank = part_of[feed], rank_of[feed]
-        if divide is None:
-            yield _sent_row(rank, place, 0, data)
-            continue
-        if rank != waiting.rank:
+        if rank_of[feed] != waiting.rank:
             yield from waiting.leave()
-        waiting.rank = rank
+        waiting.rank = rank_of[feed]
         batch = from_bytes(data)
-        waiting.put(place, divided(batch, divide(batch)))
+        waiting.put(place, divided(batch, part_of[feed](batch)))
         if waiting.bytes >= limit_bytes // _PENDING_SHARE:
             yield from waiting.leave()
     yield from waiting.leave()
@@ -124,13 +92,13 @@ class _Waiting:
             size = first = 0
             for place, some in waiting:
                 if together and size + some.nbytes > self._packet_bytes:
-                    yield _sent_row(self.rank, first, part, to_bytes(together))
+                    yield _row(_SENT_SCHEMA, self.rank, first, part, to_bytes(together))
                     together, size = [], 0
                 if not together:
                     first = place
                 together.append(some)
                 size += some.nbytes
-            yield _sent_row(self.rank, first, part, to_bytes(together))
+            yield _row(_SENT_SCHEMA, self.rank, first, part, to_bytes(together))
         self._parts, self.bytes = {}, 0
 
 
@@ -152,43 +120,15 @@ def values_of(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterat
         yield from zip(*(batch.column(name) for name in names), strict=True)
 
 
-def _sent_row(rank: int, place: int, part: int, data: pa.Buffer) -> pa.RecordBatch:
-    values = [[rank], [place], [part]]
-    arrays = [pa.array(v, f.type) for v, f in zip(values, _SENT_SCHEMA, strict=False)]
-    return pa.RecordBatch.from_arrays([*arrays, _binary(data)], schema=_SENT_SCHEMA)
-
-
 def as_rows(packets: Iterator[Packet]) -> Batches:
     for packet in packets:
-        values = [[packet.kind], [packet.feed], [packet.place]]
-        arrays = [pa.array(v, f.type) for v, f in zip(values, PACKET_SCHEMA, strict=False)]
-        yield pa.RecordBatch.from_arrays([*arrays, _binary(packet.data)], schema=PACKET_SCHEMA)
+        yield _row(PACKET_SCHEMA, packet.kind, packet.feed, packet.place, packet.data)
 
 
-def _binary(data: pa.Buffer) -> pa.Array:
-    """Returns an array of one value, without a copy."""
+def _row(schema: pa.Schema, *values: Any) -> pa.RecordBatch:
+    """Returns a batch of one row, whose last value is a buffer, which is not copied."""
+    *numbers, data = values
+    arrays = [pa.array([n], field.type) for n, field in zip(numbers, schema, strict=False)]
     offsets = pa.py_buffer(np.array([0, data.size], dtype=np.int32))
-    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, data])
-
-
-def chained(
-    first: tuple[int, pa.RecordBatch], rest: Iterator[tuple[int, pa.RecordBatch]]
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    yield first
-    yield from rest
-
-
-@contextmanager
-def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Applies settings to the session and restores the old ones on exit."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
+    binary = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, data])
+    return pa.RecordBatch.from_arrays([*arrays, binary], schema=schema)

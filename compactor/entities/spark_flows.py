@@ -1,0 +1,80 @@
+"""Nodes of an entity merge and their labels on the way to their homes, and the pieces that tasks read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.entities.datasets import Located
+from compactor.entities.tasks.context import LABEL, NODE, DatasetPart, Partition
+from compactor.read.scan_pieces import pieces_of
+from compactor.spark.shuffle.exchange import ByNumber, to_bytes
+from compactor.spark.shuffle.jobs import Done, Flow
+from compactor.spark.shuffle.packets import ROWS, Batches, Packet
+from compactor.spark.shuffle.task import PLACE_BITS
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TO_HOMES: Final = ByNumber(NODE, PLACE_BITS)
+
+
+def dataset_parts(dataset: int, located: Located | None) -> Iterator[DatasetPart]:
+    """Yields what tasks read of a dataset: its file, or fragments of its table; nothing if it is missing."""
+    if located is None:
+        return
+    if located.is_file:
+        place = str(Path(located.place).absolute())
+        yield DatasetPart(dataset, replace(located, place=place))
+        return
+    store = open_store(located.place)
+    for piece in pieces_of(CommitLog(store).current()):
+        yield DatasetPart(dataset, replace(located, place=store.url), piece)
+
+
+def homes_of(values: Done) -> dict[int, Partition]:
+    """Returns the homes that have entities, by their parts."""
+    return {
+        part: Partition.from_json(summary["home"])
+        for part, summary in values.summaries.items()
+        if "home" in summary
+    }
+
+
+def first_nodes(parts: DataFrame, homes: Mapping[int, Partition], rank: int) -> Flow:
+    """Returns the first node of each home as its own label: a task runs only where rows go to.
+
+    parts: the numbers of all parts.
+    """
+    numbers = list(homes)
+
+    def prepare(batches: Batches) -> Iterator[Packet]:
+        for batch in batches:
+            found = np.asarray(batch.column(0))
+            nodes = found[np.isin(found, numbers)] << PLACE_BITS
+            yield from _one_packet({NODE: nodes, LABEL: nodes})
+
+    return Flow(parts, rank, TO_HOMES, prepare=prepare, is_plain=True)
+
+
+def labels_home(labels: DataFrame, rank: int) -> Flow:
+    """Returns the labels of nodes. labels: rows node, component."""
+
+    def prepare(batches: Batches) -> Iterator[Packet]:
+        for batch in batches:
+            yield from _one_packet({NODE: batch.column(0), LABEL: batch.column(1)})
+
+    return Flow(labels, rank, TO_HOMES, prepare=prepare, is_plain=True)
+
+
+def _one_packet(columns: Mapping[str, Any]) -> Iterator[Packet]:
+    batch = pa.RecordBatch.from_pydict(dict(columns))
+    if batch.num_rows:
+        yield Packet(ROWS, 0, 0, to_bytes([batch]))

@@ -1,0 +1,128 @@
+"""Folds the clusters that changed, in Spark tasks, and commits their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.entities.output import written_schema
+from compactor.entities.spark_flows import TO_HOMES
+from compactor.entities.state import State
+from compactor.entities.target import ROW_POLICY, SORT, Target
+from compactor.entities.tasks import differing, folding
+from compactor.entities.tasks.context import NODE, TARGET, Context, Partition
+from compactor.entities.texts import I64
+from compactor.spark.session import as_job_error
+from compactor.spark.shuffle.exchange import ByNumber, ByRange, from_bytes, splitters, to_bytes
+from compactor.spark.shuffle.jobs import Done, Flow, Jobs
+from compactor.spark.shuffle.packets import ROWS, Batches, Packet, values_of
+from compactor.spark.shuffle.task import TaskInput, TaskOutput
+from compactor.table.entry import FragmentEntry
+from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest
+
+
+@dataclass(frozen=True, slots=True)
+class FoundClusters:
+    """What has to be written, and where its entities are."""
+
+    homes: Mapping[int, Partition]
+    changes: Done
+    """The job of `differing.differ`."""
+    rows: int
+
+
+def write_clusters(
+    jobs: Jobs,
+    context: Context,
+    target: Target,
+    found: FoundClusters,
+    after: State,
+    on_progress: Callable[[str], None],
+) -> int:
+    """Returns the version of the commit. Raises `CompactorError`; nothing is written then."""
+    assert target.store is not None
+    assert target.log is not None
+    on_progress("taking what changed")
+    homes, changes, members = found.homes, found.changes, found.changes.total("members")
+    rows_at_home = sum(sum(home.rows) for home in homes.values())
+    bytes_at_home = sum(home.bytes for home in homes.values())
+    size = changes.bytes + bytes_at_home * members // max(1, rows_at_home)
+    parts = jobs.parts(size)
+    ranges = ByRange(splitters(changes.feeds[0].samples, SORT, parts), SORT)
+    to_target = ByNumber(TARGET)
+    heads = partial(_heads, ranges, parts)
+    flows = [changes.flow(folding.HEADS, to_target, prepare=heads)]
+    counts = _counted(jobs, flows[0], parts)
+    names: list[str] = []
+    if members:
+        asked = partial(_members, ranges, parts)
+        taken = jobs.run(
+            [changes.flow(0, TO_HOMES, prepare=asked)],
+            max(homes) + 1,
+            lambda part, given: folding.take(context, homes[part], given),
+        )
+        found_names = {name for said in taken.summaries.values() for name in said["names"]}
+        names = folding.property_columns(context.spec, found_names)
+        flows.append(taken.flow(folding.MEMBERS, to_target))
+    on_progress("writing")
+    options = IngestOptions(rows=ROW_POLICY)
+    schema = written_schema(names)
+    plan = plan_ingest(target.store, target.snapshot, schema, "merged entities", SORT, options)
+    firsts = (target.first_updated + np.cumsum(counts) - counts).tolist()
+    url = target.store.url
+
+    def fold(part: int, given: TaskInput) -> TaskOutput:
+        return folding.fold(
+            context, given, table=url, plan=plan, names=names, first_updated=firsts[part]
+        )
+
+    folded = jobs.run(flows, parts, fold)
+    entries = [
+        FragmentEntry.from_json(entry)
+        for said in folded.summaries.values()
+        for entry in said["entries"]
+    ]
+    return commit_fragments(
+        target.log, target.snapshot, plan, entries, amend=target.amending(after)
+    ).version
+
+
+def _counted(jobs: Jobs, flow: Flow, parts: int) -> I64:
+    """Returns how many rows go to each part. Shape (parts,)."""
+
+    def count(part: int, given: TaskInput) -> Batches:
+        rows = sum(batch.num_rows for _, batch in given)
+        yield pa.RecordBatch.from_pydict({"part": [part], "rows": [rows]})
+
+    with as_job_error("the task"):
+        found = jobs.mapped([flow], parts, count, "part bigint, rows bigint").toArrow()
+    counts = np.zeros(parts, np.int64)
+    counts[np.asarray(found.column("part"))] = np.asarray(found.column("rows"))
+    return counts
+
+
+def _changes(
+    ranges: ByRange, parts: int, batches: Batches
+) -> Iterator[tuple[int, pa.RecordBatch, I64]]:
+    """Yields changes with their places and the parts that write them."""
+    part_of = ranges.part_of(parts)
+    for place, data in values_of(batches, ["place", "batch"]):
+        batch = from_bytes(data.as_buffer())
+        yield place.as_py(), batch, part_of(batch).astype(np.int64)
+
+
+def _heads(ranges: ByRange, parts: int, batches: Batches) -> Iterator[Packet]:
+    for place, batch, targets in _changes(ranges, parts, batches):
+        heads = batch.drop_columns([NODE]).append_column(TARGET, pa.array(targets))
+        yield Packet(ROWS, 0, place, to_bytes([heads]))
+
+
+def _members(ranges: ByRange, parts: int, batches: Batches) -> Iterator[Packet]:
+    for place, batch, targets in _changes(ranges, parts, batches):
+        members = differing.members_of(batch, targets)
+        if members.num_rows:
+            yield Packet(ROWS, 0, place, to_bytes([members]))

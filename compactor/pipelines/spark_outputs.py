@@ -1,0 +1,93 @@
+"""Makes the outputs of a pipeline on Spark from the parts and fragments that its tasks left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from compactor.files.write import StagedSink
+from compactor.pipelines.binding import sort_schema
+from compactor.pipelines.config import Output, Pipeline
+from compactor.pipelines.dead_letters import opened_dead_letters
+from compactor.pipelines.nodes.output import open_sink, written_schema
+from compactor.pipelines.stage_results import StageResults
+from compactor.pipelines.stages import Feed
+from compactor.stores.base import Store
+from compactor.stores.open import open_store
+from compactor.stores.parts import part_rows
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+from compactor.write.ingest import IngestOptions, IngestPlan, commit_fragments, plan_ingest
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTable:
+    """A table that an output writes, as it was when the run began."""
+
+    log: CommitLog
+    snapshot: Snapshot
+    plan: IngestPlan
+
+
+def open_table(address: str, node: Output, given: pa.Schema, what: str) -> OutputTable:
+    """Returns the table of an output. Raises `CompactorError`.
+
+    given: schema of the rows that reach the output. what: subject of messages.
+    """
+    store = open_store(address)
+    log = CommitLog(store)
+    snapshot = log.refresh()
+    schema = written_schema(node, given)
+    sort = None if node.sort_by is None else sort_schema(node.sort_by, schema, what)
+    plan = plan_ingest(store, snapshot, schema, what, sort, IngestOptions())
+    return OutputTable(log, snapshot, plan)
+
+
+def write_outputs(
+    pipeline: Pipeline,
+    schemas: Mapping[str, pa.Schema],
+    feeds: Mapping[str, Sequence[Feed]],
+    tables: Mapping[str, OutputTable],
+    results: StageResults,
+    staging: Store | None,
+) -> None:
+    """Writes files, commits tables, and moves the files to their places when all of that is done.
+
+    schemas: by edge. feeds: by output, in the order of its rows. staging: where the parts are; None if there
+    are none. Raises `CompactorError`.
+    """
+    written: list[StagedSink] = []
+    with ExitStack() as files:
+        letters = files.enter_context(opened_dead_letters(pipeline))
+        if letters is not None:
+            for key in results.dead_letters():
+                assert staging is not None
+                for batch in part_rows(staging, key):
+                    letters.write(results.with_whole_numbers(batch))
+        for name, node in pipeline.nodes.items():
+            if not isinstance(node, Output) or node.path is None:
+                continue
+            schema = written_schema(node, schemas[node.input])
+            file = files.enter_context(closing(open_sink(node.path, schema)))
+            for feed in feeds[name]:
+                for rows in results.written(feed):
+                    if rows.part is not None:
+                        assert staging is not None
+                        for batch in part_rows(staging, rows.part):
+                            file.write(batch)
+            file.finish()
+            written.append(file)
+        for name, table in tables.items():
+            entries = [
+                FragmentEntry.from_json(entry)
+                for feed in feeds[name]
+                for rows in results.written(feed)
+                for entry in rows.entries
+            ]
+            commit_fragments(table.log, table.snapshot, table.plan, entries)
+        for file in written:
+            file.publish()

@@ -1,0 +1,95 @@
+"""Reads SQL expressions by sqlglot: what conditions and the expressions of pipelines have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, cast
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import expressions as exp
+
+from compactor.predicate.tree import Op
+
+COMPARISONS: Final[dict[type[exp.Expression], Op]] = {
+    exp.EQ: Op.EQ,
+    exp.NEQ: Op.NE,
+    exp.LT: Op.LT,
+    exp.LTE: Op.LE,
+    exp.GT: Op.GT,
+    exp.GTE: Op.GE,
+}
+_MAX_SHOWN: Final = 200
+_MAX_SHOWN_NODE: Final = 100
+_MAX_SHOWN_COLUMNS: Final = 50
+
+
+class SqlError(Exception):
+    """What is wrong with an SQL expression, in words for its author."""
+
+
+def parsed(text: str) -> exp.Expression:
+    """Returns the syntax tree. Raises `SqlError`, and `RecursionError` for what is nested too deeply."""
+    try:
+        text.encode()
+        return cast(exp.Expression, sqlglot.parse_one(text))
+    except UnicodeEncodeError:
+        raise SqlError(f"{shown(text)} is not Unicode text") from None
+    except sqlglot.errors.SqlglotError as error:
+        raise SqlError(f"{shown(text)} is not SQL: {_cause(error)}") from error
+
+
+def shown(text: str) -> str:
+    """Returns the text in quotes, and cut if it is long."""
+    return repr(text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "...")
+
+
+def _cause(error: sqlglot.errors.SqlglotError) -> str:
+    details = getattr(error, "errors", None)
+    if details:
+        what = details[0]["description"]
+        what = "something is missing" if what.startswith("Required keyword") else what
+        return f"{what}, at character {details[0]['col']}"
+    return str(error).splitlines()[0]
+
+
+def shown_node(node: exp.Expression) -> str:
+    """Returns the SQL of a part of an expression, cut if it is long."""
+    try:
+        return str(node.sql())[:_MAX_SHOWN_NODE]
+    except sqlglot.errors.SqlglotError:
+        return type(node).__name__
+
+
+def check_arguments(node: exp.Expression, known: Collection[str]) -> None:
+    """Raises `SqlError` for arguments of a node that its reader does not know: their meaning would get
+    lost."""
+    extra = sorted(name for name, value in node.args.items() if value and name not in known)
+    if extra:
+        raise SqlError(f"{shown_node(node)}: {', '.join(extra)} is not supported")
+
+
+def field_of(node: exp.Column, schema: pa.Schema) -> pa.Field:
+    """Returns the column that a name means; case counts. Raises `SqlError` if there is none."""
+    name = ".".join(part.name for part in node.parts)
+    index = schema.get_field_index(name)
+    if index < 0:
+        there = ", ".join(schema.names[:_MAX_SHOWN_COLUMNS])
+        raise SqlError(f"no column {name!r}; columns are: {there}")
+    return schema.field(index)
+
+
+def operands(node: exp.Expression) -> list[exp.Expression]:
+    """Returns the operands of `a AND b AND c`, whose tree is as deep as the condition is long."""
+    kind, found, rest = type(node), [], node
+    while type(rest) is kind:
+        found.append(rest.expression)
+        rest = rest.this
+    return [rest, *reversed(found)]
+
+
+def bare(node: exp.Expression) -> exp.Expression:
+    """Returns what is in parentheses."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node

@@ -1,0 +1,252 @@
+"""Runs Spark jobs whose tasks exchange rows in packets, for pipelines and entity merges.
+
+The packets of a job are persisted until the next jobs have them. The reports of its tasks come back at once,
+so that the next job is planned by real sizes. No RDD is used, so this works on Spark Connect too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from compactor.spark.session import SparkOptions, as_job_error, task_slots
+from compactor.spark.shuffle.exchange import Divider, from_bytes, packet_bytes
+from compactor.spark.shuffle.packets import (
+    PACKET_SCHEMA,
+    PACKETS,
+    REPORT,
+    ROWS,
+    SENT,
+    Batches,
+    Packet,
+    as_rows,
+    received,
+    send,
+    values_of,
+)
+from compactor.spark.shuffle.task import (
+    TaskInput,
+    TaskOutput,
+    TaskReport,
+    packets_of,
+    task_and_place,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WORTH_A_TASK_BYTES: Final = 4 << 20
+_MOST_PARTS: Final = 10_000
+_PACKETS_AT_A_TIME: Final = 16
+"""Packets that Spark hands to Python together."""
+
+Prepare = Callable[[Batches], Iterator[Packet]]
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Rows on their way to the tasks of a job."""
+
+    frame: DataFrame
+    rank: int
+    """Which of the tasks' inputs they are. Tasks get their inputs by rank."""
+    divider: Divider
+    feed: int = 0
+    """Number of the feed that they left their tasks by."""
+    prepare: Prepare | None = None
+    """Makes the packets to send, which have the number of the feed too; None to send those of the frame."""
+    is_plain: bool = False
+    """Whether the frame has other rows than packets. Then `prepare` makes packets of them."""
+
+
+@dataclass(slots=True)
+class FeedTotals:
+    """What all tasks of a job gave by one feed."""
+
+    rows: int = 0
+    bytes: int = 0
+    samples: list[tuple[pa.RecordBatch, int]] = field(default_factory=list)
+    """Keys, and how many rows they stand for; by task."""
+
+
+@dataclass(slots=True)
+class Done:
+    """A job that has run."""
+
+    packets: DataFrame | None = None
+    """None if there are none, or no more."""
+    summaries: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """By the number of the task, ascending; up to the first task that has failed."""
+    feeds: dict[int, FeedTotals] = field(default_factory=lambda: defaultdict(FeedTotals))
+
+    @property
+    def rows(self) -> int:
+        return sum(feed.rows for feed in self.feeds.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(feed.bytes for feed in self.feeds.values())
+
+    def total(self, name: str) -> int:
+        """Returns the sum of a value of all summaries."""
+        return sum(summary[name] for summary in self.summaries.values())
+
+    def flow(
+        self, rank: int, divider: Divider, feed: int = 0, prepare: Prepare | None = None
+    ) -> Flow:
+        assert self.packets is not None
+        return Flow(self.packets, rank, divider, feed, prepare)
+
+    def release(self) -> None:
+        """Gives up the packets: nobody needs them any more."""
+        if self.packets is not None:
+            self.packets.unpersist()
+            self.packets = None
+
+
+class Jobs:
+    """Runs the jobs of one run, one after the other."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        options: SparkOptions,
+        limit_bytes: int,
+        memory_factor: int,
+        stack: ExitStack,
+    ) -> None:
+        """limit_bytes: the memory limit of one task. memory_factor: bytes of memory that a task needs for
+        each byte of its rows. stack: its end releases what is persisted, and restores the session."""
+        self.spark = spark
+        self._options, self._limit, self._stack = options, limit_bytes, stack
+        self._memory_factor = memory_factor
+        most = _PACKETS_AT_A_TIME * packet_bytes(limit_bytes)
+        stack.enter_context(
+            _configured(spark, {"spark.sql.execution.arrow.maxBytesPerBatch": f"{most}b"})
+        )
+
+    def parts(self, size_bytes: int) -> int:
+        """Returns how many tasks rows of this size are divided among."""
+        if self._options.shuffle_partitions is not None:
+            return self._options.shuffle_partitions
+        by_memory = math.ceil(size_bytes * self._memory_factor / self._limit)
+        by_slots = min(task_slots(self.spark), size_bytes // _WORTH_A_TASK_BYTES)
+        return max(1, min(_MOST_PARTS, max(by_memory, by_slots)))
+
+    def run_pieces(self, count: int, task: Callable[[int], TaskOutput]) -> Done:
+        """Runs a task for each number below `count`. Raises as `run`."""
+        limit = self._limit
+
+        def run(batches: Batches) -> Batches:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from as_rows(packets_of(number, task(number), limit))
+
+        return self._done(self.spark.range(0, count, 1, count).mapInArrow(run, PACKETS))
+
+    def run(
+        self, flows: Sequence[Flow], parts: int, task: Callable[[int, TaskInput], TaskOutput]
+    ) -> Done:
+        """Runs a task for each part that rows go to. It is called with the number of the part and the rows.
+
+        flows: at least one. Raises `JobError` if Spark fails, else the error of the first task that ended
+        with one.
+        """
+        limit = self._limit
+
+        def run(part: int, given: TaskInput) -> Batches:
+            return as_rows(packets_of(part, task(part, given), limit))
+
+        return self._done(self.mapped(flows, parts, run, PACKETS))
+
+    def mapped(
+        self,
+        flows: Sequence[Flow],
+        parts: int,
+        task: Callable[[int, TaskInput], Batches],
+        schema: str,
+    ) -> DataFrame:
+        """Returns the rows of `schema` that a task makes for each part that rows go to."""
+
+        def run(batches: Batches) -> Batches:
+            found = received(batches)
+            first = next(found, None)
+            if first is not None:
+                yield from task(first[0], ((rank, rows) for _, rank, rows in chain([first], found)))
+
+        return self._sent(flows, parts).mapInArrow(run, schema)
+
+    def _sent(self, flows: Sequence[Flow], parts: int) -> DataFrame:
+        """Returns the packets of the flows, each with its part, by the ranks of flows and in order."""
+        groups: dict[tuple[int, int], list[Flow]] = {}
+        for flow in flows:
+            groups.setdefault((id(flow.frame), id(flow.prepare)), []).append(flow)
+        frames = [self._divided(group, parts) for group in groups.values()]
+        united = reduce(lambda some, more: some.unionAll(more), frames)
+        return united.repartitionById(parts, "part").sortWithinPartitions("feed", "place")
+
+    def _divided(self, flows: Sequence[Flow], parts: int) -> DataFrame:
+        """flows: of one frame, which is read once."""
+        limit, prepare = self._limit, flows[0].prepare
+        ways = {flow.feed: (flow.rank, flow.divider) for flow in flows}
+
+        def divide(batches: Batches) -> Batches:
+            yield from send(
+                batches if prepare is None else as_rows(prepare(batches)), ways, parts, limit
+            )
+
+        frame = flows[0].frame
+        if not flows[0].is_plain:
+            frame = frame.where(f"kind = {ROWS} AND feed IN ({', '.join(map(str, ways))})")
+        return frame.mapInArrow(divide, SENT)
+
+    def _done(self, packets: DataFrame) -> Done:
+        """Runs a job, and collects what its tasks report."""
+        with as_job_error("the task"):
+            done = Done(packets.persist())
+            self._stack.callback(done.release)
+            found = packets.where(f"kind <> {ROWS}").toArrow()
+        reports: dict[int, TaskReport] = {}
+        samples: list[tuple[int, int, pa.RecordBatch]] = []
+        for kind, feed, place, data in values_of(found.to_batches(), PACKET_SCHEMA.names):
+            if kind.as_py() == REPORT:
+                task, _ = task_and_place(place.as_py())
+                reports[task] = TaskReport.from_json(data.as_py())
+            else:
+                samples.append((place.as_py(), feed.as_py(), from_bytes(data.as_buffer())))
+        for task, report in sorted(reports.items()):
+            report.raise_error()
+            done.summaries[task] = report.summary
+            if report.has_failed:
+                return done
+            for number, counts in report.feeds.items():
+                done.feeds[number].rows += counts.rows
+                done.feeds[number].bytes += counts.bytes
+        for place, number, keys in sorted(samples, key=lambda sample: sample[0]):
+            task, _ = task_and_place(place)
+            done.feeds[number].samples.append((keys, reports[task].feeds[number].sampled))
+        return done
+
+
+@contextmanager
+def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Applies settings to the session and restores the old ones on exit."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)

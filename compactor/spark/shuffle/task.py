@@ -1,0 +1,182 @@
+"""What a task of a Spark job takes and gives, and how that becomes packets.
+
+A task yields rows for other tasks, keys to sample, and a summary. Its last packet is its report. An error
+that the user can correct is told in the report and not raised, because Spark would run a failed task again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError
+from compactor.files.source import sliced
+from compactor.resources.errors import MemoryLimitError
+from compactor.spark.shuffle.exchange import KeySample, packet_bytes, to_bytes
+from compactor.spark.shuffle.packets import REPORT, ROWS, SAMPLE, Packet
+from format.errors import FormatError
+from format.schema import SortSchema
+
+_Numbers = TypeVar("_Numbers", int, npt.NDArray[np.int64])
+PLACE_BITS: Final = 40
+"""Bits of a number that count within one task. The task's number is above them."""
+_CORRECTED_BY_USERS: Final = {
+    error.__name__: error
+    for error in (
+        UsageError,
+        ConfigError,
+        InputError,
+        DataError,
+        JobError,
+        MemoryLimitError,
+        FormatError,
+    )
+}
+
+TaskInput = Iterable[tuple[int, pa.RecordBatch]]
+"""Batches that were sent to a task, each with the rank of its input; by ranks, and in order."""
+
+
+class TaskRows(NamedTuple):
+    """Rows that a task gives."""
+
+    batch: pa.RecordBatch
+    feed: int = 0
+    """Number of the feed that they leave by: a task may give rows to several others."""
+
+
+class SampledKeys(NamedTuple):
+    """Rows whose keys are sampled for ranges."""
+
+    rows: pa.RecordBatch
+    sort: SortSchema
+    feed: int = 0
+
+
+class TaskSummary(NamedTuple):
+    """What a task says of its work to the driver."""
+
+    values: Mapping[str, Any]
+    """JSON."""
+    has_failed: bool = False
+    """Whether the values say why the run ends. Nobody hears of the tasks after this one then."""
+
+
+TaskOutput = Iterator[TaskRows | SampledKeys | TaskSummary]
+
+
+def task_and_place(number: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """Returns the task that gave a number, and the number within that task."""
+    return number >> PLACE_BITS, number & ((1 << PLACE_BITS) - 1)
+
+
+@dataclass(slots=True)
+class FeedCounts:
+    """What one task gave by one feed."""
+
+    rows: int = 0
+    bytes: int = 0
+    """Size of the packets."""
+    sampled: int = 0
+    """Rows that the sample stands for."""
+
+
+@dataclass(slots=True)
+class TaskReport:
+    """The report of one task."""
+
+    summary: dict[str, Any] = field(default_factory=dict)
+    has_failed: bool = False
+    feeds: dict[int, FeedCounts] = field(default_factory=dict)
+    """By number."""
+    error: tuple[str, str] | None = None
+    """Class and message of what ended the task."""
+
+    def feed(self, number: int) -> FeedCounts:
+        return self.feeds.setdefault(number, FeedCounts())
+
+    def raise_error(self) -> None:
+        """Raises the error that ended the task, if there was one."""
+        if self.error is not None:
+            name, message = self.error
+            raise _CORRECTED_BY_USERS[name](message)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> TaskReport:
+        value = json.loads(text)
+        feeds = {int(feed): FeedCounts(**counts) for feed, counts in value.pop("feeds").items()}
+        return cls(**value, feeds=feeds)
+
+
+def packets_of(task: int, output: TaskOutput, limit_bytes: int) -> Iterator[Packet]:
+    """Yields the packets of a task: its rows, then its samples, and at last its report.
+
+    task: its number. limit_bytes: the memory limit.
+    """
+    packing = _Packing(task, packet_bytes(limit_bytes))
+    report = packing.report
+    samples: dict[int, KeySample] = {}
+    try:
+        for item in output:
+            match item:
+                case TaskRows(batch, feed):
+                    yield from packing.rows(batch, feed)
+                case SampledKeys(rows, sort, feed):
+                    samples.setdefault(feed, KeySample(sort)).add(rows)
+                    report.feed(feed).sampled += rows.num_rows
+                case TaskSummary(values, has_failed):
+                    report.summary, report.has_failed = dict(values), has_failed
+        yield from packing.waiting()
+    except tuple(_CORRECTED_BY_USERS.values()) as error:
+        names = (each.__name__ for each in type(error).__mro__)
+        report.error = next(name for name in names if name in _CORRECTED_BY_USERS), str(error)
+    for feed, sample in samples.items():
+        if (keys := sample.keys()) is not None:
+            yield packing.packet(SAMPLE, feed, to_bytes([keys]))
+    yield packing.packet(REPORT, -1, pa.py_buffer(report.to_json().encode()))
+
+
+class _Packing:
+    """Joins and cuts the rows of a task to packets of about one size."""
+
+    def __init__(self, task: int, most_bytes: int) -> None:
+        self.report = TaskReport()
+        self._most_bytes = most_bytes
+        self._place = task << PLACE_BITS
+        self._feed = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def rows(self, batch: pa.RecordBatch, feed: int) -> Iterator[Packet]:
+        if feed != self._feed:
+            yield from self.waiting()
+        self._feed = feed
+        for some in sliced(batch, self._most_bytes):
+            if self._bytes + some.nbytes > self._most_bytes:
+                yield from self.waiting()
+            self._batches.append(some)
+            self._bytes += some.nbytes
+
+    def waiting(self) -> Iterator[Packet]:
+        """Yields the packet of the rows that have come since the last one, if there are any."""
+        if not self._batches:
+            return
+        data = to_bytes(self._batches)
+        counts = self.report.feed(self._feed)
+        counts.rows += sum(batch.num_rows for batch in self._batches)
+        counts.bytes += data.size
+        yield self.packet(ROWS, self._feed, data)
+        self._batches, self._bytes = [], 0
+
+    def packet(self, kind: int, feed: int, data: pa.Buffer) -> Packet:
+        self._place += 1
+        return Packet(kind, feed, self._place, data)
