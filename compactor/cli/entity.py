@@ -13,6 +13,7 @@ from compactor.cli.display import stderr
 from compactor.cli.engine_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.options import size_bytes
 from compactor.cli.output import echo_json, warn
+from compactor.cli.tables import open_log
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.entities.datasets import check_not_over, locate
 from compactor.entities.lines import entity_lines
@@ -25,8 +26,6 @@ from compactor.files.names import FileFormat, kind_of
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
 from compactor.spark.session import open_session
 from compactor.stores.base import Store
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
 from compactor.telemetry.metrics import mapping
 
 _MEMORY_LIMIT_BYTES: Final = 4 << 30
@@ -102,7 +101,8 @@ def entity_merge_command(
     loaded = load_spec(spec)
     for warning in loaded.warnings:
         warn(f"{spec}: {warning}")
-    store = None if table is None else open_store(table)
+    log = None if table is None else open_log(table)
+    store = None if log is None else log.store
     if lines is not None and lines != "-":
         if Path(lines).resolve() == Path(spec).resolve():
             raise UsageError(f"--ndjson: {lines} is the spec itself; name another file")
@@ -147,8 +147,8 @@ def entity_merge_command(
         _print(report, dry_run=dry_run, err=lines == "-")
     if lines is None:
         return
-    if not dry_run and store is not None and report.version:
-        rows = changes_since(store, CommitLog(store).current(), since)
+    if not dry_run and log is not None and report.version:
+        rows = changes_since(log.store, log.current(), since)
     _write_lines(lines, rows or ())
 
 

@@ -6,14 +6,11 @@ import click
 
 from compactor.cli.options import duration_seconds
 from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.cli.tables import address_of, open_log, open_table
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import UsageError
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
 from compactor.table.repair import Meaning, RepairReport, repair
-from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
-from compactor.table.version import Changes, Operation
 from compactor.telemetry.metrics import mapping
 
 _VACUUM_EPILOG = """\b
@@ -56,8 +53,8 @@ def vacuum_command(
     Those are fragments that were compacted away or never committed, unfinished uploads, and log files that
     a checkpoint has made superfluous.
     """
-    with telemetry("vacuum", open_store(table).url, targets) as told:
-        log = told.log_of(told.open_store(table))
+    with telemetry("vacuum", address_of(table), targets) as told:
+        log = told.open_log(table)
         report = vacuum(log, VacuumSettings(grace, retain, dry_run, allow_shrinking))
         told.record(lambda label: mapping.of_vacuum(label, report), log.store.url)
     if as_json:
@@ -114,7 +111,7 @@ def repair_command(table: str, apply: bool, end_at: int | None, as_json: bool) -
 
     Reads the whole log. Exits with 1 if something needs a backup or --end-at.
     """
-    report = repair(open_store(table), end_at=end_at, apply=apply)
+    report = repair(open_log(table).store, end_at=end_at, apply=apply)
     if as_json:
         echo_json(report.to_json())
     else:
@@ -171,19 +168,9 @@ def release_command(table: str, fragments: tuple[str, ...], release_all: bool) -
     """
     if bool(fragments) == release_all:
         raise UsageError("name the fragments to release, or give --all")
-    log = CommitLog(open_store(table))
-    snapshot = log.current()
-    held = {**snapshot.quarantine, **snapshot.suspects}
-    unknown = [key for key in fragments if key not in held]
-    if unknown:
-        raise UsageError(f"{unknown[0]} is not in quarantine; `compactor inspect` shows what is")
-    keys = fragments or tuple(held)
-    if not keys:
-        click.echo(f"nothing is in quarantine at version {log.latest.version}")
+    opened = open_table(table)
+    released = opened.release(fragments or None)
+    if not released:
+        click.echo(f"nothing is in quarantine at version {opened.version}")
         return
-
-    def prepare(_: Snapshot) -> Changes:
-        return Changes(Operation.QUARANTINE, released_fragments=keys)
-
-    after = log.commit(prepare)
-    click.echo(f"{len(keys)} fragments released, version {after.version}")
+    click.echo(f"{len(released)} fragments released, version {opened.version}")

@@ -12,14 +12,13 @@ from typing import Any
 import click
 
 from compactor.cli.output import warn
+from compactor.cli.tables import open_log
 from compactor.common import logs
 from compactor.common.logs import LEVELS, LogFormat, LogSettings
 from compactor.compaction.driver import Driver
 from compactor.compaction.listener import Listener, Listeners
 from compactor.errors import UsageError
-from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
-from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.observed_log import CommitReport, ObservedCommitLog
 from compactor.telemetry import tracing
@@ -95,18 +94,19 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Telemetry:
-    """The telemetry of a command: opens stores and logs, counted and traced where the user wants it."""
+    """The telemetry of a command: opens logs, counted and traced where the user wants it."""
 
     def __init__(self, recorder: Recorder | None, traces: Tracing | None) -> None:
         self.recorder = recorder
         self._traces = traces
 
-    def open_store(self, url: str) -> Store:
-        """Opens a store as `stores.open` does, and counts its requests."""
-        store = open_store(url)
-        return store if self.recorder is None else self.recorder.metered(store)
+    def open_log(self, table: str) -> CommitLog:
+        """Opens the commit log of a table that may not exist, and counts its commits and requests."""
+        return open_log(table, self._log_of)
 
-    def log_of(self, store: Store) -> CommitLog:
+    def _log_of(self, store: Store) -> CommitLog:
+        if self.recorder is not None:
+            store = self.recorder.metered(store)
         observers = [each.committed for each in (self.recorder, self._traces) if each is not None]
         if not observers:
             return CommitLog(store)
@@ -122,10 +122,11 @@ class Telemetry:
         mine = [each for each in (self._traces, self.recorder) if each is not None]
         return Listeners([*mine, *others])
 
-    def begin_compactions(self, driver: Driver, settings: CompactionSettings) -> None:
+    def begin_compactions(self, driver: Driver) -> None:
         """Sets a table's metrics to their first values, before its driver first looks at it."""
         if self.recorder is not None:
-            self.recorder.begin_compactions(driver.url, settings.memory_limit_bytes)
+            limit_bytes = driver.compaction_settings.memory_limit_bytes
+            self.recorder.begin_compactions(driver.url, limit_bytes)
 
     def record(self, make: Callable[[str], Iterable[Change]], table: str) -> None:
         """Applies the changes that `make` returns for the table's label; does not call it without metrics."""

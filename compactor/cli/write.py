@@ -12,10 +12,10 @@ import click
 from compactor.cli.display import progress
 from compactor.cli.ingest_settings import chosen_settings, ingest_settings_options
 from compactor.cli.output import echo_json, human_bytes, warn
+from compactor.cli.tables import address_of
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import CompactorError, InputError
 from compactor.planner.debt import Debt, Pressure
-from compactor.stores.open import open_store
 from compactor.telemetry.metrics import mapping
 from compactor.write.back_pressure import BackPressure, Reaction
 from compactor.write.ingest import IngestReport, ingest_file
@@ -67,24 +67,23 @@ def ingest_command(
     sort, options = settings.sort, replace(settings.options, promotes=promotes)
     warner = _Warner()
     pressure = BackPressure(Reaction(back_pressure))
-    with telemetry("ingest", open_store(table).url, targets) as told:
+    with telemetry("ingest", address_of(table), targets) as told:
         for path in files:
             check_input(path)
-        store = told.open_store(table)
-        log = told.log_of(store)
+        log = told.open_log(table)
         reports: list[IngestReport] = []
         for path in files:
             try:
                 pressure.admit(log, warner)
                 with progress(f"ingest {Path(path).name}", None) as advance:
-                    report = ingest_file(store, log, path, sort, options, on_progress=advance)
+                    report = ingest_file(log.store, log, path, sort, options, on_progress=advance)
             except (CompactorError, FormatError) as error:
                 if reports:
                     done = f"the {len(reports)} files before are in the table, version {reports[-1].version}"
                     error.args = (f"{error} ({done})",)
                 raise
             reports.append(report)
-            told.record(functools.partial(mapping.of_ingest, report=report), store.url)
+            told.record(functools.partial(mapping.of_ingest, report=report), log.store.url)
             if not as_json:
                 click.echo(
                     f"{path}: {report.rows:,} rows{_superseded(report)} in {report.fragments} fragments, "

@@ -142,6 +142,10 @@ class Driver:
     def policy(self) -> Policy:
         return self._settings.policy
 
+    @property
+    def compaction_settings(self) -> CompactionSettings:
+        return self._settings.compaction
+
     def owns(self, compaction_id: str) -> bool:
         """Says whether this driver has decided on the compaction and not finished it yet."""
         return compaction_id in self._running

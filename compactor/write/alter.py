@@ -39,6 +39,29 @@ class Alteration:
     """New limit of a skip index in bytes for one column and row group."""
 
 
+@dataclass(frozen=True, slots=True)
+class AlterReport:
+    """The table after an alteration."""
+
+    version: int
+    columns: tuple[str, ...]
+    """Names of the columns in order."""
+    waiting: tuple[str, ...]
+    """Keys of the fragments that hold dropped columns until they are compacted."""
+
+
+def alter_report(after: Snapshot) -> AlterReport:
+    """Returns the report on an alteration from the snapshot that it committed."""
+    retired = set(after.table.retired)
+    waiting = (
+        entry.key
+        for entry in (after.fragments.all() if retired else ())
+        if not retired.isdisjoint(entry.columns)
+    )
+    names = after.table.shown_schema.names
+    return AlterReport(after.version, tuple(names), tuple(sorted(waiting)))
+
+
 def alter_table(log: CommitLog, alteration: Alteration) -> Snapshot:
     """Commits the alteration and returns the new snapshot.
 
