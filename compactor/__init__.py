@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from compactor import errors as errors
     from compactor.api.scan import Scan as Scan
     from compactor.api.table import Table as Table
+    from compactor.api.view import TableView as TableView
     from compactor.compaction.plan_report import PlanReport as PlanReport
     from compactor.compaction.report import CompactReport as CompactReport
     from compactor.errors import CompactorError as CompactorError
@@ -65,6 +66,7 @@ _PLACES = {
     "SkipSpec": "compactor.predicate.skipping.spec",
     "Strategy": "compactor.settings.compaction",
     "Table": "compactor.api.table",
+    "TableView": "compactor.api.view",
     "TimeWindows": "compactor.table.metadata",
     "Ttl": "compactor.rows.policy",
     "VacuumReport": "compactor.table.vacuum",
@@ -93,6 +95,7 @@ __all__ = [
     "SkipSpec",
     "Strategy",
     "Table",
+    "TableView",
     "TimeWindows",
     "Ttl",
     "VacuumReport",

@@ -27,7 +27,7 @@ from format.schema import ordering
 
 
 class TableView:
-    """A table at one version, for reading; `Table` adds what changes tables."""
+    """A table at one version, for reading. `Table` adds what changes tables."""
 
     def __init__(self, log: CommitLog, snapshot: Snapshot) -> None:
         """Use `open`. log: of this table; its store is read."""
