@@ -23,6 +23,7 @@ from typing import Any, Self
 import pyarrow as pa
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
+from compactor.common.setting_keys import SORT_BY
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import (
     IN_PROCESS_LEASE_SECONDS,
@@ -207,7 +208,7 @@ class Table:
         try:
             sort = None if sort_by is None else parse_sort_schema(sort_by)
         except SchemaError as error:
-            raise UsageError(f"sort_by: {error}") from error
+            raise UsageError(SORT_BY, f": {error}") from error
         if isinstance(rows, (Scan, OpenFragment)):
             rows = rows.to_reader()  # not through the C interface, which loses exceptions
         if isinstance(rows, (str, PathLike)):

@@ -21,7 +21,7 @@ from compactor.cli.engine_options import (
 )
 from compactor.cli.explain import explain_plan
 from compactor.cli.options import duration_seconds
-from compactor.cli.output import echo_json, human_bytes, warn
+from compactor.cli.output import echo_json, echo_line, human_bytes, warn
 from compactor.cli.telemetry import (
     MetricsTargets,
     Telemetry,
@@ -31,6 +31,7 @@ from compactor.cli.telemetry import (
     traces_of_environment,
 )
 from compactor.common.logs import is_json
+from compactor.common.message import Message
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.compaction.listener import Silent
@@ -184,7 +185,7 @@ class _Announcer(Silent):
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002
         if finished.outcome.failure and not finished.is_void:
-            warn(f"attempt {finished.attempt} failed: {finished.outcome.failure}")
+            warn(Message(f"attempt {finished.attempt} failed: ", finished.outcome.failure))
 
 
 def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:
@@ -196,7 +197,7 @@ def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:
         f"nothing to compact at version {snapshot.version}: {_why_idle(snapshot, driver.policy)}"
     )
     for line in (*plan.blocked, *plan.refused):
-        click.echo(f"  held up: {line}")
+        echo_line(Message("  held up: ", line))
     for lease in snapshot.leases.values():
         left = (lease.expires_unix_ms - driver.log.lease_unix_ms()) / 1000
         click.echo(
@@ -380,7 +381,7 @@ def _print_plan(snapshot: Snapshot, plan: CompactionPlan, estimates: Sequence[Es
     if plan.expiry.entries:
         click.echo(f"drop {len(plan.expiry.entries)} fragments of time windows past retention")
     for line in (*plan.blocked, *plan.refused):
-        click.echo(f"held up: {line}")
+        echo_line(Message("held up: ", line))
 
 
 def _summary(plan: CompactionPlan) -> str:

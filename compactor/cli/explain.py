@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from compactor.cli.display import print_table
-from compactor.cli.output import echo_json, human_bytes
+from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.common.message import Message
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.planner.shape import memory_plan
 from compactor.planner.spec import CompactionPlan, CompactionSpec
@@ -75,7 +76,7 @@ def _print_rest(plan: CompactionPlan, version: int) -> None:
     if not plan.specs and not plan.refused:
         click.echo(f"no compaction is due at version {version}")
     for line in plan.refused:
-        click.echo(f"refused: {line}")
+        echo_line(Message("refused: ", line))
 
 
 def _mib(size: int) -> str:

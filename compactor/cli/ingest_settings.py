@@ -10,6 +10,7 @@ import click
 from pydantic.fields import FieldInfo
 
 from compactor.settings.messages import validated
+from compactor.settings.names import as_flag
 from compactor.write.ingest.settings import IngestSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -34,15 +35,11 @@ def ingest_settings_options(command: _Command) -> _Command:
 def chosen_settings(given: Mapping[str, Any]) -> IngestSettings:
     """Returns the checked settings. Raises `UsageError`."""
     said = {name: value for name, value in given.items() if value is not None}
-    return validated(IngestSettings, said, _flag)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return validated(IngestSettings, said)
 
 
 def _option(name: str, field: FieldInfo) -> Callable[[_Command], _Command]:
-    flag, text = _flag(name), field.description
+    flag, text = as_flag(name), field.description
     kinds = {kind for kind in (field.annotation, *get_args(field.annotation)) if kind is not None}
     default, shown = field.default, field.default is not None and field.default != ()
     if bool in kinds:

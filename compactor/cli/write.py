@@ -13,7 +13,8 @@ from compactor.cli.display import progress
 from compactor.cli.ingest_settings import chosen_settings, ingest_settings_options
 from compactor.cli.output import echo_json, human_bytes, warn
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
-from compactor.errors import CompactorError, InputError
+from compactor.common.message import Message
+from compactor.errors import CompactorError, InputError, message_of
 from compactor.planner.debt import Debt, Pressure
 from compactor.stores.open import open_store
 from compactor.telemetry.metrics import mapping
@@ -81,7 +82,7 @@ def ingest_command(
             except (CompactorError, FormatError) as error:
                 if reports:
                     done = f"the {len(reports)} files before are in the table, version {reports[-1].version}"
-                    error.args = (f"{error} ({done})",)
+                    error.args = (Message(message_of(error), f" ({done})"),)
                 raise
             reports.append(report)
             told.record(functools.partial(mapping.of_ingest, report=report), store.url)

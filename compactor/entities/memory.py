@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from compactor.common.message import Message
+from compactor.common.setting_keys import MEMORY_LIMIT_BYTES, SHUFFLE_PARTITIONS
 from compactor.resources.errors import MemoryLimitError
 
 COPIES: Final = 7
@@ -32,7 +34,8 @@ class EntityMemory:
     def charging_part(self) -> Charge:
         """Of entities of one task of many."""
         return self._charging(
-            "the entities of one task take", "raise --memory-limit or --shuffle-partitions"
+            "the entities of one task take",
+            Message("raise ", MEMORY_LIMIT_BYTES, " or ", SHUFFLE_PARTITIONS),
         )
 
     def _charging(self, what: str, cure: str) -> Charge:
@@ -42,7 +45,8 @@ class EntityMemory:
             if self._limit_bytes is not None and need > self._limit_bytes:
                 raise MemoryLimitError(
                     f"{what} {self.held_bytes:,} bytes, and merging them about {COPIES} times as much, the "
-                    f"limit is {self._limit_bytes:,} bytes: nothing was written; {cure}"
+                    f"limit is {self._limit_bytes:,} bytes: nothing was written; ",
+                    cure,
                 )
 
         return charge

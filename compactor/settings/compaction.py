@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from compactor.common.message import Setting
 from compactor.errors import ConfigError
 from compactor.resources.merge_plan import MemorySettings
-from compactor.settings.messages import explained
+from compactor.settings.messages import cause
 from format.writer import WriterOptions
 
 MIB = 1 << 20
@@ -27,7 +28,8 @@ class _Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(explained("", error.errors(include_url=False)[0])) from None
+            problem = error.errors(include_url=False)[0]
+            raise ConfigError(Setting(problem["loc"][0]), f": {cause(problem)}") from None
 
 
 class CompactionSettings(_Settings):

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from compactor.common.message import Setting
 from compactor.errors import UsageError
 
 _MOST_CHARACTERS: Final = 100
 _MIB: Final = 1 << 20
-
-
-def explained(name: str, problem: ErrorDetails) -> str:
-    """Returns place and cause. name: names the whole, or is empty."""
-    place = ".".join(filter(None, [name, *map(str, problem["loc"])]))
-    return f"{place}: {cause(problem)}" if place else cause(problem)
 
 
 def cause(problem: ErrorDetails, given: object = None) -> str:
@@ -62,19 +57,17 @@ def _number(bound: float) -> str:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def validated(
-    model: type[_Model], given: Mapping[str, Any], name_of: Callable[[str], str]
-) -> _Model:
-    """Checks settings against a model. Raises `UsageError`, which names a setting by `name_of`."""
+def validated(model: type[_Model], given: Mapping[str, Any]) -> _Model:
+    """Checks settings against a model. Raises `UsageError`, which names the setting."""
     try:
         return model.model_validate(dict(given))
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"][:1])
         if first["type"] == "extra_forbidden":
-            known = ", ".join(map(name_of, model.model_fields))
-            raise UsageError(f"no option {name_of(name)!r}; there are: {known}") from None
+            known = ", ".join(model.model_fields)
+            raise UsageError(f"no option {name!r}; there are: {known}") from None
         whole = given.get(name)
         written = whole if isinstance(whole, str) and len(first["loc"]) == 1 else None
         told = cause(first, written)
-        raise UsageError(f"{name_of(name)}: {told}" if name else told) from None
+        raise UsageError(Setting(name), f": {told}") from None

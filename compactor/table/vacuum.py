@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from compactor.common.setting_keys import ALLOW_SHRINKING
 from compactor.errors import (
     DataError,
     ObjectNotFoundError,
@@ -211,7 +212,8 @@ class _Vacuum:
             raise TableError(
                 f"{self._store.url}: of {peak:,} rows of the versions that would go, {rows.total:,} are in "
                 "the table now; nothing was removed. Look at it (`compactor inspect --version "
-                f"{snapshot.oldest}`), and if this was meant, vacuum with --allow-shrinking"
+                f"{snapshot.oldest}`), and if this was meant, vacuum with ",
+                ALLOW_SHRINKING,
             )
         needed |= _objects_of(snapshot.fragments.all())
         return _Proved(

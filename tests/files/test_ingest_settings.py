@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from compactor.cli.ingest_settings import chosen_settings, ingest_settings_options
 from compactor.errors import UsageError
 from compactor.rows.policy import RowFunction, RowKind
+from compactor.settings.names import as_flag
 from compactor.spark.source.options import CallOptions
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest import IngestOptions
@@ -95,4 +96,4 @@ def test_a_column_with_a_comma_has_a_flag_of_its_own() -> None:
 def test_what_is_wrong_is_told_by_the_flag(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         chosen_settings(given)
-    assert str(caught.value).startswith(said)
+    assert caught.value.message.named(as_flag).startswith(said)

@@ -432,7 +432,7 @@ def test_wherever_memory_runs_out_the_error_says_so_and_all_is_given_back(
     try:
         merged.run()
     except MemoryLimitError as error:
-        assert "--memory-limit" in str(error)
+        assert "memory_limit_bytes" in str(error)
         assert {output.state for output in merged.outputs} <= {"aborted"}
     else:
         assert room > 20_000

@@ -51,7 +51,7 @@ def test_a_reader_that_a_vacuum_overtakes_is_told_what_to_do(reader: str, denied
 
     if denied:
         slow.fault = no_root
-    with pytest.raises(OvertakenError, match=r"read again, .*--retain") as caught:
+    with pytest.raises(OvertakenError, match=r"read again, .*retain_seconds") as caught:
         READERS[reader](slow, snapshot)
     assert caught.value.exit_code == 5
 

@@ -137,7 +137,7 @@ def _checked(model: type[_Options], given: Mapping[str, str]) -> _Options:
                 )
     try:
         with named_as_options():
-            return validated(model, said, str)
+            return validated(model, said)
     except UsageError as error:
         raise UsageError(f"fragments: {error}") from None
 

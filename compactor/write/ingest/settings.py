@@ -10,6 +10,18 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from compactor.common.setting_keys import (
+    AGGREGATE,
+    DELETE_MARKER,
+    KEEP_TOMBSTONES,
+    RETENTION,
+    ROW_POLICY,
+    SEQUENCE,
+    SORT_BY,
+    TIME_COLUMN,
+    TTL,
+    TTL_COLUMN,
+)
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
@@ -108,21 +120,19 @@ class IngestSettings(BaseModel):
 
     @model_validator(mode="after")
     def _together(self) -> IngestSettings:
-        of_policy = (
-            self.sequence,
-            self.delete_marker,
-            self.keep_tombstones,
-            self.aggregate or None,
-        )
-        if self.row_policy is None and any(value is not None for value in of_policy):
-            raise ValueError(
-                "--sequence, --delete-marker, --keep-tombstones and --aggregate go with --row-policy: name "
-                "it too"
-            )
+        of_policy = {
+            SEQUENCE: self.sequence,
+            DELETE_MARKER: self.delete_marker,
+            KEEP_TOMBSTONES: self.keep_tombstones,
+            AGGREGATE: self.aggregate or None,
+        }
+        given = [key for key, value in of_policy.items() if value is not None]
+        if self.row_policy is None and given:
+            raise UsageError(given[0], ": name the ", ROW_POLICY, " too")
         if self.retention is not None and self.time_column is None:
-            raise ValueError("--retention: name the --time-column that it applies to")
+            raise UsageError(RETENTION, ": name the ", TIME_COLUMN, " that it applies to")
         if (self.ttl is None) != (self.ttl_column is None):
-            raise ValueError("--ttl and --ttl-column: give both, or neither")
+            raise UsageError(TTL, " and ", TTL_COLUMN, ": give both, or neither")
         return self
 
     @property
@@ -131,7 +141,7 @@ class IngestSettings(BaseModel):
         try:
             return None if self.sort_by is None else parse_sort_schema(self.sort_by)
         except SchemaError as error:
-            raise UsageError(f"--sort-by: {error}") from error
+            raise UsageError(SORT_BY, f": {error}") from error
 
     @property
     def options(self) -> IngestOptions:
