@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from os import PathLike, fspath
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -61,6 +61,8 @@ from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, 
 from format.errors import SchemaError
 from format.open import OpenFragment
 from format.schema import ordering, parse_sort_schema
+
+_VACUUM: Final = VacuumSettings()
 
 
 class Scan:
@@ -320,8 +322,8 @@ class Table:
     def vacuum(
         self,
         *,
-        grace_seconds: NonNegativeFloat = 86_400.0,
-        retain_seconds: NonNegativeFloat = 86_400.0,
+        grace_seconds: NonNegativeFloat = _VACUUM.grace_seconds,
+        retain_seconds: NonNegativeFloat = _VACUUM.retain_seconds,
         dry_run: bool = False,
         allow_shrinking: bool = False,
     ) -> VacuumReport:
@@ -334,7 +336,12 @@ class Table:
         before anything is removed. Raises `StoreError` half way; the next vacuum removes the rest.
         """
         self._log.current()
-        settings = VacuumSettings(grace_seconds, retain_seconds, dry_run, allow_shrinking)
+        settings = VacuumSettings(
+            grace_seconds=grace_seconds,
+            retain_seconds=retain_seconds,
+            dry_run=dry_run,
+            allow_shrinking=allow_shrinking,
+        )
         report = vacuum(self._log, settings)
         self.refresh()
         return report

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from compactor.cli.output import echo_json
+from compactor.cli.setting_options import chosen, setting_option
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings.column_kinds import column_kinds
@@ -14,6 +15,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.write.alter import Alteration, alter_table
+from compactor.write.ingest.settings import IngestSettings
 
 _EPILOG = """\b
 Examples:
@@ -38,11 +40,7 @@ old fragments are vacuumed. A column that is added later under a dropped name st
 @click.option("--order", metavar="COLUMN,...", help="Put these columns first, by their new names.")
 @click.option("--skip-index", "skips", multiple=True, metavar="COLUMN:KIND",
               help="Set a column's skip index (bloom, values, none) for new fragments.")  # fmt: skip
-@click.option(
-    "--skip-index-bytes",
-    type=click.IntRange(min=32),
-    help="Largest skip index of a column in a row group.",
-)
+@setting_option(IngestSettings, "skip_index_bytes", shows_default=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def alter_command(
     table: str,
@@ -51,7 +49,7 @@ def alter_command(
     redacts: tuple[str, ...],
     order: str | None,
     skips: tuple[str, ...],
-    skip_index_bytes: int | None,
+    skip_index_bytes: str | None,
     as_json: bool,
 ) -> None:
     """Rename, drop, redact, reorder or index columns of TABLE, in one commit."""
@@ -61,7 +59,7 @@ def alter_command(
         redacts,
         [name.strip() for name in order.split(",")] if order else (),
         _skip_kinds(skips),
-        skip_index_bytes,
+        _index_bytes(skip_index_bytes),
     )
     if len(change.renames) < len(renames):
         raise UsageError("--rename: a column is named twice; name each once")
@@ -93,6 +91,11 @@ def _rename(text: str) -> tuple[str, str]:
     if not old or not new:
         raise UsageError(f"--rename {text!r} is not of the form OLD:NEW")
     return old, new
+
+
+def _index_bytes(text: str | None) -> int | None:
+    given = {"skip_index_bytes": text}
+    return None if text is None else chosen(IngestSettings, given).skip_index_bytes
 
 
 def _skip_kinds(texts: Sequence[str]) -> dict[str, SkipKind | None]:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import click
 
-from compactor.cli.compaction_options import chosen, compaction_options, policy_options
 from compactor.cli.display import print_table, progress, stderr
 from compactor.cli.engine_options import (
     IN_PROCESS,
@@ -22,6 +21,7 @@ from compactor.cli.engine_options import (
 from compactor.cli.explain import explain_plan
 from compactor.cli.options import duration_seconds
 from compactor.cli.output import echo_json, echo_line, human_bytes, warn
+from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.telemetry import (
     MetricsTargets,
     Telemetry,
@@ -44,6 +44,7 @@ from compactor.planner.estimate import Estimate, estimate, total
 from compactor.planner.spec import CompactionPlan
 from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.settings.units import duration_text
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
@@ -84,8 +85,8 @@ The exit code is 1 if a compaction failed for good or a fragment is in quarantin
     help="Output format of --explain.  [default: text]",
 )
 @click.option("--take-over", is_flag=True, help="Do not wait for the leases of others.")
-@policy_options
-@compaction_options
+@setting_options(Policy)
+@setting_options(CompactionSettings)
 @engine_options
 @log_options
 @metrics_options
@@ -110,7 +111,8 @@ def compact_command(
     Each compaction is one Spark task that reads every input by exactly one GET. Safe to run beside
     writers, readers and other compactions.
     """
-    policy, settings = chosen(_with_full(options, full=full))
+    options = _with_full(options, full=full)
+    policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
     check_engine(master)
     if explain_format and not explain:
         raise UsageError("--format is for --explain; a report comes as JSON by --json")
@@ -306,8 +308,8 @@ Examples:
 )
 @click.argument("table")
 @click.option("--full", is_flag=True, help="Plan one sorted run: --strategy full.")
-@policy_options
-@compaction_options
+@setting_options(Policy)
+@setting_options(CompactionSettings)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:
     """Show what `compact` would do to TABLE next, why, and what it would cost.
@@ -315,7 +317,8 @@ def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:
     Nothing is changed. Seconds are estimated from the table's earlier compactions. Later rounds, which
     work on the outputs of this one, are not shown.
     """
-    policy, settings = chosen(_with_full(options, full=full))
+    options = _with_full(options, full=full)
+    policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
     _show_plan(table, policy, settings, as_json=as_json)
 
 
@@ -409,8 +412,8 @@ take over at once. Either way the exit code is 0, and nothing is lost."""
               show_default=True, help="How often to look at idle tables.")  # fmt: skip
 @click.option("--drain", "drain_seconds", type=duration_seconds, metavar="DURATION", default="25s",
               show_default=True, help="Time for running compactions to end after a signal.")  # fmt: skip
-@policy_options
-@compaction_options
+@setting_options(Policy)
+@setting_options(CompactionSettings)
 @engine_options
 @click.option("--metrics-port", type=click.IntRange(0, 65_535),
               help="Serve /metrics for Prometheus, /healthz and /readyz on this port; 0 takes any free "
@@ -418,8 +421,9 @@ take over at once. Either way the exit code is 0, and nothing is lost."""
 @click.option("--metrics-address", default="127.0.0.1", show_default=True, metavar="ADDRESS",
               help="Address of that port; 0.0.0.0 stands for all. There is no password.")  # fmt: skip
 @click.option("--stall-after", "stall_seconds", type=duration_seconds, metavar="DURATION",
-              help="/healthz fails when the loop has made no round for this long.  [default: 5m; in-process, "
-              "where compactions hold up the loop: 1h]")  # fmt: skip
+              help="/healthz fails when the loop has made no round for this long.  [default: "
+              f"{duration_text(_STALL_SECONDS)}; in-process, where compactions hold up the loop: "
+              f"{duration_text(_IN_PROCESS_STALL_SECONDS)}]")  # fmt: skip
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout.")
 def watch_command(
@@ -439,7 +443,7 @@ def watch_command(
     The command waits for a table that does not exist yet, and retries an unreachable store less and less
     often. Events are lines on stdout; with --log-format json they are lines of the log, on stderr.
     """
-    policy, settings = chosen(options)
+    policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
     check_engine(master)
     if len(set(tables)) < len(tables):
         raise UsageError("a table is named twice")

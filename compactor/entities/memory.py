@@ -9,6 +9,10 @@ from compactor.common.message import Message
 from compactor.common.setting_keys import MEMORY_LIMIT_BYTES, SHUFFLE_PARTITIONS
 from compactor.resources.errors import MemoryLimitError
 
+DEFAULT_MEMORY_BYTES: Final = 4 << 30
+"""The memory limit of a merge in one process, if the user sets none."""
+DEFAULT_TASK_MEMORY_BYTES: Final = 1 << 30
+"""The memory limit of a task on Spark, if the user sets none."""
 COPIES: Final = 7
 """Of the entities' columns: themselves, those being sorted or taken, values of rules, rows being written.
 Measured; docs/reference/entity-merge.md."""

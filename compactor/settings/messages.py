@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
-
-from compactor.common.message import Setting
-from compactor.errors import UsageError
 
 _MOST_CHARACTERS: Final = 100
 _MIB: Final = 1 << 20
@@ -52,22 +47,3 @@ def _number(bound: float) -> str:
     if bound >= _MIB and bound % _MIB == 0 and bound < 1 << 30:
         return f"{int(bound) >> 20}MiB"
     return str(int(bound) if bound == int(bound) else bound)
-
-
-_Model = TypeVar("_Model", bound=BaseModel)
-
-
-def validated(model: type[_Model], given: Mapping[str, Any]) -> _Model:
-    """Checks settings against a model. Raises `UsageError`, which names the setting."""
-    try:
-        return model.model_validate(dict(given))
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"][:1])
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(model.model_fields)
-            raise UsageError(f"no option {name!r}; there are: {known}") from None
-        whole = given.get(name)
-        written = whole if isinstance(whole, str) and len(first["loc"]) == 1 else None
-        told = cause(first, written)
-        raise UsageError(Setting(name), f": {told}") from None

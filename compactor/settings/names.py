@@ -9,11 +9,16 @@ from typing import Final
 from compactor.errors import CompactorError
 
 _FLAGS: Final = {
+    "duration_seconds": "--duration",
     "grace_seconds": "--grace",
+    "ingest_bytes_per_second": "--ingest",
+    "late_share": "--late",
     "memory_limit_bytes": "--memory-limit",
     "retain_seconds": "--retain",
+    "retention_seconds": "--retention",
     "spool_after_seconds": "--spool-after",
     "spool_limit_bytes": "--spool-limit",
+    "window_seconds": "--time-window",
 }
 IN_PYTHON: Final = {
     "aggregate": "options.rows.aggregates",

@@ -490,7 +490,7 @@ def test_settings_out_of_range_are_named(cli: Cli, table_path: Path) -> None:
     assert "--compression-level: 99 is too large" in cli.fails(
         2, "compact", table_path, "--compression-level", 99
     )
-    assert "--target-fragment-bytes: 0 is too small" in cli.fails(
+    assert "--target-fragment-bytes: '0' is too small" in cli.fails(
         2, "compact", table_path, "--target-fragment-bytes", 0
     )
     assert "not a Spark master" in cli.fails(2, "compact", table_path, "--master", "nonsense")
@@ -681,7 +681,7 @@ def test_a_memory_limit_that_is_too_low_names_the_one_that_would_do(
     [
         (["--batch-size", "0"], "--batch-size: 0 is too small"),
         (["--memory-limit", "lots"], "is not a size"),
-        (["--memory-limit", "1MiB"], "--memory-limit: 1048576 is too small: 16MiB"),
+        (["--memory-limit", "1MiB"], "--memory-limit: '1MiB' is too small: 16MiB"),
         (["--spool-directory", "/no/such/folder"], "--spool-directory"),
         (["--format", "json"], "--explain"),
     ],

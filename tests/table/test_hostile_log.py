@@ -667,7 +667,12 @@ def test_a_vacuum_on_s3_leaves_uploads_of_others_alone(s3_bucket: str) -> None:
     ]
     for key in keys:
         client.create_multipart_upload(Bucket=s3_bucket, Key=key)
-    assert vacuum(CommitLog(store), VacuumSettings(0, 0)).unfinished_uploads == 1
+    assert (
+        vacuum(
+            CommitLog(store), VacuumSettings(grace_seconds=0, retain_seconds=0)
+        ).unfinished_uploads
+        == 1
+    )
     left = client.list_multipart_uploads(Bucket=s3_bucket)["Uploads"]
     assert {upload["Key"] for upload in left} == set(keys[:3])
 
