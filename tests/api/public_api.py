@@ -58,7 +58,9 @@ def _class(path: str, kind: type) -> Iterator[str]:
 def _constructor(kind: type) -> str:
     """Nothing where fields say it, and where it is not for people: it says so."""
     is_listed = dataclasses.is_dataclass(kind) or issubclass(kind, (enum.Enum, BaseModel))
-    is_ours = (inspect.getdoc(vars(kind).get("__init__")) or "").startswith("Is called by ")
+    is_ours = (inspect.getdoc(vars(kind).get("__init__")) or "").startswith(
+        ("Is called by ", "Use ")
+    )
     return "" if is_listed or is_ours else _signature(kind)
 
 
