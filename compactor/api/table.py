@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike, fspath
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import NonNegativeFloat, PositiveInt, Strict
 
 from compactor.api.scan import Scan
 from compactor.api.view import TableView
+from compactor.common.setting_keys import SORT_BY
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import (
     IN_PROCESS_LEASE_SECONDS,
@@ -38,6 +39,8 @@ from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, 
 from format.errors import SchemaError
 from format.open import OpenFragment
 from format.schema import parse_sort_schema
+
+_VACUUM: Final = VacuumSettings()
 
 
 class Table(TableView):
@@ -92,7 +95,7 @@ class Table(TableView):
         try:
             sort = None if sort_by is None else parse_sort_schema(sort_by)
         except SchemaError as error:
-            raise UsageError(f"sort_by: {error}") from error
+            raise UsageError(SORT_BY, f": {error}") from error
         if isinstance(rows, (Scan, OpenFragment)):
             rows = rows.to_reader()  # not through the C interface, which loses exceptions
         if isinstance(rows, (str, PathLike)):
@@ -258,8 +261,8 @@ class Table(TableView):
     def vacuum(
         self,
         *,
-        grace_seconds: NonNegativeFloat = 86_400.0,
-        retain_seconds: NonNegativeFloat = 86_400.0,
+        grace_seconds: NonNegativeFloat = _VACUUM.grace_seconds,
+        retain_seconds: NonNegativeFloat = _VACUUM.retain_seconds,
         dry_run: bool = False,
         allow_shrinking: bool = False,
     ) -> VacuumReport:
@@ -272,7 +275,12 @@ class Table(TableView):
         before anything is removed. Raises `StoreError` half way; the next vacuum removes the rest.
         """
         self._log.current()
-        settings = VacuumSettings(grace_seconds, retain_seconds, dry_run, allow_shrinking)
+        settings = VacuumSettings(
+            grace_seconds=grace_seconds,
+            retain_seconds=retain_seconds,
+            dry_run=dry_run,
+            allow_shrinking=allow_shrinking,
+        )
         report = vacuum(self._log, settings)
         self.refresh()
         return report

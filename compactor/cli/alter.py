@@ -8,10 +8,12 @@ from dataclasses import asdict
 import click
 
 from compactor.cli.output import echo_json
+from compactor.cli.setting_options import chosen, setting_option
 from compactor.cli.tables import open_table
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings.column_kinds import column_kinds
+from compactor.write.ingest.settings import IngestSettings
 
 _EPILOG = """\b
 Examples:
@@ -36,11 +38,7 @@ old fragments are vacuumed. A column that is added later under a dropped name st
 @click.option("--order", metavar="COLUMN,...", help="Put these columns first, by their new names.")
 @click.option("--skip-index", "skips", multiple=True, metavar="COLUMN:KIND",
               help="Set a column's skip index (bloom, values, none) for new fragments.")  # fmt: skip
-@click.option(
-    "--skip-index-bytes",
-    type=click.IntRange(min=32),
-    help="Largest skip index of a column in a row group.",
-)
+@setting_option(IngestSettings, "skip_index_bytes", shows_default=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def alter_command(
     table: str,
@@ -49,7 +47,7 @@ def alter_command(
     redacts: tuple[str, ...],
     order: str | None,
     skips: tuple[str, ...],
-    skip_index_bytes: int | None,
+    skip_index_bytes: str | None,
     as_json: bool,
 ) -> None:
     """Rename, drop, redact, reorder or index columns of TABLE, in one commit."""
@@ -63,7 +61,7 @@ def alter_command(
         redacts=redacts,
         order=first,
         skips=_skip_kinds(skips),
-        skip_bytes=skip_index_bytes,
+        skip_bytes=_index_bytes(skip_index_bytes),
     )
     if as_json:
         echo_json(asdict(report))
@@ -81,6 +79,11 @@ def _rename(text: str) -> tuple[str, str]:
     if not old or not new:
         raise UsageError(f"--rename {text!r} is not of the form OLD:NEW")
     return old, new
+
+
+def _index_bytes(text: str | None) -> int | None:
+    given = {"skip_index_bytes": text}
+    return None if text is None else chosen(IngestSettings, given).skip_index_bytes
 
 
 def _skip_kinds(texts: Sequence[str]) -> dict[str, SkipKind | None]:

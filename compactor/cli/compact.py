@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import click
 
-from compactor.cli.compaction_options import chosen, compaction_options, policy_options
 from compactor.cli.display import print_table, progress, stderr
 from compactor.cli.engine_options import check_engine, engine_options, lease_seconds, open_engine
 from compactor.cli.explain import explain_plan
-from compactor.cli.output import echo_json, human_bytes, warn
+from compactor.cli.output import echo_json, echo_line, human_bytes, warn
+from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.tables import address_of, open_table
 from compactor.cli.telemetry import (
     MetricsTargets,
@@ -21,6 +21,7 @@ from compactor.cli.telemetry import (
     telemetry,
 )
 from compactor.common.logs import is_json
+from compactor.common.message import Message
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.compaction.listener import Silent
@@ -33,7 +34,7 @@ from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate
 from compactor.planner.spec import CompactionPlan
 from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
-from compactor.settings.compaction import Policy, Strategy
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.snapshot import Snapshot
 from compactor.telemetry.events import Events, to_log
 
@@ -70,8 +71,8 @@ The exit code is 1 if a compaction failed for good or a fragment is in quarantin
     help="Output format of --explain.  [default: text]",
 )
 @click.option("--take-over", is_flag=True, help="Do not wait for the leases of others.")
-@policy_options
-@compaction_options
+@setting_options(Policy)
+@setting_options(CompactionSettings)
 @engine_options
 @log_options
 @metrics_options
@@ -96,7 +97,8 @@ def compact_command(
     Each compaction is one Spark task that reads every input by exactly one GET. Safe to run beside
     writers, readers and other compactions.
     """
-    policy, settings = chosen(_with_full(options, full=full))
+    options = _with_full(options, full=full)
+    policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
     check_engine(master)
     if explain_format and not explain:
         raise UsageError("--format is for --explain; a report comes as JSON by --json")
@@ -172,7 +174,7 @@ class _Announcer(Silent):
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002
         if finished.outcome.failure and not finished.is_void:
-            warn(f"attempt {finished.attempt} failed: {finished.outcome.failure}")
+            warn(Message(f"attempt {finished.attempt} failed: ", finished.outcome.failure))
 
 
 def _print_idle(planned: PlanReport) -> None:
@@ -181,7 +183,7 @@ def _print_idle(planned: PlanReport) -> None:
         f"nothing to compact at version {planned.version}: {_why_idle(snapshot, planned.policy)}"
     )
     for line in (*planned.plan.blocked, *planned.plan.refused):
-        click.echo(f"  held up: {line}")
+        echo_line(Message("  held up: ", line))
     for lease in snapshot.leases.values():
         left = (lease.expires_unix_ms - planned.lease_unix_ms) / 1000
         click.echo(
@@ -290,8 +292,8 @@ Examples:
 )
 @click.argument("table")
 @click.option("--full", is_flag=True, help="Plan one sorted run: --strategy full.")
-@policy_options
-@compaction_options
+@setting_options(Policy)
+@setting_options(CompactionSettings)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:
     """Show what `compact` would do to TABLE next, why, and what it would cost.
@@ -299,7 +301,8 @@ def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:
     Nothing is changed. Seconds are estimated from the table's earlier compactions. Later rounds, which
     work on the outputs of this one, are not shown.
     """
-    policy, settings = chosen(_with_full(options, full=full))
+    options = _with_full(options, full=full)
+    policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
     planned = open_table(table).plan(policy=policy, settings=settings)
     _show_plan(planned, as_json=as_json)
 
@@ -331,7 +334,7 @@ def _print_plan(planned: PlanReport) -> None:
     if plan.expiry.entries:
         click.echo(f"drop {len(plan.expiry.entries)} fragments of time windows past retention")
     for line in (*plan.blocked, *plan.refused):
-        click.echo(f"held up: {line}")
+        echo_line(Message("held up: ", line))
 
 
 def _summary(plan: CompactionPlan) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from compactor.cli.display import print_table
-from compactor.cli.output import echo_json, human_bytes
+from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.common.message import Message
 from compactor.compaction.plan_report import PlanReport
 from compactor.planner.spec import CompactionPlan, CompactionSpec
 from compactor.resources.merge_plan import MergePlan
@@ -61,7 +62,7 @@ def _print_rest(plan: CompactionPlan, version: int) -> None:
     if not plan.specs and not plan.refused:
         click.echo(f"no compaction is due at version {version}")
     for line in plan.refused:
-        click.echo(f"refused: {line}")
+        echo_line(Message("refused: ", line))
 
 
 def _mib(size: int) -> str:

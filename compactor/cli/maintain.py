@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from compactor.cli.options import duration_seconds
 from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.tables import address_of, open_log, open_table
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import UsageError
@@ -28,26 +30,11 @@ loses only its work. Vacuum is safe beside all other work, at any time, and can 
 
 @click.command("vacuum", epilog=_VACUUM_EPILOG)
 @click.argument("table")
-@click.option("--grace", type=duration_seconds, metavar="DURATION", default="24h", show_default=True,
-              help="Uncommitted attempts that began longer ago count as dead.")  # fmt: skip
-@click.option("--retain", type=duration_seconds, metavar="DURATION", default="24h", show_default=True,
-              help="Keep versions readable that were current within this time.")  # fmt: skip
-@click.option("--allow-shrinking", is_flag=True,
-              help="Remove older versions although the newer ones have less than half of their rows "
-                   "(with row policies that merge: a twentieth).")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Count the objects, and remove nothing.")
+@setting_options(VacuumSettings)
 @log_options
 @metrics_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def vacuum_command(
-    table: str,
-    grace: float,
-    retain: float,
-    allow_shrinking: bool,
-    dry_run: bool,
-    as_json: bool,
-    targets: MetricsTargets,
-) -> None:
+def vacuum_command(table: str, as_json: bool, targets: MetricsTargets, **options: Any) -> None:
     """Remove what no retained version of TABLE needs.
 
     Those are fragments that were compacted away or never committed, unfinished uploads, and log files that
@@ -55,7 +42,7 @@ def vacuum_command(
     """
     with telemetry("vacuum", address_of(table), targets) as told:
         log = told.open_log(table)
-        report = vacuum(log, VacuumSettings(grace, retain, dry_run, allow_shrinking))
+        report = vacuum(log, chosen(VacuumSettings, options))
         told.record(lambda label: mapping.of_vacuum(label, report), log.store.url)
     if as_json:
         echo_json(report.to_json())

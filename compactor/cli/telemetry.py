@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -27,6 +27,9 @@ from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
 from compactor.telemetry.metrics.recorder import Recorder, label
 from compactor.telemetry.tracing import Tracing, TracingUnavailableError
 
+_LEVELS: Final = {LogFormat.TEXT: LogSettings().level, LogFormat.JSON: "info"}
+"""The lowest level that is logged, if nobody says which."""
+
 
 @dataclass(frozen=True, slots=True)
 class MetricsTargets:
@@ -44,12 +47,12 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
                   show_default=True, help="json: each line on stderr is one JSON object, with "
                   "compaction ids and figures.")  # fmt: skip
     @click.option("--log-level", type=click.Choice(LEVELS),
-                  help="Lowest level that is logged.  [default: warning; with json: info]")  # fmt: skip
+                  help="Lowest level that is logged.  [default: "
+                  f"{_LEVELS[LogFormat.TEXT]}; with json: {_LEVELS[LogFormat.JSON]}]")  # fmt: skip
     @functools.wraps(command)
     def with_logs(*args: Any, log_format: str, log_level: str | None, **options: Any) -> Any:
         shape = LogFormat(log_format)
-        level = log_level or ("info" if shape is LogFormat.JSON else "warning")
-        logs.set_up(LogSettings(shape, level))
+        logs.set_up(LogSettings(shape, log_level or _LEVELS[shape]))
         return command(*args, **options)
 
     return with_logs

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import click
 
-from compactor.cli.compaction_options import chosen, compaction_options, policy_options
 from compactor.cli.engine_options import (
     IN_PROCESS,
     check_engine,
@@ -19,12 +18,15 @@ from compactor.cli.engine_options import (
     open_engine,
 )
 from compactor.cli.options import duration_seconds
+from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.tables import address_of
 from compactor.cli.telemetry import Telemetry, log_options, traces_of_environment
 from compactor.common.logs import is_json
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.worker import Worker
 from compactor.errors import UsageError
+from compactor.settings.compaction import CompactionSettings, Policy
+from compactor.settings.units import duration_text
 from compactor.telemetry.events import Event, Events, as_line, to_log
 from compactor.telemetry.metrics.health import Health
 from compactor.telemetry.metrics.recorder import Recorder
@@ -49,8 +51,8 @@ take over at once. Either way the exit code is 0, and nothing is lost."""
               show_default=True, help="How often to look at idle tables.")  # fmt: skip
 @click.option("--drain", "drain_seconds", type=duration_seconds, metavar="DURATION", default="25s",
               show_default=True, help="Time for running compactions to end after a signal.")  # fmt: skip
-@policy_options
-@compaction_options
+@setting_options(Policy)
+@setting_options(CompactionSettings)
 @engine_options
 @click.option("--metrics-port", type=click.IntRange(0, 65_535),
               help="Serve /metrics for Prometheus, /healthz and /readyz on this port; 0 takes any free "
@@ -58,8 +60,9 @@ take over at once. Either way the exit code is 0, and nothing is lost."""
 @click.option("--metrics-address", default="127.0.0.1", show_default=True, metavar="ADDRESS",
               help="Address of that port; 0.0.0.0 stands for all. There is no password.")  # fmt: skip
 @click.option("--stall-after", "stall_seconds", type=duration_seconds, metavar="DURATION",
-              help="/healthz fails when the loop has made no round for this long.  [default: 5m; in-process, "
-              "where compactions hold up the loop: 1h]")  # fmt: skip
+              help="/healthz fails when the loop has made no round for this long.  [default: "
+              f"{duration_text(_STALL_SECONDS)}; in-process, where compactions hold up the loop: "
+              f"{duration_text(_IN_PROCESS_STALL_SECONDS)}]")  # fmt: skip
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout.")
 def watch_command(
@@ -79,7 +82,7 @@ def watch_command(
     The command waits for a table that does not exist yet, and retries an unreachable store less and less
     often. Events are lines on stdout; with --log-format json they are lines of the log, on stderr.
     """
-    policy, settings = chosen(options)
+    policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
     check_engine(master)
     if len(set(tables)) < len(tables):
         raise UsageError("a table is named twice")

@@ -30,6 +30,7 @@ from compactor.entities.clusters import too_many
 from compactor.entities.datasets import Located
 from compactor.entities.entities import no_entity
 from compactor.entities.expressions import ID
+from compactor.entities.memory import DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.output import written_schema
 from compactor.entities.report import EntityMergeReport
 from compactor.entities.spark_components import Round, connected_components
@@ -76,8 +77,6 @@ from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MEMORY_LIMIT_BYTES: Final = 1 << 30
-"""Of one task, if nobody says otherwise."""
 _DEFAULTS: Final = SparkOptions()
 
 
@@ -133,7 +132,7 @@ class SparkEntityMerge:
         """As `EntityMerge`; memory_limit_bytes: of one task, None: 1 GiB. Raises `CompactorError` for what
         can be known without Spark."""
         self._spec, self._folder, self._full = spec, folder, full
-        self._limit = memory_limit_bytes or _MEMORY_LIMIT_BYTES
+        self._limit = memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
         self._on_progress, self._connector = on_progress, connector
         self._target = Target(store)
         self._located, self.report = self._target.begin(spec, folder, full=full)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from compactor.common.message import Message
 from compactor.entities.memory import COPIES
 from compactor.entities.target import SORT
 from compactor.entities.tasks.context import (
@@ -26,7 +27,7 @@ from compactor.entities.tasks.context import (
     TaskRows,
     TaskSummary,
 )
-from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError
+from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError, message_of
 from compactor.files.source import sliced
 from compactor.resources.errors import MemoryLimitError
 from compactor.spark.session import SparkOptions, as_job_error, task_slots
@@ -225,7 +226,7 @@ class Jobs:
         }
         for number, report in sorted(reports.items()):
             if "error" in report:
-                raise _CORRECTED_BY_USERS[report["error"]](report["message"])
+                raise _CORRECTED_BY_USERS[report["error"]](Message.from_json(report["message"]))
             done.said[number] = report["said"]
             done.rows += report["rows"]
             done.bytes += report["bytes"]
@@ -260,7 +261,7 @@ def _packets(number: int, made: TaskOutput, limit_bytes: int, *, samples: bool) 
                     report["said"] = dict(values)
     except tuple(_CORRECTED_BY_USERS.values()) as error:
         kind = next(e.__name__ for e in type(error).__mro__ if e.__name__ in _CORRECTED_BY_USERS)
-        report |= {"error": kind, "message": str(error)}
+        report |= {"error": kind, "message": message_of(error).to_json()}
     if sample is not None and (keys := sample.keys()) is not None:
         yield Packet(SAMPLE, -1, place, to_bytes([keys]))
     yield Packet(REPORT, -1, place, pa.py_buffer(json.dumps(report).encode()))

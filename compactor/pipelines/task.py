@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.common.clock import random_id
-from compactor.errors import DataError, InputError, UsageError
+from compactor.errors import DataError, InputError, UsageError, message_of
 from compactor.files.source import sliced
 from compactor.pipelines.aggregating import Grouper
 from compactor.pipelines.binding import fitted
@@ -53,6 +53,7 @@ from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
+from compactor.settings.names import in_pipeline
 from compactor.spark.shuffle.exchange import KeySample, packet_bytes, to_bytes
 from compactor.spark.shuffle.packets import REPORT, ROWS, SAMPLE, Packet
 from compactor.stores.open import open_store
@@ -181,8 +182,8 @@ class _Task:
         except BadRecordError as bad:
             report.error = {n: getattr(bad, n) for n in ("source", "row", "node", "reason")}
         except _CORRECTED_BY_USERS as error:
-            message = str(error).replace("--memory-limit", "memory.limit")
-            report.error = {"kind": type(error).__name__, "message": message}
+            told = message_of(error).named(in_pipeline)
+            report.error = {"kind": type(error).__name__, "message": str(told)}
         report.records_read = sum(work.report.records_read.values())
         report.records_without_time = sum(work.report.records_without_time.values())
         report.dlq_count = work.report.dlq_count

@@ -17,9 +17,9 @@ from typing import Any, Final, ParamSpec, TypeVar, get_args, get_type_hints
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from compactor.errors import UsageError
-from compactor.settings.messages import explained, shown
-from compactor.settings.names import in_python, settings_named
+from compactor.errors import CompactorError, UsageError
+from compactor.settings.messages import cause, shown
+from compactor.settings.names import in_python
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -50,8 +50,12 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
         for name, check in checks().items():
             if name in given.arguments:
                 given.arguments[name] = check(given.arguments[name])
-        with settings_named(in_python):
+        try:
             return function(*given.args, **given.kwargs)
+        except CompactorError as error:
+            # The message keeps the keys: a command that called the function shows its flags instead.
+            error.args = (error.message.named(in_python),)
+            raise
 
     return call
 
@@ -113,4 +117,5 @@ def _validated(name: str, value: object, adapter: TypeAdapter[Any], annotation: 
         problems = error.errors(include_url=False)
     if len(problems) > 1 and all(problem["input"] is plain for problem in problems):  # of a union
         raise UsageError(f"{name}: expected {annotation}, got {shown(value)}")
-    raise UsageError(explained(name, problems[0]))
+    place = ".".join([name, *map(str, problems[0]["loc"])])
+    raise UsageError(f"{place}: {cause(problems[0])}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from compactor.common.setting_keys import ORDER
 from compactor.errors import UsageError
 from compactor.files.column_names import flaw_of
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
@@ -140,7 +141,7 @@ def _with_skips(table: TableMetadata, change: Alteration) -> TableMetadata:
 def _ordered(table: TableMetadata, order: Sequence[str]) -> TableMetadata:
     first = [_stored(table, name) for name in order]
     if len(set(first)) < len(first):
-        raise UsageError("--order names a column twice")
+        raise UsageError(ORDER, " names a column twice")
     rest = [name for name in table.schema.names if name not in first]
     schema = pa.schema(
         [table.schema.field(name) for name in [*first, *rest]], table.schema.metadata

@@ -168,7 +168,7 @@ def test_the_table_of_wrong_calls_has_every_parameter() -> None:
     [
         (lambda: untyped(Policy)(strategy="eager"), "strategy: 'eager' is none of: leveled, tiered"),
         (lambda: untyped(Policy)(push_ratio="much"), f"push_ratio: {NUMBER}"),
-        (lambda: untyped(Policy)(level0_triggers=5), "level0_triggers: extra inputs are not"),
+        (lambda: untyped(Policy)(level0_triggers=5), "no setting 'level0_triggers'; there are: strategy, "),
         (lambda: untyped(CompactionSettings)(memory_limit_bytes=5),
          "memory_limit_bytes: 5 is too small: 16MiB"),
     ],
