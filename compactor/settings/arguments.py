@@ -62,20 +62,25 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def _check(name: str, hint: Any, annotation: object) -> Callable[[object], Any]:
     """Returns what turns a given value into the function's argument. annotation: is shown in errors."""
-    if hint == Iterable[str] or Iterable[str] in get_args(hint):
-        of_names = TypeAdapter(tuple[str, ...], config=_CONFIG)
-        may_be_none = type(None) in get_args(hint)
-        return lambda value: (
-            None
-            if may_be_none and value is None
-            else _validated(name, _taken(name, value), of_names, annotation)
-        )
-    adapter = TypeAdapter(hint, config=_CONFIG)
+    takes_names = hint == Iterable[str] or Iterable[str] in get_args(hint)
+    takes_none = type(None) in get_args(hint)
     kinds = (kind for kind in (hint, *get_args(hint)) if isinstance(kind, type))
     options = tuple(filter(is_dataclass, kinds))
-    return lambda value: _validated(
-        name, _plain_options(value) if isinstance(value, options) else value, adapter, annotation
-    )
+
+    @functools.cache
+    def adapter() -> TypeAdapter[Any]:
+        return TypeAdapter(tuple[str, ...] if takes_names else hint, config=_CONFIG)
+
+    def check(value: object) -> Any:
+        if value is None and takes_none:
+            return None  # most arguments are not given, and an adapter takes milliseconds to make
+        if takes_names:
+            value = _taken(name, value)
+        elif isinstance(value, options):
+            value = _plain_options(value)
+        return _validated(name, value, adapter(), annotation)
+
+    return check
 
 
 def _taken(name: str, names: object) -> tuple[object, ...]:
