@@ -18,15 +18,17 @@ from format import __version__ as __version__
 
 if TYPE_CHECKING:
     from compactor import errors as errors
-    from compactor.api import Scan as Scan
-    from compactor.api import Table as Table
+    from compactor.api.scan import Scan as Scan
+    from compactor.api.table import Table as Table
+    from compactor.api.view import TableView as TableView
+    from compactor.compaction.plan_report import PlanReport as PlanReport
     from compactor.compaction.report import CompactReport as CompactReport
     from compactor.errors import CompactorError as CompactorError
     from compactor.predicate.skipping.spec import SkipKind as SkipKind
     from compactor.predicate.skipping.spec import SkipSpec as SkipSpec
-    from compactor.read.export import ExportReport as ExportReport
+    from compactor.read.report import ExportReport as ExportReport
     from compactor.read.report import ScanReport as ScanReport
-    from compactor.read.verify import VerifyReport as VerifyReport
+    from compactor.read.report import VerifyReport as VerifyReport
     from compactor.rows.policy import RowFunction as RowFunction
     from compactor.rows.policy import RowKind as RowKind
     from compactor.rows.policy import RowPolicy as RowPolicy
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from compactor.settings.compaction import Strategy as Strategy
     from compactor.table.metadata import TimeWindows as TimeWindows
     from compactor.table.vacuum import VacuumReport as VacuumReport
+    from compactor.write.alter import AlterReport as AlterReport
     from compactor.write.delete import DeleteReport as DeleteReport
     from compactor.write.ingest import IngestOptions as IngestOptions
     from compactor.write.ingest import IngestReport as IngestReport
@@ -43,32 +46,36 @@ if TYPE_CHECKING:
     from format.writer import WriterOptions as WriterOptions
 
 _PLACES = {
+    "AlterReport": "compactor.write.alter",
     "CompactReport": "compactor.compaction.report",
     "CompactionSettings": "compactor.settings.compaction",
     "CompactorError": "compactor.errors",
     "DeleteReport": "compactor.write.delete",
-    "ExportReport": "compactor.read.export",
+    "ExportReport": "compactor.read.report",
     "IngestOptions": "compactor.write.ingest",
     "IngestReport": "compactor.write.ingest",
     "OnConflict": "compactor.write.schema_union",
+    "PlanReport": "compactor.compaction.plan_report",
     "Policy": "compactor.settings.compaction",
     "RowFunction": "compactor.rows.policy",
     "RowKind": "compactor.rows.policy",
     "RowPolicy": "compactor.rows.policy",
-    "Scan": "compactor.api",
+    "Scan": "compactor.api.scan",
     "ScanReport": "compactor.read.report",
     "SkipKind": "compactor.predicate.skipping.spec",
     "SkipSpec": "compactor.predicate.skipping.spec",
     "Strategy": "compactor.settings.compaction",
-    "Table": "compactor.api",
+    "Table": "compactor.api.table",
+    "TableView": "compactor.api.view",
     "TimeWindows": "compactor.table.metadata",
     "Ttl": "compactor.rows.policy",
     "VacuumReport": "compactor.table.vacuum",
-    "VerifyReport": "compactor.read.verify",
+    "VerifyReport": "compactor.read.report",
     "WriterOptions": "format.writer",
 }
 
 __all__ = [
+    "AlterReport",
     "CompactReport",
     "CompactionSettings",
     "CompactorError",
@@ -77,6 +84,7 @@ __all__ = [
     "IngestOptions",
     "IngestReport",
     "OnConflict",
+    "PlanReport",
     "Policy",
     "RowFunction",
     "RowKind",
@@ -87,6 +95,7 @@ __all__ = [
     "SkipSpec",
     "Strategy",
     "Table",
+    "TableView",
     "TimeWindows",
     "Ttl",
     "VacuumReport",

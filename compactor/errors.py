@@ -32,6 +32,7 @@ imports `compactor`; the CLI maps it to exit code 3.
 
 from __future__ import annotations
 
+from compactor.common.message import Message
 from compactor.common.redact import redacted
 
 
@@ -39,13 +40,26 @@ class CompactorError(Exception):
     """Base of all errors whose message is meant for the user.
 
     The message never holds secrets, whatever a server or a library put into it. The exception that caused it
-    (`__cause__`) is left as it came.
+    (`__cause__`) is left as it came. It names settings by key, and each front shows its own names for them
+    (`compactor.settings.names`).
     """
 
     exit_code = 1
 
-    def __init__(self, message: str = "") -> None:
-        super().__init__(redacted(message))
+    def __init__(self, *parts: str) -> None:
+        """parts: texts, settings and messages, which are joined."""
+        message = Message(*parts)
+        shown = redacted(message)
+        super().__init__(message if shown == message else Message(shown))
+
+    @property
+    def message(self) -> Message:
+        return Message(self.args[0])
+
+
+def message_of(error: Exception) -> Message:
+    """Returns the message of any error, without secrets."""
+    return error.message if isinstance(error, CompactorError) else Message(redacted(str(error)))
 
 
 class UsageError(CompactorError):
@@ -73,8 +87,8 @@ class DataError(CompactorError):
 class DamagedInputError(DataError):
     """A fragment is damaged, or differs from its entry in the table's log; `name` is the object's."""
 
-    def __init__(self, message: str = "", *, name: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, *parts: str, name: str = "") -> None:
+        super().__init__(*parts)
         self.name = name
 
 

@@ -35,6 +35,7 @@ _LIMITS: Final = re.compile(
 )
 """What help texts say in brackets of defaults and bounds."""
 _BOTH_BOUNDS: Final = re.compile(r"(-?\d+)<=x(<=?)(\d+)")
+_LOWER_BOUND: Final = re.compile(r"\bx>(=?)(?=\w)")
 _LARGEST: Final = 2**31 - 1
 """A bound from here on is one of the machine's integers, of which nobody needs to read."""
 _HEAD: Final = """# Command line
@@ -104,7 +105,10 @@ def _option(option: click.Option, context: click.Context) -> str:
     assert record is not None, f"{option.name} is hidden"
     names, text = record
     limits = "; ".join(
-        _BOTH_BOUNDS.sub(_bounds, found.removeprefix("default").removeprefix(": ").strip())
+        _LOWER_BOUND.sub(
+            lambda bound: "at least " if bound[1] else "above ",
+            _BOTH_BOUNDS.sub(_bounds, found.removeprefix("default").removeprefix(": ").strip()),
+        )
         for found in _LIMITS.findall(text)
     )
     return f"| `{_cell(names)}` | {_cell(_LIMITS.sub('', text))} | {_cell(limits)} |"

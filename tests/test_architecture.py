@@ -138,6 +138,15 @@ def test_what_the_floors_would_allow_is_not_imported_either(prefix: str) -> None
             )
 
 
+def test_commands_open_tables_by_one_door() -> None:
+    openers = [
+        place(path)
+        for path in sources()
+        if place(path).startswith("compactor/cli/") and "compactor.stores.open" in imports_of(path)
+    ]
+    assert openers == ["compactor/cli/tables.py"]
+
+
 @pytest.mark.parametrize("package", ONLY_IN)
 def test_third_party_packages_stay_where_they_belong(package: str) -> None:
     users = [place(p) for p in sources() if any(is_of(n, package) for n in imports_of(p))]

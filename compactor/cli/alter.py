@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import click
 
 from compactor.cli.output import echo_json
+from compactor.cli.setting_options import chosen, setting_option
+from compactor.cli.tables import open_table
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings.column_kinds import column_kinds
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
-from compactor.table.snapshot import Snapshot
-from compactor.write.alter import Alteration, alter_table
+from compactor.write.ingest.settings import IngestSettings
 
 _EPILOG = """\b
 Examples:
@@ -38,11 +38,7 @@ old fragments are vacuumed. A column that is added later under a dropped name st
 @click.option("--order", metavar="COLUMN,...", help="Put these columns first, by their new names.")
 @click.option("--skip-index", "skips", multiple=True, metavar="COLUMN:KIND",
               help="Set a column's skip index (bloom, values, none) for new fragments.")  # fmt: skip
-@click.option(
-    "--skip-index-bytes",
-    type=click.IntRange(min=32),
-    help="Largest skip index of a column in a row group.",
-)
+@setting_option(IngestSettings, "skip_index_bytes", shows_default=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def alter_command(
     table: str,
@@ -51,41 +47,31 @@ def alter_command(
     redacts: tuple[str, ...],
     order: str | None,
     skips: tuple[str, ...],
-    skip_index_bytes: int | None,
+    skip_index_bytes: str | None,
     as_json: bool,
 ) -> None:
     """Rename, drop, redact, reorder or index columns of TABLE, in one commit."""
-    change = Alteration(
-        dict(map(_rename, renames)),
-        drops,
-        redacts,
-        [name.strip() for name in order.split(",")] if order else (),
-        _skip_kinds(skips),
-        skip_index_bytes,
-    )
-    if len(change.renames) < len(renames):
+    new_names = dict(map(_rename, renames))
+    if len(new_names) < len(renames):
         raise UsageError("--rename: a column is named twice; name each once")
-    log = CommitLog(open_store(table))
-    after = alter_table(log, change)
-    holding = fragments_with_retired(after)
-    schema = after.table.shown_schema
+    first = [name.strip() for name in order.split(",")] if order else ()
+    report = open_table(table).alter(
+        renames=new_names,
+        drops=drops,
+        redacts=redacts,
+        order=first,
+        skips=_skip_kinds(skips),
+        skip_bytes=_index_bytes(skip_index_bytes),
+    )
     if as_json:
-        echo_json({"version": after.version, "columns": schema.names, "waiting": holding})
+        echo_json(asdict(report))
         return
-    click.echo(f"columns: {', '.join(schema.names)}; version {after.version}")
-    if holding:
+    click.echo(f"columns: {', '.join(report.columns)}; version {report.version}")
+    if report.waiting:
         click.echo(
-            f"{len(holding):,} fragments hold dropped columns until they are compacted (`compactor compact "
-            "--full` does it at once) and vacuumed"
+            f"{len(report.waiting):,} fragments hold dropped columns until they are compacted "
+            "(`compactor compact --full` does it at once) and vacuumed"
         )
-
-
-def fragments_with_retired(snapshot: Snapshot) -> list[str]:
-    """Returns the keys of live fragments that still hold dropped columns."""
-    retired = set(snapshot.table.retired)
-    if not retired:
-        return []
-    return sorted(e.key for e in snapshot.fragments.all() if not retired.isdisjoint(e.columns))
 
 
 def _rename(text: str) -> tuple[str, str]:
@@ -93,6 +79,11 @@ def _rename(text: str) -> tuple[str, str]:
     if not old or not new:
         raise UsageError(f"--rename {text!r} is not of the form OLD:NEW")
     return old, new
+
+
+def _index_bytes(text: str | None) -> int | None:
+    given = {"skip_index_bytes": text}
+    return None if text is None else chosen(IngestSettings, given).skip_index_bytes
 
 
 def _skip_kinds(texts: Sequence[str]) -> dict[str, SkipKind | None]:

@@ -39,7 +39,7 @@ COMMANDS: Final = {
     "simulate": Place("simulate", "Try a policy: the real planner, weeks of ingest in seconds."),
     "vacuum": Place("maintain", "Remove the files that no retained version needs."),
     "verify": Place("look", "Read all of a table and check it."),
-    "watch": Place("compact", "Keep tables compacted until it is stopped."),
+    "watch": Place("watch", "Keep tables compacted until it is stopped."),
 }
 
 

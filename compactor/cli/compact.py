@@ -1,54 +1,42 @@
-"""Implements `compact`, `plan` and `watch`."""
+"""Implements `compact` and `plan`."""
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
 
-from compactor.cli.compaction_options import chosen, compaction_options, policy_options
 from compactor.cli.display import print_table, progress, stderr
-from compactor.cli.engine_options import (
-    IN_PROCESS,
-    check_engine,
-    engine_options,
-    lease_seconds,
-    open_engine,
-)
+from compactor.cli.engine_options import check_engine, engine_options, lease_seconds, open_engine
 from compactor.cli.explain import explain_plan
-from compactor.cli.options import duration_seconds
-from compactor.cli.output import echo_json, human_bytes, warn
+from compactor.cli.output import echo_json, echo_line, human_bytes, warn
+from compactor.cli.setting_options import chosen, setting_options
+from compactor.cli.tables import address_of, open_table
 from compactor.cli.telemetry import (
     MetricsTargets,
     Telemetry,
     log_options,
     metrics_options,
     telemetry,
-    traces_of_environment,
 )
 from compactor.common.logs import is_json
+from compactor.common.message import Message
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.compaction.listener import Silent
 from compactor.compaction.owner import shown_owner
-from compactor.compaction.report import CompactReport, explain_lost, refuse
-from compactor.compaction.worker import Worker, check_quarantine, compact
-from compactor.errors import JobError, UsageError
+from compactor.compaction.plan_report import PlanReport, plan_report
+from compactor.compaction.report import CompactReport, refuse
+from compactor.compaction.worker import check_done, check_quarantine, compact
+from compactor.errors import UsageError
 from compactor.planner.debt import debt_of
-from compactor.planner.estimate import Estimate, estimate, total
+from compactor.planner.estimate import Estimate
 from compactor.planner.spec import CompactionPlan
 from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
-from compactor.telemetry.events import Event, Events, as_line, to_log
-from compactor.telemetry.metrics.health import Health
-from compactor.telemetry.metrics.recorder import Recorder
+from compactor.telemetry.events import Events, to_log
 
 _COMPACT_EPILOG = """\b
 Examples:
@@ -83,8 +71,8 @@ The exit code is 1 if a compaction failed for good or a fragment is in quarantin
     help="Output format of --explain.  [default: text]",
 )
 @click.option("--take-over", is_flag=True, help="Do not wait for the leases of others.")
-@policy_options
-@compaction_options
+@setting_options(Policy)
+@setting_options(CompactionSettings)
 @engine_options
 @log_options
 @metrics_options
@@ -109,16 +97,18 @@ def compact_command(
     Each compaction is one Spark task that reads every input by exactly one GET. Safe to run beside
     writers, readers and other compactions.
     """
-    policy, settings = chosen(_with_full(options, full=full))
+    options = _with_full(options, full=full)
+    policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
     check_engine(master)
     if explain_format and not explain:
         raise UsageError("--format is for --explain; a report comes as JSON by --json")
-    if explain:
-        wants_json = as_json if explain_format is None else explain_format == "json"
-        explain_plan(table, policy, settings, as_json=wants_json)
-        return
-    if dry_run:
-        _show_plan(table, policy, settings, as_json=as_json)
+    if explain or dry_run:
+        planned = open_table(table).plan(policy=policy, settings=settings)
+        if explain:
+            wants_json = as_json if explain_format is None else explain_format == "json"
+            explain_plan(planned, as_json=wants_json)
+        else:
+            _show_plan(planned, as_json=as_json)
         return
     drives = DriverSettings(
         policy,
@@ -127,9 +117,9 @@ def compact_command(
         lease_seconds=lease_seconds(master),
         takes_over=take_over,
     )
-    with telemetry("compact", open_store(table).url, targets) as told:
-        driver = Driver(told.log_of(told.open_store(table)), drives)
-        told.begin_compactions(driver, settings)
+    with telemetry("compact", address_of(table), targets) as told:
+        driver = Driver(told.open_log(table), drives)
+        told.begin_compactions(driver)
         _compact(driver, told, master, max_tasks, as_json=as_json, profile=profile)
 
 
@@ -145,11 +135,14 @@ def _compact(
     announcer = Events([to_log]) if is_json() else _Announcer()
     listener = told.listener(announcer)
     # A missing table, or nothing to do, is reported before Spark takes seconds to start.
-    plan = driver.plan(driver.log.current())
-    if not plan:
+    planned = plan_report(driver, driver.log.current())
+    if not planned:
         listener.looked(driver)
-        refuse(plan)
-        _print_idle(driver, plan, as_json=as_json)
+        refuse(planned.plan)
+        if as_json:
+            echo_json(CompactReport(planned.version).to_json())
+        else:
+            _print_idle(planned)
         check_quarantine(driver.log.latest)
         return
     engine = open_engine(master, max_tasks)
@@ -161,10 +154,7 @@ def _compact(
         _print_report(report)
         if profile and report.done:
             _print_profile(report.to_json())
-    if report.lost:
-        raise JobError(explain_lost(report))
-    refuse(driver.plan(driver.log.latest))
-    check_quarantine(driver.log.latest)
+    check_done(driver, report)
 
 
 def _with_full(options: dict[str, Any], *, full: bool) -> dict[str, Any]:
@@ -184,21 +174,18 @@ class _Announcer(Silent):
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002
         if finished.outcome.failure and not finished.is_void:
-            warn(f"attempt {finished.attempt} failed: {finished.outcome.failure}")
+            warn(Message(f"attempt {finished.attempt} failed: ", finished.outcome.failure))
 
 
-def _print_idle(driver: Driver, plan: CompactionPlan, *, as_json: bool) -> None:
-    snapshot = driver.log.latest
-    if as_json:
-        echo_json(CompactReport(snapshot.version).to_json())
-        return
+def _print_idle(planned: PlanReport) -> None:
+    snapshot = planned.snapshot
     click.echo(
-        f"nothing to compact at version {snapshot.version}: {_why_idle(snapshot, driver.policy)}"
+        f"nothing to compact at version {planned.version}: {_why_idle(snapshot, planned.policy)}"
     )
-    for line in (*plan.blocked, *plan.refused):
-        click.echo(f"  held up: {line}")
+    for line in (*planned.plan.blocked, *planned.plan.refused):
+        echo_line(Message("  held up: ", line))
     for lease in snapshot.leases.values():
-        left = (lease.expires_unix_ms - driver.log.lease_unix_ms()) / 1000
+        left = (lease.expires_unix_ms - planned.lease_unix_ms) / 1000
         click.echo(
             f"  {len(lease.inputs)} fragments are being compacted by {shown_owner(lease.owner)} "
             f"(free in {max(0, left):.0f} s if it has died; --take-over does not wait)"
@@ -305,8 +292,8 @@ Examples:
 )
 @click.argument("table")
 @click.option("--full", is_flag=True, help="Plan one sorted run: --strategy full.")
-@policy_options
-@compaction_options
+@setting_options(Policy)
+@setting_options(CompactionSettings)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:
     """Show what `compact` would do to TABLE next, why, and what it would cost.
@@ -314,64 +301,31 @@ def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:
     Nothing is changed. Seconds are estimated from the table's earlier compactions. Later rounds, which
     work on the outputs of this one, are not shown.
     """
-    policy, settings = chosen(_with_full(options, full=full))
-    _show_plan(table, policy, settings, as_json=as_json)
+    options = _with_full(options, full=full)
+    policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
+    planned = open_table(table).plan(policy=policy, settings=settings)
+    _show_plan(planned, as_json=as_json)
 
 
-def _show_plan(table: str, policy: Policy, settings: CompactionSettings, *, as_json: bool) -> None:
-    driver = Driver(CommitLog(open_store(table)), DriverSettings(policy, settings))
-    snapshot = driver.log.current()
-    plan = driver.plan(snapshot)
-    estimates = [estimate(spec, settings, snapshot.totals, snapshot.table) for spec in plan.specs]
+def _show_plan(planned: PlanReport, *, as_json: bool) -> None:
     if as_json:
-        echo_json(_plan_json(snapshot, plan, estimates, policy))
-    elif plan:
-        _print_plan(snapshot, plan, estimates)
+        echo_json(planned.to_json())
+    elif planned:
+        _print_plan(planned)
     else:
-        _print_idle(driver, plan, as_json=False)
+        _print_idle(planned)
 
 
-def _plan_json(
-    snapshot: Snapshot, plan: CompactionPlan, estimates: Sequence[Estimate], policy: Policy
-) -> dict[str, Any]:
-    return {
-        "version": snapshot.version,
-        "debt": debt_of(snapshot, policy).to_json(),
-        "compactions": [
-            {
-                "reason": spec.reason,
-                "priority": round(spec.priority, 3),
-                "window": spec.window,
-                "output_level": spec.output_level,
-                "rewrite_ratio": round(spec.rewrite_ratio, 3),
-                "inputs": [entry.key for entry in spec.inputs],
-                "predicted": predicted.to_json(),
-            }
-            for spec, predicted in zip(plan.specs, estimates, strict=True)
-        ],
-        "trivial_moves": [
-            {
-                "reason": move.reason,
-                "output_level": move.output_level,
-                "fragments": [entry.key for entry in move.entries],
-            }
-            for move in plan.trivial_moves
-        ],
-        "expired": [entry.key for entry in plan.expiry.entries],
-        "blocked": list(plan.blocked),
-        "predicted": total(estimates).to_json(),
-    }
-
-
-def _print_plan(snapshot: Snapshot, plan: CompactionPlan, estimates: Sequence[Estimate]) -> None:
-    click.echo(f"version {snapshot.version}: {_summary(plan)}")
+def _print_plan(planned: PlanReport) -> None:
+    plan = planned.plan
+    click.echo(f"version {planned.version}: {_summary(plan)}")
     if plan.specs:
         columns = [("priority", True), ("to level", True), ("GETs", True), ("PUTs", True), ("rows", True),
                    ("bytes", True), ("memory", True), ("seconds", True), ("why", False)]  # fmt: skip
         print_table(None, columns, [
             [f"{spec.priority:.1f}", str(spec.output_level), str(e.gets), str(e.puts), f"{e.rows:,}",
              human_bytes(e.bytes_in), human_bytes(e.memory_bytes), f"{e.task_seconds:.1f}", spec.reason]
-            for spec, e in zip(plan.specs, estimates, strict=True)
+            for spec, e in zip(plan.specs, planned.estimates, strict=True)
         ])  # fmt: skip
     for move in plan.trivial_moves:
         click.echo(
@@ -380,120 +334,9 @@ def _print_plan(snapshot: Snapshot, plan: CompactionPlan, estimates: Sequence[Es
     if plan.expiry.entries:
         click.echo(f"drop {len(plan.expiry.entries)} fragments of time windows past retention")
     for line in (*plan.blocked, *plan.refused):
-        click.echo(f"held up: {line}")
+        echo_line(Message("held up: ", line))
 
 
 def _summary(plan: CompactionPlan) -> str:
     inputs = sum(len(spec.inputs) for spec in plan.specs)
     return f"{len(plan.specs)} compactions of {inputs} fragments, {len(plan.trivial_moves)} trivial moves"
-
-
-_STALL_SECONDS: Final = 300.0
-_IN_PROCESS_STALL_SECONDS: Final = 3600.0
-
-_WATCH_EPILOG = """\b
-Examples:
-  compactor watch s3://bucket/logs s3://bucket/metrics --master 'local[4]'
-  compactor watch ./logs --poll 2s --json             one JSON object a line
-  compactor watch s3://bucket/logs --metrics-port 9464 --log-format json
-
-Several processes may watch one table: each leaves alone what another has leased. On SIGTERM or Ctrl-C no
-compaction begins; running ones may end within --drain, then their leases are given up, so that others can
-take over at once. Either way the exit code is 0, and nothing is lost."""
-
-
-@click.command("watch", epilog=_WATCH_EPILOG)
-@click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
-@click.option("--poll", "poll_seconds", type=duration_seconds, metavar="DURATION", default="5s",
-              show_default=True, help="How often to look at idle tables.")  # fmt: skip
-@click.option("--drain", "drain_seconds", type=duration_seconds, metavar="DURATION", default="25s",
-              show_default=True, help="Time for running compactions to end after a signal.")  # fmt: skip
-@policy_options
-@compaction_options
-@engine_options
-@click.option("--metrics-port", type=click.IntRange(0, 65_535),
-              help="Serve /metrics for Prometheus, /healthz and /readyz on this port; 0 takes any free "
-              "port.  [default: none]")  # fmt: skip
-@click.option("--metrics-address", default="127.0.0.1", show_default=True, metavar="ADDRESS",
-              help="Address of that port; 0.0.0.0 stands for all. There is no password.")  # fmt: skip
-@click.option("--stall-after", "stall_seconds", type=duration_seconds, metavar="DURATION",
-              help="/healthz fails when the loop has made no round for this long.  [default: 5m; in-process, "
-              "where compactions hold up the loop: 1h]")  # fmt: skip
-@log_options
-@click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout.")
-def watch_command(
-    tables: tuple[str, ...],
-    poll_seconds: float,
-    drain_seconds: float,
-    master: str | None,
-    max_tasks: int | None,
-    metrics_port: int | None,
-    metrics_address: str,
-    stall_seconds: float | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Keep TABLEs compacted: look, plan by debt, run on Spark, commit, until stopped.
-
-    The command waits for a table that does not exist yet, and retries an unreachable store less and less
-    often. Events are lines on stdout; with --log-format json they are lines of the log, on stderr.
-    """
-    policy, settings = chosen(options)
-    check_engine(master)
-    if len(set(tables)) < len(tables):
-        raise UsageError("a table is named twice")
-    urls = [open_store(table).url for table in tables]
-    stop = threading.Event()
-    # Handlers are set before Spark starts, which may take seconds.
-    _stop_on_signals(stop)
-    events = Events(_sinks(as_json=as_json))
-    if stall_seconds is None:
-        stall_seconds = _IN_PROCESS_STALL_SECONDS if master == IN_PROCESS else _STALL_SECONDS
-    health = Health(urls, stall_seconds=stall_seconds + poll_seconds, is_draining=stop.is_set)
-    with (
-        traces_of_environment() as traces,
-        _served(metrics_address, metrics_port, health) as (recorder, port),
-    ):
-        told = Telemetry(recorder, traces)
-        drives = DriverSettings(policy, settings, lease_seconds=lease_seconds(master))
-        drivers = [Driver(told.log_of(told.open_store(table)), drives) for table in tables]
-        for driver in drivers:
-            told.begin_compactions(driver, settings)
-        engine = open_engine(master, max_tasks)
-        health.started()
-        served = {} if port is None else {"metrics_port": port}
-        events.say("watching", tables=list(tables), slots=engine.slots, **served)
-        worker = Worker(drivers, engine, policy=policy, listener=told.listener(events, health))
-        worker.run(stop, poll_seconds=poll_seconds, drain_seconds=drain_seconds)
-        events.say("stopped", done=events.done, void=events.void, failed=events.failures)
-
-
-def _sinks(*, as_json: bool) -> list[Callable[[Event], None]]:
-    """Writes events as lines on stdout, unless the log has them as JSON already."""
-    sinks: list[Callable[[Event], None]] = [to_log] if is_json() else []
-    if as_json or not sinks:
-        sinks.append(lambda event: click.echo(as_line(event, as_json=as_json)))
-    return sinks
-
-
-@contextmanager
-def _served(
-    address: str, port: int | None, health: Health
-) -> Iterator[tuple[Recorder | None, int | None]]:
-    """Serves metrics and health over HTTP while the block runs, if a port was given."""
-    if port is None:
-        yield None, None
-        return
-    # Imported late: a process without a port needs none of it.
-    from compactor.telemetry.metrics.registry import MetricsRegistry
-    from compactor.telemetry.metrics.server import metrics_app, serving
-
-    registry = MetricsRegistry(of_process=True)
-    app = metrics_app(registry.prometheus, {"/healthz": health.live, "/readyz": health.ready})
-    with serving(app, address, port) as listening:
-        yield Recorder(registry.apply), listening
-
-
-def _stop_on_signals(stop: threading.Event) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())

@@ -8,12 +8,10 @@ import click
 
 from compactor.cli.display import progress
 from compactor.cli.output import echo_json
+from compactor.cli.tables import open_table
 from compactor.cli.telemetry import log_options
 from compactor.errors import UsageError
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
-from compactor.table.conditions import condition_on
-from compactor.write.delete import DeleteReport, delete_rows
+from compactor.write.delete import DeleteReport
 
 _EPILOG = """\b
 Examples:
@@ -52,27 +50,23 @@ def delete_command(table: str, where: str, dry_run: bool, as_json: bool) -> None
     """
     if not where.strip():
         raise UsageError("--where: the condition is empty; name the rows to delete")
-    store = open_store(table)
-    log = CommitLog(store)
-    snapshot = log.current()
-    condition = condition_on(snapshot.table, where)
-    with progress(f"delete from {table}", len(snapshot.fragments)) as advance:
-        report = delete_rows(store, log, condition, dry_run=dry_run, on_progress=advance)
-    waiting = [e.key for e in log.latest.fragments.all() if e.deletion is not None]
+    opened = open_table(table)
+    with progress(f"delete from {table}", opened.fragments().num_rows) as advance:
+        report = opened.delete(where, dry_run=dry_run, on_progress=advance)
     if as_json:
-        echo_json({**asdict(report), "dry_run": dry_run, "waiting": sorted(waiting)})
+        echo_json({**asdict(report), "dry_run": dry_run})
         return
-    _print(report, len(waiting), dry_run=dry_run)
+    _print(report, dry_run=dry_run)
 
 
-def _print(report: DeleteReport, waiting: int, *, dry_run: bool) -> None:
+def _print(report: DeleteReport, *, dry_run: bool) -> None:
     done = "would be deleted" if dry_run else "deleted"
     click.echo(
         f"{report.rows:,} rows of {report.fragments:,} fragments {done}, {report.fragments_read:,} fragments "
         f"read; version {report.version}"
     )
-    if waiting:
+    if report.waiting:
         click.echo(
-            f"{waiting:,} fragments hold deleted rows until they are compacted (`compactor compact --full` "
-            "does it at once) and vacuumed"
+            f"{len(report.waiting):,} fragments hold deleted rows until they are compacted "
+            "(`compactor compact --full` does it at once) and vacuumed"
         )

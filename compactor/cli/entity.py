@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -13,9 +13,11 @@ from compactor.cli.display import stderr
 from compactor.cli.engine_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.options import size_bytes
 from compactor.cli.output import echo_json, warn
+from compactor.cli.tables import open_log
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.entities.datasets import check_not_over, locate
 from compactor.entities.lines import entity_lines
+from compactor.entities.memory import DEFAULT_MEMORY_BYTES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.output import changes_since
 from compactor.entities.report import EntityMergeReport
 from compactor.entities.run import EntityMerge
@@ -23,13 +25,11 @@ from compactor.entities.spec import EntityMergeSpec, load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
+from compactor.settings.units import size_text
 from compactor.spark.session import open_session
 from compactor.stores.base import Store
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
 from compactor.telemetry.metrics import mapping
 
-_MEMORY_LIMIT_BYTES: Final = 4 << 30
 _EPILOG = """\b
 Examples:
   compactor entity-merge customers.yaml --output ./customers
@@ -65,7 +65,7 @@ docs/reference/entity-merge.md has all settings. A dataset is a file or table of
     type=size_bytes,
     metavar="SIZE",
     help="Memory of the merge (on Spark, of each task); a merge that needs more is refused.  "
-    "[default: 4 GiB, on Spark 1 GiB]",
+    f"[default: {size_text(DEFAULT_MEMORY_BYTES)}, on Spark {size_text(DEFAULT_TASK_MEMORY_BYTES)}]",
 )
 @click.option(
     "--master",
@@ -102,7 +102,8 @@ def entity_merge_command(
     loaded = load_spec(spec)
     for warning in loaded.warnings:
         warn(f"{spec}: {warning}")
-    store = None if table is None else open_store(table)
+    log = None if table is None else open_log(table)
+    store = None if log is None else log.store
     if lines is not None and lines != "-":
         if Path(lines).resolve() == Path(spec).resolve():
             raise UsageError(f"--ndjson: {lines} is the spec itself; name another file")
@@ -133,7 +134,7 @@ def entity_merge_command(
                 store,
                 folder=folder,
                 full=full,
-                memory_limit_bytes=memory_limit_bytes or _MEMORY_LIMIT_BYTES,
+                memory_limit_bytes=memory_limit_bytes or DEFAULT_MEMORY_BYTES,
                 on_progress=show,
             )
             if dry_run:
@@ -147,8 +148,8 @@ def entity_merge_command(
         _print(report, dry_run=dry_run, err=lines == "-")
     if lines is None:
         return
-    if not dry_run and store is not None and report.version:
-        rows = changes_since(store, CommitLog(store).current(), since)
+    if not dry_run and log is not None and report.version:
+        rows = changes_since(log.store, log.current(), since)
     _write_lines(lines, rows or ())
 
 

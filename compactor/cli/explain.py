@@ -5,44 +5,31 @@ from __future__ import annotations
 import click
 
 from compactor.cli.display import print_table
-from compactor.cli.output import echo_json, human_bytes
-from compactor.compaction.driver import Driver, DriverSettings
-from compactor.planner.shape import memory_plan
+from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.common.message import Message
+from compactor.compaction.plan_report import PlanReport
 from compactor.planner.spec import CompactionPlan, CompactionSpec
 from compactor.resources.merge_plan import MergePlan
-from compactor.settings.compaction import CompactionSettings, Policy
-from compactor.stores.local import is_on_local_disk
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
 
 
-def explain_plan(
-    table: str, policy: Policy, settings: CompactionSettings, *, as_json: bool
-) -> None:
-    """Prints the memory plans that the tasks of the next compactions will follow. Reads only the log."""
-    driver = Driver(CommitLog(open_store(table)), DriverSettings(policy, settings))
-    snapshot = driver.log.current()
-    plan = driver.plan(snapshot)
-    are_local = is_on_local_disk(driver.log.store)
-    plans = [
-        memory_plan(spec.inputs, snapshot.table, settings, are_local=are_local)
-        for spec in plan.specs
-    ]
+def explain_plan(planned: PlanReport, *, as_json: bool) -> None:
+    """Prints the memory plans that the tasks of the next compactions will follow. Reads nothing."""
+    plan, memory_plans = planned.plan, planned.memory_plans()
     if as_json:
         echo_json(
             {
-                "version": snapshot.version,
+                "version": planned.version,
                 "compactions": [
                     {"reason": spec.reason, "inputs": len(spec.inputs), **memory.to_json()}
-                    for spec, memory in zip(plan.specs, plans, strict=True)
+                    for spec, memory in zip(plan.specs, memory_plans, strict=True)
                 ],
                 "refused": list(plan.refused),
             }
         )
         return
-    for spec, memory in zip(plan.specs, plans, strict=True):
+    for spec, memory in zip(plan.specs, memory_plans, strict=True):
         _print_compaction(spec, memory)
-    _print_rest(plan, snapshot.version)
+    _print_rest(plan, planned.version)
 
 
 def _print_compaction(spec: CompactionSpec, memory: MergePlan) -> None:
@@ -75,7 +62,7 @@ def _print_rest(plan: CompactionPlan, version: int) -> None:
     if not plan.specs and not plan.refused:
         click.echo(f"no compaction is due at version {version}")
     for line in plan.refused:
-        click.echo(f"refused: {line}")
+        echo_line(Message("refused: ", line))
 
 
 def _mib(size: int) -> str:

@@ -1,16 +1,15 @@
-"""`export`."""
+"""Implements `export`."""
 
 from __future__ import annotations
 
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.options import open_snapshot, snapshot_options
+from compactor.cli.options import snapshot_options
 from compactor.cli.output import human_bytes
-from compactor.cli.read import condition_of, split_columns, where_option
+from compactor.cli.read import split_columns, where_option
+from compactor.cli.tables import open_view
 from compactor.files.write import check_sink_path
-from compactor.read.export import export_file
-from compactor.read.report import ScanReport
 
 
 @click.command(
@@ -41,15 +40,12 @@ def export_command(
     keep the types, and say how their rows are sorted.
     """
     check_sink_path(out)
-    store, snapshot = open_snapshot(table, version, as_of)
-    names = split_columns(columns)
-    condition = condition_of(where, snapshot.table)
-    rows = sum(entry.rows for entry in snapshot.fragments.all())
-    report = ScanReport()
-    with progress(f"export {out}", rows) as advance:
-        done = export_file(store, snapshot, out, names, condition, report, on_progress=advance)
-    if condition is not None:
-        click.echo(f"{report}", err=True)
+    view = open_view(table, version, as_of)
+    scan = view.scan(split_columns(columns), where)
+    with progress(f"export {out}", view.rows) as advance:
+        done = scan.to_file(out, on_progress=advance)
+    if where is not None:
+        click.echo(f"{scan.report}", err=True)
     click.echo(
         f"{out}: {done.rows:,} rows, {human_bytes(done.arrow_bytes)} in memory, version {done.version}"
     )

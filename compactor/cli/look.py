@@ -11,19 +11,17 @@ import click
 import pyarrow as pa
 
 from compactor.cli.display import print_table, progress
-from compactor.cli.options import open_snapshot, snapshot_options
+from compactor.cli.options import check_one_moment, snapshot_options
 from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.cli.tables import open_fragment_at, open_log, open_view
 from compactor.cli.telemetry import log_options
 from compactor.common.redact import redacted_value
 from compactor.compaction.owner import shown_owner
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
 from compactor.planner.debt import debt_of
 from compactor.planner.tree import forest, overlapping_pairs
-from compactor.read.fragment_columns import open_fragment
-from compactor.read.verify import verify
 from compactor.settings.compaction import Policy
 from compactor.stores.base import Store
-from compactor.stores.open import open_store, split_object_url
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.key_text import key_text, key_types
 from compactor.table.snapshot import Snapshot
@@ -70,22 +68,18 @@ def _open(
     target: str, version: int | None, as_of: int | None
 ) -> FragmentReader | tuple[Store, Snapshot]:
     if "://" not in target and not Path(target).is_dir():
-        return _open_fragment(target)
+        return open_fragment_at(target)
+    check_one_moment(version, as_of)
+    log = open_log(target)
     try:
-        return open_snapshot(target, version, as_of)
+        return log.store, log.at(version, as_of)
     except TableNotFoundError:
         if "://" not in target:
             raise
         try:
-            return _open_fragment(target)
+            return open_fragment_at(target)
         except ObjectNotFoundError:
             raise TableNotFoundError(f"{target}: neither a table nor a fragment") from None
-
-
-def _open_fragment(target: str) -> FragmentReader:
-    root, key = split_object_url(target)
-    store = open_store(root)
-    return open_fragment(store, key, store.head(key).size_bytes)
 
 
 def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
@@ -259,16 +253,9 @@ def verify_command(table: str, version: int | None, as_of: int | None, as_json: 
 
     Prints the place of each fault, and exits with 1 if there are any.
     """
-    store, snapshot = open_snapshot(table, version, as_of)
-    done = 0
-    with progress("verify", len(snapshot.fragments)) as advance:
-
-        def count(_: FragmentEntry) -> None:
-            nonlocal done
-            done += 1
-            advance(done)
-
-        report = verify(store, snapshot, on_fragment=count)
+    view = open_view(table, version, as_of)
+    with progress("verify", view.fragments().num_rows) as advance:
+        report = view.verify(on_progress=advance)
     if as_json:
         echo_json(report.to_json())
     else:

@@ -97,7 +97,7 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted; nothing unfinished is visible", 130)
     except CompactorError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(error.message, error.exit_code)
     except FormatError as error:
         return _fail(str(error), 3)
     except BrokenPipeError:

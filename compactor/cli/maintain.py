@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from compactor.cli.options import duration_seconds
 from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.cli.setting_options import chosen, setting_options
+from compactor.cli.tables import address_of, open_log, open_table
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.errors import UsageError
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
 from compactor.table.repair import Meaning, RepairReport, repair
-from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
-from compactor.table.version import Changes, Operation
 from compactor.telemetry.metrics import mapping
 
 _VACUUM_EPILOG = """\b
@@ -31,34 +30,19 @@ loses only its work. Vacuum is safe beside all other work, at any time, and can 
 
 @click.command("vacuum", epilog=_VACUUM_EPILOG)
 @click.argument("table")
-@click.option("--grace", type=duration_seconds, metavar="DURATION", default="24h", show_default=True,
-              help="Uncommitted attempts that began longer ago count as dead.")  # fmt: skip
-@click.option("--retain", type=duration_seconds, metavar="DURATION", default="24h", show_default=True,
-              help="Keep versions readable that were current within this time.")  # fmt: skip
-@click.option("--allow-shrinking", is_flag=True,
-              help="Remove older versions although the newer ones have less than half of their rows "
-                   "(with row policies that merge: a twentieth).")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Count the objects, and remove nothing.")
+@setting_options(VacuumSettings)
 @log_options
 @metrics_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def vacuum_command(
-    table: str,
-    grace: float,
-    retain: float,
-    allow_shrinking: bool,
-    dry_run: bool,
-    as_json: bool,
-    targets: MetricsTargets,
-) -> None:
+def vacuum_command(table: str, as_json: bool, targets: MetricsTargets, **options: Any) -> None:
     """Remove what no retained version of TABLE needs.
 
     Those are fragments that were compacted away or never committed, unfinished uploads, and log files that
     a checkpoint has made superfluous.
     """
-    with telemetry("vacuum", open_store(table).url, targets) as told:
-        log = told.log_of(told.open_store(table))
-        report = vacuum(log, VacuumSettings(grace, retain, dry_run, allow_shrinking))
+    with telemetry("vacuum", address_of(table), targets) as told:
+        log = told.open_log(table)
+        report = vacuum(log, chosen(VacuumSettings, options))
         told.record(lambda label: mapping.of_vacuum(label, report), log.store.url)
     if as_json:
         echo_json(report.to_json())
@@ -114,7 +98,7 @@ def repair_command(table: str, apply: bool, end_at: int | None, as_json: bool) -
 
     Reads the whole log. Exits with 1 if something needs a backup or --end-at.
     """
-    report = repair(open_store(table), end_at=end_at, apply=apply)
+    report = repair(open_log(table).store, end_at=end_at, apply=apply)
     if as_json:
         echo_json(report.to_json())
     else:
@@ -171,19 +155,9 @@ def release_command(table: str, fragments: tuple[str, ...], release_all: bool) -
     """
     if bool(fragments) == release_all:
         raise UsageError("name the fragments to release, or give --all")
-    log = CommitLog(open_store(table))
-    snapshot = log.current()
-    held = {**snapshot.quarantine, **snapshot.suspects}
-    unknown = [key for key in fragments if key not in held]
-    if unknown:
-        raise UsageError(f"{unknown[0]} is not in quarantine; `compactor inspect` shows what is")
-    keys = fragments or tuple(held)
-    if not keys:
-        click.echo(f"nothing is in quarantine at version {log.latest.version}")
+    opened = open_table(table)
+    released = opened.release(fragments or None)
+    if not released:
+        click.echo(f"nothing is in quarantine at version {opened.version}")
         return
-
-    def prepare(_: Snapshot) -> Changes:
-        return Changes(Operation.QUARANTINE, released_fragments=keys)
-
-    after = log.commit(prepare)
-    click.echo(f"{len(keys)} fragments released, version {after.version}")
+    click.echo(f"{len(released)} fragments released, version {opened.version}")

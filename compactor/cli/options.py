@@ -10,10 +10,6 @@ import click
 from compactor.common.clock import SystemClock
 from compactor.errors import UsageError
 from compactor.settings import units
-from compactor.stores.base import Store
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
-from compactor.table.snapshot import Snapshot
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -60,13 +56,3 @@ def check_one_moment(version: int | None, as_of: int | None) -> None:
     """Raises `UsageError` if both a version and a time are given."""
     if version is not None and as_of is not None:
         raise UsageError("--version and --as-of: give one of the two")
-
-
-def open_snapshot(table: str, version: int | None, as_of: int | None) -> tuple[Store, Snapshot]:
-    """Opens a table at its newest version, or at the version or time given.
-
-    Raises `UsageError` if both are given, `VersionNotFoundError` for a version that is not retained.
-    """
-    check_one_moment(version, as_of)
-    store = open_store(table)
-    return store, CommitLog(store).at(version, as_of)

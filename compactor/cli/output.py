@@ -12,7 +12,9 @@ from rich.filesize import decimal
 
 from compactor.common import logs
 from compactor.common.lines import indented, one_line
+from compactor.common.message import Message
 from compactor.common.redact import redacted
+from compactor.settings.names import as_flag
 
 log = logging.getLogger("compactor.cli")
 
@@ -24,7 +26,7 @@ def echo_json(document: Any) -> None:
 
 def echo_line(text: str) -> None:
     """Prints a line on stdout that quotes foreign text, such as a failure's reason: redacted, in one line."""
-    click.echo(one_line(redacted(text)))
+    click.echo(one_line(redacted(_by_flags(text))))
 
 
 def warn(message: str) -> None:
@@ -37,7 +39,13 @@ def fail(message: str, *, shows_where: bool = False) -> None:
     _say(logging.ERROR, "error", message, shows_where=shows_where)
 
 
-def _say(level: int, word: str, message: str, *, shows_where: bool = False) -> None:
+def _by_flags(text: str) -> str:
+    """Returns the text with settings by their flags, if it is a message that knows where they are."""
+    return text.named(as_flag) if isinstance(text, Message) else text
+
+
+def _say(level: int, word: str, text: str, *, shows_where: bool = False) -> None:
+    message = _by_flags(text)
     if logs.is_json():
         log.log(level, word, extra={"reason": message}, exc_info=shows_where)
         return

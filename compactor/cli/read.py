@@ -1,4 +1,4 @@
-"""`head` and `query`."""
+"""Implements `head` and `query`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from dataclasses import asdict
 
 import click
 
-from compactor.cli.options import open_snapshot, snapshot_options
+from compactor.cli.options import snapshot_options
 from compactor.cli.output import echo_json
+from compactor.cli.tables import open_view
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
-from compactor.predicate.tree import Predicate
-from compactor.read.report import ScanReport
-from compactor.read.scan import scan, scan_schema
-from compactor.table.conditions import condition_on
-from compactor.table.metadata import TableMetadata
 
 where_option = click.option(
     "--where", metavar="CONDITION", help="Only rows that fulfil it, such as \"level = 'ERROR'\"."
@@ -40,13 +36,10 @@ def head_command(
     table: str, rows: int, columns: str | None, version: int | None, as_of: int | None
 ) -> None:
     """Print the first rows of TABLE in sort order, one JSON object a line."""
-    store, snapshot = open_snapshot(table, version, as_of)
-    names = split_columns(columns)
-    scan_schema(snapshot.table, names)
+    scan = open_view(table, version, as_of).scan(split_columns(columns))
     left = rows
-    for batch in scan(store, snapshot, names) if left else ():
-        text = json_lines(batch.slice(0, left))
-        click.echo(text.decode(), nl=False)
+    for batch in scan if left else ():
+        click.echo(json_lines(batch.slice(0, left)).decode(), nl=False)
         left -= min(left, batch.num_rows)
         if left == 0:
             break
@@ -97,28 +90,21 @@ def query_command(
         raise UsageError("--count: leave out --columns and --rows")
     if as_json and not counts:
         raise UsageError("--json: rows are JSON already; give it with --count")
-    store, snapshot = open_snapshot(table, version, as_of)
-    names = [] if counts else split_columns(columns)
-    condition = condition_of(where, snapshot.table)
-    scan_schema(snapshot.table, names)
-    report = ScanReport()
+    view = open_view(table, version, as_of)
+    scan = view.scan([] if counts else split_columns(columns), where)
     left = sys.maxsize if rows is None else rows
-    for batch in scan(store, snapshot, names, condition, report) if left else ():
+    for batch in scan if left else ():
         if not counts:
             click.echo(json_lines(batch.slice(0, left)).decode(), nl=False)
             left -= min(left, batch.num_rows)
             if left == 0:
                 break
     if as_json:
-        echo_json(asdict(report))
+        echo_json(asdict(scan.report))
         return
     if counts:
-        click.echo(report.rows)
-    click.echo(f"{report}", err=True)
-
-
-def condition_of(where: str | None, table: TableMetadata) -> Predicate | None:
-    return None if where is None else condition_on(table, where)
+        click.echo(scan.report.rows)
+    click.echo(f"{scan.report}", err=True)
 
 
 def split_columns(columns: str | None) -> list[str] | None:

@@ -7,13 +7,12 @@ import click
 from compactor.cli.display import progress
 from compactor.cli.options import check_one_moment, moment_unix_ms, snapshot_options
 from compactor.cli.output import echo_json, human_bytes
+from compactor.cli.tables import open_log
 from compactor.errors import UsageError
 from compactor.files.write import check_target, write_whole
 from compactor.report.charts import check_plotly
 from compactor.report.gather import MAX_FOOTERS, MAX_VERSIONS, ReportOptions, gather
 from compactor.report.page import page
-from compactor.stores.open import open_store
-from compactor.table.commit_log import CommitLog
 
 
 class _Moment(click.ParamType[tuple[int | None, int | None]]):
@@ -98,7 +97,7 @@ def report_command(
         max_footers=footers,
     )
     with progress("report", None) as advance:
-        report = gather(CommitLog(open_store(table)), options, advance)
+        report = gather(open_log(table), options, advance)
     if output is None:
         echo_json(report.to_json())
         return

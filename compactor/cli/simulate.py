@@ -2,151 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 
 from compactor.cli.display import print_table, progress
-from compactor.cli.options import duration_seconds
 from compactor.cli.output import echo_json, human_bytes
-from compactor.errors import ConfigError, UsageError
-from compactor.settings import units
-from compactor.settings.compaction import (
-    CompactionSettings,
-    Policy,
-    Strategy,
-    compaction_settings,
-    policy,
-)
+from compactor.cli.setting_options import chosen, setting_option, setting_options
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.simulate.plot import check_plot, plot
 from compactor.simulate.result import Result, ShardSample, worker_use, write_amplification
-from compactor.simulate.settings import (
-    DEFAULT_WORKERS_PER_SHARD,
-    FLUSHES_PER_SHARD,
-    Locality,
-    SimulationSettings,
-    shards_for,
-)
+from compactor.simulate.settings import SimulationSettings
 from compactor.simulate.simulation import Simulation
 
 _POINTS: Final = 12
-_POLICY_NAMES: Final = (
-    "level0_trigger_runs",
-    "level_multiplier",
-    "level1_target_bytes",
-    "push_ratio",
-    "max_merge_runs",
-)
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-class _Bytes(click.ParamType[int]):
-    """A size such as `256MiB`, a rate such as `10GiB/s`, or a plain number of bytes."""
-
-    name = "bytes"
-
-    def __init__(self, *, is_rate: bool = False) -> None:
-        self._is_rate = is_rate
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        text = str(value).removesuffix("/s") if self._is_rate else str(value)
-        try:
-            size = units.size_bytes(text)
-        except ValueError:
-            size = 0
-        if size < 1:
-            examples = "10GiB/s or 20MiB/s" if self._is_rate else "256MiB, 1.5GiB or 4096"
-            self.fail(f"{str(value)!r} is not a {self._what}; write {examples}", param, ctx)
-        return size
-
-    @property
-    def _what(self) -> str:
-        return "rate" if self._is_rate else "size"
-
-
-class _Locality(click.ParamType[Locality]):
-    name = "locality"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Locality:
-        try:
-            return value if isinstance(value, Locality) else Locality.parse(value)
-        except ConfigError as error:
-            self.fail(str(error), param, ctx)
-
-
-_SIZE: Final = _Bytes()
-_RATE: Final = _Bytes(is_rate=True)
-
-
-def _workload_options(command: _Command) -> _Command:
-    for option in reversed(
-        (
-            click.option("--ingest", type=_RATE, metavar="BYTES/s", default="10GiB/s", show_default=True,
-                         help="Stored bytes that all writers of all shards write."),
-            click.option("--duration", type=duration_seconds, metavar="DURATION", default="14d",
-                         show_default=True, help="Time to simulate."),
-            click.option("--flush-bytes", type=_SIZE, metavar="BYTES", default="256MiB", show_default=True,
-                         help="Size of a flush, which is one level-0 fragment; varies by a tenth."),
-            click.option("--locality", type=_Locality(), metavar="WHERE", default="whole", show_default=True,
-                         help="Keys of a flush. whole: all of them. random:SHARE: a part, somewhere. append: "
-                         "greater than all before, as when time comes first in the key."),
-            click.option("--time-window", type=duration_seconds, metavar="DURATION",
-                         help="Each fragment has rows of one window of this length.  [default: no windows]"),
-            click.option("--retention", type=duration_seconds, metavar="DURATION",
-                         help="Drop windows that ended longer ago.  [default: kept for ever]"),
-            click.option("--late", type=click.FloatRange(0, 1, max_open=True), default=0.0,
-                         show_default=True,
-                         help="Share of each flush that belongs to the previous window."),
-            click.option("--shards", type=click.IntRange(min=1),
-                         help="Tables that share rate and workers equally; one of them is simulated.  "
-                         f"[default: enough that one has at most {FLUSHES_PER_SHARD:,} flushes]"),
-            click.option("--workers", type=click.IntRange(min=1),
-                         help="Most compactions at a time, all shards together.  [default: "
-                         f"{DEFAULT_WORKERS_PER_SHARD} a shard]"),
-            click.option("--task-bytes-per-second", type=_RATE, metavar="BYTES/s", default="60MiB/s",
-                         show_default=True,
-                         help="Stored bytes that one compaction processes in a second. An assumption: "
-                         "`make bench` measures it (bytes of its fragments by seconds)."),
-            click.option("--seed", type=int, default=0, show_default=True,
-                         help="Seed of the random numbers; the same seed gives the same result."),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def _policy_options(command: _Command) -> _Command:
-    for option in reversed(
-        (
-            click.option("--strategy", "strategies", multiple=True,
-                         type=click.Choice([str(s) for s in Strategy]), default=[str(Strategy.LEVELED)],
-                         show_default=True, help="Strategy to simulate; several are compared."),
-            click.option("--level0-trigger-runs", type=int,
-                         help="Runs of similar size that start a level-0 compaction.  [default: "
-                         f"{Policy().level0_trigger_runs}]"),
-            click.option("--level-multiplier", type=int,
-                         help="Size of each level relative to the one above.  [default: "
-                         f"{Policy().level_multiplier}]"),
-            click.option("--level1-target-bytes", type=_SIZE, metavar="BYTES",
-                         help=f"Size of level 1.  [default: {Policy().level1_target_bytes >> 30}GiB]"),
-            click.option("--push-ratio", type=float,
-                         help="Bytes of level 1 that level 0 may rewrite for each of its own.  [default: "
-                         f"{Policy().push_ratio:g}]"),
-            click.option("--max-merge-runs", type=int,
-                         help="Most runs of level 0 that one size-tiered merge takes.  [default: "
-                         f"{Policy().max_merge_runs}]"),
-            click.option("--target-fragment-bytes", type=_SIZE, metavar="BYTES",
-                         help="Size of output fragments.  [default: "
-                         f"{CompactionSettings().target_fragment_bytes >> 20}MiB]"),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
 _EPILOG = """\b
 Examples:
   compactor simulate                                          10 GiB/s for two weeks, as the defaults do it
@@ -169,8 +39,12 @@ busy        share of the workers' time since the line before"""
 
 
 @click.command("simulate", epilog=_EPILOG)
-@_workload_options
-@_policy_options
+@setting_options(SimulationSettings)
+@click.option("--strategy", "strategies", multiple=True, type=click.Choice([str(s) for s in Strategy]),
+              default=[str(Policy().strategy)], show_default=True,
+              help="Strategy to simulate; several are compared.")  # fmt: skip
+@setting_options(Policy, without=("strategy",))
+@setting_option(CompactionSettings, "target_fragment_bytes")
 @click.option(
     "--plot", "plot_path", metavar="FILE", help="Also draw a picture: .png, .svg or .pdf."
 )
@@ -178,7 +52,6 @@ busy        share of the workers' time since the line before"""
 def simulate_command(
     strategies: tuple[str, ...],
     plot_path: str | None,
-    target_fragment_bytes: int | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -189,10 +62,11 @@ def simulate_command(
     """
     if plot_path is not None:
         check_plot(plot_path)
-    settings = _settings(options)
-    compaction = compaction_settings(target_fragment_bytes=target_fragment_bytes)
-    chosen = {name: options[name] for name in _POLICY_NAMES}
-    policies = {name: policy(strategy=name, **chosen) for name in dict.fromkeys(strategies)}
+    settings = chosen(SimulationSettings, options)
+    compaction = chosen(CompactionSettings, options)
+    policies = {
+        name: chosen(Policy, {**options, "strategy": name}) for name in dict.fromkeys(strategies)
+    }
     if not as_json:
         click.echo(_describe(settings))
     results: dict[str, Result] = {}
@@ -211,29 +85,6 @@ def simulate_command(
         _print_summary(results)
     if plot_path is not None:
         plot(results, _describe(settings), plot_path)
-
-
-def _settings(options: dict[str, Any]) -> SimulationSettings:
-    """Makes the settings from options. Raises `ConfigError` for settings that contradict one another."""
-    ingest, duration, flush = options["ingest"], options["duration"], options["flush_bytes"]
-    window, retention = options["time_window"], options["retention"]
-    for name, value in (("--duration", duration), ("--time-window", window)):
-        if value is not None and value < 1:
-            raise UsageError(f"{name} must be at least one second")
-    shards = options["shards"] or shards_for(ingest, duration, flush)
-    return SimulationSettings(
-        ingest_bytes_per_second=ingest,
-        duration_seconds=duration,
-        flush_bytes=flush,
-        shards=shards,
-        workers=options["workers"] or DEFAULT_WORKERS_PER_SHARD * shards,
-        task_bytes_per_second=options["task_bytes_per_second"],
-        locality=options["locality"],
-        window_seconds=None if window is None else round(window),
-        retention_seconds=None if retention is None else round(retention),
-        late_share=options["late"],
-        seed=options["seed"],
-    )
 
 
 def _describe(settings: SimulationSettings) -> str:

@@ -7,19 +7,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from compactor.cli.output import warn
+from compactor.cli.tables import open_log
 from compactor.common import logs
 from compactor.common.logs import LEVELS, LogFormat, LogSettings
 from compactor.compaction.driver import Driver
 from compactor.compaction.listener import Listener, Listeners
 from compactor.errors import UsageError
-from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
-from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.observed_log import CommitReport, ObservedCommitLog
 from compactor.telemetry import tracing
@@ -27,6 +26,9 @@ from compactor.telemetry.metrics import mapping
 from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
 from compactor.telemetry.metrics.recorder import Recorder, label
 from compactor.telemetry.tracing import Tracing, TracingUnavailableError
+
+_LEVELS: Final = {LogFormat.TEXT: LogSettings().level, LogFormat.JSON: "info"}
+"""The lowest level that is logged, if nobody says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,12 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
                   show_default=True, help="json: each line on stderr is one JSON object, with "
                   "compaction ids and figures.")  # fmt: skip
     @click.option("--log-level", type=click.Choice(LEVELS),
-                  help="Lowest level that is logged.  [default: warning; with json: info]")  # fmt: skip
+                  help="Lowest level that is logged.  [default: "
+                  f"{_LEVELS[LogFormat.TEXT]}; with json: {_LEVELS[LogFormat.JSON]}]")  # fmt: skip
     @functools.wraps(command)
     def with_logs(*args: Any, log_format: str, log_level: str | None, **options: Any) -> Any:
         shape = LogFormat(log_format)
-        level = log_level or ("info" if shape is LogFormat.JSON else "warning")
-        logs.set_up(LogSettings(shape, level))
+        logs.set_up(LogSettings(shape, log_level or _LEVELS[shape]))
         return command(*args, **options)
 
     return with_logs
@@ -95,18 +97,19 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Telemetry:
-    """The telemetry of a command: opens stores and logs, counted and traced where the user wants it."""
+    """The telemetry of a command: opens logs, counted and traced where the user wants it."""
 
     def __init__(self, recorder: Recorder | None, traces: Tracing | None) -> None:
         self.recorder = recorder
         self._traces = traces
 
-    def open_store(self, url: str) -> Store:
-        """Opens a store as `stores.open` does, and counts its requests."""
-        store = open_store(url)
-        return store if self.recorder is None else self.recorder.metered(store)
+    def open_log(self, table: str) -> CommitLog:
+        """Opens the commit log of a table that may not exist, and counts its commits and requests."""
+        return open_log(table, self._log_of)
 
-    def log_of(self, store: Store) -> CommitLog:
+    def _log_of(self, store: Store) -> CommitLog:
+        if self.recorder is not None:
+            store = self.recorder.metered(store)
         observers = [each.committed for each in (self.recorder, self._traces) if each is not None]
         if not observers:
             return CommitLog(store)
@@ -122,10 +125,11 @@ class Telemetry:
         mine = [each for each in (self._traces, self.recorder) if each is not None]
         return Listeners([*mine, *others])
 
-    def begin_compactions(self, driver: Driver, settings: CompactionSettings) -> None:
+    def begin_compactions(self, driver: Driver) -> None:
         """Sets a table's metrics to their first values, before its driver first looks at it."""
         if self.recorder is not None:
-            self.recorder.begin_compactions(driver.url, settings.memory_limit_bytes)
+            limit_bytes = driver.compaction_settings.memory_limit_bytes
+            self.recorder.begin_compactions(driver.url, limit_bytes)
 
     def record(self, make: Callable[[str], Iterable[Change]], table: str) -> None:
         """Applies the changes that `make` returns for the table's label; does not call it without metrics."""

@@ -10,15 +10,17 @@ from typing import Any
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.ingest_settings import chosen_settings, ingest_settings_options
 from compactor.cli.output import echo_json, human_bytes, warn
+from compactor.cli.setting_options import chosen, setting_options
+from compactor.cli.tables import address_of
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
-from compactor.errors import CompactorError, InputError
+from compactor.common.message import Message
+from compactor.errors import CompactorError, InputError, message_of
 from compactor.planner.debt import Debt, Pressure
-from compactor.stores.open import open_store
 from compactor.telemetry.metrics import mapping
 from compactor.write.back_pressure import BackPressure, Reaction
 from compactor.write.ingest import IngestReport, ingest_file
+from compactor.write.ingest.settings import IngestSettings
 from format.errors import FormatError
 from format.schema import sort_text
 
@@ -42,7 +44,7 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst. Rows need 
 @click.command("ingest", epilog=_INGEST_EPILOG)
 @click.argument("table")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@ingest_settings_options
+@setting_options(IngestSettings)
 @click.option("--promote", "promotes", multiple=True, metavar="COLUMN",
               help="Turn a map or struct column into one column for each key, COLUMN.KEY.")  # fmt: skip
 @click.option("--back-pressure", type=click.Choice([str(r) for r in Reaction]), default="warn",
@@ -63,28 +65,27 @@ def ingest_command(
 
     Each file is one commit: all of its rows appear at once, or none do.
     """
-    settings = chosen_settings(given)
+    settings = chosen(IngestSettings, given)
     sort, options = settings.sort, replace(settings.options, promotes=promotes)
     warner = _Warner()
     pressure = BackPressure(Reaction(back_pressure))
-    with telemetry("ingest", open_store(table).url, targets) as told:
+    with telemetry("ingest", address_of(table), targets) as told:
         for path in files:
             check_input(path)
-        store = told.open_store(table)
-        log = told.log_of(store)
+        log = told.open_log(table)
         reports: list[IngestReport] = []
         for path in files:
             try:
                 pressure.admit(log, warner)
                 with progress(f"ingest {Path(path).name}", None) as advance:
-                    report = ingest_file(store, log, path, sort, options, on_progress=advance)
+                    report = ingest_file(log.store, log, path, sort, options, on_progress=advance)
             except (CompactorError, FormatError) as error:
                 if reports:
                     done = f"the {len(reports)} files before are in the table, version {reports[-1].version}"
-                    error.args = (f"{error} ({done})",)
+                    error.args = (Message(message_of(error), f" ({done})"),)
                 raise
             reports.append(report)
-            told.record(functools.partial(mapping.of_ingest, report=report), store.url)
+            told.record(functools.partial(mapping.of_ingest, report=report), log.store.url)
             if not as_json:
                 click.echo(
                     f"{path}: {report.rows:,} rows{_superseded(report)} in {report.fragments} fragments, "

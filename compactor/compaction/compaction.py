@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final, Self
 
-from compactor.common.redact import redacted
-from compactor.errors import DamagedInputError
+from compactor.common.message import Message
+from compactor.errors import DamagedInputError, message_of
 from compactor.planner.spec import CompactionSpec
 from compactor.settings.compaction import CompactionSettings
 from compactor.table.entry import FragmentEntry
@@ -120,6 +120,7 @@ class Outcome:
     outputs: tuple[FragmentEntry, ...] = ()
     report: AttemptReport | None = None
     failure: str | None = None
+    """A `Message` if it names settings."""
     culprit: str | None = None
     """Key of the input that the failure is about, if it names one."""
     is_damage: bool = False
@@ -136,7 +137,7 @@ class Outcome:
                 "compaction_id": self.compaction_id,
                 "outputs": [entry.to_json() for entry in self.outputs],
                 "report": None if self.report is None else asdict(self.report),
-                "failure": self.failure,
+                "failure": None if self.failure is None else Message(self.failure).to_json(),
                 "culprit": self.culprit,
                 "is_damage": self.is_damage,
                 "record": None if self.record is None else asdict(self.record),
@@ -147,11 +148,12 @@ class Outcome:
     def from_json(cls, text: str) -> Self:
         document = json.loads(text)
         report, record = document["report"], document["record"]
+        failure = document["failure"]
         return cls(
             document["compaction_id"],
             tuple(FragmentEntry.from_json(entry) for entry in document["outputs"]),
             None if report is None else AttemptReport(**report),
-            document["failure"],
+            None if failure is None else Message.from_json(failure),
             document["culprit"],
             document["is_damage"],
             None if record is None else AttemptRecord(**record),
@@ -161,7 +163,7 @@ class Outcome:
 def failed(compaction: Compaction, error: Exception) -> Outcome:
     """Returns the outcome of an attempt that ended in `error`."""
     # The message is stored in the log for good, so it must hold no secrets.
-    message = redacted(f"{type(error).__name__}: {error}")
+    message = Message(f"{type(error).__name__}: ", message_of(error))
     keys = [entry.key for entry in compaction.spec.inputs]
     damaged = error.name if isinstance(error, _DAMAGE) else ""
     culprit = next((key for key in keys if damaged.endswith(f"/{key}")), None)

@@ -142,6 +142,10 @@ class Driver:
     def policy(self) -> Policy:
         return self._settings.policy
 
+    @property
+    def compaction_settings(self) -> CompactionSettings:
+        return self._settings.compaction
+
     def owns(self, compaction_id: str) -> bool:
         """Says whether this driver has decided on the compaction and not finished it yet."""
         return compaction_id in self._running
@@ -403,7 +407,7 @@ class Driver:
         quarantined = tuple(key for key, setback in setbacks.items() if setback.damages >= most)
         runs = (self._record(outcome),)
         is_void = not self._release(
-            [outcome.compaction_id], quarantined, outcome.failure or "", runs
+            [outcome.compaction_id], quarantined, str(outcome.failure or ""), runs
         )
         finished = self._finished(
             outcome, is_void=is_void, quarantined=() if is_void else quarantined

@@ -24,7 +24,7 @@ def compaction_record(
         output_level=spec.output_level,
         attempt=attempt,
         reason=shortened(spec.reason, MAX_TEXT),
-        failure=shortened(outcome.failure or "", MAX_TEXT),
+        failure=shortened(str(outcome.failure or ""), MAX_TEXT),
         inputs=len(spec.inputs),
         outputs=len(outcome.outputs),
         predicted_seconds=round(predicted.task_seconds, _DIGITS),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from compactor.common.message import Message
 from compactor.compaction.compaction import AttemptReport
 from compactor.compaction.driver import FinishedCompaction
 from compactor.errors import ConfigError
@@ -106,10 +107,10 @@ def refuse(plan: CompactionPlan) -> None:
     """Raises `ConfigError` if the memory limit does not allow a compaction of the plan."""
     if plan.refused:
         others = f" ({len(plan.refused) - 1} more like it)" if len(plan.refused) > 1 else ""
-        raise ConfigError(f"{plan.refused[0]}{others}; it was not begun, and its inputs stay live")
+        raise ConfigError(plan.refused[0], f"{others}; it was not begun, and its inputs stay live")
 
 
-def explain_lost(report: CompactReport) -> str:
+def explain_lost(report: CompactReport) -> Message:
     """Returns the message about compactions that failed for good."""
     first = report.lost[0]
     quarantined = sum(len(s.quarantined) for s in report.failed)
@@ -119,8 +120,8 @@ def explain_lost(report: CompactReport) -> str:
         else "its inputs stay live, and the next run tries again"
     )
     attempts = "1 attempt" if first.attempt == 1 else f"{first.attempt} attempts"
-    return (
+    return Message(
         f"{len(report.lost)} of {len(report.done) + len(report.lost)} compactions failed for good after "
-        f"{attempts}, {state}, the other {len(report.done)} are committed. "
-        f"{first.outcome.failure}"
+        f"{attempts}, {state}, the other {len(report.done)} are committed. ",
+        first.outcome.failure or "",
     )

@@ -15,7 +15,7 @@ from compactor.compaction.compaction import Outcome
 from compactor.compaction.driver import Driver, FinishedCompaction, backoff_seconds
 from compactor.compaction.engine import Engine
 from compactor.compaction.listener import Listener, Silent
-from compactor.compaction.report import CompactReport
+from compactor.compaction.report import CompactReport, explain_lost, refuse
 from compactor.errors import CompactorError, JobError, TableNotFoundError
 from compactor.planner.debt import debt_of
 from compactor.settings.compaction import Policy
@@ -238,6 +238,14 @@ def compact(
     report.version = driver.log.latest.version
     report.seconds = time.monotonic() - started
     return report
+
+
+def check_done(driver: Driver, report: CompactReport) -> None:
+    """Raises if compactions are left over: `JobError` or, for want of memory, `ConfigError`."""
+    if report.lost:
+        raise JobError(explain_lost(report))
+    refuse(driver.plan(driver.log.latest))
+    check_quarantine(driver.log.latest)
 
 
 def check_quarantine(snapshot: Snapshot) -> None:

@@ -6,8 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from compactor.common.message import Message
+from compactor.common.setting_keys import MEMORY_LIMIT_BYTES, SHUFFLE_PARTITIONS
 from compactor.resources.errors import MemoryLimitError
 
+DEFAULT_MEMORY_BYTES: Final = 4 << 30
+"""The memory limit of a merge in one process, if the user sets none."""
+DEFAULT_TASK_MEMORY_BYTES: Final = 1 << 30
+"""The memory limit of a task on Spark, if the user sets none."""
 COPIES: Final = 7
 """How often the entities' columns are in memory: themselves, those being sorted or taken, values of rules,
 rows being written. Measured; see docs/reference/entity-merge.md."""
@@ -33,7 +39,8 @@ class EntityMemory:
     def charging_part(self) -> Charge:
         """Returns the charge for the entities of one task."""
         return self._charging(
-            "the entities of one task take", "raise --memory-limit or --shuffle-partitions"
+            "the entities of one task take",
+            Message("raise ", MEMORY_LIMIT_BYTES, " or ", SHUFFLE_PARTITIONS),
         )
 
     def _charging(self, what: str, cure: str) -> Charge:
@@ -43,7 +50,8 @@ class EntityMemory:
             if self._limit_bytes is not None and need > self._limit_bytes:
                 raise MemoryLimitError(
                     f"{what} {self.held_bytes:,} bytes, and merging them about {COPIES} times as much, the "
-                    f"limit is {self._limit_bytes:,} bytes: nothing was written; {cure}"
+                    f"limit is {self._limit_bytes:,} bytes: nothing was written; ",
+                    cure,
                 )
 
         return charge

@@ -23,7 +23,7 @@ from compactor.common.clock import random_id
 from compactor.entities.clusters import too_many
 from compactor.entities.entities import no_entity
 from compactor.entities.expressions import ID
-from compactor.entities.memory import COPIES
+from compactor.entities.memory import COPIES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.report import EntityMergeReport
 from compactor.entities.spark_components import Connector, Round, SparkConnector
 from compactor.entities.spark_flows import (
@@ -56,8 +56,6 @@ from compactor.stores.base import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MEMORY_LIMIT_BYTES: Final = 1 << 30
-"""Memory limit of one task, unless the caller gives one."""
 _MEMORY_FACTOR: Final = 2 * COPIES
 """Twice what a merge holds, since parts are not of the same size."""
 _DEFAULTS: Final = SparkOptions()
@@ -83,7 +81,7 @@ class SparkEntityMerge:
         memory_limit_bytes: of one task; None for 1 GiB.
         """
         self._spec, self._folder, self._full = spec, folder, full
-        self._limit = memory_limit_bytes or _MEMORY_LIMIT_BYTES
+        self._limit = memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
         self._on_progress, self._connector = on_progress, connector
         self._target = Target(store)
         self._located, self.report = self._target.begin(spec, folder, full=full)

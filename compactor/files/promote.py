@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from compactor.common.setting_keys import PROMOTE
 from compactor.errors import InputError, UsageError
 from compactor.files.source import FileBatches
 
@@ -49,11 +50,12 @@ class PromotedBatches(FileBatches):
             pt.is_string(dtype.key_type) or pt.is_large_string(dtype.key_type)
         ):
             raise UsageError(
-                f"--promote: column {name!r} of {self.path} has keys of {dtype.key_type}, not text"
+                PROMOTE, f": column {name!r} of {self.path} has keys of {dtype.key_type}, not text"
             )
         if not (pt.is_map(dtype) or pt.is_struct(dtype)):
             raise UsageError(
-                f"--promote: column {name!r} of {self.path} is {dtype}; it has to be a map or a struct"
+                PROMOTE,
+                f": column {name!r} of {self.path} is {dtype}; it has to be a map or a struct",
             )
         return dtype
 

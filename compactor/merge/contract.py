@@ -27,9 +27,9 @@ class MergeSettings:
     options: WriterOptions
     """`max_rows` and `target_row_group_bytes` bound every output row group."""
     target_fragment_bytes: int
+    memory: MemorySettings
     cut_keys: Sequence[Bound] = ()
-    """Ascending keys before which outputs end, if they are large enough."""
-    memory: MemorySettings = field(default_factory=MemorySettings)
+    """Ascending keys before which outputs end if they are large enough."""
     encode_thread: bool | None = None
     """Whether a thread encodes chunks; None for a thread if there is a core for it."""
     skips: SkipSpec = NO_SKIPS

@@ -16,8 +16,10 @@ from compactor.pipelines.dead_letters import opened_dead_letters
 from compactor.pipelines.nodes.source import OpenSource, open_source
 from compactor.pipelines.report import RunReport
 from compactor.pipelines.run import PipelineRun
+from compactor.settings.names import in_pipeline, settings_named
 
 
+@settings_named(in_pipeline)
 def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunReport:
     """Runs a pipeline and returns its report.
 

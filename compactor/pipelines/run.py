@@ -46,7 +46,6 @@ from compactor.pipelines.nodes.source import OpenSource, SourceReader, open_sour
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, one_document
 from compactor.pipelines.report import RunReport
 from compactor.pipelines.work import RunContext
-from compactor.resources.errors import MemoryLimitError
 
 
 class PipelineRun:
@@ -182,16 +181,11 @@ class PipelineRun:
                 for name, node in self._nodes.items()
                 if isinstance(node, Output)
             ]
-            try:
-                for each in outputs:
-                    if each.holds:
-                        each.hold()
-                for each in outputs:
-                    each.write()
-            except MemoryLimitError as error:
-                raise MemoryLimitError(
-                    str(error).replace("--memory-limit", "memory.limit")
-                ) from error
+            for each in outputs:
+                if each.holds:
+                    each.hold()
+            for each in outputs:
+                each.write()
             # Tables first: a commit can be refused because of another writer, a file's move cannot.
             for each in sorted(outputs, key=lambda each: not each.is_table):
                 each.publish()

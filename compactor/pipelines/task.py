@@ -30,7 +30,6 @@ from compactor.pipelines.task_rows import PathRows, rows_of_root
 from compactor.pipelines.work import RunContext
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.errors import MemoryLimitError
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from compactor.spark.shuffle.task import (
     PLACE_BITS,
@@ -153,8 +152,6 @@ class _Task:
                 report.dead_letters = None if letters is None else letters.key
         except BadRecordError as bad:
             report.bad_record = {n: getattr(bad, n) for n in ("source", "row", "node", "reason")}
-        except MemoryLimitError as error:
-            raise MemoryLimitError(str(error).replace("--memory-limit", "memory.limit")) from error
         report.records_read = sum(work.report.records_read.values())
         report.records_without_time = sum(work.report.records_without_time.values())
         report.dlq_count = work.report.dlq_count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from compactor.common.message import Message
 from compactor.planner.limits import Limits
 from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
 from compactor.planner.tree import (
@@ -30,7 +31,7 @@ class Draft:
         self._specs: list[CompactionSpec] = []
         self._moves: list[TrivialMove] = []
         self._blocked: list[str] = []
-        self._refused: list[str] = []
+        self._refused: list[Message] = []
         self._taken: set[str] = set()
         self._ranges: dict[int, DisjointRanges] = {}
 
@@ -57,7 +58,7 @@ class Draft:
             return False
         refusal = self._limits.refusal(sorted_runs(items))
         if refusal is not None:
-            self._refused.append(f"{reason}, {len(items)} fragments: {refusal}")
+            self._refused.append(Message(f"{reason}, {len(items)} fragments: ", refusal))
             return False
         if not self._reserve(items, output_level, reason):
             return False

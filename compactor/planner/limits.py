@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from compactor.common.message import Message
+from compactor.common.setting_keys import MEMORY_LIMIT_BYTES, TARGET_FRAGMENT_BYTES
 from compactor.planner.tree import SortedRun
 from compactor.resources.merge_plan import (
     MAX_INPUTS,
@@ -62,19 +64,21 @@ class Limits:
         )
         return need_bytes(len(entries) + outputs, heaviest)
 
-    def refusal(self, runs: Iterable[SortedRun]) -> str | None:
+    def refusal(self, runs: Iterable[SortedRun]) -> Message | None:
         """Returns why a merge of these can't be done within the memory limit; None if it can."""
         runs = list(runs)
         if sum(len(run.items) for run in runs) > MAX_INPUTS:
-            return (
-                f"one task merges {MAX_INPUTS:,} fragments at most: raise --target-fragment-bytes"
+            return Message(
+                f"one task merges {MAX_INPUTS:,} fragments at most: raise ", TARGET_FRAGMENT_BYTES
             )
         need = self.need_bytes(runs)
         if need <= self.memory_limit_bytes:
             return None
-        return (
+        return Message(
             f"it needs {-(-need // _MIB):,} MiB of memory, the limit is {self.memory_limit_bytes // _MIB:,} "
-            f"MiB: raise --memory-limit to {-(-need // _MIB):,}MiB"
+            "MiB: raise ",
+            MEMORY_LIMIT_BYTES,
+            f" to {-(-need // _MIB):,}MiB",
         )
 
     def chunks(self, runs: Iterable[SortedRun], max_runs: int) -> Iterator[list[SortedRun]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from compactor.common.message import Message
 from compactor.table.entry import FragmentEntry
 from format.keys import Bound
 
@@ -80,7 +81,7 @@ class CompactionPlan:
     expiry: Expiry = Expiry(())
     blocked: tuple[str, ...] = ()
     """One line for each compaction that waits for a quarantined fragment or another compaction."""
-    refused: tuple[str, ...] = ()
+    refused: tuple[Message, ...] = ()
     """One line for each compaction that the memory limit does not allow, with the limit that would."""
 
     def __bool__(self) -> bool:

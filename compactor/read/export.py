@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from compactor.files.write import SinkOptions, open_table_sink
 from compactor.predicate.tree import Predicate
-from compactor.read.report import ScanReport
+from compactor.read.report import ExportReport, ScanReport
 from compactor.read.scan import scan, scan_schema
 from compactor.stores.base import Store
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.schema import Order, SortColumn
-
-
-@dataclass(frozen=True, slots=True)
-class ExportReport:
-    """The result of an export to one file."""
-
-    path: str
-    version: int
-    """Version of the table that was exported."""
-    rows: int
-    arrow_bytes: int
-    """Size of the rows in memory, before the file encodes them."""
 
 
 def export_file(

@@ -1,8 +1,9 @@
-"""The report of a scan."""
+"""The reports of scans, exports and verifications."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(slots=True)
@@ -26,3 +27,37 @@ class ScanReport:
             f"{self.fragments:,} fragments and {self.row_groups_skipped:,} of {self.row_groups:,} row groups "
             "in the others"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """The result of an export to one file."""
+
+    path: str
+    version: int
+    """Version of the table that was exported."""
+    rows: int
+    arrow_bytes: int
+    """Size of the rows in memory, before the file encodes them."""
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """The result of a verification."""
+
+    version: int
+    fragments: int = 0
+    rows: int = 0
+    bytes_read: int = 0
+    faults: list[str] = field(default_factory=list)
+    """One line for each fault, which names its place."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "ok": not self.faults,
+            "fragments": self.fragments,
+            "rows": self.rows,
+            "bytes_read": self.bytes_read,
+            "faults": self.faults,
+        }

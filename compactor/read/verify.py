@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.errors import DataError, ObjectNotFoundError
+from compactor.read.report import VerifyReport
 from compactor.stores.base import Store
 from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion
@@ -35,39 +36,19 @@ from format.types import storage_type
 from format.widening import is_stored_as
 
 
-@dataclass(slots=True)
-class VerifyReport:
-    """The result of a verification."""
-
-    version: int
-    fragments: int = 0
-    rows: int = 0
-    bytes_read: int = 0
-    faults: list[str] = field(default_factory=list)
-    """One line for each fault, which names its place."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "version": self.version,
-            "ok": not self.faults,
-            "fragments": self.fragments,
-            "rows": self.rows,
-            "bytes_read": self.bytes_read,
-            "faults": self.faults,
-        }
-
-
 def verify(
     store: Store,
     snapshot: Snapshot,
     *,
-    on_fragment: Callable[[FragmentEntry], None] = lambda _: None,
+    on_progress: Callable[[int], None] = lambda _done: None,
 ) -> VerifyReport:
     """Reads all fragments of a snapshot and the whole log with its checkpoints.
 
-    Reports faults instead of raising them. Counts rows without the deleted ones. on_fragment: called after
-    each fragment. Raises `StoreError` only if the store cannot be reached or refuses a request,
-    `OvertakenError` if a vacuum removes the version meanwhile.
+    Reports faults instead of raising them. Counts rows without the deleted ones.
+
+    on_progress: called with the number of fragments read so far.
+    Raises `StoreError` only if the store cannot be reached or refuses a request, `OvertakenError` if a vacuum
+    removes the version meanwhile.
     """
     report = VerifyReport(snapshot.version, faults=log_faults(store))
     exact: dict[str, tuple[Bound, Bound]] = {}
@@ -92,7 +73,7 @@ def verify(
         report.faults += check.faults
         if check.first_key is not None and check.last_key is not None:
             exact[entry.key] = (check.first_key, check.last_key)
-        on_fragment(entry)
+        on_progress(report.fragments)
     report.faults += _overlaps_within_runs(store, snapshot, exact)
     return report
 

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from compactor.common.redact import redacted
+from compactor.common.setting_keys import SINCE
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.owner import shown_owner
 from compactor.errors import CompactorError, DataError, OvertakenError, UsageError
@@ -134,8 +135,9 @@ class _Gathering:
             return None
         if number >= self._snapshot.version:
             raise UsageError(
-                f"--since: version {number} is not before version {self._snapshot.version}, which is "
-                "reported"
+                SINCE,
+                f": version {number} is not before version {self._snapshot.version}, which is "
+                "reported",
             )
         try:
             return self._log.history.at(number, self._newest)

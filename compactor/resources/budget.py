@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from compactor.common.message import Message
+from compactor.common.setting_keys import MEMORY_LIMIT_BYTES
 from compactor.resources.allocator import Trimmer
 from compactor.resources.errors import MemoryLimitError
 from compactor.resources.stage import StagePlan
@@ -160,14 +162,15 @@ class MemoryBudget:
         self._peaks[stage] = max(self._peaks[stage], self._held[stage])
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
 
-    def _explain(self, stage: str, size: int) -> str:
+    def _explain(self, stage: str, size: int) -> Message:
         held = sorted(((n, name) for name, n in self._held.items() if n), reverse=True)
         parts = ", ".join(f"{name} {_mib(n)}" for n, name in held[:4]) or "nothing"
         need = self.used_bytes + size
-        return (
+        return Message(
             f"stage {stage} needs {_mib(size)} more, with {_mib(self.used_bytes)} in use ({parts}) and a "
-            f"memory limit of {_mib(self.limit_bytes)}: raise --memory-limit to {_mib(round(need * 1.25))} "
-            "or more"
+            f"memory limit of {_mib(self.limit_bytes)}: raise ",
+            MEMORY_LIMIT_BYTES,
+            f" to {_mib(round(need * 1.25))} or more",
         )
 
 

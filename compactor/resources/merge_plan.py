@@ -74,13 +74,13 @@ class MergeShape:
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """Limits of one task."""
+    """Limits of one task; `compactor.settings.compaction` has defaults and bounds."""
 
-    memory_limit_bytes: int = 512 * _MIB
-    batch_size: int = 262_144
-    spool_after_seconds: float = 10.0
-    spool_limit_bytes: int = 64 << 30
-    spool_directory: str | None = None
+    memory_limit_bytes: int
+    batch_size: int
+    spool_after_seconds: float
+    spool_limit_bytes: int
+    spool_directory: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,15 @@ from pyarrow import types as pt
 from pydantic import NonNegativeInt, Strict
 
 from compactor.common.conversion import convertible
+from compactor.common.message import Setting
+from compactor.common.setting_keys import (
+    AGGREGATE,
+    DELETE_MARKER,
+    KEEP_TOMBSTONES,
+    SEQUENCE,
+    SORT_BY,
+    TTL_COLUMN,
+)
 from compactor.errors import UsageError
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
 from format.types import storage_type
@@ -199,8 +208,9 @@ def check_policy(policy: RowPolicy, ttl: Ttl | None, schema: pa.Schema, sort: So
     """
     if policy.folds and policy.sequence is not None:
         raise UsageError(
-            f"--sequence: rows of a table with --row-policy {policy.kind} are merged in the order of their "
-            "ingestion; leave it out, or choose --row-policy last"
+            SEQUENCE,
+            f": rows of a table with row policy {policy.kind} are merged in the order of their ingestion; "
+            "leave it out, or choose row policy last",
         )
     if (
         policy.kind is RowKind.FIRST
@@ -208,42 +218,48 @@ def check_policy(policy: RowPolicy, ttl: Ttl | None, schema: pa.Schema, sort: So
         and policy.delete_marker is not None
     ):
         raise UsageError(
-            "--delete-marker: not with --row-policy first and --sequence, where a late tombstone would "
-            "uncover rows that were already dropped; leave --sequence out, or choose --row-policy last"
+            DELETE_MARKER,
+            ": with row policy first and a sequence, a late tombstone would uncover rows that were already "
+            "dropped; leave out the sequence, or choose row policy last",
         )
     if not policy.merges and (policy.sequence or policy.delete_marker):
         raise UsageError(
-            "--sequence and --delete-marker need a --row-policy under which rows of a key are merged, such "
-            "as last"
+            SEQUENCE if policy.sequence else DELETE_MARKER,
+            ": choose a row policy that merges rows of a key, such as last",
         )
     if policy.keeps_tombstones is not None and policy.delete_marker is None:
-        raise UsageError("--keep-tombstones, --drop-tombstones: name the --delete-marker too")
+        raise UsageError(KEEP_TOMBSTONES, ": name the ", DELETE_MARKER, " too")
     if policy.sequence is not None:
-        _column_type(policy.sequence, "--sequence", schema)
+        _column_type(policy.sequence, SEQUENCE, schema)
     if policy.aggregates and policy.kind is not RowKind.AGGREGATE:
-        raise UsageError("--aggregate: only with --row-policy aggregate")
+        raise UsageError(AGGREGATE, ": goes with row policy aggregate only")
     _check_sequence(policy, sort)
     if policy.delete_marker is not None:
-        dtype = _column_type(policy.delete_marker, "--delete-marker", schema)
+        dtype = _column_type(policy.delete_marker, DELETE_MARKER, schema)
         if not pt.is_boolean(dtype):
             raise UsageError(
-                f"--delete-marker: column {policy.delete_marker!r} is {dtype}; it has to be boolean"
+                DELETE_MARKER, f": column {policy.delete_marker!r} is {dtype}; it has to be boolean"
             )
         if any(c.column == policy.delete_marker for c in ordering(sort)):
             raise UsageError(
-                f"--delete-marker: column {policy.delete_marker!r} is part of the sort schema; choose "
-                "another column, or leave it out of --sort-by"
+                DELETE_MARKER,
+                f": column {policy.delete_marker!r} is part of the sort schema; choose "
+                "another column, or leave it out of ",
+                SORT_BY,
             )
     _check_aggregates(policy, schema, sort)
     if ttl is not None:
-        dtype = _column_type(ttl.column, "--ttl-column", schema)
+        dtype = _column_type(ttl.column, TTL_COLUMN, schema)
         if not (pt.is_timestamp(dtype) or pt.is_date(dtype)):
             raise UsageError(
-                f"--ttl-column: column {ttl.column!r} is {dtype}; it has to be a timestamp or a date"
+                TTL_COLUMN,
+                f": column {ttl.column!r} is {dtype}; it has to be a timestamp or a date",
             )
         if policy.folds and ttl.column not in {c.column for c in policy.key_columns(sort)}:
             raise UsageError(
-                f"--ttl-column: with --row-policy {policy.kind} it has to be one of the columns of --sort-by"
+                TTL_COLUMN,
+                f": with row policy {policy.kind} it has to be one of the columns of ",
+                SORT_BY,
             )
 
 
@@ -255,19 +271,24 @@ def _check_sequence(policy: RowPolicy, sort: SortSchema) -> None:
         wanted = replace(column, order=Order.ASC, nulls=Nulls.FIRST)
         if place != len(ordered) - 1 or column != wanted:
             raise UsageError(
-                f"--sequence: leave {policy.sequence!r} out of --sort-by; it is added at the end, ascending"
+                SEQUENCE,
+                f": leave {policy.sequence!r} out of ",
+                SORT_BY,
+                "; it is added at the end, ascending",
             )
         if place == 0:
-            raise UsageError("--sequence: --sort-by has to name at least one other column, the key")
+            raise UsageError(
+                SEQUENCE, ": ", SORT_BY, " has to name at least one other column, the key"
+            )
 
 
 def _check_aggregates(policy: RowPolicy, schema: pa.Schema, sort: SortSchema) -> None:
     in_key = {column.column for column in sort}
     for name, function in policy.aggregates:
-        dtype = _column_type(name, "--aggregate", schema)
+        dtype = _column_type(name, AGGREGATE, schema)
         if name in in_key:
             raise UsageError(
-                f"--aggregate: column {name!r} is part of the key or the delete marker"
+                AGGREGATE, f": column {name!r} is part of the key or the delete marker"
             )
         number = pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_decimal(dtype)
         nested = pt.is_nested(storage_type(dtype)) or pt.is_interval(dtype) or pt.is_null(dtype)
@@ -290,14 +311,14 @@ def _check_aggregates(policy: RowPolicy, schema: pa.Schema, sort: SortSchema) ->
                 continue
         if not fits:
             raise UsageError(
-                f"--aggregate: column {name!r} is {dtype}; for {function} it has to be {wanted}"
+                AGGREGATE, f": column {name!r} is {dtype}; for {function} it has to be {wanted}"
             )
 
 
-def _column_type(name: str, option: str, schema: pa.Schema) -> pa.DataType:
+def _column_type(name: str, setting: Setting, schema: pa.Schema) -> pa.DataType:
     if name not in schema.names:
         raise UsageError(
-            f"{option}: no column {name!r}; columns are: {', '.join(schema.names[:50])}"
+            setting, f": no column {name!r}; columns are: {', '.join(schema.names[:50])}"
         )
     dtype = schema.field(name).type
     return dtype.value_type if pt.is_dictionary(dtype) else dtype

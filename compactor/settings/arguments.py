@@ -17,9 +17,9 @@ from typing import Any, Final, ParamSpec, TypeVar, get_args, get_type_hints
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from compactor.errors import UsageError
-from compactor.settings.messages import explained, shown
-from compactor.settings.names import in_python, settings_named
+from compactor.errors import CompactorError, UsageError
+from compactor.settings.messages import cause, shown
+from compactor.settings.names import in_python
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -50,28 +50,37 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
         for name, check in checks().items():
             if name in given.arguments:
                 given.arguments[name] = check(given.arguments[name])
-        with settings_named(in_python):
+        try:
             return function(*given.args, **given.kwargs)
+        except CompactorError as error:
+            # The message keeps the keys: a command that called the function shows its flags instead.
+            error.args = (error.message.named(in_python),)
+            raise
 
     return call
 
 
 def _check(name: str, hint: Any, annotation: object) -> Callable[[object], Any]:
     """Returns what turns a given value into the function's argument. annotation: is shown in errors."""
-    if hint == Iterable[str] or Iterable[str] in get_args(hint):
-        of_names = TypeAdapter(tuple[str, ...], config=_CONFIG)
-        may_be_none = type(None) in get_args(hint)
-        return lambda value: (
-            None
-            if may_be_none and value is None
-            else _validated(name, _taken(name, value), of_names, annotation)
-        )
-    adapter = TypeAdapter(hint, config=_CONFIG)
+    takes_names = hint == Iterable[str] or Iterable[str] in get_args(hint)
+    takes_none = type(None) in get_args(hint)
     kinds = (kind for kind in (hint, *get_args(hint)) if isinstance(kind, type))
     options = tuple(filter(is_dataclass, kinds))
-    return lambda value: _validated(
-        name, _plain_options(value) if isinstance(value, options) else value, adapter, annotation
-    )
+
+    @functools.cache
+    def adapter() -> TypeAdapter[Any]:
+        return TypeAdapter(tuple[str, ...] if takes_names else hint, config=_CONFIG)
+
+    def check(value: object) -> Any:
+        if value is None and takes_none:
+            return None  # most arguments are not given, and an adapter takes milliseconds to make
+        if takes_names:
+            value = _taken(name, value)
+        elif isinstance(value, options):
+            value = _plain_options(value)
+        return _validated(name, value, adapter(), annotation)
+
+    return check
 
 
 def _taken(name: str, names: object) -> tuple[object, ...]:
@@ -113,4 +122,5 @@ def _validated(name: str, value: object, adapter: TypeAdapter[Any], annotation: 
         problems = error.errors(include_url=False)
     if len(problems) > 1 and all(problem["input"] is plain for problem in problems):  # of a union
         raise UsageError(f"{name}: expected {annotation}, got {shown(value)}")
-    raise UsageError(explained(name, problems[0]))
+    place = ".".join([name, *map(str, problems[0]["loc"])])
+    raise UsageError(f"{place}: {cause(problems[0])}")

@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
 from compactor.settings import units
 
+TASK_MEMORY_BYTES: Final = 512 << 20
+"""The default memory limit of a task, whatever the task does."""
 
-def _parsed(parse: Callable[[str], float]) -> BeforeValidator:
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How people write the values of a type, for help texts."""
+
+    metavar: str
+    show: Callable[[Any], str] = str
+    """Writes a default or a bound."""
+
+
+def parsed(parse: Callable[[str], object]) -> BeforeValidator:
+    """Returns a validator that parses texts and leaves other values as they are."""
     return BeforeValidator(lambda given: parse(given) if isinstance(given, str) else given)
 
 
-Seconds = Annotated[float, _parsed(partial(units.duration_seconds, least_seconds=1)), Field(ge=1)]
-"""Written as `90s`, `15m`, `6h`, `7d` or `2w`."""
-Bytes = Annotated[int, _parsed(units.size_bytes)]
+_DURATION: Final = Written("DURATION", units.duration_text)
+Duration = Annotated[float, parsed(units.duration_seconds), Field(ge=0), _DURATION]
+"""Seconds, written as `90s`, `15m`, `6h`, `7d`, `2w` or `0`."""
+Seconds = Annotated[
+    float, parsed(partial(units.duration_seconds, least_seconds=1)), Field(ge=1), _DURATION
+]
+"""A duration of a second at least."""
+Bytes = Annotated[int, parsed(units.size_bytes), Written("SIZE", units.size_text)]
 """Written as `512MiB`, `2GiB` or a number of bytes."""
-
-
-def written(text: str) -> Any:
-    """Returns a default as people write it: the model parses it."""
-    return text
+Rate = Annotated[
+    int,
+    parsed(units.bytes_per_second),
+    Written("SIZE/s", lambda rate: f"{units.size_text(rate)}/s"),
+]
+"""Bytes a second, written as `20MiB/s`."""
+FOLDER: Final = Written("DIRECTORY")
+Folder = Annotated[str, FOLDER]
+"""A folder on local disk."""
 
 
 def names(text: Any) -> Any:

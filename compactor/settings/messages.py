@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
-
-from compactor.errors import UsageError
 
 _MOST_CHARACTERS: Final = 100
 _MIB: Final = 1 << 20
-
-
-def explained(name: str, problem: ErrorDetails) -> str:
-    """Returns place and cause. name: names the whole, or is empty."""
-    place = ".".join(filter(None, [name, *map(str, problem["loc"])]))
-    return f"{place}: {cause(problem)}" if place else cause(problem)
 
 
 def cause(problem: ErrorDetails, given: object = None) -> str:
@@ -57,24 +47,3 @@ def _number(bound: float) -> str:
     if bound >= _MIB and bound % _MIB == 0 and bound < 1 << 30:
         return f"{int(bound) >> 20}MiB"
     return str(int(bound) if bound == int(bound) else bound)
-
-
-_Model = TypeVar("_Model", bound=BaseModel)
-
-
-def validated(
-    model: type[_Model], given: Mapping[str, Any], name_of: Callable[[str], str]
-) -> _Model:
-    """Checks settings against a model. Raises `UsageError`, which names a setting by `name_of`."""
-    try:
-        return model.model_validate(dict(given))
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"][:1])
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(map(name_of, model.model_fields))
-            raise UsageError(f"no option {name_of(name)!r}; there are: {known}") from None
-        whole = given.get(name)
-        written = whole if isinstance(whole, str) and len(first["loc"]) == 1 else None
-        told = cause(first, written)
-        raise UsageError(f"{name_of(name)}: {told}" if name else told) from None

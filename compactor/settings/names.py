@@ -1,64 +1,71 @@
-"""Shows settings in messages by the names that the caller knows.
-
-Shared code writes them as the command line does, such as `--sort-by`.
-"""
+"""Says what each front calls a setting, which errors name by its key."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from compactor.errors import CompactorError
 
-_FLAG: Final = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
-IN_PYTHON: Final = {
-    "sort-by": "sort_by",
-    "row-policy": "options.rows.kind",
-    "sequence": "options.rows.sequence",
-    "delete-marker": "options.rows.delete_marker",
-    "keep-tombstones": "options.rows.keeps_tombstones",
-    "drop-tombstones": "options.rows.keeps_tombstones",
-    "aggregate": "options.rows.aggregates",
-    "ttl": "options.ttl",
-    "ttl-column": "options.ttl.column",
-    "time-column": "options.windows",
-    "skip-index": "options.skips",
-    "not-null": "options.not_null",
-    "on-conflict": "options.on_conflict",
-    "promote": "options.promotes",
-    "order": "order",
-    "memory-limit": "settings.memory_limit_bytes",
-    "target-fragment-bytes": "settings.target_fragment_bytes",
-    "spool-directory": "settings.spool_directory",
-    "grace": "grace_seconds",
-    "retain": "retain_seconds",
-    "allow-shrinking": "allow_shrinking",
+_FLAGS: Final = {
+    "duration_seconds": "--duration",
+    "grace_seconds": "--grace",
+    "ingest_bytes_per_second": "--ingest",
+    "late_share": "--late",
+    "memory_limit_bytes": "--memory-limit",
+    "retain_seconds": "--retain",
+    "retention_seconds": "--retention",
+    "spool_after_seconds": "--spool-after",
+    "spool_limit_bytes": "--spool-limit",
+    "window_seconds": "--time-window",
 }
-"""Arguments of `Table`'s methods, and fields of what they take, by flag."""
+IN_PYTHON: Final = {
+    "aggregate": "options.rows.aggregates",
+    "delete_marker": "options.rows.delete_marker",
+    "keep_tombstones": "options.rows.keeps_tombstones",
+    "memory_limit_bytes": "settings.memory_limit_bytes",
+    "not_null": "options.not_null",
+    "on_conflict": "options.on_conflict",
+    "promote": "options.promotes",
+    "row_policy": "options.rows.kind",
+    "sequence": "options.rows.sequence",
+    "skip_index": "options.skips",
+    "spool_directory": "settings.spool_directory",
+    "target_fragment_bytes": "settings.target_fragment_bytes",
+    "time_column": "options.windows",
+    "ttl": "options.ttl",
+    "ttl_column": "options.ttl.column",
+}
+"""Fields of what `Table`'s methods take, by key. Arguments of these methods are called as their key."""
+_IN_PIPELINES: Final = {"memory_limit_bytes": "memory.limit", "spool_directory": "TMPDIR"}
 
 
-def in_python(flag: str) -> str:
-    """Returns the argument of the Python interface, or the flag if there is no argument for it."""
-    return IN_PYTHON.get(flag, f"--{flag}")
+def as_flag(key: str) -> str:
+    """Returns the option of the command line."""
+    return _FLAGS.get(key) or f"--{key.replace('_', '-')}"
 
 
-def as_option(flag: str) -> str:
+def in_python(key: str) -> str:
+    """Returns the argument of the Python interface, or the field of one."""
+    return IN_PYTHON.get(key, key)
+
+
+def as_option(key: str) -> str:
     """Returns the option of the Spark data source."""
-    return flag.replace("-", "_")
+    return "memory_limit" if key == "memory_limit_bytes" else key
+
+
+def in_pipeline(key: str) -> str:
+    """Returns the setting of a pipeline's file, or the environment's variable for what that does not say."""
+    return _IN_PIPELINES.get(key, key)
 
 
 @contextlib.contextmanager
 def settings_named(name_of: Callable[[str], str]) -> Iterator[None]:
-    """Rewrites flags in the errors that the block raises.
-
-    name_of: returns the caller's name of a flag, which is given without `--`.
-    """
+    """Makes the errors that the block raises show one front's names of settings, and no other's."""
     try:
         yield
     except CompactorError as error:
-        told = _FLAG.sub(lambda flag: name_of(flag[1]), str(error))
-        if told != str(error):
-            error.args = (told,)
+        error.args = (str(error.message.named(name_of)),)
         raise

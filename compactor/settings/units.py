@@ -53,6 +53,21 @@ def size_bytes(text: str) -> int:
     return round(Decimal(match[1]) * Decimal(base) ** " kmgt".index(unit[0] if unit else " "))
 
 
+def bytes_per_second(text: str) -> int:
+    """Parses a rate such as `20MiB/s` or a number of bytes. Raises ValueError that says what to write."""
+    try:
+        return size_bytes(text.removesuffix("/s"))
+    except ValueError:
+        raise ValueError(f"{_shown(text)} is not a rate; write 20MiB/s or 10GiB/s") from None
+
+
+def size_text(count: int) -> str:
+    """Writes bytes exactly, in the largest unit that divides them: `512MiB`. `size_bytes` reads it."""
+    units = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
+    unit = next((unit for unit, size in units.items() if count >= size and count % size == 0), "")
+    return f"{count // units.get(unit, 1)}{unit}"
+
+
 def moment_unix_ms(text: str, clock: Clock) -> int:
     """Parses an ISO 8601 time (UTC without a zone), or a duration before now, as Unix milliseconds.
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Self
+from typing import Annotated, Final, Self
+
+from pydantic import BeforeValidator, Field, model_validator
 
 from compactor.errors import ConfigError
+from compactor.settings.fields import Bytes, Rate, Seconds, Written
+from compactor.settings.model import Settings
 from compactor.table.metadata import TimeWindows
 
-MIB: Final = 1 << 20
-DAY_SECONDS: Final = 86_400
-DEFAULT_WORKERS_PER_SHARD: Final = 8
+_WORKERS_PER_SHARD: Final = 8
 FLUSHES_PER_SHARD: Final = 25_000
 """Number of flushes of one shard that a minute or two simulates."""
 
@@ -38,7 +40,7 @@ class Locality:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parses `whole`, `random:0.01` or `append`. Raises `ConfigError`."""
+        """Parses `whole`, `random:0.01` or `append`. Raises ValueError that says what to write."""
         name, colon, share = text.partition(":")
         if name in set(map(str, Spread)) and bool(colon) == (name == Spread.RANDOM):
             try:
@@ -47,7 +49,7 @@ class Locality:
                 part = math.nan
             if 0 < part <= 1:
                 return cls(Spread(name), part)
-        raise ConfigError(
+        raise ValueError(
             f"{text!r} is not a locality: use whole, random:0.01 (a share of the keys, above 0 and at "
             "most 1) or append"
         )
@@ -56,30 +58,71 @@ class Locality:
         return f"random:{self.share:g}" if self.spread is Spread.RANDOM else str(self.spread)
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationSettings:
+def _locality(given: object) -> object:
+    return Locality.parse(given) if isinstance(given, str) else given
+
+
+class SimulationSettings(Settings):
     """Settings of a simulation. Rates and workers are those of all shards; one shard is simulated."""
 
-    ingest_bytes_per_second: int = 10 << 30
-    duration_seconds: float = 14 * DAY_SECONDS
-    flush_bytes: int = 256 * MIB
-    shards: int = 1
-    workers: int = DEFAULT_WORKERS_PER_SHARD
-    task_bytes_per_second: int = 60 * MIB
-    """Stored bytes that one compaction processes in a second: an assumption, which `make bench` measures."""
-    locality: Locality = Locality()
-    window_seconds: int | None = None
-    retention_seconds: int | None = None
-    late_share: float = 0.0
-    """Share of every flush that belongs to the previous time window."""
-    seed: int = 0
+    ingest_bytes_per_second: Rate = Field(
+        default=10 << 30, ge=1, description="Stored bytes that all writers of all shards write."
+    )
+    duration_seconds: Seconds = Field(default=14 * 86_400.0, description="Time to simulate.")
+    flush_bytes: Bytes = Field(
+        default=256 << 20,
+        ge=1,
+        description="Size of a flush, which is one level-0 fragment; varies by a tenth.",
+    )
+    locality: Annotated[Locality, BeforeValidator(_locality), Written("WHERE")] = Field(
+        default=Locality(),
+        description="Keys of a flush. whole: all of them. random:SHARE: a part, somewhere. append: greater "
+        "than all before, as when time comes first in the key.",
+    )
+    window_seconds: Seconds | None = Field(
+        default=None,
+        description="Each fragment has rows of one window of this length. By default there are no windows.",
+    )
+    retention_seconds: Seconds | None = Field(
+        default=None, description="Drop windows that ended longer ago. By default all are kept."
+    )
+    late_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of each flush that belongs to the previous window.",
+    )
+    shards: int = Field(
+        default_factory=lambda given: shards_for(
+            given["ingest_bytes_per_second"], given["duration_seconds"], given["flush_bytes"]
+        ),
+        ge=1,
+        description="Tables that share rate and workers equally; one of them is simulated. By default there "
+        f"are enough that one has at most {FLUSHES_PER_SHARD:,} flushes.",
+    )
+    workers: int = Field(
+        default_factory=lambda given: _WORKERS_PER_SHARD * given["shards"],
+        ge=1,
+        description="Most compactions at a time, all shards together. By default there are "
+        f"{_WORKERS_PER_SHARD} a shard.",
+    )
+    task_bytes_per_second: Rate = Field(
+        default=60 << 20,
+        ge=1,
+        description="Stored bytes that one compaction processes in a second. An assumption: `make bench` "
+        "measures it (bytes of its fragments by seconds).",
+    )
+    seed: int = Field(
+        default=0, description="Seed of the random numbers; the same seed gives the same result."
+    )
     samples: int = 480
     give_up_factor: int = 10
     """The simulation ends early at this many times the level-0 runs at which writers stop: it would not
     recover, and take ever longer."""
     key_space: int = 1 << 40
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _together(self) -> Self:
         if self.workers < self.shards:
             raise ConfigError(
                 f"{self.workers} workers for {self.shards} shards: give at least one for each shard"
@@ -90,12 +133,9 @@ class SimulationSettings:
             raise ConfigError(
                 "a late share belongs to the previous time window: name their length too"
             )
-        if not 0 <= self.late_share < 1:
-            raise ConfigError(
-                f"the late share must be at least 0 and below 1, not {self.late_share}"
-            )
         if self.duration_seconds * self.shard_bytes_per_second < self.flush_bytes:
             raise ConfigError("not a single flush in that time: simulate longer, or flush less")
+        return self
 
     @property
     def shard_bytes_per_second(self) -> float:
@@ -109,7 +149,10 @@ class SimulationSettings:
     def windows(self) -> TimeWindows | None:
         if self.window_seconds is None:
             return None
-        return TimeWindows("time", self.window_seconds, self.retention_seconds)
+        kept = self.retention_seconds
+        return TimeWindows(
+            "time", round(self.window_seconds), None if kept is None else round(kept)
+        )
 
 
 def shards_for(bytes_per_second: int, duration_seconds: float, flush_bytes: int) -> int:

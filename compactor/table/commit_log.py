@@ -32,6 +32,7 @@ from tenacity import (
 )
 
 from compactor.common.clock import Clock, Ids, SystemClock, random_id
+from compactor.common.setting_keys import GRACE_SECONDS
 from compactor.errors import (
     CommitConflictError,
     DataError,
@@ -274,7 +275,8 @@ class CommitLog:
             raise StaleAttemptError(
                 f"{self._store.url}: this work began at version {base} of the "
                 f"table and took so long that a vacuum has moved past it (to {snapshot.min_base_version}); "
-                "nothing was changed; run it again, or vacuum with a longer --grace"
+                "nothing was changed; run it again, or vacuum with a longer ",
+                GRACE_SECONDS,
             )
 
     def _check_not_added(self, snapshot: Snapshot, changes: Changes) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from compactor.common.conversion import convertible
+from compactor.common.setting_keys import SKIP_INDEX
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipSpec, check_skip_column
@@ -116,11 +117,13 @@ class TableMetadata:
         for name, kind in set(skips.columns).difference(self.skips.columns):
             if name not in self.schema.names:
                 raise UsageError(
-                    f"--skip-index: no column {name!r}; columns are: {', '.join(self.schema.names[:50])}"
+                    SKIP_INDEX,
+                    f": no column {name!r}; columns are: {', '.join(self.schema.names[:50])}",
                 )
             if name in in_sort:
                 raise UsageError(
-                    f"--skip-index: {name!r} is a sort column, which needs no skip index; leave it out"
+                    SKIP_INDEX,
+                    f": {name!r} is a sort column, which needs no skip index; leave it out",
                 )
             check_skip_column(name, kind, self.schema.field(name).type)
         return replace(self, skips=skips)

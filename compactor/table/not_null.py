@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.common.setting_keys import NOT_NULL
 from compactor.errors import UsageError
 from format.nested import list_parts
 from format.storage import plain, to_storage
@@ -27,7 +28,7 @@ def with_not_null(schema: pa.Schema, paths: Iterable[str]) -> pa.Schema:
         names = [field.name for field in fields if f"{path}.".startswith(f"{field.name}.")]
         if not names:
             raise UsageError(
-                f"--not-null: no column {path!r}; columns are: {', '.join(schema.names[:50])}"
+                NOT_NULL, f": no column {path!r}; columns are: {', '.join(schema.names[:50])}"
             )
         name = path if path in names else max(names, key=len)
         place = schema.get_field_index(name)
@@ -39,15 +40,16 @@ def _required(field: pa.Field, rest: str, path: str) -> pa.Field:
     if not rest:
         if pt.is_null(field.type):
             raise UsageError(
-                f"--not-null: {path!r} has no value in these rows, so its type is unknown; create the table "
-                "from rows that have one"
+                NOT_NULL,
+                f": {path!r} has no value in these rows, so its type is unknown; create the table "
+                "from rows that have one",
             )
         return field.with_nullable(False)
     dtype = field.type
     inner = {name: child for name, child in _children(dtype) if f"{rest}.".startswith(f"{name}.")}
     if not inner:
         known = ", ".join(name for name, _ in _children(dtype)) or "nothing"
-        raise UsageError(f"--not-null: {path!r}: {field.name!r} is {dtype}, which contains {known}")
+        raise UsageError(NOT_NULL, f": {path!r}: {field.name!r} is {dtype}, which contains {known}")
     name = rest if rest in inner else max(inner, key=len)
     child = _required(inner[name], rest[len(name) + 1 :], path)
     return field.with_type(_with_child(dtype, name, child))

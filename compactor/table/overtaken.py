@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from compactor.common.setting_keys import RETAIN_SECONDS
 from compactor.errors import (
     CompactorError,
     ObjectNotFoundError,
@@ -29,7 +30,9 @@ def overtaken_explained(store: Store, key: str) -> Iterator[None]:
             raise
         raise OvertakenError(
             f"{store.url}/{key}: a vacuum removed it while an older version of the table was read; read "
-            "again, and if readers take longer than the vacuum's --retain, vacuum with a longer one"
+            "again, and if readers take longer than the vacuum's ",
+            RETAIN_SECONDS,
+            ", vacuum with a longer one",
         ) from error
 
 

@@ -17,6 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from pydantic import Field
+
+from compactor.common.setting_keys import ALLOW_SHRINKING
 from compactor.errors import (
     DataError,
     ObjectNotFoundError,
@@ -24,6 +27,8 @@ from compactor.errors import (
     TableError,
     TableNotFoundError,
 )
+from compactor.settings.fields import Duration
+from compactor.settings.model import Settings
 from compactor.stores.base import ObjectInfo, UnfinishedUpload, create_own
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
@@ -82,15 +87,21 @@ class VacuumReport:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class VacuumSettings:
-    grace_seconds: float = 86_400.0
-    """Uncommitted attempts that began longer ago count as dead."""
-    retain_seconds: float = 86_400.0
-    """Versions that were current within this time stay readable."""
-    dry_run: bool = False
-    allow_shrinking: bool = False
-    """Whether older versions may go although most of their rows are in none of the newer ones."""
+class VacuumSettings(Settings):
+    """Settings of a vacuum."""
+
+    grace_seconds: Duration = Field(
+        default=86_400.0, description="Uncommitted attempts that began longer ago count as dead."
+    )
+    retain_seconds: Duration = Field(
+        default=86_400.0, description="Keep versions readable that were current within this time."
+    )
+    allow_shrinking: bool = Field(
+        default=False,
+        description="Remove older versions although the newer ones have less than half of their rows (with "
+        "row policies that merge: a twentieth).",
+    )
+    dry_run: bool = Field(default=False, description="Count the objects, and remove nothing.")
     deleters: int = 16
     """Requests at a time; 1 starts no threads."""
 
@@ -211,7 +222,8 @@ class _Vacuum:
             raise TableError(
                 f"{self._store.url}: of {peak:,} rows of the versions that would go, {rows.total:,} are in "
                 "the table now; nothing was removed. Look at it (`compactor inspect --version "
-                f"{snapshot.oldest}`), and if this was meant, vacuum with --allow-shrinking"
+                f"{snapshot.oldest}`), and if this was meant, vacuum with ",
+                ALLOW_SHRINKING,
             )
         needed |= _objects_of(snapshot.fragments.all())
         return _Proved(

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.common.setting_keys import SORT_BY
 from compactor.errors import UsageError
 from compactor.rows.flags import DAY_SECONDS, UNITS_PER_SECOND
 from compactor.table.metadata import TimeWindows
@@ -20,8 +21,9 @@ def check_windows(windows: TimeWindows, schema: pa.Schema, sort: SortSchema) -> 
     """Raises `UsageError` unless the time column is a sort column of a timestamp or date type."""
     if windows.column not in [column.column for column in sort]:
         raise UsageError(
-            f"time column {windows.column!r} is not a sort column; add it to them, as in "
-            f"--sort-by ...,{windows.column}"
+            f"time column {windows.column!r} is not a sort column; add it to them, as in ",
+            SORT_BY,
+            f" ...,{windows.column}",
         )
     dtype = schema.field(windows.column).type
     if not (pa.types.is_timestamp(dtype) or pa.types.is_date(dtype)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from compactor.common.setting_keys import ORDER
 from compactor.errors import UsageError
 from compactor.files.column_names import flaw_of
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
@@ -37,6 +38,29 @@ class Alteration:
     """Skip index of columns by their new names; None removes it."""
     skip_bytes: int | None = None
     """New limit of a skip index in bytes for one column and row group."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterReport:
+    """The table after an alteration."""
+
+    version: int
+    columns: tuple[str, ...]
+    """Names of the columns in order."""
+    waiting: tuple[str, ...]
+    """Keys of the fragments that hold dropped columns until they are compacted."""
+
+
+def alter_report(after: Snapshot) -> AlterReport:
+    """Returns the report on an alteration from the snapshot that it committed."""
+    retired = set(after.table.retired)
+    waiting = (
+        entry.key
+        for entry in (after.fragments.all() if retired else ())
+        if not retired.isdisjoint(entry.columns)
+    )
+    names = after.table.shown_schema.names
+    return AlterReport(after.version, tuple(names), tuple(sorted(waiting)))
 
 
 def alter_table(log: CommitLog, alteration: Alteration) -> Snapshot:
@@ -117,7 +141,7 @@ def _with_skips(table: TableMetadata, change: Alteration) -> TableMetadata:
 def _ordered(table: TableMetadata, order: Sequence[str]) -> TableMetadata:
     first = [_stored(table, name) for name in order]
     if len(set(first)) < len(first):
-        raise UsageError("--order names a column twice")
+        raise UsageError(ORDER, " names a column twice")
     rest = [name for name in table.schema.names if name not in first]
     schema = pa.schema(
         [table.schema.field(name) for name in [*first, *rest]], table.schema.metadata

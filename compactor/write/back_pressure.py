@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from compactor.common.clock import Clock, SystemClock
+from compactor.common.setting_keys import BACK_PRESSURE
 from compactor.errors import BackPressureError
 from compactor.planner.debt import SLOW_SCORE, Debt, Pressure, debt_of
 from compactor.settings.compaction import Policy
@@ -63,8 +64,9 @@ class BackPressure:
                 raise BackPressureError(
                     f"{log.store.url}: waited {waited:.0f} s for compaction to catch up: "
                     f"{debt.level0_runs} sorted runs at level 0, {debt.pending_bytes:,} bytes to compact. "
-                    "Run `compactor watch` or `compactor compact` beside the ingest, or ingest with "
-                    "--back-pressure warn"
+                    "Run `compactor watch` or `compactor compact` beside the ingest, or ingest with ",
+                    BACK_PRESSURE,
+                    " warn",
                 )
             self._clock.sleep(_POLL_SECONDS)
             waited += _POLL_SECONDS

@@ -53,6 +53,8 @@ class DeleteReport:
     """Fragments that have such rows."""
     fragments_read: int = 0
     """Fragments that had to be opened."""
+    waiting: tuple[str, ...] = ()
+    """Keys of the fragments that hold deleted rows until they are compacted."""
 
 
 class _StaleError(Exception):
@@ -88,19 +90,25 @@ def delete_rows(
         report = DeleteReport(snapshot.version, fragments_read=search.opened)
         report.rows = sum(item.new_rows for item in found)
         report.fragments = len(found)
+        report.waiting = _waiting(snapshot)
         if dry_run or not found:
             return report
         key = deletions_key(snapshot.version, ids())
         entries = write_deletions(store, key, [(item.entry, item.deleted) for item in found])
         try:
-            report.version = log.commit(partial(_changes, search=search, entries=entries)).version
+            after = log.commit(partial(_changes, search=search, entries=entries))
         except _StaleError:
             continue
+        report.version, report.waiting = after.version, _waiting(after)
         return report
     raise CommitConflictError(
         f"{store.url}: fragments were added or changed {_MAX_TRIES} times during the search; nothing was "
         "deleted: try again with fewer concurrent writers"
     )
+
+
+def _waiting(snapshot: Snapshot) -> tuple[str, ...]:
+    return tuple(sorted(e.key for e in snapshot.fragments.all() if e.deletion is not None))
 
 
 def _changes(latest: Snapshot, search: _Search, entries: list[FragmentEntry]) -> Changes:

@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.common.setting_keys import ON_CONFLICT
 from compactor.errors import InputError
 from compactor.table.not_null import null_place
 from format.cast import as_type
@@ -75,7 +76,9 @@ def merged_schema(
             name = shown.get(field.name, field.name)
             raise InputError(
                 f"{path}: column {name!r} is {field.type}, the table's is {known.type}: convert the "
-                "file, ingest it into another table, or say --on-conflict split or string"
+                "file, ingest it into another table, or say ",
+                ON_CONFLICT,
+                " split or string",
             )
     return pa.schema(list(fields.values()))
 

@@ -21,7 +21,7 @@ import click
 
 from compactor.cli.options import size_bytes
 from compactor.errors import ConfigError
-from compactor.settings.compaction import CompactionSettings, compaction_settings
+from compactor.settings.compaction import CompactionSettings
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -62,7 +62,7 @@ class Shape:
 
     @property
     def settings(self) -> CompactionSettings:
-        return compaction_settings(
+        return CompactionSettings(
             memory_limit_bytes=self.memory_limit_bytes, spool_limit_bytes=self.spool_limit_bytes
         )
 

@@ -58,7 +58,9 @@ def _class(path: str, kind: type) -> Iterator[str]:
 def _constructor(kind: type) -> str:
     """Nothing where fields say it, and where it is not for people: it says so."""
     is_listed = dataclasses.is_dataclass(kind) or issubclass(kind, (enum.Enum, BaseModel))
-    is_ours = (inspect.getdoc(vars(kind).get("__init__")) or "").startswith("Use ")
+    is_ours = (inspect.getdoc(getattr(kind, "__init__", None)) or "").startswith(
+        ("Is called by ", "Use ")
+    )
     return "" if is_listed or is_ours else _signature(kind)
 
 
@@ -98,7 +100,7 @@ def _members(kind: type) -> dict[str, Any]:
 def _errors() -> Iterator[str]:
     for module in (compactor.errors, format.errors):
         for name, kind in sorted(vars(module).items()):
-            if inspect.isclass(kind):
+            if inspect.isclass(kind) and kind.__module__ == module.__name__:
                 (base,) = kind.__bases__
                 code = getattr(kind, "exit_code", None)
                 said = "" if code is None else f": exit code {code}"

@@ -33,6 +33,7 @@ from compactor import (
     Ttl,
     WriterOptions,
 )
+from compactor.api.view import TableView
 from compactor.errors import ConfigError, InputError, UsageError, VersionNotFoundError
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -116,6 +117,11 @@ WRONG: list[tuple[Call, str]] = [
     (lambda t, _: t.alter(drops="t"), "drops: 't' is a single text; give a list, such as ['t']"),
     (lambda t, _: t.alter(redacts="t"), "redacts: 't' is a single text"),
     (lambda t, _: t.alter(order=[None]), f"order.0: {TEXT}, got None"),
+    (lambda t, _: t.alter(skips={"t": "tree"}), "skips.t: 'tree' is none of: bloom, values"),
+    (lambda t, _: t.alter(skip_bytes=0), f"skip_bytes: 0 {POSITIVE}"),
+    (lambda t, _: t.verify(on_progress=5), "on_progress: input should be callable, got 5"),
+    (lambda t, _: t.plan(take_over="no"), f"take_over: 'no' {BOOLEAN}"),
+    (lambda t, _: t.release("data/1.frag"), "fragments: 'data/1.frag' is a single text"),
     (lambda t, _: t.compact(full="no"), f"full: 'no' {BOOLEAN}"),
     (lambda t, _: t.compact(policy="leveled"), f"policy: {SETTINGS} Policy"),
     (lambda t, _: t.compact(policy=Strategy.FULL), "policy: input should be"),
@@ -149,7 +155,7 @@ def test_a_wrong_argument_is_named_with_what_was_given(
 def test_the_table_of_wrong_calls_has_every_parameter() -> None:
     """`rows` may be anything: what has no stream of rows is an `InputError`."""
     said = {message.split(":")[0].split(".")[0] for _, message in WRONG}
-    for kind in (Table, Scan):
+    for kind in (Table, TableView, Scan):
         for name, member in vars(kind).items():
             function = getattr(member, "__func__", member)
             if not name.startswith("_") and inspect.isfunction(function):
@@ -162,7 +168,7 @@ def test_the_table_of_wrong_calls_has_every_parameter() -> None:
     [
         (lambda: untyped(Policy)(strategy="eager"), "strategy: 'eager' is none of: leveled, tiered"),
         (lambda: untyped(Policy)(push_ratio="much"), f"push_ratio: {NUMBER}"),
-        (lambda: untyped(Policy)(level0_triggers=5), "level0_triggers: extra inputs are not"),
+        (lambda: untyped(Policy)(level0_triggers=5), "no setting 'level0_triggers'; there are: strategy, "),
         (lambda: untyped(CompactionSettings)(memory_limit_bytes=5),
          "memory_limit_bytes: 5 is too small: 16MiB"),
     ],

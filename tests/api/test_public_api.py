@@ -53,10 +53,11 @@ def test_every_public_name_is_explained() -> None:
             thing = getattr(module, name)
             if inspect.isclass(thing) or callable(thing):
                 assert inspect.getdoc(thing), name
-            if inspect.isclass(thing) and thing.__module__ in ("compactor.api", "format.open"):
-                for member, value in vars(thing).items():
-                    if not member.startswith("_"):
-                        assert inspect.getdoc(value), f"{name}.{member}"
+            for kind in thing.__mro__ if inspect.isclass(thing) else ():
+                if kind.__module__.startswith(("compactor.api.", "format.open")):
+                    for member, value in vars(kind).items():
+                        if not member.startswith("_"):
+                            assert inspect.getdoc(value), f"{name}.{member}"
 
 
 def test_the_command_says_all_three_versions(capsys: pytest.CaptureFixture[str]) -> None:

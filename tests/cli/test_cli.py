@@ -487,8 +487,10 @@ def test_an_unreachable_or_missing_store_is_one_clear_line(
 
 
 def test_settings_out_of_range_are_named(cli: Cli, table_path: Path) -> None:
-    assert "compression_level" in cli.fails(2, "compact", table_path, "--compression-level", 99)
-    assert "target_fragment_bytes" in cli.fails(
+    assert "--compression-level: 99 is too large" in cli.fails(
+        2, "compact", table_path, "--compression-level", 99
+    )
+    assert "--target-fragment-bytes: '0' is too small" in cli.fails(
         2, "compact", table_path, "--target-fragment-bytes", 0
     )
     assert "not a Spark master" in cli.fails(2, "compact", table_path, "--master", "nonsense")
@@ -677,9 +679,9 @@ def test_a_memory_limit_that_is_too_low_names_the_one_that_would_do(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--batch-size", "0"], "batch_size"),
+        (["--batch-size", "0"], "--batch-size: 0 is too small"),
         (["--memory-limit", "lots"], "is not a size"),
-        (["--memory-limit", "1MiB"], "memory_limit_bytes"),
+        (["--memory-limit", "1MiB"], "--memory-limit: '1MiB' is too small: 16MiB"),
         (["--spool-directory", "/no/such/folder"], "--spool-directory"),
         (["--format", "json"], "--explain"),
     ],
@@ -759,7 +761,7 @@ def test_a_table_of_newest_rows_through_ingest_query_compact_and_alter(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--sequence", "v"), "go with --row-policy"),
+        (("--sequence", "v"), "--sequence: name the --row-policy too"),
         (
             ("--row-policy", "aggregate", "--aggregate", "v"),
             "'v': give COLUMN:FUNCTION, where function is one of last, first, sum",

@@ -15,8 +15,7 @@ import click
 import yaml
 
 from compactor.cli.main import cli
-from compactor.cli.options import size_bytes
-from compactor.settings.compaction import CompactionSettings, compaction_settings
+from compactor.settings.compaction import CompactionSettings
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -114,9 +113,9 @@ class Call:
 
     @property
     def settings(self) -> CompactionSettings:
-        return compaction_settings(
-            memory_limit_bytes=size_bytes(self.options["memory_limit_bytes"]),
-            spool_limit_bytes=size_bytes(self.options["spool_limit_bytes"]),
+        return CompactionSettings(
+            memory_limit_bytes=self.options["memory_limit_bytes"],
+            spool_limit_bytes=self.options["spool_limit_bytes"],
         )
 
     @property

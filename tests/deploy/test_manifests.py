@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from compactor import __version__
 from compactor.cli.options import duration_seconds
-from compactor.settings.compaction import Policy, compaction_settings
+from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.telemetry.metrics import catalog
 from deploy.kubernetes import resources
 from deploy.kubernetes.resources import GIB, MIB, PodResources
@@ -533,8 +533,8 @@ def test_ports_of_spark_are_those_that_the_policies_let_through() -> None:
 
 
 def test_resources_grow_with_the_settings_and_the_tasks() -> None:
-    small = compaction_settings(memory_limit_bytes=64 * MIB, spool_limit_bytes=GIB)
-    large = compaction_settings(memory_limit_bytes=GIB, spool_limit_bytes=GIB)
+    small = CompactionSettings(memory_limit_bytes=64 * MIB, spool_limit_bytes=GIB)
+    large = CompactionSettings(memory_limit_bytes=GIB, spool_limit_bytes=GIB)
     two, four = resources.local_worker(small, 2), resources.local_worker(small, 4)
     assert (
         2 * (64 + 150) * MIB

@@ -20,5 +20,5 @@ def test_the_reference_has_every_public_name(tmp_path: Path) -> None:
         for name in module.__all__:
             assert name in ("__version__", "errors") or f'id="{name}"' in page, name
     scan = (tmp_path / "compactor.html").read_text()
-    assert 'id="Table.scan"' in scan
+    assert 'id="Table.append"' in scan and 'id="TableView.scan"' in scan
     assert "Reads nothing yet" in scan

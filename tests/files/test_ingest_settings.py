@@ -8,9 +8,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from compactor.cli.ingest_settings import chosen_settings, ingest_settings_options
+from compactor.cli.setting_options import chosen, setting_options
 from compactor.errors import UsageError
 from compactor.rows.policy import RowFunction, RowKind
+from compactor.settings.names import as_flag
 from compactor.spark.source.options import CallOptions
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest import IngestOptions
@@ -22,15 +23,15 @@ def test_settings_that_are_left_out_are_those_of_an_ingest_that_is_asked_for_not
 
 
 def by_command_line(*words: str) -> IngestSettings:
-    chosen: list[IngestSettings] = []
+    found: list[IngestSettings] = []
 
     @click.command
-    @ingest_settings_options
+    @setting_options(IngestSettings)
     def command(**given: Any) -> None:
-        chosen.append(chosen_settings(given))
+        found.append(chosen(IngestSettings, given))
 
     CliRunner().invoke(command, words, catch_exceptions=False)
-    return chosen[0]
+    return found[0]
 
 
 def test_what_is_written_as_flags_and_as_options_of_spark_is_the_same() -> None:
@@ -94,5 +95,5 @@ def test_a_column_with_a_comma_has_a_flag_of_its_own() -> None:
 )
 def test_what_is_wrong_is_told_by_the_flag(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        chosen_settings(given)
-    assert str(caught.value).startswith(said)
+        chosen(IngestSettings, given)
+    assert caught.value.message.named(as_flag).startswith(said)

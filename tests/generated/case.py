@@ -301,7 +301,7 @@ class Case:
         self._model = model
 
     def _vacuum(self, rng: random.Random) -> None:
-        vacuum(CommitLog(self._store, readers=1), VacuumSettings(0, 0))
+        vacuum(CommitLog(self._store, readers=1), VacuumSettings(grace_seconds=0, retain_seconds=0))
         self._earlier.clear()
 
     def _scan(self, rng: random.Random) -> None:

@@ -204,7 +204,7 @@ def test_a_limit_below_the_need_is_refused_before_anything_is_read() -> None:
     fragments = [write_fragment(table, "k", WriterOptions(max_rows=100)) for _ in range(3)]
     merged = Merged(fragments, table.schema, sort_schema("k"), memory_limit_bytes=1 << 20)
     with pytest.raises(
-        MemoryLimitError, match=r"a merge of 3 fragments needs \d+ MiB.*--memory-limit"
+        MemoryLimitError, match=r"a merge of 3 fragments needs \d+ MiB.*memory_limit_bytes"
     ):
         merged.run()
     assert merged.opened == []
@@ -367,7 +367,7 @@ def test_constants_count_as_decoded_when_a_merge_is_planned() -> None:
     fragments, table = constants(1 << 20)
     assert sum(map(len, fragments)) < 4096
     merged = Merged(fragments, table.schema, sort_schema("k"), memory_limit_bytes=16 << 20)
-    with pytest.raises(MemoryLimitError, match="raise --memory-limit to"):
+    with pytest.raises(MemoryLimitError, match="raise memory_limit_bytes to"):
         merged.run()
     assert not merged.opened
     need = merged.plan.stages.need_bytes

@@ -18,6 +18,7 @@ from compactor.planner.shape import row_bytes
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import MemorySettings, MergeShape, plan_merge
 from compactor.resources.upload_memory import UploadMemory
+from compactor.settings.compaction import CompactionSettings
 from format.errors import CorruptFragmentError, OrderError
 from format.keys import KeyComparator
 from format.reader import FragmentReader
@@ -96,7 +97,10 @@ class Merged:
         options = WriterOptions(
             knobs.pop("max_rows", 50), knobs.pop("target_row_group_bytes", 1 << 20)
         )
-        memory = MemorySettings(**{name: knobs.pop(name) for name in MEMORY_KNOBS if name in knobs})
+        memory = replace(
+            CompactionSettings().memory(),
+            **{name: knobs.pop(name) for name in MEMORY_KNOBS if name in knobs},
+        )
         self.settings = MergeSettings(
             schema,
             sort,

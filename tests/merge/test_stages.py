@@ -18,9 +18,10 @@ from compactor.merge.merge import merge_fragments
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
-from compactor.resources.merge_plan import MemorySettings, MergeShape, plan_merge
+from compactor.resources.merge_plan import MergeShape, plan_merge
 from compactor.resources.stage import Buffer
 from compactor.resources.upload_memory import UploadMemory
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.s3_upload import S3Upload, UploadTarget
 from format.writer import WriterOptions
 from tests.merge.test_memory import overshooting, run, run_spilling
@@ -46,7 +47,7 @@ def shape(**changes: Any) -> MergeShape:
 
 
 def plan_of(limit_bytes: int = 512 * MIB, **changes: Any):
-    memory = MemorySettings(memory_limit_bytes=limit_bytes)
+    memory = replace(CompactionSettings().memory(), memory_limit_bytes=limit_bytes)
     return plan_merge(
         shape(**changes), memory, target_row_group_bytes=4 * MIB, target_fragment_bytes=512 * MIB
     )
@@ -433,7 +434,7 @@ def test_wherever_memory_runs_out_the_error_says_so_and_all_is_given_back(
     try:
         merged.run()
     except MemoryLimitError as error:
-        assert "--memory-limit" in str(error)
+        assert "memory_limit_bytes" in str(error)
         assert {output.state for output in merged.outputs} <= {"aborted"}
     else:
         assert room > 20_000

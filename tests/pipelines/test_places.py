@@ -277,7 +277,7 @@ def test_sigterm_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_an_empty_path_is_no_place() -> None:
-    with pytest.raises(CompactorError, match="path: no name of a place"):
+    with pytest.raises(CompactorError, match="path: a name is empty or contains a null character"):
         run_of(
             {**sources("a"), "o": {"output": {"input": "a", "path": ""}}}, {"a": numbered("a", 1)}
         )

@@ -344,9 +344,9 @@ MISTAKES: dict[str, tuple[str, Row, str]] = {
     "no groups": ("aggregate", {"columns": {"n": "count"}}, "node 'w': `group_by` names at least one column"),
     "no size": ("aggregate", {"window": {"column": "t"}, "columns": {}}, "window: `size` is missing"),
     "number": ("aggregate", {"window": {"column": "t", "size": 30}, "columns": {}},
-               "node 'w': window.size: '30' is not a length of time; write 250ms, 30s, 5m, 1h or 1d"),
+               "node 'w': window: size: '30' is not a length of time; write 250ms, 30s, 5m, 1h or 1d"),
     "long slide": ("aggregate", {"window": {"column": "t", "size": "1s", "slide": "2s"}, "columns": {}},
-                   "window.slide: 2s is longer than the size"),
+                   "window: slide: 2s is longer than the size"),
     "our name": ("aggregate", {"window": {"column": "t", "size": "1s"}, "columns": {"window_end": "count"}},
                  "'window_end' is the window's; take another name"),
 }  # fmt: skip

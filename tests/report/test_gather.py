@@ -90,7 +90,7 @@ def test_before_is_the_table_before_the_last_compactions_unless_said_otherwise(
     since = report_of(store, since_version=2).key_space.before
     assert since is not None
     assert (since.version, since.fragments) == (2, 2)
-    with pytest.raises(UsageError, match="--since: version 8 is not before version 8"):
+    with pytest.raises(UsageError, match="since: version 8 is not before version 8"):
         report_of(store, since_version=8)
     with pytest.raises(VersionNotFoundError):
         report_of(store, version=99)

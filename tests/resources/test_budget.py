@@ -54,7 +54,7 @@ def test_a_charge_past_the_limit_names_stage_need_and_what_holds_memory() -> Non
     budget = budget_of(decode=None, gather=None)
     budget.charge("gather", 900)
     with pytest.raises(
-        MemoryLimitError, match=r"stage decode needs .* more .*gather.*--memory-limit"
+        MemoryLimitError, match=r"stage decode needs .* more, .*gather.* raise memory_limit_bytes"
     ):
         budget.charge("decode", 200)
     assert budget.used_bytes == 900

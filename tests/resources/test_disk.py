@@ -56,7 +56,7 @@ def test_nothing_is_left_in_the_folder_and_no_file_stays_open(tmp_path: Path) ->
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     disk = LocalDisk(str(tmp_path / "none"))
-    with pytest.raises(LocalDiskError, match=r"none.*--spool-directory"):
+    with pytest.raises(LocalDiskError, match=r"none.*spool_directory"):
         disk.write(disk.allocate(1), b"x")
 
 

@@ -252,13 +252,13 @@ def test_rows_are_divided_only_after_one_that_is_kept_or_counts_for_nothing() ->
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (RowPolicy(RowKind.PARTIAL_UPDATE, sequence="v"), "--sequence: .* in the order of their ingestion"),
-        (RowPolicy(RowKind.APPEND, sequence="v"), "need a --row-policy"),
+        (RowPolicy(RowKind.PARTIAL_UPDATE, sequence="v"), "sequence: .* in the order of their ingestion"),
+        (RowPolicy(RowKind.APPEND, sequence="v"), "choose a row policy that merges"),
         (RowPolicy(RowKind.LAST, sequence="nope"), "nope"),
-        (RowPolicy(RowKind.LAST, sequence="k"), "leave 'k' out of --sort-by"),
-        (RowPolicy(RowKind.FIRST, sequence="v", delete_marker="gone"), "not with --row-policy first"),
+        (RowPolicy(RowKind.LAST, sequence="k"), "leave 'k' out of sort_by"),
+        (RowPolicy(RowKind.FIRST, sequence="v", delete_marker="gone"), "row policy first and a sequence"),
         (RowPolicy(RowKind.LAST, delete_marker="v"), "'v' is int64; it has to be boolean"),
-        (RowPolicy(RowKind.LAST, aggregates=(("v", RowFunction.SUM),)), "only with --row-policy aggregate"),
+        (RowPolicy(RowKind.LAST, aggregates=(("v", RowFunction.SUM),)), "goes with row policy aggregate"),
         (RowPolicy(RowKind.AGGREGATE, aggregates=(("k", RowFunction.SUM),)), "'k' is part of the key"),
         (
             RowPolicy(RowKind.AGGREGATE, aggregates=(("s", RowFunction.SUM),)),
@@ -284,7 +284,7 @@ def test_a_time_to_live_needs_a_time_that_is_known_with_the_keys(store: MemorySt
     row = {"k": 1, "v": 2, "ts": datetime.now(UTC)}
     with pytest.raises(UsageError, match="'v' is int64; it has to be a timestamp"):
         add(store, [row], ttl=Ttl("v", 60))
-    with pytest.raises(UsageError, match="one of the columns of --sort-by"):
+    with pytest.raises(UsageError, match="one of the columns of sort_by"):
         add(store, [row], RowPolicy(RowKind.PARTIAL_UPDATE), ttl=Ttl("ts", 60))
     with pytest.raises(UsageError, match="not a sort column"):
         add(store, [row], LAST, windows=TimeWindows("ts", 60))
@@ -292,9 +292,9 @@ def test_a_time_to_live_needs_a_time_that_is_known_with_the_keys(store: MemorySt
 
 def test_another_policy_than_the_tables_is_refused(store: MemoryStore) -> None:
     add(store, [{"k": 1, "ts": datetime.now(UTC)}], LAST, ttl=Ttl("ts", 60))
-    with pytest.raises(UsageError, match="--row-policy: the table has"):
+    with pytest.raises(UsageError, match="row_policy: the table has"):
         add(store, [{"k": 1, "ts": None}], RowPolicy(RowKind.FIRST))
-    with pytest.raises(UsageError, match="--ttl: the table has"):
+    with pytest.raises(UsageError, match="ttl: the table has"):
         add(store, [{"k": 1, "ts": None}], ttl=Ttl("ts", 61))
     assert CommitLog(store).current().version == 1
 

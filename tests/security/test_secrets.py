@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor import Table
-from compactor.cli import compact
+from compactor.cli import watch
 from compactor.cli.main import cli, run
 from compactor.common.redact import redacted
 from compactor.compaction import compaction as job
@@ -171,14 +171,14 @@ def test_no_command_repeats_a_secret_that_the_server_tells(
 def watch_ends_at_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes on whatever its tables do, until it is told to stop: its first `error` tells it."""
     stops: list[threading.Event] = []
-    sinks = compact._sinks
+    sinks = watch._sinks
 
     def end(event: Event) -> None:
         if event.name == "error":
             stops[-1].set()
 
-    monkeypatch.setattr(compact, "_stop_on_signals", stops.append)
-    monkeypatch.setattr(compact, "_sinks", lambda *, as_json: [*sinks(as_json=as_json), end])
+    monkeypatch.setattr(watch, "_stop_on_signals", stops.append)
+    monkeypatch.setattr(watch, "_sinks", lambda *, as_json: [*sinks(as_json=as_json), end])
 
 
 WATCHES = [[], ["--json"], ["--log-format", "json"]]

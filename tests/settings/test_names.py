@@ -1,16 +1,26 @@
-"""The names by which errors tell Python callers of settings are names that Python callers can use."""
+"""The names by which each front tells of settings are names that its callers can use."""
 
 from __future__ import annotations
 
 import inspect
+import pickle
 from dataclasses import fields, is_dataclass
-from typing import Any, get_args, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
+import click
 import pytest
 
 from compactor import Table
-from compactor.errors import CompactorError, JobError, OvertakenError
-from compactor.settings.names import IN_PYTHON, in_python, settings_named
+from compactor.cli.commands import COMMANDS
+from compactor.cli.main import cli
+from compactor.common import setting_keys
+from compactor.common.message import Message, Setting
+from compactor.errors import CompactorError, JobError, OvertakenError, UsageError
+from compactor.settings.arguments import checked
+from compactor.settings.names import IN_PYTHON, as_flag, as_option, in_python, settings_named
+
+KEYS: Final = [key for key in vars(setting_keys).values() if isinstance(key, Setting)]
+ONLY_ON_THE_COMMAND_LINE: Final = {"back_pressure", "retention", "shuffle_partitions", "since"}
 
 
 def types_of_arguments() -> dict[str, set[type]]:
@@ -33,22 +43,73 @@ def fields_of(kind: type) -> dict[str, Any]:
     return {name: f.annotation for name, f in getattr(kind, "model_fields", {}).items()}
 
 
-@pytest.mark.parametrize("flag", IN_PYTHON)
-def test_every_name_leads_to_an_argument_or_a_field_of_one(flag: str) -> None:
-    argument, *path = IN_PYTHON[flag].split(".")
+@pytest.mark.parametrize("key", sorted({*KEYS, *IN_PYTHON} - ONLY_ON_THE_COMMAND_LINE))
+def test_in_python_every_key_leads_to_an_argument_or_a_field_of_one(key: str) -> None:
+    argument, *path = in_python(key).split(".")
     arguments = types_of_arguments()
     assert argument in arguments
     kinds = arguments[argument]
     for name in path:
         found = [fields_of(kind)[name] for kind in kinds if name in fields_of(kind)]
-        assert found, f"{IN_PYTHON[flag]}: nothing has a field {name}"
+        assert found, f"{in_python(key)}: nothing has a field {name}"
         kinds = set().union(*map(kinds_of, found))
 
 
-@pytest.mark.parametrize("kind", [JobError, OvertakenError])
-def test_errors_of_every_kind_are_told_by_the_caller_s_names(kind: type[CompactorError]) -> None:
-    with pytest.raises(kind) as caught, settings_named(in_python):
-        raise kind("vacuum with a longer --retain; raise --target-fragment-bytes; --no-such stays")
-    assert str(caught.value) == (
-        "vacuum with a longer retain_seconds; raise settings.target_fragment_bytes; --no-such stays"
-    )
+def test_on_the_command_line_every_key_is_an_option() -> None:
+    options = {
+        flag
+        for name in COMMANDS
+        for option in cli.commands[name].params
+        if isinstance(option, click.Option)
+        for flag in option.opts
+    }
+    assert {as_flag(key) for key in KEYS} <= options
+
+
+class MadeError(JobError):
+    """An error of a class of its own."""
+
+
+def made(kind: type[CompactorError] = JobError) -> CompactorError:
+    user_wrote = "--retain memory_limit_bytes"
+    return kind(f"{user_wrote!r}: raise ", setting_keys.MEMORY_LIMIT_BYTES, " to 1 MiB")
+
+
+@pytest.mark.parametrize("kind", [JobError, OvertakenError, MadeError])
+def test_every_front_shows_its_own_name_and_leaves_what_users_wrote(
+    kind: type[CompactorError],
+) -> None:
+    @checked
+    def call() -> None:
+        raise made(kind)
+
+    with pytest.raises(kind) as caught:
+        call()
+    shown = "'--retain memory_limit_bytes': raise {} to 1 MiB"
+    assert str(caught.value) == shown.format("settings.memory_limit_bytes")
+    assert caught.value.message.named(as_flag) == shown.format("--memory-limit")
+    with pytest.raises(kind) as caught, settings_named(as_option):
+        raise made(kind)
+    assert str(caught.value) == shown.format("memory_limit")
+    assert caught.value.message.named(as_flag) == shown.format("memory_limit")
+
+
+def test_a_message_travels_with_its_keys() -> None:
+    error = made(UsageError)
+    wrapped = Message("task 1: ", error.message, "; nothing was written")
+    for copy in (
+        pickle.loads(pickle.dumps(error)).message,
+        Message.from_json(error.message.to_json()),
+    ):
+        assert copy == str(error)
+        assert Message("task 1: ", copy, "; nothing was written").named(as_flag) == wrapped.named(
+            as_flag
+        )
+    named = error.message.named(in_python)
+    assert pickle.loads(pickle.dumps(named)) == named
+
+
+def test_a_message_with_a_secret_is_shown_without_it() -> None:
+    error = UsageError("s3://me:secret@host/b: raise ", setting_keys.MEMORY_LIMIT_BYTES)
+    assert "secret" not in str(error) + error.message.named(as_flag)
+    assert str(error).endswith("raise memory_limit_bytes")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-import click
 import pytest
 
 from compactor.cli.options import size_bytes as on_the_command_line
-from compactor.cli.simulate import simulate_command
+from compactor.errors import ConfigError
 from compactor.pipelines.config import parse_pipeline
-from compactor.settings.units import size_bytes
+from compactor.settings.compaction import CompactionSettings
+from compactor.settings.units import size_bytes, size_text
+from compactor.simulate.settings import SimulationSettings
 from compactor.spark.source.options import CallOptions
 from compactor.write.ingest.settings import IngestSettings
 
@@ -62,9 +63,11 @@ nodes:
   a: {{source: {{path: a.ndjson}}}}
   b: {{output: {{input: a, path: b.ndjson}}}}
 """
-    flush = next(p for p in simulate_command.params if p.name == "flush_bytes").type
     assert on_the_command_line(text) == wanted
-    assert flush.convert(text, None, None) == wanted
+    assert SimulationSettings.model_validate({"flush_bytes": text}).flush_bytes == wanted
+    assert (
+        CompactionSettings.model_validate({"spool_limit_bytes": text}).spool_limit_bytes == wanted
+    )
     assert parse_pipeline(pipeline, "p.yaml").memory.limit == wanted
     assert CallOptions({"memory_limit": text}).write().memory_limit == wanted
     assert CallOptions({"task_bytes": text}).read().task_bytes == wanted
@@ -72,7 +75,12 @@ nodes:
 
 
 def test_a_rate_is_a_size_a_second() -> None:
-    rate = next(p for p in simulate_command.params if p.name == "ingest").type
-    assert rate.convert("20MB/s", None, None) == 20_000_000
-    with pytest.raises(click.BadParameter):
-        rate.convert("20 parsecs/s", None, None)
+    settings = SimulationSettings.model_validate({"ingest_bytes_per_second": "20MB/s"})
+    assert settings.ingest_bytes_per_second == 20_000_000
+    with pytest.raises(ConfigError, match="'20 parsecs/s' is not a rate"):
+        SimulationSettings.model_validate({"ingest_bytes_per_second": "20 parsecs/s"})
+
+
+@pytest.mark.parametrize("text", ["0", "1000", "64KiB", "512MiB", "1536MiB", "16GiB", "3TiB"])
+def test_a_default_is_shown_as_it_is_written(text: str) -> None:
+    assert size_text(size_bytes(text)) == text

@@ -366,7 +366,7 @@ def test_columns_that_spark_has_no_type_for_can_be_left_out(tmp_path: Path) -> N
 
 MISTAKES: dict[str, dict[str, str]] = {
     "fragments: name the table, a folder or s3://bucket/prefix, as in .load(path)": {"path": ""},
-    "fragments: no option 'versoin'; there are: version, as_of,": {"versoin": "1"},
+    "fragments: no setting 'versoin'; there are: version, as_of,": {"versoin": "1"},
     "fragments: version: 'x' is not a whole number": {"version": "x"},
     "fragments: as_of: 'x' is not a time": {"as_of": "x"},
     f"fragments: as_of: '{'9' * 59}… is too long: 3650000d at most": {"as_of": "9" * 400 + "d"},

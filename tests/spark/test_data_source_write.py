@@ -529,7 +529,7 @@ def test_half_floats_stay_so_and_what_they_cannot_be_is_an_error(url: str, name:
 MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
     "no table here yet: name its sort schema": (TableNotFoundError, {}),
     "sort_by: ": (UsageError, {"sort_by": ":desc"}),
-    "fragments: no option 'sortby'; there are: sort_by,": (UsageError, {"sortby": "n"}),
+    "fragments: no setting 'sortby'; there are: sort_by,": (UsageError, {"sortby": "n"}),
     "fragments: sequence, delete_marker, keep_tombstones and": (UsageError, {"sequence": "n"}),
     "fragments: retention: name the time_column": (UsageError, {"retention": "1d"}),
     "fragments: ttl and ttl_column: give both": (UsageError, {"ttl": "1d"}),

@@ -320,7 +320,7 @@ class TestRefused:
 
     def test_entities_that_one_task_cannot_hold(self, both: Both, tmp_path: Path) -> None:
         write(tmp_path, {"A": [{"_id": str(n), "t": "x" * 1000} for n in range(200)]})
-        with pytest.raises(MemoryLimitError, match="--shuffle-partitions"):
+        with pytest.raises(MemoryLimitError, match="shuffle_partitions"):
             run_in_tasks(spec("A a"), both.many, tmp_path, memory_limit_bytes=100_000)
         run_in_tasks(spec("A a"), both.many, tmp_path, memory_limit_bytes=400_000, parts=None)
         assert len(rows(both.many)) == 200

@@ -33,7 +33,9 @@ def overtaken(store: MemoryStore) -> Snapshot:
         append_table(store, log_rows(100, seed), "service,ts:desc")
     snapshot = CommitLog(store).current()
     compact_table(store)
-    assert vacuum(CommitLog(store), VacuumSettings(0, 0)).fragments == 3
+    assert (
+        vacuum(CommitLog(store), VacuumSettings(grace_seconds=0, retain_seconds=0)).fragments == 3
+    )
     return snapshot
 
 
@@ -51,7 +53,7 @@ def test_a_reader_that_a_vacuum_overtakes_is_told_what_to_do(reader: str, denied
 
     if denied:
         slow.fault = no_root
-    with pytest.raises(OvertakenError, match=r"read again, .*--retain") as caught:
+    with pytest.raises(OvertakenError, match=r"read again, .*retain_seconds") as caught:
         READERS[reader](slow, snapshot)
     assert caught.value.exit_code == 5
 
@@ -68,7 +70,7 @@ def test_a_deletion_that_a_vacuum_overtakes_is_told_what_to_do() -> None:
         if operation == "read_range" and not done:
             done.append(operation)
             compact_table(store)
-            vacuum(CommitLog(store), VacuumSettings(0, 0))
+            vacuum(CommitLog(store), VacuumSettings(grace_seconds=0, retain_seconds=0))
 
     slow.fault = vacuumed_meanwhile
     where = parse_where("value < 0.5", log.current().table.schema)

@@ -15,7 +15,7 @@ from wsgiref.validate import validator
 
 import pytest
 
-from compactor.cli import compact
+from compactor.cli import watch as watch_module
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import InProcessEngine
 from compactor.compaction.listener import Listeners, Silent
@@ -319,7 +319,7 @@ def test_clients_that_go_away_or_say_nonsense_leave_no_trace(
 
 
 def test_only_this_machine_reaches_the_port_unless_the_call_says_otherwise() -> None:
-    (address,) = [o for o in compact.watch_command.params if o.name == "metrics_address"]
+    (address,) = [o for o in watch_module.watch_command.params if o.name == "metrics_address"]
     assert address.default == "127.0.0.1"
 
 

@@ -353,7 +353,7 @@ def test_a_column_may_become_text_where_its_values_conflict(
 ) -> None:
     log = add(store, pa.table(CONFLICTS), skips=SkipSpec((("i", SkipKind.BLOOM),)))
     texts = pa.table({"k": [3], **{name: ["x"] for name in "iftb"}})
-    with pytest.raises(InputError, match="--on-conflict split or string"):
+    with pytest.raises(InputError, match="on_conflict split or string"):
         add(store, texts)
     add(store, texts, on_conflict=OnConflict.STRING)
     add(store, pa.table({"k": [4], "i": [77]}), on_conflict=OnConflict.STRING)

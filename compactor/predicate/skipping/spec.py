@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 from pydantic import PositiveInt, Strict
 
+from compactor.common.setting_keys import SKIP_INDEX
 from compactor.errors import UsageError
 from format.types import storage_type
 
@@ -76,4 +77,4 @@ def check_skip_column(name: str, kind: SkipKind, dtype: pa.DataType) -> None:
         if kind is SkipKind.VALUES
         else "bloom is for texts, bytes, whole numbers, decimals and times"
     )
-    raise UsageError(f"--skip-index: column {name!r} is {dtype}; {fits}")
+    raise UsageError(SKIP_INDEX, f": column {name!r} is {dtype}; {fits}")

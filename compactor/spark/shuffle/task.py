@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError
+from compactor.common.message import Message
+from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError, message_of
 from compactor.files.source import sliced
 from compactor.resources.errors import MemoryLimitError
 from compactor.spark.shuffle.exchange import KeySample, packet_bytes, to_bytes
@@ -95,8 +96,8 @@ class TaskReport:
     has_failed: bool = False
     feeds: dict[int, FeedCounts] = field(default_factory=dict)
     """By number."""
-    error: tuple[str, str] | None = None
-    """Class and message of what ended the task."""
+    error: tuple[str, list[Any]] | None = None
+    """Class, and parts of the message, of what ended the task."""
 
     def feed(self, number: int) -> FeedCounts:
         return self.feeds.setdefault(number, FeedCounts())
@@ -105,7 +106,7 @@ class TaskReport:
         """Raises the error that ended the task, if there was one."""
         if self.error is not None:
             name, message = self.error
-            raise _CORRECTED_BY_USERS[name](message)
+            raise _CORRECTED_BY_USERS[name](Message.from_json(message))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -138,7 +139,8 @@ def packets_of(task: int, output: TaskOutput, limit_bytes: int) -> Iterator[Pack
         yield from packing.waiting()
     except tuple(_CORRECTED_BY_USERS.values()) as error:
         names = (each.__name__ for each in type(error).__mro__)
-        report.error = next(name for name in names if name in _CORRECTED_BY_USERS), str(error)
+        name = next(name for name in names if name in _CORRECTED_BY_USERS)
+        report.error = name, message_of(error).to_json()
     for feed, sample in samples.items():
         if (keys := sample.keys()) is not None:
             yield packing.packet(SAMPLE, feed, to_bytes([keys]))

@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from compactor.common.clock import SystemClock
 from compactor.errors import UsageError
 from compactor.settings import units
-from compactor.settings.fields import Bytes, names, written
-from compactor.settings.messages import validated
+from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes, names
+from compactor.settings.model import Settings
 from compactor.settings.names import as_option, settings_named
 from compactor.table.object_names import LAST_VERSION
 from compactor.write.ingest import IngestOptions
@@ -31,25 +31,25 @@ _ROW_GROUP_SHARE: Final = 64
 column of a row group a few times."""
 _SPOOL_SHARE: Final = 8
 _MIN_MEMORY_BYTES: Final = 64 << 20
-_Options = TypeVar("_Options", bound=BaseModel)
+_Options = TypeVar("_Options", bound=Settings)
 
 
 def _moment(text: str) -> int:
     return units.moment_unix_ms(text, SystemClock())
 
 
-class ReadOptions(BaseModel):
+class ReadOptions(Settings):
     """Options of a read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-    version: int | None = Field(None, ge=1, le=LAST_VERSION)
-    as_of: Annotated[int | None, BeforeValidator(_moment)] = Field(None, validate_default=False)
+    version: int | None = Field(default=None, ge=1, le=LAST_VERSION)
+    as_of: Annotated[int | None, BeforeValidator(_moment)] = None
     """Unix time in milliseconds."""
-    columns: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = Field(None, min_length=1)
+    columns: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = Field(
+        default=None, min_length=1
+    )
     where: str | None = None
     nanoseconds: Literal["error", "cut"] = "error"
-    task_bytes: Bytes = Field(written("128MiB"), ge=1)
+    task_bytes: Bytes = Field(default=128 << 20, ge=1)
     """Decoded size of a task, about, where fragments can be divided."""
     single_use: bool = False
     """The user's promise that one query scans each loaded DataFrame once, so that filters can be pushed
@@ -65,12 +65,12 @@ class ReadOptions(BaseModel):
 class WriteOptions(IngestSettings):
     """Options of a write."""
 
-    memory_limit: Bytes = Field(written("512MiB"), ge=_MIN_MEMORY_BYTES)
+    memory_limit: Bytes = Field(default=TASK_MEMORY_BYTES, ge=_MIN_MEMORY_BYTES)
     """Memory limit of a task."""
-    app_id: str | None = Field(None, min_length=1)
+    app_id: str | None = Field(default=None, min_length=1)
     """Application that numbers the batches; by default a stream's query id."""
-    batch_id: int | None = Field(None, ge=0)
-    base_version: int | None = Field(None, ge=0, le=LAST_VERSION)
+    batch_id: int | None = Field(default=None, ge=0)
+    base_version: int | None = Field(default=None, ge=0, le=LAST_VERSION)
     """Version that an overwrite is based on; the overwrite is refused if rows were added or deleted since."""
 
     @model_validator(mode="after")
@@ -137,7 +137,7 @@ def _checked(model: type[_Options], given: Mapping[str, str]) -> _Options:
                 )
     try:
         with named_as_options():
-            return validated(model, said, str)
+            return model(**said)
     except UsageError as error:
         raise UsageError(f"fragments: {error}") from None
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from compactor.common.setting_keys import NOT_NULL, ROW_POLICY, SORT_BY, TIME_COLUMN, TTL
 from compactor.errors import InputError, TableNotFoundError, UsageError
 from compactor.files.column_names import check_names
 from compactor.rows.policy import APPEND, check_policy, sort_with_policy, with_result_types
@@ -74,8 +75,9 @@ def _metadata(
     if snapshot.metadata is None:
         if sort is None:
             raise TableNotFoundError(
-                f"{store.url}: no table here yet: name its sort schema to create it by "
-                "--sort-by, such as service,host,timestamp:desc"
+                f"{store.url}: no table here yet: name its sort schema to create it by ",
+                SORT_BY,
+                ", such as service,host,timestamp:desc",
             )
         rows = options.rows or APPEND
         schema = with_result_types(merged_schema(None, file, path), rows)
@@ -88,7 +90,7 @@ def _metadata(
         try:
             check_sort_schema(schema, full)
         except SchemaError as error:
-            raise UsageError(f"--sort-by: {error}") from error
+            raise UsageError(SORT_BY, f": {error}") from error
         if windows is not None:
             check_windows(windows, schema, rows.key_columns(full))
         metadata = TableMetadata(schema, full, windows, rows, options.ttl)
@@ -101,14 +103,16 @@ def _metadata(
         sort = sort_with_policy(sort, snapshot.metadata.rows, snapshot.metadata.ttl)
     if sort is not None and sort != snapshot.metadata.sort:
         raise UsageError(
-            f"--sort-by: the table is sorted by {', '.join(map(str, snapshot.metadata.sort))}; "
-            "leave the option out, or create another table"
+            SORT_BY,
+            f": the table is sorted by {', '.join(map(str, snapshot.metadata.sort))}; "
+            "leave the option out, or create another table",
         )
     known = snapshot.metadata
     if windows is not None and windows != known.windows:
         raise UsageError(
-            f"--time-column: the table has {known.windows or 'no time windows'}; leave the option out, or "
-            "create another table"
+            TIME_COLUMN,
+            f": the table has {known.windows or 'no time windows'}; leave the option out, or "
+            "create another table",
         )
     required = [known.shown_name(column.column) for column in ordering(known.sort)]
     require_columns(names.shown, required, path)
@@ -124,16 +128,18 @@ def _check_options(known: TableMetadata, options: IngestOptions) -> None:
     """Raises `UsageError` if the options differ from the table's properties."""
     if options.rows is not None and options.rows != known.shown_rows:
         raise UsageError(
-            f"--row-policy: the table has {known.shown_rows}; leave the options out, or create another table"
+            ROW_POLICY,
+            f": the table has {known.shown_rows}; leave the options out, or create another table",
         )
     has = not_null_paths(known.shown_schema)
     if options.not_null and set(options.not_null) != set(has):
         raise UsageError(
-            f"--not-null: the table has {', '.join(has) or 'none'}; leave the option out, or create another "
-            "table"
+            NOT_NULL,
+            f": the table has {', '.join(has) or 'none'}; leave the option out, or create another "
+            "table",
         )
     ttl = known.ttl and replace(known.ttl, column=known.shown_name(known.ttl.column))
     if options.ttl is not None and options.ttl != ttl:
         raise UsageError(
-            f"--ttl: the table has {ttl or 'none'}; leave the options out, or create another table"
+            TTL, f": the table has {ttl or 'none'}; leave the options out, or create another table"
         )

@@ -1,27 +1,42 @@
 """Settings of an ingest as users write them: names, units, bounds, defaults and help.
 
-The command line and the Spark data source share them. Messages name settings as the command line does.
+The command line and the Spark data source share them.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from compactor.common.setting_keys import (
+    AGGREGATE,
+    DELETE_MARKER,
+    KEEP_TOMBSTONES,
+    RETENTION,
+    ROW_POLICY,
+    SEQUENCE,
+    SORT_BY,
+    TIME_COLUMN,
+    TTL,
+    TTL_COLUMN,
+)
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from compactor.settings.column_kinds import column_kinds
-from compactor.settings.fields import Bytes, Seconds, names, written
+from compactor.settings.fields import Bytes, Seconds, Written, names
+from compactor.settings.model import Settings
 from compactor.table.metadata import TimeWindows
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.schema_union import OnConflict
 from format.errors import SchemaError
 from format.schema import SortSchema, parse_sort_schema
 from format.writer import WriterOptions
+
+_DEFAULTS: Final = IngestOptions()
 
 
 def _pairs(kinds: type[StrEnum], word: str) -> BeforeValidator:
@@ -38,91 +53,98 @@ def _paths(given: Any) -> tuple[str, ...]:
     return tuple(names(given))
 
 
-class IngestSettings(BaseModel):
+class IngestSettings(Settings):
     """Settings of an ingest, from texts or values.
 
     `on_conflict` and the sizes of fragments and row groups apply to the ingest, the others to a table that it
     creates.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-    sort_by: str | None = Field(None, description="Sort schema of a new table.")
+    sort_by: str | None = Field(default=None, description="Sort schema of a new table.")
     rows_per_fragment: int = Field(
-        1_000_000,
+        default=_DEFAULTS.rows_per_fragment,
         ge=1,
         lt=2**31,
         description="Most rows of a level-0 fragment.",
     )
     max_rows_per_row_group: int = Field(
-        65_536, ge=1, lt=2**31, description="Most rows of a row group."
+        default=_DEFAULTS.writer.max_rows, ge=1, lt=2**31, description="Most rows of a row group."
     )
     time_column: str | None = Field(
-        None, description="Sort column that divides a new table into time windows."
+        default=None, description="Sort column that divides a new table into time windows."
     )
     time_window: Seconds = Field(
-        written("1d"), description="Length of a time window, with --time-column."
+        default=86_400.0, description="Length of a time window, if a time column is given."
     )
     retention: Seconds | None = Field(
-        None, description="Windows that ended longer ago are dropped.  [default: kept]"
+        default=None,
+        description="Windows that ended longer ago are dropped. By default all are kept.",
     )
     row_policy: RowKind | None = Field(
-        None,
-        description="How a new table merges rows of equal --sort-by.  [default: append]",
+        default=None,
+        description="How a new table merges rows of equal sort columns. By default it appends all rows.",
     )
     sequence: str | None = Field(
-        None, description="Column whose greater values are newer, for last and first."
+        default=None, description="Column whose greater values are newer, for last and first."
     )
     delete_marker: str | None = Field(
-        None, description="Boolean column: rows where it is true are tombstones."
+        default=None, description="Boolean column: rows where it is true are tombstones."
     )
     keep_tombstones: bool | None = Field(
-        None,
-        description="Whether compactions keep or drop tombstones.  [default: keep with --sequence]",
+        default=None,
+        description="Whether compactions keep or drop tombstones. By default they keep them if there is a "
+        "sequence.",
     )
-    aggregate: Annotated[tuple[tuple[str, RowFunction], ...], _pairs(RowFunction, "function")] = (
-        Field((), description="Function that aggregates a column, for row policy aggregate.")
+    aggregate: Annotated[
+        tuple[tuple[str, RowFunction], ...],
+        _pairs(RowFunction, "function"),
+        Written("COLUMN:FUNCTION"),
+    ] = Field(
+        default=(), description="Function that aggregates a column, for row policy aggregate."
     )
     ttl: Seconds | None = Field(
-        None, description="Compactions of a new table drop rows older than this."
+        default=None, description="Compactions of a new table drop rows older than this."
     )
-    ttl_column: str | None = Field(None, description="Time column that --ttl applies to.")
+    ttl_column: str | None = Field(
+        default=None, description="Time column that tells the age of rows."
+    )
     on_conflict: OnConflict = Field(
-        OnConflict.ERROR,
+        default=_DEFAULTS.on_conflict,
         description="If a column's values do not fit the table's type: refuse the rows, make the table's "
         "column text, or add the values as another column.",
     )
-    skip_index: Annotated[tuple[tuple[str, SkipKind], ...], _pairs(SkipKind, "kind")] = Field(
-        (), description="Skip index of a new table's column, to skip row groups: bloom or values."
+    skip_index: Annotated[
+        tuple[tuple[str, SkipKind], ...], _pairs(SkipKind, "kind"), Written("COLUMN:KIND")
+    ] = Field(
+        default=(),
+        description="Skip index of a new table's column, to skip row groups: bloom or values.",
     )
     skip_index_bytes: Bytes = Field(
-        written("64KiB"),
+        default=NO_SKIPS.bytes_per_row_group,
         ge=32,
         description="Most bytes of a skip index for a column and row group.",
     )
-    not_null: Annotated[tuple[str, ...], BeforeValidator(_paths)] = Field(
-        (),
+    not_null: Annotated[tuple[str, ...], BeforeValidator(_paths), Written("PATH")] = Field(
+        default=(),
         description="A new table refuses rows with a null there: COLUMN, or a path into it such as "
         "tags.element, attributes.value or request.id.",
     )
 
     @model_validator(mode="after")
     def _together(self) -> IngestSettings:
-        of_policy = (
-            self.sequence,
-            self.delete_marker,
-            self.keep_tombstones,
-            self.aggregate or None,
-        )
-        if self.row_policy is None and any(value is not None for value in of_policy):
-            raise ValueError(
-                "--sequence, --delete-marker, --keep-tombstones and --aggregate go with --row-policy: name "
-                "it too"
-            )
+        of_policy = {
+            SEQUENCE: self.sequence,
+            DELETE_MARKER: self.delete_marker,
+            KEEP_TOMBSTONES: self.keep_tombstones,
+            AGGREGATE: self.aggregate or None,
+        }
+        given = [key for key, value in of_policy.items() if value is not None]
+        if self.row_policy is None and given:
+            raise UsageError(given[0], ": name the ", ROW_POLICY, " too")
         if self.retention is not None and self.time_column is None:
-            raise ValueError("--retention: name the --time-column that it applies to")
+            raise UsageError(RETENTION, ": name the ", TIME_COLUMN, " that it applies to")
         if (self.ttl is None) != (self.ttl_column is None):
-            raise ValueError("--ttl and --ttl-column: give both, or neither")
+            raise UsageError(TTL, " and ", TTL_COLUMN, ": give both, or neither")
         return self
 
     @property
@@ -131,7 +153,7 @@ class IngestSettings(BaseModel):
         try:
             return None if self.sort_by is None else parse_sort_schema(self.sort_by)
         except SchemaError as error:
-            raise UsageError(f"--sort-by: {error}") from error
+            raise UsageError(SORT_BY, f": {error}") from error
 
     @property
     def options(self) -> IngestOptions:

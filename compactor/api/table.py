@@ -1,0 +1,286 @@
+"""A table that Python programs read, write and maintain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike, fspath
+from typing import Annotated, Any, Final, Self
+
+from pydantic import NonNegativeFloat, PositiveInt, Strict
+
+from compactor.api.scan import Scan
+from compactor.api.view import TableView
+from compactor.common.setting_keys import SORT_BY
+from compactor.compaction.attempt import run_compaction
+from compactor.compaction.driver import (
+    IN_PROCESS_LEASE_SECONDS,
+    LEASE_SECONDS,
+    Driver,
+    DriverSettings,
+)
+from compactor.compaction.engine import Engine, InProcessEngine
+from compactor.compaction.plan_report import PlanReport, plan_report
+from compactor.compaction.report import CompactReport
+from compactor.compaction.worker import check_done, compact
+from compactor.errors import TableExistsError, UsageError
+from compactor.files.read import DEFAULT_BATCH_BYTES
+from compactor.files.stream import StreamBatches
+from compactor.predicate.skipping.spec import SkipKind
+from compactor.settings.arguments import checked
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
+from compactor.table.release import release
+from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
+from compactor.write.alter import Alteration, AlterReport, alter_report, alter_table
+from compactor.write.delete import DeleteReport, delete_rows
+from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, ingest_file
+from format.errors import SchemaError
+from format.open import OpenFragment
+from format.schema import parse_sort_schema
+
+_VACUUM: Final = VacuumSettings()
+
+
+class Table(TableView):
+    """One table at one version."""
+
+    @classmethod
+    @checked
+    def exists(cls, url: str | PathLike[str]) -> bool:
+        """Says whether a table is at this address. Raises `StoreError`, `UsageError`."""
+        return CommitLog(open_store(fspath(url))).refresh().metadata is not None
+
+    @classmethod
+    @checked
+    def create(
+        cls,
+        url: str | PathLike[str],
+        rows: Any,
+        sort_by: str | None = None,
+        options: IngestOptions | None = None,
+    ) -> Self:
+        """Creates a table of these rows.
+
+        rows: any object with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
+        sort_by: the sort key, such as `service,host,timestamp:desc:nulls_first`; may be left out where a
+        Parquet, Arrow or fragment file states its order, as exported files do.
+        Raises `TableExistsError` if a table is there, and what `append` raises.
+        """
+        log = CommitLog(open_store(fspath(url)))
+        snapshot = log.refresh()
+        if snapshot.metadata is not None:
+            raise TableExistsError(f"{url}: there is a table already; open it with Table.open")
+        table = cls(log, snapshot)
+        table._ingest(rows, sort_by, options)
+        return table
+
+    @checked
+    def append(self, rows: Any, options: IngestOptions | None = None) -> IngestReport:
+        """Adds rows in one commit and moves on to its version.
+
+        rows: any object with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
+        Columns that the table lacks are added to it. Unnamed levels of a pandas index are left out.
+        Raises `InputError`, naming the column, for values that do not fit, and whatever the stream itself
+        raises, such as a generator's own exception; then nothing is added.
+        """
+        return self._ingest(rows, None, options)
+
+    def _ingest(
+        self, rows: Any, sort_by: str | None, options: IngestOptions | None
+    ) -> IngestReport:
+        latest = self._log.refresh()
+        options = options or IngestOptions()
+        try:
+            sort = None if sort_by is None else parse_sort_schema(sort_by)
+        except SchemaError as error:
+            raise UsageError(SORT_BY, f": {error}") from error
+        if isinstance(rows, (Scan, OpenFragment)):
+            rows = rows.to_reader()  # not through the C interface, which loses exceptions
+        if isinstance(rows, (str, PathLike)):
+            report = ingest_file(self._store, self._log, fspath(rows), sort, options)
+        elif options.promotes:
+            raise UsageError(
+                "options.promotes: works for files only, because it reads the rows twice"
+            )
+        else:
+            with StreamBatches(rows, DEFAULT_BATCH_BYTES) as batches:
+                if latest.metadata is None and (sort or batches.sort) is None:
+                    raise UsageError(
+                        "sort_by: name the columns that sort the new table, such as 'service,time:desc'"
+                    )
+                report = ingest_batches(self._store, self._log, latest, batches, sort, options)
+        self._snapshot = self._log.latest
+        return report
+
+    @checked
+    def delete(
+        self,
+        where: str,
+        *,
+        dry_run: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> DeleteReport:
+        """Deletes all rows that fulfil the SQL condition, in one commit, and moves on to its version.
+
+        Readers of that version no longer see the rows. They leave storage when their fragments have been
+        compacted and the old fragments vacuumed.
+
+        dry_run: counts the rows, and deletes nothing.
+        on_progress: is called with the number of fragments searched so far.
+        Raises what `scan` raises, and `CommitConflictError`.
+        """
+        self.refresh()
+        report = delete_rows(
+            self._store,
+            self._log,
+            condition_on(self._snapshot.table, where),
+            dry_run=dry_run,
+            on_progress=on_progress or (lambda _done: None),
+        )
+        self._snapshot = self._log.latest
+        return report
+
+    @checked
+    def alter(
+        self,
+        *,
+        renames: Mapping[str, str] | None = None,
+        drops: Iterable[str] = (),
+        redacts: Iterable[str] = (),
+        order: Iterable[str] = (),
+        skips: Mapping[str, Annotated[SkipKind, Strict(False)] | None] | None = None,
+        skip_bytes: PositiveInt | None = None,
+    ) -> AlterReport:
+        """Renames, drops, redacts, reorders and indexes columns in one commit, and moves on to its version.
+
+        The arguments are those of `compactor.write.alter.Alteration`. No fragment is rewritten, and earlier
+        versions keep their columns. Raises `UsageError`, naming the column that does not allow the change,
+        and `CommitConflictError`.
+        """
+        change = Alteration(
+            renames or {}, tuple(drops), tuple(redacts), tuple(order), skips or {}, skip_bytes
+        )
+        self._snapshot = alter_table(self._log, change)
+        return alter_report(self._snapshot)
+
+    @checked
+    def plan(
+        self,
+        *,
+        full: bool = False,
+        policy: Policy | None = None,
+        settings: CompactionSettings | None = None,
+        take_over: bool = False,
+    ) -> PlanReport:
+        """Returns what `compact` with these arguments would do first, why, and at what cost. Reads no data.
+
+        The plan is for this version of the table, and changes nothing.
+        """
+        driver = self._driver(full, policy, settings, take_over=take_over)
+        return plan_report(driver, self._snapshot)
+
+    @checked
+    def compact(
+        self,
+        *,
+        full: bool = False,
+        policy: Policy | None = None,
+        settings: CompactionSettings | None = None,
+        take_over: bool = False,
+        spark: Any = None,
+        max_tasks: PositiveInt | None = None,
+    ) -> CompactReport:
+        """Merges fragments as far as it is due, and moves on to the new version. Rows stay the same.
+
+        full: merges everything into one sorted run.
+        policy, settings: when to compact which fragments, and how.
+        take_over: does not wait for the leases of others.
+        spark: a `SparkSession` whose tasks do the merging, max_tasks at a time (all cores by default);
+        without it, compactions run one after the other in this process.
+        Raises `JobError` if a compaction failed for good (the others are committed) or a fragment is in
+        quarantine, `ConfigError` for a compaction that `memory_limit_bytes` does not allow, `UsageError` for
+        both `full` and `policy`.
+        """
+        lease_seconds = IN_PROCESS_LEASE_SECONDS if spark is None else LEASE_SECONDS
+        driver = self._driver(
+            full, policy, settings, take_over=take_over, lease_seconds=lease_seconds
+        )
+        engine: Engine
+        if spark is None:
+            engine = InProcessEngine(lambda compaction: run_compaction(compaction, self._store))
+        else:
+            # Imported late: compactions in this process need none of it.
+            from compactor.spark.engine import SparkEngine
+            from compactor.spark.session import task_slots
+
+            if not hasattr(spark, "createDataFrame"):
+                raise UsageError(f"spark: {spark!r} is not a SparkSession")
+            engine = SparkEngine(spark, max_tasks or task_slots(spark))
+        report = compact(driver, engine)
+        self._snapshot = self._log.latest
+        check_done(driver, report)
+        return report
+
+    def _driver(
+        self,
+        full: bool,
+        policy: Policy | None,
+        settings: CompactionSettings | None,
+        *,
+        take_over: bool,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> Driver:
+        if full and policy is not None:
+            raise UsageError("full and policy: give one of the two")
+        return Driver(
+            self._log,
+            DriverSettings(
+                Policy(strategy=Strategy.FULL) if full else policy or Policy(),
+                settings or CompactionSettings(),
+                gives_up=True,
+                lease_seconds=lease_seconds,
+                takes_over=take_over,
+            ),
+        )
+
+    @checked
+    def release(self, fragments: Iterable[str] | None = None) -> tuple[str, ...]:
+        """Releases fragments from quarantine, so that compactions try them again, in one commit.
+
+        fragments: their keys, as in `fragments()`; None stands for all.
+        Returns the keys of what was released. Restore a damaged fragment from a backup first. Raises
+        `UsageError` for a fragment that is not in quarantine.
+        """
+        released = release(self._log, None if fragments is None else tuple(fragments))
+        self._snapshot = self._log.latest
+        return released
+
+    @checked
+    def vacuum(
+        self,
+        *,
+        grace_seconds: NonNegativeFloat = _VACUUM.grace_seconds,
+        retain_seconds: NonNegativeFloat = _VACUUM.retain_seconds,
+        dry_run: bool = False,
+        allow_shrinking: bool = False,
+    ) -> VacuumReport:
+        """Removes objects that no version of the last `retain_seconds` needs; is safe beside all other work.
+
+        grace_seconds: uncommitted attempts that began longer ago count as dead.
+        dry_run: counts, and removes nothing.
+        allow_shrinking: removes older versions although the newer ones have lost most of their rows.
+        Raises `TableError` for such a loss without `allow_shrinking` and `DataError` for a damaged log, both
+        before anything is removed. Raises `StoreError` half way; the next vacuum removes the rest.
+        """
+        self._log.current()
+        settings = VacuumSettings(
+            grace_seconds=grace_seconds,
+            retain_seconds=retain_seconds,
+            dry_run=dry_run,
+            allow_shrinking=allow_shrinking,
+        )
+        report = vacuum(self._log, settings)
+        self.refresh()
+        return report

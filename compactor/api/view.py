@@ -1,0 +1,143 @@
+"""A table at one version, for reading: all that a look at a table imports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+from os import PathLike, fspath
+from typing import Self
+
+import pyarrow as pa
+from pydantic import NonNegativeInt
+
+from compactor.api.scan import Scan
+from compactor.errors import UsageError
+from compactor.predicate.tree import Predicate
+from compactor.read.report import VerifyReport
+from compactor.rows.policy import RowPolicy
+from compactor.settings.arguments import checked
+from compactor.settings.units import unix_ms
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+from compactor.table.conditions import condition_on
+from compactor.table.describe import fragments_table, history_table
+from compactor.table.snapshot import Snapshot
+from format.schema import ordering
+
+
+class TableView:
+    """A table at one version, for reading. `Table` adds what changes tables."""
+
+    def __init__(self, log: CommitLog, snapshot: Snapshot) -> None:
+        """Use `open`. log: of this table; its store is read."""
+        self._store = log.store
+        self._log = log
+        self._snapshot = snapshot
+
+    @classmethod
+    @checked
+    def open(
+        cls, url: str | PathLike[str], *, version: int | None = None, as_of: datetime | None = None
+    ) -> Self:
+        """Opens the table in a folder or at s3://bucket/prefix: its newest version, or an earlier one.
+
+        version: opens this version.
+        as_of: opens the version that was current at this time; a time without a zone is UTC.
+        Raises `TableNotFoundError`, `VersionNotFoundError`, `StoreError`, and `UsageError` if both are given
+        or the time is before the year 1.
+        """
+        if version is not None and as_of is not None:
+            raise UsageError("version and as_of: give one of the two")
+        try:
+            as_of_unix_ms = None if as_of is None else unix_ms(as_of)
+        except ValueError as error:
+            raise UsageError(f"as_of: {error}") from error
+        log = CommitLog(open_store(fspath(url)))
+        return cls(log, log.at(version, as_of_unix_ms))
+
+    @checked
+    def scan(self, columns: Iterable[str] | None = None, where: str | None = None) -> Scan:
+        """Returns the rows in sort order: the given columns of the rows that fulfil the SQL condition.
+
+        columns: names in the order wanted, or a set, which is taken in alphabetical order; None stands for
+        all.
+        Reads nothing yet. Raises `UsageError` for an unknown column or an invalid condition.
+        """
+        names = None if columns is None else tuple(columns)
+        return Scan(self._store, self._snapshot, names, self._condition(where))
+
+    @checked
+    def verify(self, *, on_progress: Callable[[int], None] | None = None) -> VerifyReport:
+        """Reads all data of this version; `faults` of the report has one line for each damage found.
+
+        on_progress: is called with the number of fragments read so far.
+        Raises `StoreError` only if the store itself cannot be reached.
+        """
+        # Imported late: who reads rows does not verify them.
+        from compactor.read.verify import verify
+
+        return verify(self._store, self._snapshot, on_progress=on_progress or (lambda _done: None))
+
+    def fragments(self) -> pa.Table:
+        """Returns the fragments of this version, oldest first, with sizes, key ranges and levels."""
+        return fragments_table(self._snapshot)
+
+    @checked
+    def history(self, limit: NonNegativeInt | None = None) -> pa.Table:
+        """Returns the retained versions up to this one, newest first: when each came, and what it changed.
+
+        limit: the most versions to return; each takes one GET. Raises `DataError` if a vacuum removes them
+        meanwhile.
+        """
+        newest, history = self._snapshot, self._log.history
+        before = newest.oldest if newest.oldest > 1 else 0
+        if limit is not None:
+            before = max(before, newest.version - limit)
+        start = Snapshot.empty() if before == 0 else self._log.at(before)
+        return history_table(history.versions_after(start, newest.version))
+
+    def _condition(self, where: str | None) -> Predicate | None:
+        return None if where is None else condition_on(self._snapshot.table, where)
+
+    def refresh(self) -> None:
+        """Moves on to the newest version."""
+        self._snapshot = self._log.current()
+
+    @property
+    def url(self) -> str:
+        """The address of the table."""
+        return self._store.url
+
+    @property
+    def version(self) -> int:
+        """The version number, which counts commits from 1."""
+        return self._snapshot.version
+
+    @property
+    def sort_by(self) -> str:
+        """The sort key, written as `create` takes it."""
+        table = self._snapshot.table
+        shown = [replace(c, column=table.shown_name(c.column)) for c in ordering(table.sort)]
+        return ",".join(map(str, shown))
+
+    @property
+    def row_policy(self) -> RowPolicy:
+        """The row policy, which says what rows of equal key become."""
+        return self._snapshot.table.shown_rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema at this version."""
+        return self._snapshot.table.shown_schema
+
+    @property
+    def rows(self) -> int:
+        """The stored rows that are not deleted, before the row policy merges rows of equal key."""
+        return sum(entry.live_rows for entry in self._snapshot.fragments.all())
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __repr__(self) -> str:
+        return f"<Table {self.url} version {self.version}: {self.rows:,} rows>"

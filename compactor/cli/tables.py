@@ -1,0 +1,60 @@
+"""The one door to tables: every command opens here what it works on.
+
+Most commands ask a `Table` or `TableView` of the public interface. Those that work where no table is yet, on
+a log that may be damaged, or with listeners, ask the commit log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from compactor.api.view import TableView
+from compactor.cli.options import check_one_moment
+from compactor.read.fragment_columns import open_fragment
+from compactor.stores.base import Store
+from compactor.stores.open import open_store, split_object_url
+from compactor.table.commit_log import CommitLog
+from format.reader import FragmentReader
+
+if TYPE_CHECKING:
+    from compactor.api.table import Table
+
+
+def address_of(table: str) -> str:
+    """Returns the whole address of a table. Contacts nothing. Raises `UsageError` if it is not one."""
+    return open_store(table).url
+
+
+def open_log(table: str, log_of: Callable[[Store], CommitLog] = CommitLog) -> CommitLog:
+    """Opens the commit log of a table that may not exist. Contacts nothing yet.
+
+    log_of: makes the log of the opened store. Raises `UsageError` for an address that is not one.
+    """
+    return log_of(open_store(table))
+
+
+def open_table(table: str) -> Table:
+    """Opens a table at its newest version, to change it. Raises `TableNotFoundError`."""
+    # Imported late: reading needs none of what writes.
+    from compactor.api.table import Table
+
+    log = open_log(table)
+    return Table(log, log.current())
+
+
+def open_view(table: str, version: int | None, as_of: int | None) -> TableView:
+    """Opens a table for reading at its newest version, or at the version or time in Unix milliseconds given.
+
+    Raises `UsageError` if both are given, `VersionNotFoundError` for a version that is not retained.
+    """
+    check_one_moment(version, as_of)
+    log = open_log(table)
+    return TableView(log, log.at(version, as_of))
+
+
+def open_fragment_at(address: str) -> FragmentReader:
+    """Opens one fragment by its own address. Raises `ObjectNotFoundError`."""
+    root, key = split_object_url(address)
+    store = open_store(root)
+    return open_fragment(store, key, store.head(key).size_bytes)

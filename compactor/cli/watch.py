@@ -1,0 +1,143 @@
+"""Implements `watch`."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+
+from compactor.cli.engine_options import (
+    IN_PROCESS,
+    check_engine,
+    engine_options,
+    lease_seconds,
+    open_engine,
+)
+from compactor.cli.options import duration_seconds
+from compactor.cli.setting_options import chosen, setting_options
+from compactor.cli.tables import address_of
+from compactor.cli.telemetry import Telemetry, log_options, traces_of_environment
+from compactor.common.logs import is_json
+from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.worker import Worker
+from compactor.errors import UsageError
+from compactor.settings.compaction import CompactionSettings, Policy
+from compactor.settings.units import duration_text
+from compactor.telemetry.events import Event, Events, as_line, to_log
+from compactor.telemetry.metrics.health import Health
+from compactor.telemetry.metrics.recorder import Recorder
+
+_STALL_SECONDS: Final = 300.0
+_IN_PROCESS_STALL_SECONDS: Final = 3600.0
+
+_WATCH_EPILOG = """\b
+Examples:
+  compactor watch s3://bucket/logs s3://bucket/metrics --master 'local[4]'
+  compactor watch ./logs --poll 2s --json             one JSON object a line
+  compactor watch s3://bucket/logs --metrics-port 9464 --log-format json
+
+Several processes may watch one table: each leaves alone what another has leased. On SIGTERM or Ctrl-C no
+compaction begins; running ones may end within --drain, then their leases are given up, so that others can
+take over at once. Either way the exit code is 0, and nothing is lost."""
+
+
+@click.command("watch", epilog=_WATCH_EPILOG)
+@click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
+@click.option("--poll", "poll_seconds", type=duration_seconds, metavar="DURATION", default="5s",
+              show_default=True, help="How often to look at idle tables.")  # fmt: skip
+@click.option("--drain", "drain_seconds", type=duration_seconds, metavar="DURATION", default="25s",
+              show_default=True, help="Time for running compactions to end after a signal.")  # fmt: skip
+@setting_options(Policy)
+@setting_options(CompactionSettings)
+@engine_options
+@click.option("--metrics-port", type=click.IntRange(0, 65_535),
+              help="Serve /metrics for Prometheus, /healthz and /readyz on this port; 0 takes any free "
+              "port.  [default: none]")  # fmt: skip
+@click.option("--metrics-address", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+              help="Address of that port; 0.0.0.0 stands for all. There is no password.")  # fmt: skip
+@click.option("--stall-after", "stall_seconds", type=duration_seconds, metavar="DURATION",
+              help="/healthz fails when the loop has made no round for this long.  [default: "
+              f"{duration_text(_STALL_SECONDS)}; in-process, where compactions hold up the loop: "
+              f"{duration_text(_IN_PROCESS_STALL_SECONDS)}]")  # fmt: skip
+@log_options
+@click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout.")
+def watch_command(
+    tables: tuple[str, ...],
+    poll_seconds: float,
+    drain_seconds: float,
+    master: str | None,
+    max_tasks: int | None,
+    metrics_port: int | None,
+    metrics_address: str,
+    stall_seconds: float | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Keep TABLEs compacted: look, plan by debt, run on Spark, commit, until stopped.
+
+    The command waits for a table that does not exist yet, and retries an unreachable store less and less
+    often. Events are lines on stdout; with --log-format json they are lines of the log, on stderr.
+    """
+    policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
+    check_engine(master)
+    if len(set(tables)) < len(tables):
+        raise UsageError("a table is named twice")
+    urls = [address_of(table) for table in tables]
+    stop = threading.Event()
+    # Handlers are set before Spark starts, which may take seconds.
+    _stop_on_signals(stop)
+    events = Events(_sinks(as_json=as_json))
+    if stall_seconds is None:
+        stall_seconds = _IN_PROCESS_STALL_SECONDS if master == IN_PROCESS else _STALL_SECONDS
+    health = Health(urls, stall_seconds=stall_seconds + poll_seconds, is_draining=stop.is_set)
+    with (
+        traces_of_environment() as traces,
+        _served(metrics_address, metrics_port, health) as (recorder, port),
+    ):
+        told = Telemetry(recorder, traces)
+        drives = DriverSettings(policy, settings, lease_seconds=lease_seconds(master))
+        drivers = [Driver(told.open_log(table), drives) for table in tables]
+        for driver in drivers:
+            told.begin_compactions(driver)
+        engine = open_engine(master, max_tasks)
+        health.started()
+        served = {} if port is None else {"metrics_port": port}
+        events.say("watching", tables=list(tables), slots=engine.slots, **served)
+        worker = Worker(drivers, engine, policy=policy, listener=told.listener(events, health))
+        worker.run(stop, poll_seconds=poll_seconds, drain_seconds=drain_seconds)
+        events.say("stopped", done=events.done, void=events.void, failed=events.failures)
+
+
+def _sinks(*, as_json: bool) -> list[Callable[[Event], None]]:
+    """Writes events as lines on stdout, unless the log has them as JSON already."""
+    sinks: list[Callable[[Event], None]] = [to_log] if is_json() else []
+    if as_json or not sinks:
+        sinks.append(lambda event: click.echo(as_line(event, as_json=as_json)))
+    return sinks
+
+
+@contextmanager
+def _served(
+    address: str, port: int | None, health: Health
+) -> Iterator[tuple[Recorder | None, int | None]]:
+    """Serves metrics and health over HTTP while the block runs, if a port was given."""
+    if port is None:
+        yield None, None
+        return
+    # Imported late: a process without a port needs none of it.
+    from compactor.telemetry.metrics.registry import MetricsRegistry
+    from compactor.telemetry.metrics.server import metrics_app, serving
+
+    registry = MetricsRegistry(of_process=True)
+    app = metrics_app(registry.prometheus, {"/healthz": health.live, "/readyz": health.ready})
+    with serving(app, address, port) as listening:
+        yield Recorder(registry.apply), listening
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())

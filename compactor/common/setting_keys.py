@@ -1,0 +1,32 @@
+"""The keys of the settings that messages name. `compactor.settings.names` has each front's names for them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from compactor.common.message import Setting
+
+AGGREGATE: Final = Setting("aggregate")
+ALLOW_SHRINKING: Final = Setting("allow_shrinking")
+BACK_PRESSURE: Final = Setting("back_pressure")
+DELETE_MARKER: Final = Setting("delete_marker")
+GRACE_SECONDS: Final = Setting("grace_seconds")
+KEEP_TOMBSTONES: Final = Setting("keep_tombstones")
+MEMORY_LIMIT_BYTES: Final = Setting("memory_limit_bytes")
+NOT_NULL: Final = Setting("not_null")
+ON_CONFLICT: Final = Setting("on_conflict")
+ORDER: Final = Setting("order")
+PROMOTE: Final = Setting("promote")
+RETAIN_SECONDS: Final = Setting("retain_seconds")
+RETENTION: Final = Setting("retention")
+ROW_POLICY: Final = Setting("row_policy")
+SEQUENCE: Final = Setting("sequence")
+SHUFFLE_PARTITIONS: Final = Setting("shuffle_partitions")
+SINCE: Final = Setting("since")
+SKIP_INDEX: Final = Setting("skip_index")
+SORT_BY: Final = Setting("sort_by")
+SPOOL_DIRECTORY: Final = Setting("spool_directory")
+TARGET_FRAGMENT_BYTES: Final = Setting("target_fragment_bytes")
+TIME_COLUMN: Final = Setting("time_column")
+TTL: Final = Setting("ttl")
+TTL_COLUMN: Final = Setting("ttl_column")

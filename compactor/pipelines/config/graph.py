@@ -1,0 +1,66 @@
+"""Checks the nodes of a pipeline together: each input exists, no rows are lost, no two outputs meet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from compactor.errors import ConfigError
+from compactor.pipelines.config.nodes import Node, Output, branches_of, inputs_of
+from compactor.settings.document import Place
+
+Fail = Callable[[Place, str], ConfigError]
+"""Makes the error about a place of the file."""
+
+
+def check_graph(nodes: Mapping[str, Node], fail: Fail) -> None:
+    """Raises the error of `fail` for an input that does not exist, rows that go nowhere, or a circle."""
+    provided = {name for key, node in nodes.items() for name in branches_of(key, node)}
+    for key, node in nodes.items():
+        for name in inputs_of(node):
+            if name not in provided:
+                there = ", ".join(sorted(provided)) or "none"
+                raise fail(
+                    ("nodes", key), f"node {key!r}: no node gives {name!r}; there are: {there}"
+                )
+    if not any(isinstance(node, Output) for node in nodes.values()):
+        raise fail(("nodes",), "no node is an output: rows would go nowhere")
+    used = {name.split(".")[0] for node in nodes.values() for name in inputs_of(node)}
+    for key, node in nodes.items():
+        if key not in used and not isinstance(node, Output):
+            raise fail(
+                ("nodes", key),
+                f"node {key!r}: nothing takes its rows; remove it, or name it as an input",
+            )
+    _check_acyclic(nodes, fail)
+
+
+def check_places(nodes: Mapping[str, Node], dead_letter: str | None, fail: Fail) -> None:
+    """Raises the error of `fail` if two outputs, or one and the dead letters, go to the same place."""
+    taken = {} if dead_letter is None else {_absolute(dead_letter): "the dead letters"}
+    for key, node in nodes.items():
+        if isinstance(node, Output):
+            place = _absolute(node.path or node.table or "")
+            if place in taken:
+                raise fail(("nodes", key), f"node {key!r}: {taken[place]} go to the same place")
+            taken[place] = f"the rows of {key!r}"
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.realpath(path)
+
+
+def _check_acyclic(nodes: Mapping[str, Node], fail: Fail) -> None:
+    done: set[str] = set()
+
+    def visit(key: str, path: tuple[str, ...]) -> None:
+        if key in path:
+            circle = " -> ".join((*path[path.index(key) :], key))
+            raise fail(("nodes", key), f"nodes go round in a circle: {circle}")
+        if key not in done:
+            for name in inputs_of(nodes[key]):
+                visit(name.split(".")[0], (*path, key))
+            done.add(key)
+
+    for key in nodes:
+        visit(key, ())

@@ -1,0 +1,128 @@
+"""Loads a pipeline from YAML. Every mistake is named with its line, its node and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args
+
+from pydantic import ValidationError
+
+from compactor.entities.spec import EntityMergeSpec, spec_of
+from compactor.pipelines.config.graph import Fail, check_graph, check_places
+from compactor.pipelines.config.model import Model, SettingError
+from compactor.pipelines.config.nodes import NODES, Merge, Node
+from compactor.pipelines.config.pipeline import Pipeline
+from compactor.settings.document import Document, Place
+from compactor.settings.messages import cause
+
+_Model = TypeVar("_Model", bound=Model)
+
+
+def load_pipeline(path: str) -> Pipeline:
+    """Reads a file. Raises `ConfigError` naming file and line."""
+    return _pipeline_of(Document.read(path))
+
+
+def parse_pipeline(text: str, name: str) -> Pipeline:
+    """Parses JSON if the name ends in .json, else YAML. Raises `ConfigError` naming the line."""
+    return _pipeline_of(Document.parse(text, name))
+
+
+def _pipeline_of(document: Document) -> Pipeline:
+    settings, fail = document.root, document.fail
+    odd = _first_odd_key(settings, set())
+    if odd is not None:
+        raise fail((), f"{odd!r} stands where a name should: put it in quotes")
+    raw = settings.get("nodes")
+    if not isinstance(raw, dict) or not raw:
+        raise fail(("nodes",), "`nodes` is a mapping of at least one node by its name")
+    nodes = {key: _node(key, value, document) for key, value in raw.items()}
+    pipeline = _validated(Pipeline, settings | {"nodes": nodes}, (), "the pipeline", fail)
+    pipeline._places.update({key: document.place_of(("nodes", key)) for key in nodes})
+    check_graph(nodes, fail)
+    check_places(nodes, pipeline.dead_letter, fail)
+    return pipeline
+
+
+def _node(key: str, value: Any, document: Document) -> Node:
+    place, fail = ("nodes", key), document.fail
+    if "." in key or not key:
+        raise fail(place, f"node {key!r}: a name without a dot")
+    if not isinstance(value, dict) or len(value) != 1:
+        raise fail(
+            place, f"node {key!r} is one of {', '.join(NODES)}, as in `{key}: {{source: ...}}`"
+        )
+    [(kind, settings)] = value.items()
+    if kind not in NODES:
+        raise fail((*place, kind), f"node {key!r}: {kind!r} is none of {', '.join(NODES)}")
+    if not isinstance(settings, dict):
+        raise fail((*place, kind), f"node {key!r}: {kind} is a mapping of settings")
+    node = _validated(NODES[kind], settings, (*place, kind), f"node {key!r}", fail)
+    if isinstance(node, Merge) and node.entity is not None:
+        section = document.section((*place, kind, "entity"), f"node {key!r}: entity: ")
+        node = node.model_copy(update={"entity": _entity_spec(node, section)})
+    return node
+
+
+def _entity_spec(node: Merge, section: Document) -> EntityMergeSpec:
+    """Reads the rules of a merge, whose inputs are the datasets, by aliases of their names."""
+    for name in ("sources", "initial_datasets", "ignore_non_existent_datasets"):
+        if name in section.root:
+            raise section.fail((name,), f"{name}: the datasets are the `inputs` of the merge")
+    aliases = [f"{name} {name.replace('.', '_')}" for name in node.inputs]
+    section.root.setdefault("datasets", aliases)
+    spec = spec_of(section)
+    if [dataset.name for dataset in spec.datasets] != list(node.inputs):
+        raise section.fail(
+            ("datasets",),
+            f"datasets: name all inputs in order, as in {aliases}",
+        )
+    return spec
+
+
+def _first_odd_key(value: Any, seen: set[int]) -> Any:
+    """Returns a key anywhere in the value that is not text, with 'null' for None; None if all are text."""
+    if id(value) in seen:
+        return None
+    if isinstance(value, (dict, list)):
+        seen.add(id(value))
+    for key in value if isinstance(value, dict) else ():
+        if not isinstance(key, str):
+            return "null" if key is None else key
+    for part in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
+        if (odd := _first_odd_key(part, seen)) is not None:
+            return odd
+    return None
+
+
+def _validated(
+    model: type[_Model], settings: Mapping[str, Any], place: Place, what: str, fail: Fail
+) -> _Model:
+    """Checks settings against a model. place, what: where they stand, for the file and for people."""
+    try:
+        return model(**settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+    where: Place = tuple(part for part in first["loc"] if not isinstance(part, int))
+    within: type[Model] = model
+    if (inner := _model_within(model, where)) is not None:
+        what, within, place, where = f"{what}: {where[0]}", inner, (*place, where[0]), where[1:]
+    field = str(where[0]) if where else ""
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(f.alias or name for name, f in within.model_fields.items())
+        raise fail((*place, *where), f"{what}: no setting {field!r}; there are: {known}")
+    if first["type"] == "missing":
+        raise fail(place, f"{what}: `{field}` is missing")
+    raised = first.get("ctx", {}).get("error")
+    if isinstance(raised, SettingError):
+        raise fail((*place, *where, raised.key), f"{what}: {raised}")
+    raise fail((*place, *where), f"{what}: {field}: {cause(first)}")
+
+
+def _model_within(model: type[Model], where: Place) -> type[Model] | None:
+    """Returns the model of a setting that has settings of its own, if the mistake is in one of those."""
+    field = model.model_fields.get(str(where[0])) if len(where) > 1 else None
+    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+    return next((k for k in kinds if isinstance(k, type) and issubclass(k, Model)), None)

@@ -1,0 +1,50 @@
+"""The base of what a pipeline's file configures, and its checks that several nodes share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+_Value = TypeVar("_Value")
+
+
+class Model(BaseModel):
+    """Settings of a part of a pipeline. A setting that it does not have is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SettingError(ValueError):
+    """A setting that does not go with the others. `key` names the setting whose line is shown to the user."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+def _each_once(names: _Value) -> _Value:
+    seen = set()
+    for name in names if isinstance(names, tuple) else ():
+        if name in seen:
+            raise ValueError(f"{name!r} is named twice; name each once")
+        seen.add(name)
+    return names
+
+
+def _place(place: str) -> str:
+    if not place or "\0" in place:
+        raise ValueError("a name is empty or contains a null character; name a file or a table")
+    return place
+
+
+Text = Annotated[str, BeforeValidator(_as_text)]
+"""A text that YAML may read as a number or a date."""
+EachOnce = AfterValidator(_each_once)
+"""Refuses a list that names something twice."""
+PlaceName = Annotated[str, AfterValidator(_place)]
+"""A path or an address."""

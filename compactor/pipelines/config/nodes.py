@@ -1,0 +1,356 @@
+"""The nodes of a pipeline. Each model checks its own settings, so that a node makes sense by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from compactor.files.names import FRAGMENT, kind_of
+from compactor.pipelines.config.model import EachOnce, Model, PlaceName, SettingError, Text
+from compactor.pipelines.time_windows import END, START, window_sizes
+from compactor.pipelines.types import TYPES
+
+MOST_WINDOW_ROWS: Final = 1_000_000
+"""The most rows that a window function looks back or ahead, since it holds them."""
+
+
+class _Place(Model):
+    """Settings of what is a file or a table."""
+
+    path: PlaceName | None = None
+    table: PlaceName | None = None
+    """A folder or s3://bucket/prefix."""
+
+    @model_validator(mode="after")
+    def _is_file_or_table(self) -> Self:
+        if (self.path is None) == (self.table is None):
+            raise SettingError("path", "give `path` or `table`, one of the two")
+        return self
+
+
+class Source(_Place):
+    """Reads rows from a table, or from files: Parquet, Arrow, NDJSON or CSV, as the ending says.
+
+    `path` may stand for several files, such as `logs/app-*.ndjson`.
+    """
+
+    where: str | None = None
+    """A condition in SQL on a table; what cannot fulfil it is not read."""
+    columns: Annotated[tuple[str, ...] | None, Field(min_length=1), EachOnce] = None
+    fields: dict[str, str] | None = Field(default=None, min_length=1)
+    """Columns of a file with their types in SQL; whatever else the file has goes to `$widened`."""
+    correlation_key: str | None = None
+    """Rows with equal values, of all sources that name one, are written together or put aside together."""
+
+    @field_validator("fields")
+    @classmethod
+    def _types_are_known(cls, fields: dict[str, str] | None) -> dict[str, str] | None:
+        for name, dtype in (fields or {}).items():
+            if dtype.upper() not in TYPES:
+                raise ValueError(f"{name!r}: no type {dtype!r}; types are: {', '.join(TYPES)}")
+        return fields
+
+    @model_validator(mode="after")
+    def _settings_fit_the_place(self) -> Self:
+        if self.where is not None and self.table is None:
+            raise SettingError("where", "`where` is for tables; use a transform's `filter`")
+        if self.fields is not None and self.table is not None:
+            raise SettingError("fields", "`fields` are for files; a table knows its columns")
+        return self
+
+
+class Window(Model):
+    """Says which rows the window functions of a row look at, and in which order."""
+
+    partition_by: Annotated[tuple[str, ...], EachOnce] = ()
+    order_by: str
+    """A sort schema, such as `ts:desc,id`."""
+    rows: int | None = Field(default=None, ge=1, le=MOST_WINDOW_ROWS, strict=True)
+    """Most rows of a frame: the row and those before it. Default: all since the partition began."""
+
+
+class Transform(Model):
+    """Keeps rows by a condition; chooses or computes columns, row by row or over a window of rows."""
+
+    input: str
+    window: Window | None = None
+    filter: str | None = None
+    """A condition in SQL."""
+    columns: Annotated[dict[str, str] | tuple[str, ...] | None, EachOnce] = None
+    """Names, or SQL expressions by the name of their result. Default: all columns as they are."""
+    batch_size: int | None = Field(default=None, ge=1)
+
+
+class MergeMode(StrEnum):
+    CONCAT = "concat"
+    INTERLEAVE = "interleave"
+    KEY = "key"
+    ENTITY = "entity"
+
+
+class Merge(Model):
+    """Gives the rows of several nodes as those of one."""
+
+    inputs: Annotated[tuple[str, ...], Field(min_length=1), EachOnce]
+    mode: MergeMode = MergeMode.CONCAT
+    interleave_seed: int | None = Field(default=None, ge=0, strict=True)
+    sort_by: str | None = None
+    """What all inputs are sorted by, with mode `key`."""
+    entity: Any = None
+    """The rules of mode `entity`: a mapping in the file, an `EntityMergeSpec` once the file is loaded."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_inputs(cls, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "input" in settings:
+            raise SettingError("input", "a merge has `inputs`, a list: `inputs: [a, b]`")
+        return settings
+
+    @model_validator(mode="after")
+    def _settings_fit_the_mode(self) -> Self:
+        if self.interleave_seed is not None and self.mode is not MergeMode.INTERLEAVE:
+            raise SettingError("interleave_seed", "interleave_seed needs `mode: interleave`")
+        for setting, mode in (("sort_by", MergeMode.KEY), ("entity", MergeMode.ENTITY)):
+            if (getattr(self, setting) is None) == (self.mode is mode):
+                raise SettingError(
+                    setting, f"`{setting}` goes with `mode: {mode}`, and must be there"
+                )
+        if self.entity is not None and not isinstance(self.entity, dict):
+            raise SettingError("entity", "`entity` is a mapping, as in `entity: {equality: [...]}`")
+        return self
+
+
+class Route(Model):
+    """Sends each row to the first branch whose condition holds, else to `otherwise`, else nowhere."""
+
+    input: str
+    branches: dict[str, str] = Field(min_length=1)
+    """Conditions in SQL by the name of their branch; nodes name a branch as `route.branch`."""
+    otherwise: str | None = None
+
+    @model_validator(mode="after")
+    def _otherwise_is_another_branch(self) -> Self:
+        if self.otherwise in self.branches:
+            raise SettingError("otherwise", f"{self.otherwise!r} is a branch already")
+        return self
+
+
+class Sort(Model):
+    """Sorts all rows."""
+
+    input: str
+    by: str
+    """A sort schema, such as `service,ts:desc`."""
+
+
+class TimeWindow(Model):
+    """Windows of time that rows fall into."""
+
+    column: str
+    size: Text
+    """A length of time, such as `250ms`, `30s`, `5m`, `1h` or `1d`."""
+    slide: Text | None = None
+    """From the start of one window to the start of the next. Default: the size."""
+    origin: Text | None = None
+    """When one of the windows starts. Default: 1970."""
+
+    @model_validator(mode="after")
+    def _sizes_are_lengths_of_time(self) -> Self:
+        window_sizes(self.size, self.slide, self.origin)
+        return self
+
+
+class Aggregate(Model):
+    """Makes one row of the rows that are equal in some columns, or fall into the same window of time."""
+
+    input: str
+    window: TimeWindow | None = None
+    group_by: Annotated[tuple[str, ...], EachOnce] = ()
+    columns: dict[str, str]
+    """`count`, or `sum(x)`, `min(x)`, `max(x)`, `mean(x)`, `count(x)`, by the name of the result."""
+
+    @model_validator(mode="after")
+    def _groups_have_columns_of_their_own(self) -> Self:
+        if self.window is None and not self.group_by:
+            raise SettingError("group_by", "`group_by` names at least one column")
+        for name in (START, END) if self.window is not None else ():
+            if name in self.group_by or name in self.columns:
+                raise SettingError("columns", f"{name!r} is the window's; take another name")
+        if both := set(self.group_by).intersection(self.columns):
+            raise SettingError(
+                "columns", f"{min(both)!r} is a group's column already; take another name"
+            )
+        return self
+
+
+class Method(StrEnum):
+    """How rows of two nodes are joined."""
+
+    HASH = "hash"
+    SORT_MERGE = "sort_merge"
+    RANGE = "range"
+    ASOF = "asof"
+
+
+class RangeCondition(Model):
+    """The condition that an interval of the build side contains a value of the probe side."""
+
+    column: str
+    """The column of the probe side."""
+    begin: str = Field(alias="from")
+    """The column of the build side where intervals begin; null is no bound, as in `end`."""
+    end: str = Field(alias="to")
+    closed: Literal["left", "right", "both", "neither"] = "left"
+    """The bounds that belong to the interval."""
+
+
+_OWN_SETTINGS: Final = {
+    Method.RANGE: ("range", "{column: of the probe side, from: of the build side, to: ...}"),
+    Method.ASOF: ("at", "{time of the probe side: time of the build side}"),
+}
+"""The setting that one method needs and the others do not have, with an example."""
+
+
+class Combine(Model):
+    """Joins rows of two nodes where columns are equal, or where intervals contain a value."""
+
+    probe: str
+    """The left side."""
+    build: str
+    """The right side. `method: hash` holds it in memory, so it should be the smaller one."""
+    on: dict[str, str] | tuple[str, ...] = ()
+    """Names that both sides have, or names of the build side by those of the probe side."""
+    how: Literal["inner", "left", "right", "full"] = "inner"
+    method: Method = Method.HASH
+    range: RangeCondition | None = None
+    """What `method: range` compares."""
+    at: dict[str, str] | None = None
+    """The time of a row of the probe side, and that of the build side, for `method: asof`."""
+
+    @model_validator(mode="after")
+    def _settings_fit_the_method(self) -> Self:
+        if not self.on and self.method not in _OWN_SETTINGS:
+            raise SettingError("on", "`on` is missing: the columns that are to be equal")
+        if self.how in ("right", "full") and self.method is not Method.SORT_MERGE:
+            raise SettingError(
+                "how", f"`how: {self.how}` needs `method: sort_merge`; others know inner, left"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_the_setting_of_its_method(self) -> Self:
+        setting, example = _OWN_SETTINGS.get(self.method, ("method", ""))
+        if getattr(self, setting) is None:
+            raise SettingError("method", f"`{setting}` is missing: `{setting}: {example}`")
+        if self.at is not None and len(self.at) != 1:
+            raise SettingError("at", "`at` is one time of each side: `at: {ts: begun}`")
+        for method, (setting, _) in _OWN_SETTINGS.items():
+            if method is not self.method and getattr(self, setting) is not None:
+                raise SettingError(setting, f"`{setting}` needs `method: {method}`")
+        return self
+
+
+class Split(Model):
+    """Divides an output into several files; the first `{}` of its path says which is which."""
+
+    by: str | None = None
+    """Writes a file for each value of this column."""
+    rows: int | None = Field(default=None, ge=1, strict=True)
+    """Writes this many rows to a file."""
+    documents: bool = False
+    """Writes a file for each file of a source."""
+
+    @model_validator(mode="after")
+    def _is_by_one_thing(self) -> Self:
+        if (self.by is not None) + (self.rows is not None) + self.documents != 1:
+            raise ValueError("one of `by`, `rows` and `documents`")
+        return self
+
+
+class Output(_Place):
+    """Writes rows to a table or a file: Parquet, Arrow, fragment, NDJSON, CSV or XML, as the ending says."""
+
+    input: str
+    sort_by: str | None = None
+    """The sort schema of a fragment or of a new table."""
+    split: Split | None = None
+    drop_widened: bool = False
+    """Leaves out fields that the columns of the source do not know."""
+
+    @property
+    def _is_fragment(self) -> bool:
+        return kind_of(self.path or "") == FRAGMENT
+
+    @model_validator(mode="after")
+    def _sort_fits_the_place(self) -> Self:
+        if self.sort_by is not None and self.table is None and not self._is_fragment:
+            raise SettingError(
+                "sort_by", "`sort_by` is for tables and fragments; sort before, for a file"
+            )
+        if self._is_fragment and self.sort_by is None:
+            raise SettingError("path", "a fragment is sorted: give `sort_by`")
+        return self
+
+    @model_validator(mode="after")
+    def _split_fits_the_place(self) -> Self:
+        if self.split is None:
+            return self
+        if self.path is None:
+            raise SettingError("split", "`split` is for files; a table has windows")
+        if self._is_fragment and self.split.documents:
+            raise SettingError(
+                "split", "split: a fragment is sorted: split by a column, or by rows"
+            )
+        if self.path.count("{}") != 1 or "{}" not in Path(self.path).name:
+            raise SettingError(
+                "path", "with `split`, the file's name has one {}, as in out/app-{}.ndjson"
+            )
+        return self
+
+
+Node = Source | Transform | Merge | Route | Sort | Aggregate | Combine | Output
+NODES: Final[dict[str, type[Node]]] = {
+    "source": Source,
+    "transform": Transform,
+    "merge": Merge,
+    "route": Route,
+    "sort": Sort,
+    "aggregate": Aggregate,
+    "combine": Combine,
+    "output": Output,
+}
+"""The kinds of nodes by their names in the file."""
+
+
+def inputs_of(node: Node) -> tuple[str, ...]:
+    """Returns the names of the nodes that it takes rows from; a branch of a route as `route.branch`."""
+    match node:
+        case Source():
+            return ()
+        case Merge():
+            return node.inputs
+        case Combine():
+            return node.probe, node.build
+        case _:
+            return (node.input,)
+
+
+def branches_of(key: str, node: Node) -> tuple[str, ...]:
+    """Returns the names by which other nodes take the rows of the node `key`."""
+    match node:
+        case Output():
+            return ()
+        case Route():
+            branches = [*node.branches, *([] if node.otherwise is None else [node.otherwise])]
+            return tuple(f"{key}.{branch}" for branch in branches)
+        case _:
+            return (key,)
+
+
+def keys_of(node: Combine) -> list[tuple[str, str]]:
+    """Returns the pairs of columns, of the probe side and the build side, that have to be equal."""
+    return list(node.on.items()) if isinstance(node.on, dict) else [(n, n) for n in node.on]

@@ -1,0 +1,63 @@
+"""A pipeline as a whole: its nodes, and the settings that all of them share."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from compactor.errors import ConfigError
+from compactor.pipelines.config.model import Model, SettingError
+from compactor.pipelines.config.nodes import Output
+from compactor.settings.fields import Bytes
+
+MIB: Final = 1 << 20
+
+
+class Memory(Model):
+    limit: Bytes = Field(default=512 * MIB, ge=MIB)
+
+
+class Pipeline(Model):
+    """Nodes by name, in the order of the file."""
+
+    nodes: dict[str, Any]
+    memory: Memory = Memory()
+    batch_size: int = Field(default=2048, ge=1, le=2**31 - 1, strict=True)
+    on_error: Literal["fail_fast", "continue"] = "fail_fast"
+    dead_letter: str | None = None
+    """The NDJSON file that bad records go to with `on_error: continue`."""
+    init: tuple[str, ...] = ()
+    """Outputs that are written, and there, before anything else begins."""
+    max_group_buffer: int = Field(default=10_000, ge=1, strict=True)
+    """Most rows of one group (see `correlation_key`) that wait for an output."""
+    _places: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _memory_is_a_mapping(cls, memory: Any) -> Any:
+        if not isinstance(memory, (dict, Memory)):
+            raise ValueError("a mapping, as in `memory: {limit: 512MiB}`")
+        return memory
+
+    @model_validator(mode="after")
+    def _outputs_come_first(self) -> Self:
+        outputs = [key for key, node in self.nodes.items() if isinstance(node, Output)]
+        for name in self.init:
+            if name not in outputs:
+                there = ", ".join(outputs)
+                raise SettingError("init", f"init: {name!r} is not an output; there are: {there}")
+        return self
+
+    @model_validator(mode="after")
+    def _bad_records_have_a_file(self) -> Self:
+        if self.on_error == "continue" and self.dead_letter is None:
+            raise SettingError(
+                "on_error", "on_error: continue needs a `dead_letter` file for bad records"
+            )
+        return self
+
+    def located(self, node: str, error: ConfigError) -> ConfigError:
+        """Returns the error with the file and line of the node."""
+        place = self._places.get(node)
+        return error if place is None else ConfigError(f"{place}: {error}")
