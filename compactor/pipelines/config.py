@@ -17,7 +17,7 @@ from compactor.files.names import FRAGMENT, kind_of
 from compactor.pipelines.time_windows import END, START, window_sizes
 from compactor.pipelines.types import TYPES
 from compactor.settings.document import Document
-from compactor.settings.fields import Bytes
+from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes
 from compactor.settings.messages import cause
 
 MIB: Final = 1 << 20
@@ -202,7 +202,7 @@ _KINDS: Final[dict[str, type[_Model]]] = {
 
 
 class Memory(_Model):
-    limit: Bytes = Field(default=512 * MIB, ge=MIB)
+    limit: Bytes = Field(default=TASK_MEMORY_BYTES, ge=MIB)
 
 
 class Pipeline(_Model):
