@@ -27,6 +27,7 @@ from compactor.pipelines.spark_outputs import open_table, write_outputs
 from compactor.pipelines.stage_results import StageResults
 from compactor.pipelines.stages import Feed, ShuffleKind, SparkStage, plan_stages
 from compactor.pipelines.task import StageSpec, distinct_rows, run_part, run_piece
+from compactor.settings.names import in_pipeline, settings_named
 from compactor.spark.session import SparkOptions, as_job_error, check_shuffles, staging_place
 from compactor.spark.shuffle.exchange import ByKeys, ByRange, Divider, splitters
 from compactor.spark.shuffle.jobs import Done, Flow, Jobs
@@ -71,6 +72,7 @@ class SparkRun:
         self._results = StageResults()
         self.report = RunReport()
 
+    @settings_named(in_pipeline)
     def run(self, spark: SparkSession, options: SparkOptions | None = None) -> RunReport:
         """Raises `CompactorError`; then no output has anything of this run."""
         check_shuffles(spark, "pipelines")

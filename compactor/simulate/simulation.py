@@ -151,8 +151,8 @@ class Simulation:
         self._at(self.now + self._flushes.next_seconds(), self._flush)
 
     def _window(self) -> Window:
-        seconds = self._settings.window_seconds
-        return None if seconds is None else int(self.now // seconds)
+        windows = self._settings.windows
+        return None if windows is None else int(self.now // windows.window_seconds)
 
     # --- the table ---
 

@@ -530,7 +530,7 @@ MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
     "no table here yet: name its sort schema": (TableNotFoundError, {}),
     "sort_by: ": (UsageError, {"sort_by": ":desc"}),
     "fragments: no setting 'sortby'; there are: sort_by,": (UsageError, {"sortby": "n"}),
-    "fragments: sequence, delete_marker, keep_tombstones and": (UsageError, {"sequence": "n"}),
+    "fragments: sequence: name the row_policy too": (UsageError, {"sequence": "n"}),
     "fragments: retention: name the time_column": (UsageError, {"retention": "1d"}),
     "fragments: ttl and ttl_column: give both": (UsageError, {"ttl": "1d"}),
     "fragments: batch_id: name the app_id": (UsageError, {"batch_id": "1"}),

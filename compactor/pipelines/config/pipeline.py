@@ -9,13 +9,13 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from compactor.errors import ConfigError
 from compactor.pipelines.config.model import Model, SettingError
 from compactor.pipelines.config.nodes import Output
-from compactor.settings.fields import Bytes
+from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes
 
 MIB: Final = 1 << 20
 
 
 class Memory(Model):
-    limit: Bytes = Field(default=512 * MIB, ge=MIB)
+    limit: Bytes = Field(default=TASK_MEMORY_BYTES, ge=MIB)
 
 
 class Pipeline(Model):
