@@ -2,7 +2,7 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium kubectl lock demo test test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
+.PHONY: help setup environment java promtool chromium kubectl lock demo test wording test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 10000
 
 test: setup promtool chromium kubectl  ## all tests (TESTS="-k name" for some)
 	$(BIN)/python -m pytest $(TESTS)
+
+wording: setup  ## what errors say, written anew into tests/wording from the tests that run (TESTS="tests/cli")
+	$(BIN)/python -m pytest --write-wording $(TESTS)
 
 test-long: setup promtool chromium kubectl  ## properties by new examples, 50,000 generated tables, 500,000 conditions, a million fuzzed inputs, crashes, 100,000 simulations
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests
