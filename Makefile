@@ -33,7 +33,7 @@ demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 10000
 test: setup promtool chromium kubectl  ## all tests (TESTS="-k name" for some)
 	$(BIN)/python -m pytest $(TESTS)
 
-wording: setup  ## what errors say, written anew into tests/wording from the tests that run (TESTS="tests/cli")
+wording: setup  ## what errors say, written anew into tests/wording (TESTS="tests/cli" takes up new tests too)
 	$(BIN)/python -m pytest --write-wording $(TESTS)
 
 test-long: setup promtool chromium kubectl  ## properties by new examples, 50,000 generated tables, 500,000 conditions, a million fuzzed inputs, crashes, 100,000 simulations

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support import wording
-from tests.support.wording import FRONTS, ROOT
+from tests.support.wording import ROOT
 
 NAME = "tests/cli/test_x.py::test_y[1]"
 
@@ -73,7 +73,7 @@ def test_words_of_others_are_told_from_ours() -> None:
             assert wording._without_words_of_others(error) == shown
 
 
-@pytest.mark.parametrize("front", sorted({"python", *FRONTS.values()}))
+@pytest.mark.parametrize("front", wording._fronts())
 def test_every_message_is_of_a_test_that_exists(front: str) -> None:
     for name in wording._read(front):
         file, test = name.partition("[")[0].split("::", 1)

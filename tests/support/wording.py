@@ -112,6 +112,10 @@ class Wording:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         self._collected = {_short(item.nodeid) for item in items}
+        if self._writes and self._config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+            # Without arguments only those are asked again that have said something before.
+            known = {name.partition("[")[0] for front in _fronts() for name in _read(front)}
+            items[:] = [item for item in items if item.nodeid.partition("[")[0] in known]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -128,7 +132,7 @@ class Wording:
         if not self._writes:
             return
         whole_files = not any("::" in str(argument) for argument in self._config.args)
-        for front in sorted({"python", *FRONTS.values()}):
+        for front in _fronts():
             known = _read(front)
             kept = {name: said for name, said in known.items() if self._exists(name, whole_files)}
             new = {name: said for name, said in self._heard.items() if _front(name) == front}
@@ -149,6 +153,10 @@ def _short(node_id: str) -> str:
         digest = hashlib.sha256(parameters.encode()).hexdigest()[:8]
         parameters = f"{parameters[:80]} {digest}]"
     return test + bracket + parameters
+
+
+def _fronts() -> list[str]:
+    return sorted({"python", *FRONTS.values()})
 
 
 def _front(node_id: str) -> str:
