@@ -2,7 +2,7 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium kubectl lock demo test wording test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
+.PHONY: help setup environment java promtool chromium kubectl lock demo test test-rest test-all wording test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,8 +30,17 @@ lock: environment  ## the lock files anew from pyproject.toml (LOCK=--upgrade ta
 demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 1000000 --keep")
 	@$(BIN)/python -m deploy.demo.demo $(DEMO)
 
-test: setup promtool chromium kubectl  ## all tests (TESTS="-k name" for some)
-	$(BIN)/python -m pytest $(TESTS)
+# What `make test` runs: all that needs no JVM, browser or other program and is over soon, and one Spark job.
+DAILY := main_job or not (spark or browser or program or long)
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+
+test: setup  ## what to run all the time: no browser, wheel or long loop, one Spark job (TESTS="-k name" for some)
+	$(PYTEST) -m "$(DAILY)" $(TESTS)
+
+test-rest: setup promtool chromium kubectl  ## the other tests: Spark, browser, manifests, wheel, long loops
+	$(PYTEST) -m "not ($(DAILY))" $(TESTS)
+
+test-all: test test-rest  ## all tests
 
 wording: setup  ## what errors say, written anew into tests/wording (TESTS="tests/cli" takes up new tests too)
 	$(BIN)/python -m pytest --write-wording $(TESTS)

@@ -25,7 +25,7 @@ _BLOCK: Final = re.compile(r"^```(sh|console)\n(.*?)^```$", re.MULTILINE | re.DO
 _PROMPT: Final = "$ "
 _VARYING: Final = (
     re.compile(r"(?<=-)[0-9a-f]{32}(?:-[0-9a-f]{8})?(-\d{5}\.frag)"),  # ids of attempts
-    re.compile(r"(?:(?<=\S)  +|(?<![\w.]))[\d.,]+( MB)\b"),  # memory
+    re.compile(r"(?:(?<=\S)  +|(?<![\w.]))[\d.,]+ [MG]B\b()"),  # memory
     re.compile(r"(?<![\w.])\d+\.\d( s)\b"),
     re.compile(r"(?<=task seconds)\s+\S+\s+\S+()"),
 )

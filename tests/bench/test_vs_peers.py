@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from bench import vs_peers
 
 
@@ -14,6 +16,7 @@ def run(tmp_path: Path, *arguments: str) -> int:
     return vs_peers.main([*size, "--work", str(work), "--out", str(out), *arguments])
 
 
+@pytest.mark.long
 def test_engines_that_did_the_same_work_are_shown_side_by_side(tmp_path: Path, capsys) -> None:
     code = run(tmp_path, "--engines", "floor,ours,pyarrow", "--plot", str(tmp_path / "p.png"))
     assert code == 0

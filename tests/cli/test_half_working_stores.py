@@ -31,6 +31,7 @@ def numbers(cli: Cli, table: str) -> list[int]:
     return sorted(json.loads(line)["k"] for line in lines)
 
 
+@pytest.mark.long
 def test_commands_behind_a_network_that_delivers_twice_say_and_do_what_they_should(
     cli: Cli, s3_server: S3Server, s3_bucket: str, tmp_path: Path
 ) -> None:

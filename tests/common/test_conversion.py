@@ -33,7 +33,7 @@ def test_every_type_that_values_are_converted_to_is_looked_at_by_the_thread_that
         "Ttl",
         "TimeWindows",
         "Totals",
-        "Work",
+        "CompactionCost",
     } <= converted_types()
     text = "".join(path.read_text() for path in _FOLDER.rglob("*.py"))
     for name in converted_types():

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction, Outcome
@@ -115,6 +116,7 @@ def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_wai
     assert engine.waits < DAY / 5 + 100
 
 
+@pytest.mark.long
 def test_a_clock_that_goes_back_keeps_no_table_waiting() -> None:
     time = Time()
     store = MemoryStore(now=lambda: time.seconds)
@@ -160,6 +162,7 @@ class NamedStore(MemoryStore):
         return self._url
 
 
+@pytest.mark.long
 def test_what_may_end_a_worker_runs_while_no_other_table_has_anything_to_lose() -> None:
     time = Time()
     stores = {url: NamedStore(time, url) for url in ("memory://busy", "memory://other")}

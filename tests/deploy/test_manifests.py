@@ -38,6 +38,8 @@ from tests.deploy.manifests import (
 )
 from tests.deploy.security import NEWEST, OLDEST, faults_of, schema_faults
 
+pytestmark = pytest.mark.program
+
 Json = dict[str, Any]
 APPLICATION_SCHEMA = json.loads((ROOT / "tests/deploy/spark_application.json").read_text())
 CUSTOM_SCHEMAS = json.loads((ROOT / "tests/deploy/custom_resources.json").read_text())

@@ -9,6 +9,8 @@ import pytest
 
 from tests.deploy.manifests import NAMES, pod_templates, render
 
+pytestmark = pytest.mark.program
+
 Json = dict[str, Any]
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

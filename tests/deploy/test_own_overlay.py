@@ -21,6 +21,8 @@ from tests.deploy.manifests import (
     spark_application,
 )
 
+pytestmark = pytest.mark.program
+
 DOCUMENT = (ROOT / "docs/how-to/kubernetes.md").read_text()
 BLOCKS = dict(re.findall(r"^```yaml\n# (\w+\.yaml)\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL))
 

@@ -63,6 +63,7 @@ def test_every_alert_has_a_meaning_and_something_to_do() -> None:
     assert re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", section, re.MULTILINE) == alerts
 
 
+@pytest.mark.program
 def test_commands_of_the_night_name_what_the_manifests_have() -> None:
     (commands,) = re.findall(r"## First, at night.*?```sh\n(.*?)```", RUNBOOK, re.DOTALL)
     documents = [*render("watch"), *render("cronjob")]

@@ -21,4 +21,4 @@ def test_the_reference_has_every_public_name(tmp_path: Path) -> None:
             assert name in ("__version__", "errors") or f'id="{name}"' in page, name
     scan = (tmp_path / "compactor.html").read_text()
     assert 'id="Table.scan"' in scan
-    assert "Nothing is read yet" in scan
+    assert "Returns the rows in sort order" in scan

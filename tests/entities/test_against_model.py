@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ def result_of(datasets: Any, rules: Any, strategy: str, identity: str = "composi
     return Model(named, rules, strategy, identity).result()
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(DATASETS, RULES, STRATEGIES)
 def test_a_first_run_is_what_the_model_says(datasets: Any, rules: Any, strategy: str) -> None:
@@ -120,6 +122,7 @@ def test_a_first_run_is_what_the_model_says(datasets: Any, rules: Any, strategy:
         assert (report.new, report.changed, report.replaced) == (len(expected), 0, 0)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(DATASETS, st.lists(EDITS, min_size=1, max_size=4), RULES, STRATEGIES, st.booleans())
 def test_runs_after_changes_write_what_changed_and_nothing_else(

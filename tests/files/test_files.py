@@ -157,6 +157,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     refusal(str(tmp_path / "a.parquet"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["a.ndjson", "a.csv"])
 def test_memory_is_bounded_by_the_batch_size_and_not_by_the_file(tmp_path: Path, name: str) -> None:
     line = {

@@ -113,6 +113,7 @@ def columns(draw: st.DrawFn) -> pa.Array:
     return to_logical(plain, dtype)  # PyArrow itself makes no nested dictionaries of dates
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "frag"])
 @settings(max_examples=40, deadline=None)
 @given(found=st.lists(columns(), min_size=1, max_size=3))

@@ -67,6 +67,7 @@ def check_seed(seed: int) -> None:
     check_table(pa.table({"row": pa.array(range(sum(counts)), pa.int64()), "v": values}))
 
 
+@pytest.mark.long
 def test_tables_of_any_type_come_back_bit_by_bit(elsewhere: Executor) -> None:
     for seed in range(SEEDS):
         try:
@@ -117,6 +118,7 @@ def check_value(place: int) -> None:
             raise AssertionError(shape) from error
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", range(len(VALUES)), ids=[str(v.type) for v in VALUES])
 def test_dictionaries_of_any_values_come_back_in_any_place(elsewhere: Executor, place: int) -> None:
     elsewhere.submit(check_value, place).result()

@@ -76,6 +76,7 @@ def test_what_has_no_keys_is_refused(tmp_path: Path, table: pa.Table) -> None:
         read(tmp_path / "x.parquet", "a")
 
 
+@pytest.mark.long
 def test_two_thousand_sparse_columns_go_through_a_table(tmp_path: Path) -> None:
     """Each file knows some of the keys, each row a few of those."""
     rng = np.random.default_rng(7)

@@ -48,12 +48,15 @@ class RawBlock:
         return HEAD.pack(*fields) + self.meta + self.stored
 
     def raw(self) -> bytes:
-        """The payload, decompressed. Raises ValueError for one that is too large to be changed here."""
+        """Returns the payload, decompressed. Raises ValueError if it is too large, or not a frame."""
         if not self.codec:
             return self.stored
-        if zstandard.frame_content_size(self.stored) > _MOST_RAW_BYTES:
-            raise ValueError("a bomb")
-        return zstandard.decompress(self.stored, _MOST_RAW_BYTES)
+        try:
+            if zstandard.frame_content_size(self.stored) > _MOST_RAW_BYTES:
+                raise ValueError("a bomb")
+            return zstandard.decompress(self.stored, _MOST_RAW_BYTES)
+        except zstandard.ZstdError as error:
+            raise ValueError("not a frame") from error
 
     def with_raw(self, raw: bytes) -> RawBlock:
         """The same block with another payload, compressed or not as it was."""
@@ -109,7 +112,7 @@ class Anatomy:
             footer = json.loads(self.blocks[-1].raw())
             if self.is_linked:
                 _link(footer, self.blocks[:-1])
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError, zstandard.ZstdError):
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError):
             return self.blocks  # there is no such footer any more
         for edit in self.edit_footer:
             edit(footer)

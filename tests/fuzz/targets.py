@@ -318,20 +318,25 @@ def blocks(rng: random.Random, data: bytes) -> bytes:
         at = end
     at = rng.randrange(len(found))
     block = found[at]
+    # An earlier change may have left no frame to be taken apart.
+    with contextlib.suppress(ValueError):
+        found[at] = _changed(rng, block)
+    return b"".join(block.to_bytes() for block in found)
+
+
+def _changed(rng: random.Random, block: anatomy.RawBlock) -> anatomy.RawBlock:
     match rng.randrange(4):
         case 0:
-            block = mutations.lying_node(rng, block)
+            return mutations.lying_node(rng, block)
         case 1:
             raw = bytearray(block.raw())
             for _ in range(rng.choice((1, 2, 8))):
                 raw[rng.randrange(len(raw))] = rng.randrange(256)
-            block = block.with_raw(bytes(raw))
+            return block.with_raw(bytes(raw))
         case 2:
-            block = mutations.lying_frame(rng, block)
+            return mutations.lying_frame(rng, block)
         case _:
-            block = replace(block, rows=mutations.number(rng, block.rows) & 0xFFFFFFFF)
-    found[at] = block
-    return b"".join(block.to_bytes() for block in found)
+            return replace(block, rows=mutations.number(rng, block.rows) & 0xFFFFFFFF)
 
 
 @cache

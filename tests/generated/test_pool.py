@@ -6,6 +6,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from tests.generated import pool
 from tests.generated.pool import Progress, run
 
@@ -28,6 +30,7 @@ def check(seed: int) -> str | None:
     return None
 
 
+@pytest.mark.long
 def test_a_case_that_fails_raises_dies_or_hangs_is_a_finding_and_the_others_go_on() -> None:
     seen: list[Progress] = []
     findings = run(check, range(20), processes=2, timeout_s=10, on_progress=seen.append)

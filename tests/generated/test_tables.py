@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from compactor.planner.tree import all_items, components
-from compactor.read import scan
-from format import keys, ordering, types
+from compactor.read import row_group_reader, scan
+from format import keys, ordering, storage
 from format.schema import Nulls
 from tests.generated.arrays import Builder
 from tests.generated.bits import values_of
@@ -23,6 +23,7 @@ from tests.generated.values import Values
 TABLES = 300
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1_200)
 def test_random_tables_say_what_was_written_whatever_is_done_to_them() -> None:
     progress: list[Progress] = []
@@ -77,8 +78,8 @@ BROKEN = {
     ),
     "the place of nulls": (ordering, "_column_codes", _nulls_last),
     "upper bounds of long texts": (keys, "_shorten_text", _cut_down),
-    "nulls within types": (types, "null_mask", lambda array: None),
-    "deleted rows in readers": (scan, "read_deletion", lambda store, entry: None),
+    "nulls within types": (storage, "null_mask", lambda array: None),
+    "deleted rows in readers": (row_group_reader, "read_deletion", lambda store, entry: None),
 }  # fmt: skip
 
 

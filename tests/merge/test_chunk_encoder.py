@@ -52,6 +52,7 @@ def encoding_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("encode")]
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     keyed_tables(max_tables=5, max_rows=60),

@@ -89,6 +89,7 @@ def test_a_full_book_leaves_what_is_new_outside() -> None:
     assert dictionary.decoded(dictionary.adopt(first)).equals(first.dictionary_decode())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [70, 150])
 def test_spilling_codes_changes_no_byte(width: int) -> None:
     columns = [lists(seed, 6000, 1300, width) for seed in range(2)]

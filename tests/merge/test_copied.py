@@ -163,6 +163,7 @@ def test_a_damaged_chunk_is_noticed_although_it_is_not_read() -> None:
     assert merged.outputs[0].state == "aborted"
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(
@@ -260,6 +261,7 @@ def test_row_groups_far_heavier_than_the_target_are_divided_and_not_passed_on() 
     assert max(merged.row_group_rows()) <= 40
 
 
+@pytest.mark.long
 def test_keys_kept_for_passing_go_to_disk_when_memory_is_short() -> None:
     rng = np.random.default_rng(1)
     tables = [

@@ -24,6 +24,7 @@ def keys_of(table: pa.Table, sort, rows: list[int]) -> list:
     return [key_at(columns, row) for row in sorted(set(rows))]
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(
     keyed_tables(max_tables=4, max_rows=60),

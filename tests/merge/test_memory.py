@@ -38,6 +38,7 @@ def run_spilling(merged: Merged, slice_bytes: int = 1) -> tuple[list[bytes], Mer
         return run(merged)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     keyed_tables(max_tables=5, max_rows=60),
@@ -75,6 +76,7 @@ def test_spilling_everything_changes_no_byte(
         assert spilled_result.spilled_bytes > result.spilled_bytes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SAMPLES)
 def test_values_of_every_type_survive_being_spilled(name: str) -> None:
     array = sample_array(name, 60)
@@ -87,6 +89,7 @@ def test_values_of_every_type_survive_being_spilled(name: str) -> None:
     assert spilled == plain
 
 
+@pytest.mark.long
 def test_neither_windows_nor_batches_nor_limits_change_a_byte() -> None:
     tables = [
         numbered(i, 3000, 5, t=lambda v: [f"text {n}" * (n % 4) for n in v]) for i in range(5)
@@ -219,6 +222,7 @@ def test_inputs_that_lie_about_their_chunks_end_in_a_clear_error_and_no_output()
     assert {output.state for output in merged.outputs} <= {"aborted"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spill", [False, True])
 def test_nothing_stays_charged_and_every_charge_is_of_a_stage_of_the_plan(
     monkeypatch, spill: bool
@@ -254,6 +258,7 @@ def sparse_parts(
     return parts, schema
 
 
+@pytest.mark.long
 def test_columns_that_most_inputs_lack_cost_neither_memory_nor_bytes() -> None:
     peaks, sizes = {}, {}
     for columns in (200, 5_000):
@@ -282,6 +287,7 @@ def test_a_row_of_a_column_that_its_input_lacks_is_null_wherever_it_lands() -> N
     assert found == expected.to_pylist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("heavy", "light"),
     [
@@ -311,6 +317,7 @@ def test_row_groups_are_divided_at_the_same_rows_however_rows_were_sliced(heavy,
         assert spilled == plain
 
 
+@pytest.mark.long
 def test_keys_that_are_coded_in_one_input_and_plain_in_another_stay_within_the_plan() -> None:
     """Put together they are plain: 20 keys of 2 KB, 4,000 times, are 8 MB."""
     long = [f"{n:02d}" * 1000 for n in range(20)]
@@ -354,6 +361,7 @@ def constants(rows: int) -> tuple[list[bytes], pa.Table]:
     return [write_fragment(table, "k", options)] * 2, table
 
 
+@pytest.mark.long
 def test_constants_count_as_decoded_when_a_merge_is_planned() -> None:
     fragments, table = constants(1 << 20)
     assert sum(map(len, fragments)) < 4096

@@ -307,6 +307,7 @@ def test_a_stuck_upload_stops_the_connections_within_the_stated_bound() -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_parts_and_inputs_may_end_in_any_order(seed: int) -> None:
     """Inputs deliver at random moments, parts end in random order, memory is short: nothing hangs."""

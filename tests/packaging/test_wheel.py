@@ -18,6 +18,8 @@ import pytest
 
 import format
 
+pytestmark = pytest.mark.program
+
 ROOT: Final = Path(__file__).parents[2]
 NEEDED: Final = {
     "compactor/py.typed",

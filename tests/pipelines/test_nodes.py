@@ -707,6 +707,7 @@ def test_a_hash_join_on_disk_takes_columns_of_any_name(tmp_path: Path) -> None:
     assert found["$$sequence"] == list(range(rows - 1, -1, -1))
 
 
+@pytest.mark.long
 def test_more_groups_than_a_part_can_hold_are_divided_again(tmp_path: Path) -> None:
     """A 32nd of 120,000 groups is some 250 kB, and held four times while its groups are put together."""
     nodes = {

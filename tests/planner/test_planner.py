@@ -147,6 +147,7 @@ def test_small_fragments_that_overlap_nothing_are_merged_before_they_move() -> N
     assert table.rewritten_rows < 600 * 6
 
 
+@pytest.mark.long
 def test_levels_stay_within_their_targets_and_write_amplification_within_bounds() -> None:
     policy = LEVELED.model_copy(update={"level_multiplier": 4, "level1_target_bytes": 6400})
     table = ModelTable(policy, SMALL)

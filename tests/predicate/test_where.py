@@ -159,6 +159,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     return made
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(CONDITIONS)
 def test_what_a_condition_leaves_unread_has_no_row_of_it(table: Table, condition: str) -> None:
@@ -285,6 +286,7 @@ def test_times_are_compared_in_the_types_that_a_column_has(tmp_path: Path) -> No
         assert table.scan(["k"], condition).to_table()["k"].to_pylist() == expected, condition
 
 
+@pytest.mark.long
 def test_long_lists_and_chains_are_conditions_too(table: Table) -> None:
     numbers = range(-1500, 1500)
     chain = " OR ".join(f"n = {number}" for number in numbers)

@@ -17,6 +17,8 @@ from tests.report.browser import Browser
 from tests.report.hostile import ATTACK, SORT_COLUMN, TEMPLATES, fail_once, hostile_table
 from tests.report.support import MadeUp, compacted, report_of
 
+pytestmark = pytest.mark.browser
+
 DRAWN = "document.documentElement.dataset.drawn"
 START = 1_729_416_895_061
 """A Sunday in October of 2024, 09:34:55.061 UTC."""

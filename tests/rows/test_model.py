@@ -181,6 +181,7 @@ class History:
         assert table_rows(self.store) == self.model.rows()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", POLICIES)
 def test_readers_see_what_a_dictionary_says_whatever_is_compacted_when(
@@ -200,6 +201,7 @@ def test_readers_see_what_a_dictionary_says_whatever_is_compacted_when(
     assert not report.faults
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_same_while_compactions_are_under_way(name: str, tmp_path: Path) -> None:
     """What was claimed before rows came or went is committed after that, or void."""

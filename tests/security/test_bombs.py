@@ -26,6 +26,7 @@ MOST_BYTES = 160 << 20
 _ERRORS = ("InputError: ", "ConfigError: ", "CorruptFragmentError: ", "DataError: ")
 
 
+@pytest.mark.long
 def test_small_inputs_that_stand_for_large_ones_are_refused_in_bounded_memory(
     tmp_path: Path,
 ) -> None:

@@ -190,6 +190,7 @@ def policy(role: str, tables: Tables, prefix: str) -> list[Any]:
     return load(role, BUCKET=tables.bucket, PREFIX=prefix)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ROLES)
 def test_the_policy_of_a_role_is_enough_for_its_commands(role: str, tables: Tables) -> None:
     prefix, calls = calls_of(role, tables)
@@ -206,6 +207,7 @@ def test_the_policy_of_a_role_is_enough_for_its_commands(role: str, tables: Tabl
     assert role != "vacuum" or tables.unfinished() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ROLES)
 def test_with_a_key_the_keys_policy_is_enough_and_no_action_of_it_too_much(
     role: str, tables: Tables, capsys: pytest.CaptureFixture[str]
@@ -253,6 +255,7 @@ _CLEANING = ("s3:AbortMultipartUpload x/data/*",)
 _BEST_EFFORT = ("s3:PutObject x/_checkpoint/*.arrow", "s3:AbortMultipartUpload x/_aside/*")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ROLES)
 def test_no_action_of_a_policy_can_be_left_out(
     role: str, tables: Tables, capsys: pytest.CaptureFixture[str]
@@ -307,6 +310,7 @@ def test_without_the_right_to_abort_uploads_that_failed_stay_and_are_paid_for(
     assert tables.unfinished() == (0 if may_abort else 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ["writer", "compactor", "vacuum"])
 @pytest.mark.parametrize("may_write", [True, False])
 def test_without_the_right_to_write_checkpoints_there_are_none(
@@ -378,6 +382,7 @@ def test_a_role_cannot_do_what_others_may(role: str, tables: Tables) -> None:
             store.read(key)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", [*ROLES, "staging"])
 def test_other_prefixes_are_denied(role: str, tables: Tables) -> None:
     prefix, other = tables.fresh(), tables.fresh()

@@ -15,7 +15,7 @@ from compactor import Table
 from compactor.cli import compact
 from compactor.cli.main import cli, run
 from compactor.common.redact import redacted
-from compactor.compaction import attempt as job
+from compactor.compaction import compaction as job
 from compactor.compaction import worker
 from compactor.errors import StoreError, UsageError
 from compactor.stores.local import LocalStore
@@ -240,6 +240,7 @@ def test_reasons_in_a_log_that_were_not_blanked_are_blanked_when_they_are_shown(
         assert CANARY not in shown + said.err
 
 
+@pytest.mark.long
 def test_a_failed_compaction_stores_no_secret(
     s3_server: S3Server,
     s3_bucket: str,

@@ -148,6 +148,7 @@ def least_overlap_first(tree: Tree, level: int) -> list[str]:
     return [item.entry.key for item in sorted(here, key=rank)]
 
 
+@pytest.mark.long
 @given(
     policy=st.sampled_from([LEVELED, TIERED, OVERLAPPING, FULL]),
     base=st.sampled_from([SMALL, WINDOWS]),
@@ -199,6 +200,7 @@ def run(policy: Policy, values: SimulationSettings = SMALL, **changes) -> Result
     return Simulation(values, policy, COMPACTION).run()
 
 
+@pytest.mark.long
 def test_enough_workers_keep_a_steady_ingest_healthy() -> None:
     result = run(LEVELED, workers=4)
     assert result.has_kept_up
@@ -221,6 +223,7 @@ def test_what_can_never_keep_up_ends_early() -> None:
     assert result.peaks.level0_runs == 10 * OVERLAPPING.stop_runs
 
 
+@pytest.mark.long
 def test_write_amplification_of_levels_is_bounded_and_steady() -> None:
     result = run(LEVELED, workers=8, duration_seconds=2000.0, samples=40)
     start, end = result.second_half
@@ -232,11 +235,13 @@ def test_write_amplification_of_levels_is_bounded_and_steady() -> None:
         assert end.level_bytes[level] < 1.5 * LEVELED.level_target_bytes(level)
 
 
+@pytest.mark.long
 def test_tiered_writes_less_than_leveled() -> None:
     leveled, tiered = run(LEVELED, workers=8), run(TIERED, workers=8)
     assert tiered.last.write_amplification < leveled.last.write_amplification
 
 
+@pytest.mark.long
 def test_keys_that_only_grow_are_hardly_rewritten() -> None:
     result = run(LEVELED, locality=Locality(Spread.APPEND))
     assert result.last.write_amplification < 2
@@ -256,6 +261,7 @@ def test_windows_past_retention_are_dropped() -> None:
     assert result.last.live_bytes <= (30 + 45 + 30) * FLUSH * 1.1
 
 
+@pytest.mark.long
 def test_shards_share_the_rate_and_the_table_is_their_multiple() -> None:
     one = run(LEVELED, workers=4)
     four = run(LEVELED, workers=16, ingest_bytes_per_second=4 * FLUSH, shards=4)

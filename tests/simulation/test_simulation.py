@@ -30,6 +30,7 @@ def test_no_row_is_lost_or_doubled_whatever_happens() -> None:
                 pytest.fail(f"{found}\n" + "\n".join(found.trace[-40:]))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=str)
 def test_breaking_a_rule_is_found_by_the_simulation(

@@ -43,6 +43,7 @@ def split_by_service(seed: int) -> list[pa.Table]:
     return [pa.Table.from_pylist(part, schema) for part in (low, high)]
 
 
+@pytest.mark.main_job
 def test_groups_of_overlapping_fragments_run_as_tasks_with_one_get_an_input(
     engine: SparkEngine, s3_server, s3_bucket: str, tmp_path: Path
 ) -> None:
@@ -60,6 +61,7 @@ def test_groups_of_overlapping_fragments_run_as_tasks_with_one_get_an_input(
     assert verify(store, CommitLog(store).current()).faults == []
 
 
+@pytest.mark.main_job
 def test_a_damaged_input_fails_its_task_alone_and_is_named(
     engine: SparkEngine, tmp_path: Path
 ) -> None:
@@ -74,6 +76,7 @@ def test_a_damaged_input_fails_its_task_alone_and_is_named(
     assert list(CommitLog(store).current().quarantine) == [f"data/{victim.name}"]
 
 
+@pytest.mark.main_job
 def test_a_task_that_spark_gives_up_on_is_an_outcome_in_one_line(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -207,6 +207,7 @@ def test_listing_is_in_byte_order_by_prefix_and_after_a_key(store: Store) -> Non
         assert listed("b/", after) == [key for key in rest if key.startswith("b/")]
 
 
+@pytest.mark.long
 def test_a_long_listing_is_complete(store: Store) -> None:
     keys = [f"_log/{n:020d}.json" for n in range(1, 1203 if isinstance(store, S3Store) else 300)]
     for key in keys:

@@ -82,6 +82,7 @@ KEYS = (
 )
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(KEYS, min_size=1, max_size=12), min_size=1, max_size=4),

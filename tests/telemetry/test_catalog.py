@@ -137,6 +137,7 @@ def _cells(grid: dict[str, Any]) -> list[tuple[int, int]]:
     ]
 
 
+@pytest.mark.program
 def test_promtool_accepts_the_alerts_and_they_fire_when_they_should() -> None:
     for words in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]):
         done = subprocess.run(
@@ -148,6 +149,7 @@ def test_promtool_accepts_the_alerts_and_they_fire_when_they_should() -> None:
         assert f"alertname: {rule['alert']}" in tested
 
 
+@pytest.mark.program
 def test_promtool_can_read_the_queries_of_the_dashboard(tmp_path: Path) -> None:
     rules = [
         {"record": f"panel:{number}", "expr": query.replace("$__rate_interval", "5m")}
@@ -161,6 +163,7 @@ def test_promtool_can_read_the_queries_of_the_dashboard(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.program
 def test_promtool_finds_nothing_to_blame_in_what_is_served() -> None:
     from prometheus_client import generate_latest
 

@@ -90,6 +90,7 @@ VALUES: dict[str, Any] = {
 GROUPS = [["int8", "int32", "double"], ["s", "ms"], ["text"], ["list"]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(25))
 def test_every_version_shows_its_own_columns_whatever_is_compacted_when(
     seed: int, tmp_path: Path

@@ -192,6 +192,7 @@ def check_readable(table: Table, expected: list[tuple[Any, ...]], folder: Path) 
     assert verify(store, CommitLog(store).current()).faults == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_two_writers_append_is_kept_as_it_was_or_refused(
     tmp_path: Path, seed: int

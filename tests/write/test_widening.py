@@ -80,6 +80,7 @@ def test_types_that_no_type_holds_both_of_are_refused(
     assert len(Table.open(made.url)) == 1
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.sampled_from(["int8", "int16", "uint8", "int32"]), min_size=2, max_size=5),

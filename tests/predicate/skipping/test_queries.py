@@ -104,6 +104,7 @@ def test_whole_row_groups_that_pass_a_compaction_keep_an_index(store: MemoryStor
     assert len(rows) == 1 and report.row_groups_skipped >= 36
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_random_conditions_give_the_rows_that_a_table_without_indexes_gives(
     seed: int, tmp_path: Path
