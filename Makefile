@@ -2,7 +2,7 @@
 PYTHON ?=
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool chromium kubectl lock demo test test-rest test-all test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
+.PHONY: help setup environment java promtool chromium kubectl lock demo test test-rest test-all wording test-long lint audit docs wheel bench peers scaling sizes small-jobs startup micro workload clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ test-rest: setup promtool chromium kubectl  ## the other tests: Spark, browser, 
 	$(PYTEST) -m "not ($(DAILY))" $(TESTS)
 
 test-all: test test-rest  ## all tests
+
+wording: setup  ## what errors say, written anew into tests/wording (TESTS="tests/cli" takes up new tests too)
+	$(BIN)/python -m pytest --write-wording $(TESTS)
 
 test-long: setup promtool chromium kubectl  ## properties by new examples, 50,000 generated tables, 500,000 conditions, a million fuzzed inputs, crashes, 100,000 simulations
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests

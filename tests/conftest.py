@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.s3_server import S3Server
+from tests.support.wording import Wording
 
 _buckets = itertools.count()
 
@@ -52,3 +53,15 @@ def table_url(request: pytest.FixtureRequest, tmp_path) -> str:
     if request.param == "local":
         return str(tmp_path / "table")
     return f"s3://{request.getfixturevalue('s3_bucket')}/some/table"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--write-wording",
+        action="store_true",
+        help="write what errors say into tests/wording, instead of comparing it",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Wording(config))

@@ -38,21 +38,11 @@ from compactor.errors import ConfigError, InputError, UsageError, VersionNotFoun
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from format import open_fragment
+from tests.support.wording import refuses
 
 ROWS = pa.table({"k": [2, 1], "t": ["x", "y"]})
 Untyped: Any = Table
 Call = Callable[[Any, Path], object]
-
-INTEGER = "input should be a valid integer"
-NUMBER = "input should be a valid number"
-FINITE = "input should be a finite number"
-POSITIVE = "is too small: more than 0"
-NATURAL = "is too small: 0 at least"
-TEXT = "input should be a valid string"
-MOMENT = "input should be a valid datetime"
-BOOLEAN = "is neither true nor false"
-INSTANCE = "input should be an instance of"
-SETTINGS = "input should be a valid dictionary or instance of"
 
 
 @pytest.fixture
@@ -69,92 +59,90 @@ def created(**options: Any) -> Call:
 
 
 WRONG: list[tuple[Call, str]] = [
-    (lambda t, _: Untyped.open(5), "url: expected str | PathLike[str], got 5"),
-    (lambda t, _: Untyped.open(b"t"), "url: expected str | PathLike[str], got b't'"),
-    (lambda t, _: Untyped.open(t.url, version="1"), f"version: {INTEGER}, got '1'"),
-    (lambda t, _: Untyped.open(t.url, version=1.0), f"version: {INTEGER}, got 1.0"),
-    (lambda t, _: Untyped.open(t.url, version=True), f"version: {INTEGER}, got True"),
-    (lambda t, _: Untyped.open(t.url, as_of="2026-01-01"), f"as_of: {MOMENT}, got '2026"),
-    (lambda t, _: Untyped.open(t.url, as_of=date(2026, 1, 1)), f"as_of: {MOMENT}"),
-    (lambda t, _: Untyped.open(t.url, as_of=1_700_000_000), f"as_of: {MOMENT}"),
-    (lambda t, _: Untyped.exists(None), "url: expected str | PathLike[str], got None"),
-    (lambda t, new: Untyped.create(new, ROWS, sort_by=5), f"sort_by: {TEXT}, got 5"),
-    (lambda t, new: Untyped.create(new, ROWS, ["k"]), f"sort_by: {TEXT}, got ['k']"),
-    (lambda t, new: Untyped.create(new, ROWS, "k", {"writer": 5}), f"options: {INSTANCE} IngestOptions"),
-    (created(rows_per_fragment="many"), f"options.rows_per_fragment: {INTEGER}, got 'many'"),
-    (created(rows_per_fragment=0), f"options.rows_per_fragment: 0 {POSITIVE}"),
-    (created(buffer_bytes=-1), f"options.buffer_bytes: -1 {POSITIVE}"),
-    (created(writer=5), f"options.writer: {INSTANCE} WriterOptions, got 5"),
-    (created(windows="k"), f"options.windows: {INSTANCE} TimeWindows, got 'k'"),
-    (created(windows=TimeWindows("k", 0)), f"options.windows.window_seconds: 0 {POSITIVE}"),
-    (created(windows=TimeWindows("k", 60, -1)), f"options.windows.retention_seconds: -1 {NATURAL}"),
-    (created(rows=untyped(RowPolicy)("newest")), "options.rows.kind: 'newest' is none of: append, last"),
-    (created(rows=RowPolicy), f"options.rows: {INSTANCE} RowPolicy"),
-    (created(rows=RowKind.LAST), f"options.rows: {INSTANCE} RowPolicy"),
+    (lambda t, _: Untyped.open(5), "url"),
+    (lambda t, _: Untyped.open(b"t"), "url"),
+    (lambda t, _: Untyped.open(t.url, version="1"), "version"),
+    (lambda t, _: Untyped.open(t.url, version=1.0), "version"),
+    (lambda t, _: Untyped.open(t.url, version=True), "version"),
+    (lambda t, _: Untyped.open(t.url, as_of="2026-01-01"), "as_of"),
+    (lambda t, _: Untyped.open(t.url, as_of=date(2026, 1, 1)), "as_of"),
+    (lambda t, _: Untyped.open(t.url, as_of=1_700_000_000), "as_of"),
+    (lambda t, _: Untyped.exists(None), "url"),
+    (lambda t, new: Untyped.create(new, ROWS, sort_by=5), "sort_by"),
+    (lambda t, new: Untyped.create(new, ROWS, ["k"]), "sort_by"),
+    (lambda t, new: Untyped.create(new, ROWS, "k", {"writer": 5}), "options"),
+    (created(rows_per_fragment="many"), "options.rows_per_fragment"),
+    (created(rows_per_fragment=0), "options.rows_per_fragment"),
+    (created(buffer_bytes=-1), "options.buffer_bytes"),
+    (created(writer=5), "options.writer"),
+    (created(windows="k"), "options.windows"),
+    (created(windows=TimeWindows("k", 0)), "options.windows.window_seconds"),
+    (created(windows=TimeWindows("k", 60, -1)), "options.windows.retention_seconds"),
+    (created(rows=untyped(RowPolicy)("newest")), "options.rows.kind"),
+    (created(rows=RowPolicy), "options.rows"),
+    (created(rows=RowKind.LAST), "options.rows"),
     (created(rows=untyped(RowPolicy)(RowKind.AGGREGATE, aggregates=(("t", "mean"),))),
-     "options.rows.aggregates.0.1: 'mean' is none of: last, first, sum"),
-    (created(ttl=untyped(Ttl)("k", "1h")), f"options.ttl.seconds: {INTEGER}, got '1h'"),
-    (created(skips=untyped(SkipSpec)((("k", "tree"),))), "options.skips.columns.0.1: 'tree' is none of"),
-    (created(on_conflict="divide"), "options.on_conflict: 'divide' is none of: error, "),
-    (created(rows_per_fragment=np.int64(0)), f"options.rows_per_fragment: 0 {POSITIVE}"),
-    (created(rows_per_fragment=np.float64(2)), f"options.rows_per_fragment: {INTEGER}, got 2.0"),
-    (created(promotes="t"), "options.promotes: input should be a valid tuple, got 't'"),
-    (created(promotes=("t",)), "options.promotes: works for files only"),
-    (lambda t, _: t.append(ROWS, 5), f"options: {INSTANCE} IngestOptions, got 5"),
-    (lambda t, _: t.scan(5), "columns: expected a list of names, got 5"),
-    (lambda t, _: t.scan("t"), "columns: 't' is a single text; give a list, such as ['t']"),
-    (lambda t, _: t.scan(["t", 5]), f"columns.1: {TEXT}, got 5"),
-    (lambda t, _: t.scan(b"t"), "columns: b't' is a single text"),
-    (lambda t, _: t.scan(c for c in (5,)), f"columns.0: {TEXT}, got 5"),
-    (lambda t, _: t.scan({"t", 5}), f"columns.0: {TEXT}, got 5"),
-    (lambda t, _: t.scan(["t"], 5), f"where: {TEXT}, got 5"),
-    (lambda t, _: t.scan(where="\ud800 = 1"), "where: '\\ud800 = 1' is not Unicode text"),
-    (lambda t, _: t.scan().to_file(5), "path: expected str | PathLike[str], got 5"),
-    (lambda t, _: t.delete(None), f"where: {TEXT}, got None"),
-    (lambda t, _: t.delete(True), f"where: {TEXT}, got True"),
-    (lambda t, _: t.alter(renames={"t": 5}), f"renames.t: {TEXT}, got 5"),
-    (lambda t, _: t.alter(renames=[("t", "u")]), "renames: input should be a valid dictionary"),
-    (lambda t, _: t.alter(drops="t"), "drops: 't' is a single text; give a list, such as ['t']"),
-    (lambda t, _: t.alter(redacts="t"), "redacts: 't' is a single text"),
-    (lambda t, _: t.alter(order=[None]), f"order.0: {TEXT}, got None"),
-    (lambda t, _: t.alter(skips={"t": "tree"}), "skips.t: 'tree' is none of: bloom, values"),
-    (lambda t, _: t.alter(skip_bytes=0), f"skip_bytes: 0 {POSITIVE}"),
-    (lambda t, _: t.verify(on_progress=5), "on_progress: input should be callable, got 5"),
-    (lambda t, _: t.plan(take_over="no"), f"take_over: 'no' {BOOLEAN}"),
-    (lambda t, _: t.release("data/1.frag"), "fragments: 'data/1.frag' is a single text"),
-    (lambda t, _: t.compact(full="no"), f"full: 'no' {BOOLEAN}"),
-    (lambda t, _: t.compact(policy="leveled"), f"policy: {SETTINGS} Policy"),
-    (lambda t, _: t.compact(policy=Strategy.FULL), "policy: input should be"),
-    (lambda t, _: t.compact(settings=5), f"settings: {SETTINGS} CompactionSettings"),
-    (lambda t, _: t.compact(spark="local[2]"), "spark: 'local[2]' is not a SparkSession"),
-    (lambda t, _: t.compact(max_tasks=0), f"max_tasks: 0 {POSITIVE}"),
-    (lambda t, _: t.vacuum(grace_seconds="1h"), f"grace_seconds: {NUMBER}, got '1h'"),
-    (lambda t, _: t.vacuum(grace_seconds=-1), f"grace_seconds: -1 {NATURAL}"),
-    (lambda t, _: t.vacuum(retain_seconds=-0.5), f"retain_seconds: -0.5 {NATURAL}"),
-    (lambda t, _: t.vacuum(retain_seconds=float("nan")), f"retain_seconds: {FINITE}, got nan"),
-    (lambda t, _: t.vacuum(grace_seconds=float("inf")), f"grace_seconds: {FINITE}, got inf"),
-    (lambda t, _: t.vacuum(dry_run=1), f"dry_run: 1 {BOOLEAN}"),
-    (lambda t, _: t.vacuum(allow_shrinking=1), f"allow_shrinking: 1 {BOOLEAN}"),
-    (lambda t, _: t.history("5"), f"limit: {INTEGER}, got '5'"),
-    (lambda t, _: t.history(-1), f"limit: -1 {NATURAL}"),
+     "options.rows.aggregates.0.1"),
+    (created(ttl=untyped(Ttl)("k", "1h")), "options.ttl.seconds"),
+    (created(skips=untyped(SkipSpec)((("k", "tree"),))), "options.skips.columns.0.1"),
+    (created(on_conflict="divide"), "options.on_conflict"),
+    (created(rows_per_fragment=np.int64(0)), "options.rows_per_fragment"),
+    (created(rows_per_fragment=np.float64(2)), "options.rows_per_fragment"),
+    (created(promotes="t"), "options.promotes"),
+    (created(promotes=("t",)), "options.promotes"),
+    (lambda t, _: t.append(ROWS, 5), "options"),
+    (lambda t, _: t.scan(5), "columns"),
+    (lambda t, _: t.scan("t"), "columns"),
+    (lambda t, _: t.scan(["t", 5]), "columns.1"),
+    (lambda t, _: t.scan(b"t"), "columns"),
+    (lambda t, _: t.scan(c for c in (5,)), "columns.0"),
+    (lambda t, _: t.scan({"t", 5}), "columns.0"),
+    (lambda t, _: t.scan(["t"], 5), "where"),
+    (lambda t, _: t.scan(where="\ud800 = 1"), "where"),
+    (lambda t, _: t.scan().to_file(5), "path"),
+    (lambda t, _: t.delete(None), "where"),
+    (lambda t, _: t.delete(True), "where"),
+    (lambda t, _: t.alter(renames={"t": 5}), "renames.t"),
+    (lambda t, _: t.alter(renames=[("t", "u")]), "renames"),
+    (lambda t, _: t.alter(drops="t"), "drops"),
+    (lambda t, _: t.alter(redacts="t"), "redacts"),
+    (lambda t, _: t.alter(order=[None]), "order.0"),
+    (lambda t, _: t.alter(skips={"t": "tree"}), "skips.t"),
+    (lambda t, _: t.alter(skip_bytes=0), "skip_bytes"),
+    (lambda t, _: t.verify(on_progress=5), "on_progress"),
+    (lambda t, _: t.plan(take_over="no"), "take_over"),
+    (lambda t, _: t.release("data/1.frag"), "fragments"),
+    (lambda t, _: t.compact(full="no"), "full"),
+    (lambda t, _: t.compact(policy="leveled"), "policy"),
+    (lambda t, _: t.compact(policy=Strategy.FULL), "policy"),
+    (lambda t, _: t.compact(settings=5), "settings"),
+    (lambda t, _: t.compact(spark="local[2]"), "spark"),
+    (lambda t, _: t.compact(max_tasks=0), "max_tasks"),
+    (lambda t, _: t.vacuum(grace_seconds="1h"), "grace_seconds"),
+    (lambda t, _: t.vacuum(grace_seconds=-1), "grace_seconds"),
+    (lambda t, _: t.vacuum(retain_seconds=-0.5), "retain_seconds"),
+    (lambda t, _: t.vacuum(retain_seconds=float("nan")), "retain_seconds"),
+    (lambda t, _: t.vacuum(grace_seconds=float("inf")), "grace_seconds"),
+    (lambda t, _: t.vacuum(dry_run=1), "dry_run"),
+    (lambda t, _: t.vacuum(allow_shrinking=1), "allow_shrinking"),
+    (lambda t, _: t.history("5"), "limit"),
+    (lambda t, _: t.history(-1), "limit"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "message"), WRONG, ids=[message for _, message in WRONG])
+@pytest.mark.parametrize(("call", "argument"), WRONG, ids=[argument for _, argument in WRONG])
 def test_a_wrong_argument_is_named_with_what_was_given(
-    table: Table, tmp_path: Path, call: Call, message: str
+    table: Table, tmp_path: Path, call: Call, argument: str
 ) -> None:
-    with pytest.raises(UsageError) as caught:
+    with refuses(UsageError, f"{argument}: "):
         call(table, tmp_path / "new")
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
     assert not (tmp_path / "new").exists()
     assert Table.open(table.url).version == table.version == 1
 
 
 def test_the_table_of_wrong_calls_has_every_parameter() -> None:
     """`rows` may be anything: what has no stream of rows is an `InputError`."""
-    said = {message.split(":")[0].split(".")[0] for _, message in WRONG}
+    said = {argument.split(".")[0] for _, argument in WRONG}
     for kind in (Table, TableView, Scan):
         for name, member in vars(kind).items():
             function = getattr(member, "__func__", member)
@@ -164,21 +152,19 @@ def test_the_table_of_wrong_calls_has_every_parameter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "message"),
+    "made",
     [
-        (lambda: untyped(Policy)(strategy="eager"), "strategy: 'eager' is none of: leveled, tiered"),
-        (lambda: untyped(Policy)(push_ratio="much"), f"push_ratio: {NUMBER}"),
-        (lambda: untyped(Policy)(level0_triggers=5), "no setting 'level0_triggers'; there are: strategy, "),
-        (lambda: untyped(CompactionSettings)(memory_limit_bytes=5),
-         "memory_limit_bytes: 5 is too small: 16MiB"),
+        lambda: untyped(Policy)(strategy="eager"),
+        lambda: untyped(Policy)(push_ratio="much"),
+        lambda: untyped(Policy)(level0_triggers=5),
+        lambda: untyped(CompactionSettings)(memory_limit_bytes=5),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused_when_they_are_made(
-    made: Callable[[], object], message: str
+    made: Callable[[], object],
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with refuses(ConfigError):
         made()
-    assert str(caught.value).startswith(message)
 
 
 def test_arguments_that_are_missing_or_unknown_are_pythons_own_errors(table: Table) -> None:
@@ -186,7 +172,7 @@ def test_arguments_that_are_missing_or_unknown_are_pythons_own_errors(table: Tab
         table.append()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'wher'"):
         table.scan(wher="k = 1")  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="is not a path"):
+    with refuses(TypeError):
         open_fragment(5)  # type: ignore[arg-type]
 
 
@@ -261,19 +247,17 @@ def test_what_is_printed_says_what_it_is(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    "rows",
     [
-        (pl.LazyFrame({"k": [1]}), r"LazyFrame has no Arrow stream .*of a lazy one: collect\(\)"),
-        (ds.dataset(ROWS), r"InMemoryDataset has no Arrow stream .*scanner\(\)\.to_reader\(\)"),
-        (pl.DataFrame({"k": [1]}, schema={"k": pl.Int128}), "rows: cannot be read: .*cast the column"),
-        (pa.table({"k": [1], "d": pa.array([1], pa.date64())}), "whole number of days: cast the column"),
-        ([{"k": 1}], "list has no Arrow stream"),
+        pl.LazyFrame({"k": [1]}),
+        ds.dataset(ROWS),
+        pl.DataFrame({"k": [1]}, schema={"k": pl.Int128}),
+        pa.table({"k": [1], "d": pa.array([1], pa.date64())}),
+        [{"k": 1}],
     ],
 )  # fmt: skip
-def test_what_has_no_rows_that_arrow_can_read_says_what_to_give(
-    table: Table, rows: Any, message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
+def test_what_has_no_rows_that_arrow_can_read_says_what_to_give(table: Table, rows: Any) -> None:
+    with refuses(InputError):
         table.append(rows)
     assert Table.open(table.url).version == 1
 
@@ -315,25 +299,20 @@ def test_a_scan_keeps_the_columns_it_was_asked_for(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    "call",
     [
-        (lambda t, _: t.append(pa.table({"k": ["x"]})), "say options.on_conflict split or string"),
-        (lambda t, _: t.append(ROWS, IngestOptions(rows=RowPolicy(RowKind.LAST))), "options.rows.kind: the"),
-        (lambda t, _: t.append(ROWS, IngestOptions(ttl=Ttl("k", 5))), "options.ttl: the table has none"),
-        (lambda t, _: t.append(ROWS, IngestOptions(windows=TimeWindows("k", 5))), "options.windows: the"),
-        (lambda t, _: t.alter(order=["t", "t"]), "order names a column twice"),
-        (lambda _, new: Table.create(new, ROWS, "k,k"), "sort_by: "),
-        (lambda _, new: Table.create(new, ROWS, "k", IngestOptions(ttl=Ttl("t", 5))),
-         "options.ttl.column: column 't' is string"),
-        (lambda _, new: Table.create(new, ROWS, "k", IngestOptions(rows=RowPolicy(sequence="t"))),
-         "options.rows.sequence"),
-        (created(skips=SkipSpec((("k", SkipKind.BLOOM),))), "options.skips: 'k' is a sort column"),
+        lambda t, _: t.append(pa.table({"k": ["x"]})),
+        lambda t, _: t.append(ROWS, IngestOptions(rows=RowPolicy(RowKind.LAST))),
+        lambda t, _: t.append(ROWS, IngestOptions(ttl=Ttl("k", 5))),
+        lambda t, _: t.append(ROWS, IngestOptions(windows=TimeWindows("k", 5))),
+        lambda t, _: t.alter(order=["t", "t"]),
+        lambda _, new: Table.create(new, ROWS, "k,k"),
+        lambda _, new: Table.create(new, ROWS, "k", IngestOptions(ttl=Ttl("t", 5))),
+        lambda _, new: Table.create(new, ROWS, "k", IngestOptions(rows=RowPolicy(sequence="t"))),
+        created(skips=SkipSpec((("k", SkipKind.BLOOM),))),
     ],
 )  # fmt: skip
-def test_messages_name_arguments_and_no_flags(
-    table: Table, tmp_path: Path, call: Call, message: str
-) -> None:
-    with pytest.raises((UsageError, InputError)) as caught:
+def test_messages_name_arguments_and_no_flags(table: Table, tmp_path: Path, call: Call) -> None:
+    with refuses((UsageError, InputError)) as caught:
         call(table, tmp_path / "new")
-    assert message in str(caught.value)
     assert "--" not in str(caught.value)

@@ -21,6 +21,7 @@ from compactor import IngestOptions, Scan, Table, WriterOptions
 from compactor.resources.disk import LocalDisk
 from format import OpenFragment, open_fragment
 from format.errors import CorruptFragmentError, NotAFragmentError, SchemaError
+from tests.support.wording import refuses
 
 ROWS = pa.table({"k": range(40_000), "text": [f"row {n}" for n in range(40_000)]})
 SMALL_GROUPS = IngestOptions(writer=WriterOptions(max_rows=1_000))
@@ -66,7 +67,7 @@ def test_a_fragment_is_a_stream_wherever_it_comes_from(folder: Path) -> None:
 
 def test_what_is_no_fragment_is_said(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"no fragment at all")
-    with pytest.raises(NotAFragmentError, match="f:"):
+    with refuses(NotAFragmentError):
         open_fragment(tmp_path / "f")
     with pytest.raises(FileNotFoundError):
         open_fragment(tmp_path / "none")
@@ -77,7 +78,7 @@ def test_what_is_no_fragment_is_said(tmp_path: Path) -> None:
 
 
 def test_an_unknown_column_of_a_fragment_is_refused_at_once(folder: Path) -> None:
-    with open_fragment(fragment_of(folder)) as fragment, pytest.raises(SchemaError, match="'kk'"):
+    with open_fragment(fragment_of(folder)) as fragment, refuses(SchemaError, "'kk'"):
         fragment.to_reader(["kk"])
 
 
@@ -182,7 +183,7 @@ def test_damage_half_way_is_raised_through_other_libraries_with_our_message(
 
 
 def test_damage_half_way_is_our_error_to_who_iterates(damaged: Path) -> None:
-    with pytest.raises(CorruptFragmentError, match="column 'text'"):
+    with refuses(CorruptFragmentError, "column 'text'"):
         list(Table.open(damaged).scan())
     with open_fragment(fragment_of(damaged)) as fragment, pytest.raises(CorruptFragmentError):
         list(fragment.scan())

@@ -11,6 +11,7 @@ from compactor import CompactionSettings, Policy, RowKind, RowPolicy, Strategy, 
 from compactor.cli.main import run
 from compactor.errors import ConfigError, InputError, JobError, TableNotFoundError, UsageError
 from compactor.write.ingest import IngestOptions
+from tests.support.wording import refuses
 
 ROWS = pa.table({"host": ["b", "a", "c"], "n": [3, 1, 2]})
 
@@ -38,7 +39,7 @@ def test_compaction_goes_by_the_policy_that_is_given(table: Table) -> None:
     settings = CompactionSettings(max_rows_per_row_group=5)
     table.compact(policy=Policy(strategy=Strategy.OVERLAPPING), settings=settings)
     assert table.fragments()["row_groups"].to_pylist() == [3]
-    with pytest.raises(UsageError, match="full and policy"):
+    with refuses(UsageError):
         table.compact(full=True, policy=Policy())
 
 
@@ -46,7 +47,7 @@ def test_a_compaction_that_fails_for_good_says_why_and_what_is_in_quarantine(tab
     key = table.fragments()["key"][0].as_py()
     path = Path(table.url.removeprefix("file://")) / key
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(JobError, match=f"1 fragments are in quarantine now.*{key}"):
+    with refuses(JobError, key):
         table.compact(full=True)
     reasons = dict(
         zip(
@@ -63,7 +64,7 @@ def test_what_the_memory_limit_does_not_allow_is_refused(tmp_path: Path) -> None
     table = Table.create(tmp_path / "t", heavy, "k")
     table.append(heavy)
     version = table.version
-    with pytest.raises(ConfigError, match="memory"):
+    with refuses(ConfigError):
         table.compact(full=True, settings=CompactionSettings(memory_limit_bytes=16 << 20))
     assert table.version == version
 
@@ -115,9 +116,9 @@ def test_files_can_be_appended_and_written(table: Table, tmp_path: Path) -> None
     assert (report.rows, report.version) == (8, table.version)
     assert table.append(tmp_path / "out.ndjson").rows == 8
     assert len(table) == 20
-    with pytest.raises(InputError, match=r"none\.parquet"):
+    with refuses(InputError, "none.parquet"):
         table.append(tmp_path / "none.parquet")
-    with pytest.raises(UsageError, match="unknown kind"):
+    with refuses(UsageError):
         table.scan().to_file(tmp_path / "out.xyz")
 
 

@@ -6,7 +6,6 @@ import datetime
 import decimal
 import gzip
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from compactor.stores.open import open_store
 from tests.entities.support import by_id, entities_in, rows, run, spec, write
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table
+from tests.support.wording import refuses
 
 PLAIN = [{"_id": "a", "n": 1, "x": "x", "f": 2.5}, {"_id": "b", "n": -7, "x": 'q"\\é', "f": 1e16}]
 JSON = st.recursive(
@@ -123,41 +123,41 @@ def test_sources_name_files_and_tables(tmp_path: Path) -> None:
 def test_a_name_that_may_be_two_files_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"A": PLAIN})
     (tmp_path / "A.csv").write_text("_id\na\n")
-    with pytest.raises(UsageError, match=r"dataset A may be any of .*A.csv, .*A.ndjson: say which"):
+    with refuses(UsageError):
         read(spec("A a"), tmp_path)
 
 
 def test_a_source_of_no_known_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("_id\na\n")
-    with pytest.raises(InputError, match=r"a.txt: unknown kind of file; known endings are"):
+    with refuses(InputError):
         read(spec("A a", sources={"A": str(tmp_path / "a.txt")}), tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    "line",
     [
-        ('{"x": 1}', r"dataset A \(.*A.ndjson\), entity 2: `_id` is missing: every entity needs"),
-        ('{"_id": 5}', "entity 2: `_id` is 5: every entity needs an `_id`, a text"),
-        ('{"_id": ""}', 'entity 2: `_id` is "": '),
-        ('{"_id": "b", "$ids": ["x", 1]}', r"entity b: `\$ids` is \[\"x\",1\]: it has to be a list"),
-        ('{"_id": "b"', r"A.ndjson, line 2: is not a readable JSON object \("),
-        ('{"_id": "b"} {"_id": "c"}', r"A.ndjson, line 2: is not a readable JSON object"),
-        ('["b"]', r"A.ndjson, line 2: is not a readable JSON object"),
-        ('{"_id": "b", "n": 1e999}', r"A.ndjson, line 2: .*out of range"),
-        ('{"_id": "b", "n": "\\ud800"}', r"A.ndjson, line 2: "),
-        ("[" * 99_999, r"A.ndjson, line 2: "),
-        ('{"_id": "b", "n": ' + "[" * 99_999 + "]" * 99_999 + "}", r"A.ndjson, line 2: "),
+        '{"x": 1}',
+        '{"_id": 5}',
+        '{"_id": ""}',
+        '{"_id": "b", "$ids": ["x", 1]}',
+        '{"_id": "b"',
+        '{"_id": "b"} {"_id": "c"}',
+        '["b"]',
+        '{"_id": "b", "n": 1e999}',
+        '{"_id": "b", "n": "\\ud800"}',
+        "[" * 99_999,
+        '{"_id": "b", "n": ' + "[" * 99_999 + "]" * 99_999 + "}",
     ],
 )  # fmt: skip
-def test_a_line_that_is_no_entity_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_a_line_that_is_no_entity_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "A.ndjson").write_text('{"_id": "a"}\n' + line + '\n{"_id": "z"}\n')
-    with pytest.raises(InputError, match=message):
+    with refuses(InputError):
         read(spec("A a"), tmp_path)
 
 
 def test_a_line_that_is_no_utf8_is_named(tmp_path: Path) -> None:
     (tmp_path / "A.ndjson").write_bytes(b'{"_id": "a"}\n\n{"_id": "\xff"}\n')
-    with pytest.raises(InputError, match=r"A.ndjson, line 3: is not valid UTF-8"):
+    with refuses(InputError):
         read(spec("A a"), tmp_path)
 
 
@@ -165,7 +165,7 @@ def test_an_arrow_json_column_with_no_json_is_refused(tmp_path: Path) -> None:
     column = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["1 2", ""]))
     table = pa.table({"_id": ["a", "b"], "x": column})
     append_table(open_store(str(tmp_path / "A")), table, "_id")
-    with pytest.raises(InputError, match=r"dataset A .*column 'x': .* not one JSON value"):
+    with refuses(InputError):
         read(spec("A a"), tmp_path)
 
 
@@ -199,11 +199,8 @@ def test_what_is_neither_true_nor_false_is_refused_with_its_place(
     flag: str, value: Any, tmp_path: Path
 ) -> None:
     write(tmp_path, {"A": [{"_id": "a", flag: True}, {"_id": "b", flag: value}]})
-    said = re.escape(json.dumps(value, separators=(",", ":")))
-    message = (
-        rf"dataset A \(.*A.ndjson\), entity 2: `{re.escape(flag)}` is {said}: it has to be true or"
-    )
-    with pytest.raises(InputError, match=message):
+    shown = json.dumps(value, separators=(",", ":"))
+    with refuses(InputError, f"A.ndjson), entity 2: `{flag}` is {shown}: "):
         read(spec("A a"), tmp_path)
 
 
@@ -215,7 +212,7 @@ def test_a_one_in_the_flag_of_replaced_rows_is_true(tmp_path: Path) -> None:
 def test_deep_json_of_a_column_is_refused(tmp_path: Path) -> None:
     column = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["[" * 9_999 + "]" * 9_999]))
     pq.write_table(pa.table({"_id": ["a"], "x": column}), tmp_path / "A.parquet")
-    with pytest.raises(InputError, match=r"dataset A .*column 'x': nested too deep: leave"):
+    with refuses(InputError):
         read(spec("A a"), tmp_path)
 
 
@@ -234,7 +231,7 @@ def test_two_objects_on_a_line_are_refused_whatever_else_is_there(tmp_path: Path
         '{"_id": "a"}{"_id": "b"}\n{"_id": "c", "x": {\n}}\n',
     ):
         (tmp_path / "A.ndjson").write_text(text)
-        with pytest.raises(InputError, match=r"A.ndjson, line 1: .*not one JSON object per line"):
+        with refuses(InputError):
             read(spec("A a"), tmp_path)
     (tmp_path / "A.ndjson").write_text('\n {"_id": "a"}\r\n\n{"_id": "b"} \n')
     assert read(spec("A a"), tmp_path)[0].rows == 2

@@ -15,6 +15,7 @@ from compactor.entities.components import components
 from compactor.entities.expressions import Values, evaluate, parse_operand
 from compactor.entities.matching import edges_of_rule
 from compactor.entities.texts import canonical
+from tests.support.wording import refuses
 
 TEXT = pa.large_string()
 
@@ -67,7 +68,7 @@ def test_concat_of_too_many_combinations_is_refused(monkeypatch: pytest.MonkeyPa
     entity = {"x": ["a", "b", "c"], "y": ["d", "e", "f"]}
     assert len(values_of(["concat", "a.x", "a.y"], entity)[0]) == 9
     monkeypatch.setattr("compactor.entities.expressions.MOST_COMBINATIONS", 8)
-    with pytest.raises(ValueError, match="9 combinations of one entity's values"):
+    with refuses(ValueError):
         values_of(["concat", "a.x", "a.y"], entity)
 
 

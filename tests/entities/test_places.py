@@ -14,6 +14,7 @@ from compactor.errors import InputError, UsageError
 from compactor.stores.open import open_store
 from tests.entities.support import spec, write
 from tests.support.tables import append_table
+from tests.support.wording import refuses, says
 
 A = [{"_id": "a"}]
 
@@ -34,43 +35,41 @@ def make(folder: Path, what: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("what", "cause"),
+    "what",
     [
-        ("loose", "is a folder, but no table"),
-        ("fifo.ndjson", "is neither a file nor a table"),
-        ("link.ndjson", "is a link to what is not there"),
-        ("x.xml", "unknown kind of file; known endings are"),
-        ("x.txt", "unknown kind of file"),
+        "loose",
+        "fifo.ndjson",
+        "link.ndjson",
+        "x.xml",
+        "x.txt",
     ],
 )
-def test_what_is_there_and_can_be_no_dataset_is_named(
-    tmp_path: Path, what: str, cause: str
-) -> None:
+def test_what_is_there_and_can_be_no_dataset_is_named(tmp_path: Path, what: str) -> None:
     place = make(tmp_path, what)
-    with pytest.raises(InputError, match=rf"^dataset A: .*{what}: {cause}"):
+    with refuses(InputError):
         locate(spec("A a", sources={"A": str(place)}), str(tmp_path))
     name = place.name.split(".")[0]
-    with pytest.raises(InputError, match=rf"^dataset {name}: .*{what}: {cause}"):
+    with refuses(InputError, name):
         locate(spec(f"{name} a"), str(tmp_path))
     write(tmp_path, {f"{name}-b": A})
     assert locate(spec(f"{name}-b b"), str(tmp_path)) != [None]
 
 
 @pytest.mark.parametrize(
-    ("place", "cause"),
+    "place",
     [
-        ("/dev/null", "is neither a file nor a table"),
-        ("~/orders.ndjson", "nothing makes a home folder of ~"),
-        ("x" * 300, "file name too long"),
-        ("A.ndjson/b", "not a directory"),
+        "/dev/null",
+        "~/orders.ndjson",
+        "x" * 300,
+        "A.ndjson/b",
     ],
 )
 def test_other_places_that_can_be_none_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, cause: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, {"A": A})
-    with pytest.raises(InputError, match=f"^dataset A: .*{cause}"):
+    with refuses(InputError):
         locate(spec("A a", sources={"A": place}), ".")
 
 
@@ -83,7 +82,7 @@ def test_nothing_at_its_place_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_datasets_has_to_be_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--datasets: .*nowhere: no such file or directory"):
+    with refuses(UsageError):
         locate(spec("A a"), str(tmp_path / "nowhere"))
 
 
@@ -110,7 +109,7 @@ class TestWhatIsWritten:
         before = (tmp_path / "A.ndjson").read_text()
         out = ["--output", str(tmp_path / "out"), "--ndjson", str(tmp_path / path)]
         assert command([*call, *out]) == 2
-        assert "--ndjson: " in capsys.readouterr().err
+        says(capsys.readouterr().err)
         assert (tmp_path / "A.ndjson").read_text() == before
         assert not (tmp_path / "out").exists()
 
@@ -125,7 +124,7 @@ class TestWhatIsWritten:
         if is_there:
             append_table(open_store(str(tmp_path / "T")), pa.Table.from_pylist(A), "_id")
         assert command([*call, "--output", f"{tmp_path}/x/../T/"]) == 2
-        assert "is dataset T as well" in capsys.readouterr().err
+        says(capsys.readouterr().err)
 
     @pytest.mark.parametrize("name", ["a\0b", "x" * 300])
     def test_an_output_that_cannot_be_is_one_line(

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from compactor.errors import InputError
 from compactor.files.read import open_table_file
+from tests.support.wording import refuses
 
 
 def put(folder: Path, name: str, content: str | bytes) -> str:
@@ -25,8 +25,8 @@ def table_of(path: str, known: pa.Schema | None = None, **options: Any) -> pa.Ta
 
 
 def refusal(path: str, known: pa.Schema | None = None, **options: Any) -> str:
-    """The message, which must be one line and begin with the file's path; without the folder."""
-    with pytest.raises(InputError) as caught:
+    """Asserts that a file is refused in one line that begins with its path; returns it without the folder."""
+    with refuses(InputError) as caught:
         table_of(path, known, **options)
     message = str(caught.value)
     assert message.startswith(path)

@@ -26,6 +26,7 @@ from format.storage import to_logical
 from format.type_json import type_to_json
 from format.types import storage_type
 from tests.support.samples import SAMPLES
+from tests.support.wording import refuses
 
 Values = st.SearchStrategy[Any]
 DAYS = [dt.datetime(1969, 12, 31, tzinfo=dt.UTC), dt.datetime(2038, 1, 19, 3, 14, 7, tzinfo=dt.UTC)]
@@ -156,24 +157,23 @@ def test_every_type_comes_back_alone_and_within_others(tmp_path: Path) -> None:
 
 
 EMPTY = pa.struct([])
-REFUSED = [
-    (pa.array([(1, 2, 3)], pa.month_day_nano_interval()), "month_day_nano_interval"),
-    (pa.array([{}], EMPTY), "no child field"),
-    (pa.array([b""], pa.binary(0)), "length: 0"),
-    (pa.array([[]], pa.list_(pa.int8(), 0)), "lists of size 0"),
-    (pa.array([Decimal(100)], pa.decimal128(5, -2)), "Scale"),
-    (pa.array([10**16], pa.timestamp("s")), "overflow"),
-    (pa.array([2**31 * 86_400_000], pa.int64()).view(pa.date64()), "date64.* to date32"),
-]
+REFUSED = {
+    "month_day_nano_interval": pa.array([(1, 2, 3)], pa.month_day_nano_interval()),
+    "empty struct": pa.array([{}], EMPTY),
+    "binary of length 0": pa.array([b""], pa.binary(0)),
+    "lists of size 0": pa.array([[]], pa.list_(pa.int8(), 0)),
+    "negative scale": pa.array([Decimal(100)], pa.decimal128(5, -2)),
+    "overflow": pa.array([10**16], pa.timestamp("s")),
+    "date64": pa.array([2**31 * 86_400_000], pa.int64()).view(pa.date64()),
+}
 
 
-@pytest.mark.parametrize("array", [a for a, _ in REFUSED], ids=[m for _, m in REFUSED])
+@pytest.mark.parametrize("array", REFUSED.values(), ids=REFUSED)
 def test_what_parquet_would_lose_is_refused_by_name_and_arrow_keeps_it(
     tmp_path: Path, array: pa.Array
 ) -> None:
-    (message,) = [m for a, m in REFUSED if a is array]
     table = Table.create(tmp_path / "t", pa.table({"row": [1], "value": array}), "row")
-    with pytest.raises(InputError, match=f"(?s)rows.parquet: .*column 'value'.*{message}"):
+    with refuses(InputError):
         table.scan().to_file(tmp_path / "rows.parquet")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t"]
     table.scan().to_file(tmp_path / "rows.arrow")
@@ -196,7 +196,7 @@ def test_dates_that_are_no_whole_days_are_refused_by_parquet(
     """Arrow does not allow them, and Parquet would keep the days alone."""
     batch = pa.record_batch({"row": range(2), "value": array})
     with (
-        pytest.raises(InputError, match=r"column 'value': .*whole number of days"),
+        refuses(InputError),
         open_table_sink(str(tmp_path / "f.parquet"), batch.schema) as sink,
     ):
         sink.write(batch)
@@ -227,7 +227,7 @@ def test_a_null_around_a_list_that_may_not_be_null_is_refused_by_parquet(tmp_pat
     item = pa.struct([pa.field("f", pa.list_(pa.int8(), 2), nullable=False)])
     batch = pa.record_batch({"row": [1], "value": pa.array([None], item)})
     with (
-        pytest.raises(InputError, match=r"column 'value': .*could not be read back"),
+        refuses(InputError),
         open_table_sink(str(tmp_path / "f.parquet"), batch.schema) as sink,
     ):
         sink.write(batch)
@@ -316,9 +316,7 @@ def test_values_that_never_were_of_the_type_that_a_file_says_are_an_error_that_n
     said = {"at": type_to_json(pa.timestamp("s"))}
     rows = rows.replace_schema_metadata({METADATA_KEY: json.dumps(said)})
     pq.write_table(rows, tmp_path / "f.parquet")
-    with pytest.raises(
-        InputError, match=r"f\.parquet, row group 0: .*timestamp\[ms\] to timestamp\[s\]"
-    ):
+    with refuses(InputError):
         types_read(tmp_path / "f.parquet")
 
 

@@ -23,6 +23,7 @@ from compactor.table.conditions import condition_on
 from compactor.write.ingest import IngestOptions, ingest_file
 from format.schema import parse_sort_schema
 from tests.support.tables import compact_table, table_rows
+from tests.support.wording import refuses
 
 
 def read(path: Path, *columns: str) -> pa.Table:
@@ -63,15 +64,15 @@ def test_objects_of_json_become_columns_of_their_own_types(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    "table",
     [
-        (pa.table({"a": [1]}), "has to be a map or a struct"),
-        (pa.table({"a": pa.array([[(1, 2)]], pa.map_(pa.int64(), pa.int64()))}), "not text"),
+        pa.table({"a": [1]}),
+        pa.table({"a": pa.array([[(1, 2)]], pa.map_(pa.int64(), pa.int64()))}),
     ],
 )
-def test_what_has_no_keys_is_refused(tmp_path: Path, table: pa.Table, message: str) -> None:
+def test_what_has_no_keys_is_refused(tmp_path: Path, table: pa.Table) -> None:
     pq.write_table(table, tmp_path / "x.parquet")
-    with pytest.raises(UsageError, match=message):
+    with refuses(UsageError):
         read(tmp_path / "x.parquet", "a")
 
 

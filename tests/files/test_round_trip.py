@@ -18,6 +18,7 @@ from compactor.files.base64_arrays import base64_decode, base64_encode
 from compactor.files.jsontext import json_values
 from compactor.files.write import open_table_sink
 from tests.files.reading import table_of
+from tests.support.wording import refuses
 
 NAMES = ["a.parquet", "a.arrow", "a.ndjson", "a.ndjson.gz", "a.csv", "a.csv.zst"]
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
@@ -142,7 +143,7 @@ def test_base64_agrees_with_the_codec_value_by_value(
     "text", ["a", "ab", "abc", "abc-", "ab=c", "=abc", "a===", "====", "abcd\n"]
 )
 def test_text_that_is_not_base64_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="not standard base64"):
+    with refuses(ValueError):
         base64_decode(pa.array(["YWJj", None, text]))
 
 

@@ -29,6 +29,7 @@ from compactor.write.ingest import ingest_file
 from format.ordering import stable_order
 from format.schema import parse_sort_schema, sort_text
 from tests.support.samples import SAMPLES, sample_array
+from tests.support.wording import refuses
 
 NOT_IN_PARQUET = {"interval"}
 
@@ -150,7 +151,7 @@ def test_sorting_columns_of_other_writers_are_taken_too(tmp_path: Path) -> None:
 def test_a_table_in_memory_keeps_what_its_file_said(tmp_path: Path) -> None:
     path = exported(tmp_path, LOGS, "service,at:desc")
     assert Table.create(tmp_path / "again", pq.read_table(path)).sort_by == "service,at:desc"
-    with pytest.raises(UsageError, match="sort_by: name the columns"):
+    with refuses(UsageError):
         Table.create(tmp_path / "no", LOGS)
 
 
@@ -171,7 +172,7 @@ def test_metadata_that_makes_no_sense_is_as_if_it_were_not_there(
 ) -> None:
     rows = pa.table({"n": [1]}).replace_schema_metadata({METADATA_KEY: said})
     pq.write_table(rows, tmp_path / "f.parquet")
-    with pytest.raises(TableNotFoundError, match="create it by sort_by, such as"):
+    with refuses(TableNotFoundError):
         Table.create(tmp_path / "t", tmp_path / "f.parquet")
     assert len(Table.create(tmp_path / "t", tmp_path / "f.parquet", "n")) == 1
 

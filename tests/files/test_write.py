@@ -19,6 +19,7 @@ from compactor.errors import CompactorError, InputError, JobError, UsageError
 from compactor.files import sinks
 from compactor.files.jsontext import json_lines
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink, write_whole
+from tests.support.wording import refuses
 
 
 def write(path: Path, table: pa.Table, rows_per_batch: int = 1000) -> bytes:
@@ -176,7 +177,7 @@ def test_a_type_that_the_format_cannot_hold_is_refused_by_column(
     tmp_path: Path, name: str, dtype: pa.DataType
 ) -> None:
     with (
-        pytest.raises(InputError, match=f"{name}: column 'bad' is .* can't hold"),
+        refuses(InputError, name),
         open_table_sink(str(tmp_path / name), pa.schema([("ok", pa.int8()), ("bad", dtype)])),
     ):
         pass
@@ -185,10 +186,10 @@ def test_a_type_that_the_format_cannot_hold_is_refused_by_column(
 
 def test_a_value_that_the_format_cannot_hold_is_refused_and_nothing_left(tmp_path: Path) -> None:
     table = one(pa.timestamp("s"), 400_000_000_000)
-    with pytest.raises(InputError, match=r"a\.ndjson: column 'a': .*outside the years"):
+    with refuses(InputError):
         write(tmp_path / "a.ndjson", table)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(InputError, match="outside the years"):
+    with refuses(InputError):
         json_lines(table.to_batches()[0])
 
 
@@ -220,24 +221,22 @@ def test_a_link_stays_and_the_file_it_names_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "cause"),
+    ("name", "error"),
     [
-        ("a.xlsx", UsageError, "known endings are .parquet"),
-        ("a", UsageError, "known endings are .parquet"),
-        ("no/such/a.csv", InputError, "its folder does not exist"),
-        ("folder.csv", InputError, "is not a file"),
-        ("x" * 300 + ".csv", InputError, "can't be written"),
+        ("a.xlsx", UsageError),
+        ("a", UsageError),
+        ("no/such/a.csv", InputError),
+        ("folder.csv", InputError),
+        ("x" * 300 + ".csv", InputError),
     ],
 )
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(
-    tmp_path: Path, name: str, error: type[CompactorError], cause: str
+    tmp_path: Path, name: str, error: type[CompactorError]
 ) -> None:
     (tmp_path / "folder.csv").mkdir()
     path = str(tmp_path / name)
-    with pytest.raises(error) as caught, open_table_sink(path, pa.schema([])):
+    with refuses(error, path), open_table_sink(path, pa.schema([])):
         pass
-    assert str(caught.value).startswith(path)
-    assert cause in str(caught.value)
     with pytest.raises(error):
         check_sink_path(path)
 
@@ -249,9 +248,7 @@ def test_a_full_disk_is_a_job_error_and_nothing_is_left(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(
-        JobError, match=r"a\.csv: writing failed.*: no space left on the device: free some"
-    ):
+    with refuses(JobError):
         write(tmp_path / "a.csv", one(pa.int64(), 1))
     assert list(tmp_path.iterdir()) == []
 

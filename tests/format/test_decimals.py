@@ -17,6 +17,7 @@ from format.errors import CorruptFragmentError
 from format.keys import min_max
 from format.layout import BlockKind, unpack_block_header
 from format.nodes import Encoding, Node, join_buffers, pack_nodes
+from tests.support.wording import refuses
 
 
 def round_trip(values: list[float | None]) -> Encoding:
@@ -59,7 +60,7 @@ def test_decimals_come_back_to_the_bit(numbers, digits: int) -> None:
 @pytest.mark.parametrize(("digits", "value"), [(-1, 1), (16, 1), (2**40, 1), (1, 2**53 + 1)])
 def test_forged_decimals_are_errors(digits: int, value: int) -> None:
     node = Node(Encoding.DECIMAL, 3, param=digits, children=(Node(Encoding.FOR, 3, param=value),))
-    with pytest.raises(ValueError, match="decimal"):
+    with refuses(ValueError):
         decode_array(pack_nodes(node), join_buffers(node), pa.float64(), 3)
 
 
@@ -67,7 +68,7 @@ def test_dictionaries_of_dictionaries_are_errors_however_deep() -> None:
     one = Node(Encoding.FOR, 1)
     leaf = Node(Encoding.LIST, 1, children=(one, Node(Encoding.FOR, 0)))
     head = pack_nodes(Node(Encoding.DICTIONARY, 1, children=(one, leaf)))[:64]
-    with pytest.raises(ValueError, match="a dictionary of dictionaries"):
+    with refuses(ValueError):
         decode_array(head * 5000 + pack_nodes(leaf), b"", pa.list_(pa.int64()), 1)
 
 
@@ -87,5 +88,5 @@ def test_a_chunk_that_needs_more_memory_than_there_is_is_an_error(monkeypatch) -
     monkeypatch.setattr(blocks, "decode_array", fail)
     header = unpack_block_header(chunk.parts(BlockKind.DATA)[0], name="f", offset=0)
     block = Block(header, chunk.meta, chunk.stored, 0, "f", "c")
-    with pytest.raises(CorruptFragmentError, match="more memory than there is"):
+    with refuses(CorruptFragmentError):
         block.decode(pa.int64())

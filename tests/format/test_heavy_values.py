@@ -11,6 +11,7 @@ from format import compression, hashing, keys
 from format.compression import compress, decompress
 from format.hashing import column_contributions
 from format.keys import min_max
+from tests.support.wording import refuses
 
 TEXT = st.one_of(
     st.none(),
@@ -60,5 +61,5 @@ def test_large_payloads_are_decompressed_as_small_ones_are(monkeypatch) -> None:
     monkeypatch.setattr(compression, "_STEP_BYTES", 1000)
     assert decompress(codec, stored, len(raw)) == raw
     for wrong in (len(raw) - 1, len(raw) + 1):
-        with pytest.raises(ValueError, match="another length"):
+        with refuses(ValueError):
             decompress(codec, stored, wrong)

@@ -9,6 +9,7 @@ from format import validity
 from format.storage import to_logical
 from format.types import storage_type
 from format.validity import ValueCheck
+from tests.support.wording import refuses
 
 NO_TEXT = pa.Array.from_buffers(
     pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
@@ -47,7 +48,7 @@ def test_a_code_without_a_value_is_refused_in_any_batch(code: int) -> None:
     check, dictionary = ValueCheck(), pa.array(["a", "b"])
     check.check(_coded([0, 1, None], dictionary))
     check.check(_coded([None], dictionary))
-    with pytest.raises(ValueError, match="column 'v': a code has no value in its dictionary of 2"):
+    with refuses(ValueError):
         check.check(_coded([0, code], dictionary))
 
 

@@ -20,6 +20,7 @@ from tests.support.fragments import (
     write_fragment,
 )
 from tests.support.strategies import AWKWARD_SIZES
+from tests.support.wording import refuses
 
 
 def numbers(rows: int) -> pa.Table:
@@ -77,7 +78,7 @@ def test_sort_columns_come_first_and_others_in_byte_order_of_their_names() -> No
 
 
 def test_rows_out_of_order_within_a_batch_are_refused() -> None:
-    with pytest.raises(OrderError, match=r"\(1,\) comes after \(2,\)"):
+    with refuses(OrderError):
         write_fragment(pa.table({"k": [2, 1]}), "k")
 
 
@@ -86,33 +87,33 @@ def test_rows_out_of_order_across_batches_are_refused() -> None:
         NonSeekableSink(), pa.schema([("k", pa.int64())]), sort_schema("k")
     ) as writer:
         writer.write(pa.record_batch({"k": [5, 6]}))
-        with pytest.raises(OrderError, match="not sorted"):
+        with refuses(OrderError):
             writer.write(pa.record_batch({"k": [5]}))
 
 
 def test_a_batch_of_another_schema_is_refused() -> None:
     writer = FragmentWriter(NonSeekableSink(), pa.schema([("k", pa.int64())]), sort_schema("k"))
-    with writer, pytest.raises(SchemaError, match="not the writer's"):
+    with writer, refuses(SchemaError):
         writer.write(pa.record_batch({"k": [1.5]}))
 
 
 @pytest.mark.parametrize(
-    ("sort", "message"),
+    "sort",
     [
-        ("nope", "not in the schema"),
-        ("k,k", "twice"),
-        ("", "has no name"),
-        ("k:up", "'up' is not one of"),
+        "nope",
+        "k,k",
+        "",
+        "k:up",
     ],
 )
-def test_bad_sort_schemas_are_named(sort: str, message: str) -> None:
-    with pytest.raises(SchemaError, match=message):
+def test_bad_sort_schemas_are_named(sort: str) -> None:
+    with refuses(SchemaError):
         write_fragment(numbers(1), sort)
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
     schema = pa.schema([("k", pa.int64()), ("k", pa.int64())])
-    with pytest.raises(SchemaError, match="twice"):
+    with refuses(SchemaError):
         FragmentWriter(NonSeekableSink(), schema, sort_schema("k"))
 
 

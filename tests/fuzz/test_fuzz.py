@@ -21,6 +21,7 @@ from tests.fuzz.seeds import Seed, fragments
 from tests.fuzz.targets import FindingError, check_damaged, check_forged, inspect, merge, one, table
 from tests.golden.build_corpus import CORPUS, FOLDER
 from tests.support.fragments import read_random, read_stream, write_fragment
+from tests.support.wording import refuses
 
 SMALL = sorted(fragments(), key=lambda seed: len(seed.data))[:8]
 FILES = sorted(FOLDER.glob("*.frag"))
@@ -74,7 +75,7 @@ def test_what_was_found_once_is_refused_without_much_memory(path: Path) -> None:
         before = pa.total_allocated_bytes()
         tracemalloc.start()
         try:
-            with pytest.raises(CorruptFragmentError, match="mem"):
+            with refuses(CorruptFragmentError):
                 read(data)
             assert tracemalloc.get_traced_memory()[1] < 40 << 20
         finally:
@@ -138,7 +139,7 @@ def test_readers_that_believe_footers_are_found_out(monkeypatch) -> None:
     monkeypatch.setattr(reader, "check_footer", lambda *arguments: None)
     monkeypatch.setattr(stream_reader, "check_footer", lambda *arguments: None)
     monkeypatch.setattr(agreement.Sequel, "check", lambda *arguments: None)
-    with pytest.raises(FindingError, match="two readers"):
+    with refuses(FindingError):
         check_forged(data)
 
 

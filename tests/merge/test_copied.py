@@ -22,6 +22,7 @@ from format.writer import WriterOptions
 from tests.merge.test_oracle import Merged
 from tests.support.fragments import BytesSource, read_random, rows_of, sort_schema, write_fragment
 from tests.support.oracle import stable_sorted
+from tests.support.wording import refuses
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -157,7 +158,7 @@ def test_a_damaged_chunk_is_noticed_although_it_is_not_read() -> None:
     chunk = reader.footer.columns["text"][0]
     fragments[1][chunk.offset + chunk.stored_bytes - 3] ^= 1
     merged = Merged([bytes(f) for f in fragments], reader.schema, sort_schema("k"), max_rows=100)
-    with pytest.raises(CorruptFragmentError, match=r"input 1.*'text'"):
+    with refuses(CorruptFragmentError):
         merged.run()
     assert merged.outputs[0].state == "aborted"
 
@@ -245,7 +246,7 @@ def test_an_unsorted_row_group_is_refused_although_nobody_else_has_keys_in_it(mo
     monkeypatch.setattr(writer.FragmentWriter, "_check_order", lambda self, columns: None)
     bad = write_fragment(pa.table({"k": [0, 9, 3, 1, 5, 2]}), "k", WriterOptions(6))
     merged = Merged([bad], pa.schema([("k", pa.int64())]), sort_schema("k"), max_rows=6)
-    with pytest.raises(OrderError, match="input 0: its rows are not sorted"):
+    with refuses(OrderError):
         merged.run()
 
 

@@ -22,6 +22,7 @@ from tests.support.fragments import BytesSource, sort_schema, write_fragment
 from tests.support.oracle import stable_sorted
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.strategies import AWKWARD_SIZES, keyed_tables
+from tests.support.wording import refuses
 
 
 def run(merged: Merged) -> tuple[list[bytes], MergeResult]:
@@ -203,9 +204,7 @@ def test_a_limit_below_the_need_is_refused_before_anything_is_read() -> None:
     table = numbered(0, 100, v=lambda v: ["x" * 100_000] * len(v))
     fragments = [write_fragment(table, "k", WriterOptions(max_rows=100)) for _ in range(3)]
     merged = Merged(fragments, table.schema, sort_schema("k"), memory_limit_bytes=1 << 20)
-    with pytest.raises(
-        MemoryLimitError, match=r"a merge of 3 fragments needs \d+ MiB.*memory_limit_bytes"
-    ):
+    with refuses(MemoryLimitError):
         merged.run()
     assert merged.opened == []
     assert merged.outputs == []
@@ -218,7 +217,7 @@ def test_inputs_that_lie_about_their_chunks_end_in_a_clear_error_and_no_output()
     merged = Merged(fragments, table.schema, sort_schema("k"), memory_limit_bytes=1 << 30)
     low = replace(merged.plan.stages, limit_bytes=30 << 20, need_bytes=1)
     merged.plan = replace(merged.plan, stages=low, order_bytes=0)
-    with pytest.raises(MemoryLimitError, match=r"stage decode needs \d+ MiB more"):
+    with refuses(MemoryLimitError):
         merged.run()
     assert {output.state for output in merged.outputs} <= {"aborted"}
 
@@ -367,7 +366,7 @@ def test_constants_count_as_decoded_when_a_merge_is_planned() -> None:
     fragments, table = constants(1 << 20)
     assert sum(map(len, fragments)) < 4096
     merged = Merged(fragments, table.schema, sort_schema("k"), memory_limit_bytes=16 << 20)
-    with pytest.raises(MemoryLimitError, match="raise memory_limit_bytes to"):
+    with refuses(MemoryLimitError):
         merged.run()
     assert not merged.opened
     need = merged.plan.stages.need_bytes
@@ -382,7 +381,7 @@ def test_constants_of_which_the_log_says_too_little_are_refused_before_memory_is
     stages = replace(merged.plan.stages, need_bytes=1 << 20)
     merged.plan = replace(merged.plan, stages=stages)
     tracemalloc.start()
-    with pytest.raises(MemoryLimitError, match="stage decode needs 64 MiB more"):
+    with refuses(MemoryLimitError):
         merged.run()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

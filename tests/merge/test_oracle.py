@@ -36,6 +36,7 @@ from tests.support.fragments import (
 from tests.support.oracle import stable_sorted
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.strategies import AWKWARD_SIZES, keyed_tables
+from tests.support.wording import refuses
 
 
 @dataclass
@@ -278,7 +279,7 @@ def test_a_damaged_input_aborts_every_output() -> None:
         "broken one", "1", 500, len(damaged), merged.inputs[1].row_hash,
         lambda: NonSeekableSource(bytes(damaged)),
     )  # fmt: skip
-    with pytest.raises(CorruptFragmentError, match="broken one"):
+    with refuses(CorruptFragmentError):
         merged.run()
     assert merged.outputs
     assert {output.state for output in merged.outputs} == {"aborted"}
@@ -289,7 +290,7 @@ def test_an_input_that_is_not_the_logs_is_refused() -> None:
     merged = Merged([write_fragment(table, "k")], table.schema, sort_schema("k"))
     original = merged.inputs[0]
     merged.inputs[0] = replace(original, row_hash=original.row_hash ^ 1)
-    with pytest.raises(InputMismatchError, match="table's log"):
+    with refuses(InputMismatchError):
         merged.run()
     assert merged.outputs[0].state == "aborted"
 
@@ -308,7 +309,7 @@ def test_rows_lost_on_the_way_are_noticed_before_anything_is_complete(monkeypatc
         return array.take(pa.array([1, 0, *range(2, len(array))])), None
 
     monkeypatch.setattr(Gatherer, "gather", swapping)
-    with pytest.raises(MergeCheckError, match="the inputs are untouched"):
+    with refuses(MergeCheckError):
         merged.run()
     assert merged.outputs[0].state == "aborted"
 
@@ -321,14 +322,14 @@ def test_an_unsorted_input_is_refused(monkeypatch) -> None:
     worse = write_fragment(pa.table({"k": [1, 3, 2]}), "k", WriterOptions(max_rows=2))
     for data in (bad, worse):
         merged = Merged([data], pa.schema([("k", pa.int64())]), sort_schema("k"))
-        with pytest.raises(OrderError, match="not sorted"):
+        with refuses(OrderError):
             merged.run()
 
 
 def test_inputs_of_another_sort_schema_or_type_are_refused() -> None:
     table = numbered(0, 10)
-    with pytest.raises(InputMismatchError, match="sorted by"):
+    with refuses(InputMismatchError):
         Merged([write_fragment(table, "k")], table.schema, sort_schema("k:nulls_first")).run()
     other = pa.schema([("k", pa.int32())])
-    with pytest.raises(InputMismatchError, match="'k' is of type int64"):
+    with refuses(InputMismatchError):
         Merged([write_fragment(table, "k")], other, sort_schema("k")).run()

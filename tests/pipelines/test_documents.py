@@ -21,6 +21,7 @@ from compactor.pipelines.provenance import boundary_of
 from compactor.pipelines.run import PipelineRun
 from compactor.pipelines.writers import _quoted
 from tests.pipelines.support import lines_of, numbered, run_of, sources
+from tests.support.wording import refuses
 
 
 def run_files(nodes: Mapping[str, Any], **settings: Any) -> PipelineRun:
@@ -195,7 +196,7 @@ def test_too_many_values_are_an_error_and_no_file_is_left(
         **sources("a"),
         "o": {"output": {"input": "a", "path": str(tmp_path / "{}.csv"), "split": {"by": "n"}}},
     }
-    with pytest.raises(DataError, match="more than 10 files"):
+    with refuses(DataError):
         run_of(nodes, {"a": numbered("a", 11)}).run()
     assert not list(tmp_path.iterdir())
 
@@ -240,23 +241,22 @@ def test_fragments_split_by_value_are_sorted_within(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "error"),
+    "output",
     [
-        ({"path": "o.csv", "split": {"rows": 5}}, "has one {}"),
-        ({"path": "{}/o.csv", "split": {"rows": 5}}, "has one {}"),
-        ({"path": "{}{}.csv", "split": {"rows": 5}}, "has one {}"),
-        ({"path": "{}.csv", "split": {"rows": 5, "by": "n"}}, "one of `by`, `rows` and `documents`"),
-        ({"path": "{}.csv", "split": {}}, "one of `by`, `rows` and `documents`"),
-        ({"path": "{}.csv", "split": {"rows": 0}}, "rows: 0 is too small: 1 at least"),
-        ({"path": "{}.csv", "split": {"column": "n"}}, "split"),
-        ({"table": "t", "split": {"rows": 5}}, "`split` is for files"),
-        ({"path": "o.frag"}, "give `sort_by`"),
-        ({"path": "{}.csv", "split": {"by": "x"}}, "no column 'x'; columns are: from, n"),
-        ({"path": "o.frag", "sort_by": "x"}, "'x'"),
+        {"path": "o.csv", "split": {"rows": 5}},
+        {"path": "{}/o.csv", "split": {"rows": 5}},
+        {"path": "{}{}.csv", "split": {"rows": 5}},
+        {"path": "{}.csv", "split": {"rows": 5, "by": "n"}},
+        {"path": "{}.csv", "split": {}},
+        {"path": "{}.csv", "split": {"rows": 0}},
+        {"path": "{}.csv", "split": {"column": "n"}},
+        {"table": "t", "split": {"rows": 5}},
+        {"path": "o.frag"},
+        {"path": "{}.csv", "split": {"by": "x"}},
+        {"path": "o.frag", "sort_by": "x"},
     ],
 )  # fmt: skip
-def test_mistakes_of_outputs_are_named(output: dict[str, Any], error: str) -> None:
+def test_mistakes_of_outputs_are_named(output: dict[str, Any]) -> None:
     nodes = {**sources("a"), "o": {"output": {"input": "a", **output}}}
-    with pytest.raises(ConfigError, match="node 'o'") as caught:
+    with refuses(ConfigError, "node 'o'"):
         run_of(nodes, {"a": numbered("a", 3)})
-    assert error in str(caught.value)

@@ -13,6 +13,7 @@ import pytest
 from compactor.pipelines.nodes import sorted_combine
 from compactor.resources.errors import MemoryLimitError
 from tests.pipelines.support import lines_of, run_of, sources
+from tests.support.wording import refuses
 
 MERGE = {
     "probe": "a", "build": "b", "on": {"host": "server", "code": "status"}, "method": "sort_merge",
@@ -200,7 +201,7 @@ def test_of_nothing_comes_nothing(combine: dict[str, Any], tmp_path: Path) -> No
 @pytest.mark.parametrize("combine", [MERGE, RANGE, ASOF])
 def test_beyond_the_limit_an_error_names_the_node(combine: dict[str, Any], tmp_path: Path) -> None:
     wide = requests(8).drop_columns("text").append_column("text", pa.array(["x" * (1 << 21)] * 8))
-    with pytest.raises(MemoryLimitError, match=r"stage j needs .*memory.limit"):
+    with refuses(MemoryLimitError):
         joined(tmp_path, combine, {"a": wide, "b": incidents(9)}, memory={"limit": "2MiB"})
     assert list(tmp_path.iterdir()) == []
 

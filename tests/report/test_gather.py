@@ -20,6 +20,7 @@ from compactor.table.version import Operation
 from tests.report.support import EAGER, MadeUp, compacted, report_of
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
+from tests.support.wording import refuses
 
 
 def test_the_headline_is_the_snapshots(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_before_is_the_table_before_the_last_compactions_unless_said_otherwise(
     since = report_of(store, since_version=2).key_space.before
     assert since is not None
     assert (since.version, since.fragments) == (2, 2)
-    with pytest.raises(UsageError, match="since: version 8 is not before version 8"):
+    with refuses(UsageError):
         report_of(store, since_version=8)
     with pytest.raises(VersionNotFoundError):
         report_of(store, version=99)

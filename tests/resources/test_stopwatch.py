@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from compactor.resources import stopwatch
+from tests.support.wording import refuses
 
 
 def test_what_runs_within_another_stage_is_not_counted_for_that_one(monkeypatch) -> None:
@@ -22,6 +21,6 @@ def test_what_runs_within_another_stage_is_not_counted_for_that_one(monkeypatch)
 
 def test_a_stage_that_fails_is_counted_too() -> None:
     watch = stopwatch.Stopwatch()
-    with pytest.raises(ValueError, match="x"), watch.on("gather"):
+    with refuses(ValueError), watch.on("gather"):
         raise ValueError("x")
     assert watch.seconds["gather"] >= 0

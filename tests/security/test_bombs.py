@@ -19,6 +19,7 @@ from compactor.predicate import parse_where
 from compactor.predicate.tree import matching
 from format.reader import FragmentReader
 from tests.support.fragments import BytesSource, rows_of, write_fragment
+from tests.support.wording import refuses
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 160 << 20
@@ -110,7 +111,7 @@ def test_zstd_that_is_damaged_is_told_from_its_end(tmp_path: Path, damage: str) 
     }
     path.write_bytes(damaged[damage])
     with (
-        pytest.raises(InputError, match="its compressed data is"),
+        refuses(InputError),
         open_table_file(str(path)) as file,
     ):
         list(file)

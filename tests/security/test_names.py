@@ -29,6 +29,7 @@ from compactor.table.object_names import is_deletions_key, is_fragment_key, is_s
 from tests.pipelines.support import run_of, sources
 from tests.support.s3_server import Request, S3Server
 from tests.support.tables import append_table, log_rows
+from tests.support.wording import refuses
 
 HOSTILE = [
     "../outside.frag",
@@ -159,7 +160,7 @@ def test_a_hostile_checkpoint_is_damaged(table: LocalStore, field: str, name: st
         changes = {"skip_index": _Json([name, {"id": [0, 10]}])}
     fragments = FragmentMap()
     fragments.set(replace(entry, **changes))
-    with pytest.raises((DataError, ValueError), match=r"is damaged|is not the name"):
+    with refuses((DataError, ValueError)):
         read_checkpoint(
             checkpoint_bytes(replace(snapshot, fragments=fragments)), name="c"
         ).fragments.all()
@@ -180,7 +181,7 @@ def test_a_checkpoint_whose_offsets_lead_out_of_its_buffers_is_damaged(table: Lo
     forged = sink.getvalue().to_pybytes()
     forged += xxhash.xxh3_128_digest(forged)
     assert read_checkpoint(data, name="c").version == snapshot.version
-    with pytest.raises(DataError, match="c: the checkpoint is damaged"):
+    with refuses(DataError):
         read_checkpoint(forged, name="c").fragments.all()
 
 
@@ -244,7 +245,7 @@ def test_a_link_in_the_place_of_an_object_is_never_written_through(tmp_path: Pat
     store.create("data/a", b"x")
     for name in ("new", "over", "gone"):
         (tmp_path / "t" / "data" / name).symlink_to(outside)
-    with pytest.raises(CompactorError, match="exists already"):
+    with refuses(CompactorError):
         store.create("data/new", b"mine")
     with store.start_upload("data/over") as upload:
         upload.write(b"mine")

@@ -23,6 +23,7 @@ from compactor.stores.open import open_store
 from compactor.telemetry.events import Event
 from tests.support.s3_server import Request, S3Server
 from tests.support.tables import ingest_tables, log_rows
+from tests.support.wording import refuses
 
 CANARY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYcanary"
 ADDRESSES = {
@@ -283,7 +284,7 @@ def test_a_failed_compaction_stores_no_secret(
 
 def test_the_endpoint_is_refused_by_the_library_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://me:pw@127.0.0.1:1")
-    with pytest.raises(UsageError, match="a user or a password in it") as caught:
+    with refuses(UsageError) as caught:
         open_store("s3://bucket/t").read("k")
     assert "pw" not in str(caught.value).replace("password", "")
 
@@ -293,7 +294,7 @@ def test_exceptions_of_the_library_repeat_no_secret_that_the_server_tells(
 ) -> None:
     body = answer_with_our_key(monkeypatch)
     s3_server.intercept = lambda request: ("400 Bad Request", body)
-    with pytest.raises(StoreError, match=r"signed with \*\*\*") as caught:
+    with refuses(StoreError) as caught:
         Table.open(f"s3://{s3_bucket}/t")
     assert CANARY not in repr(caught.value)
     again = pickle.loads(pickle.dumps(caught.value))  # as Spark's tasks send it

@@ -21,6 +21,7 @@ from compactor.simulate.result import Result
 from compactor.simulate.settings import Locality, SimulationSettings, Spread, shards_for
 from compactor.simulate.simulation import Observer, Simulation
 from compactor.table.entry import FragmentEntry
+from tests.support.wording import refuses
 
 # The longest take some seconds, and minutes on a busy machine.
 pytestmark = pytest.mark.timeout(1_200)
@@ -304,14 +305,14 @@ def test_a_merge_leaves_gaps_between_keys_empty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"workers": 1, "shards": 2}, "at least one for each shard"),
-        ({"retention_seconds": 5}, "time window"),
-        ({"late_share": 0.1}, "time window"),
-        ({"flush_bytes": 151 * FLUSH}, "not a single flush"),
+        {"workers": 1, "shards": 2},
+        {"retention_seconds": 5},
+        {"late_share": 0.1},
+        {"flush_bytes": 151 * FLUSH},
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_settings_that_contradict_each_other_are_refused(changes: dict) -> None:
+    with refuses(ConfigError):
         changed(SMALL, **changes)

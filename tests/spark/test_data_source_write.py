@@ -37,6 +37,7 @@ from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Operation
 from tests.support.samples import SAMPLES
 from tests.support.tables import compact_table
+from tests.support.wording import refuses
 
 
 class Job:
@@ -145,7 +146,7 @@ def test_jobs_that_create_a_table_at_once_both_add_their_rows(url: str) -> None:
     for job in jobs:
         job.commit()
     assert found(url) == list(range(12))
-    with pytest.raises(CompactorError, match="was created meanwhile with another sort schema"):
+    with refuses(CompactorError):
         other.commit()
 
 
@@ -158,7 +159,7 @@ def test_an_overwrite_is_refused_if_rows_have_changed_since_it_began(url: str) -
         job = Job(url, numbers(100), overwrite=True).write()
         change()
         before = found(url)
-        with pytest.raises(CommitConflictError, match="run the job again"):
+        with refuses(CommitConflictError):
             job.commit()
         assert found(url) == before
     job = Job(url, numbers(100), overwrite=True).write()
@@ -194,10 +195,9 @@ def test_rows_that_were_loaded_do_not_replace_those_that_came_after(url: str) ->
     late = Job(url, numbers(50), overwrite=True, schema=now).write()
     Job(url, numbers(6)).write().commit()
     before = Table.open(url).version
-    said = r"since version \d+, from which column 'n' was loaded; nothing was overwritten: load the table"
-    with pytest.raises(CommitConflictError, match=said):
+    with refuses(CommitConflictError):
         Job(url, numbers(50), overwrite=True, schema=now)
-    with pytest.raises(CommitConflictError, match=said):
+    with refuses(CommitConflictError):
         late.commit()
     assert (Table.open(url).version, found(url)) == (before, list(range(12)))
     Job(url, numbers(12), schema=at_1).write().commit()
@@ -227,7 +227,7 @@ def test_rows_that_were_loaded_before_a_vacuum_of_the_log_do_not_replace_what_ma
     for first in (6, 12):
         Job(url, numbers(first)).write().commit()
     without_its_first_versions(url)
-    with pytest.raises(CommitConflictError, match="not known what was changed since version 1"):
+    with refuses(CommitConflictError):
         Job(url, numbers(50), overwrite=True, schema=schema)
 
 
@@ -241,9 +241,9 @@ def test_a_table_is_known_by_any_of_its_addresses(tmp_path: Path) -> None:
     ]
     Job(url, numbers(6)).write().commit()
     for schema in schemas:
-        with pytest.raises(CommitConflictError, match="since version 1, from which column 'n'"):
+        with refuses(CommitConflictError):
             Job(url, numbers(50), overwrite=True, schema=schema)
-        with pytest.raises(CommitConflictError, match="since version 1, from which column 'n'"):
+        with refuses(CommitConflictError):
             Job(str(link), numbers(50), overwrite=True, schema=schema)
 
 
@@ -256,10 +256,10 @@ def test_a_table_is_known_by_any_of_its_addresses_though_the_log_has_gone(tmp_pa
     for first in (6, 12):
         Job(url, numbers(first)).write().commit()
     without_its_first_versions(url)
-    with pytest.raises(CommitConflictError, match="not known what was changed since version 1"):
+    with refuses(CommitConflictError):
         Job(url, numbers(50), overwrite=True, schema=by_link)
     Path(link).unlink()
-    with pytest.raises(CommitConflictError, match="not known what was changed since version 1"):
+    with refuses(CommitConflictError):
         Job(url, numbers(50), overwrite=True, schema=by_link)
     Job(url, numbers(50), overwrite=True, schema=elsewhere).write().commit()
     assert found(url) == list(range(50, 56))
@@ -272,7 +272,7 @@ def test_rows_of_a_table_that_was_removed_do_not_replace_those_of_one_in_its_pla
     schema = loaded(url)
     shutil.rmtree(url)
     Job(url, numbers(6), sort_by="n").write().commit()
-    with pytest.raises(CommitConflictError, match="not known what was changed since version 1"):
+    with refuses(CommitConflictError):
         Job(url, numbers(50), overwrite=True, schema=schema)
 
 
@@ -291,9 +291,9 @@ def test_an_overwrite_brings_back_no_column_as_it_was(url: str, change: Any) -> 
     late = Job(url, PEOPLE, overwrite=True, schema=schema).write()
     Table.open(url).alter(**change)
     shown = Table.open(url).scan().to_table()
-    with pytest.raises(CommitConflictError, match=CHANGED):
+    with refuses(CommitConflictError):
         Job(url, PEOPLE, overwrite=True, schema=schema)
-    with pytest.raises(CommitConflictError, match=CHANGED):
+    with refuses(CommitConflictError):
         late.commit()
     assert Table.open(url).scan().to_table().equals(shown)
 
@@ -313,10 +313,7 @@ def test_values_that_were_dropped_or_redacted_are_not_written_again(url: str, ch
         (schema, {"stream": True}),
     ):
         name = asked.fieldNames()[1]
-        with pytest.raises(
-            CommitConflictError,
-            match=rf"column '{name}' was loaded from version 1, and its values were dropped or redacted",
-        ):
+        with refuses(CommitConflictError, name):
             Job(url, PEOPLE.rename_columns(asked.fieldNames()), schema=asked, **options)
     rest = StructType([schema["n"], schema["size"]])
     Job(url, PEOPLE.drop_columns("email"), schema=rest).write().commit()
@@ -346,7 +343,7 @@ def test_an_overwrite_brings_back_no_rows_past_their_retention(url: str) -> None
         CommitLog(LocalStore(url)).history.read(number).changes.operation
         for number in range(1, Table.open(url).version + 1)
     }
-    with pytest.raises(CommitConflictError, match="rows past their retention were dropped since"):
+    with refuses(CommitConflictError):
         Job(url, pa.table({"at": at}), overwrite=True, schema=schema)
 
 
@@ -355,21 +352,21 @@ def test_of_several_versions_that_were_loaded_the_oldest_counts(url: str) -> Non
     old = loaded(url)
     Job(url, numbers(6)).write().commit()
     mixed = StructType([loaded(url)["n"], old["m"]])
-    with pytest.raises(CommitConflictError, match="since version 1, from which column 'm'"):
+    with refuses(CommitConflictError):
         Job(url, pa.table({"n": [1], "m": [1]}), overwrite=True, schema=mixed)
 
 
 def test_an_overwrite_names_the_version_whose_rows_it_may_replace(url: str) -> None:
     Job(url, numbers(0), overwrite=True, base_version="0", sort_by="n").write().commit()
-    with pytest.raises(CommitConflictError, match="since version 0, the base_version"):
+    with refuses(CommitConflictError):
         Job(url, numbers(0), overwrite=True, base_version="0")
-    with pytest.raises(UsageError, match=r"base_version: 9 is not there yet.* at version 1"):
+    with refuses(UsageError):
         Job(url, numbers(0), overwrite=True, base_version="9")
     job = Job(url, numbers(6), overwrite=True, base_version="1").write()
     Table.open(url).delete("n = 1")
-    with pytest.raises(CommitConflictError, match="the base_version; nothing was overwritten"):
+    with refuses(CommitConflictError):
         job.commit()
-    with pytest.raises(UsageError, match="goes with mode overwrite of a batch job"):
+    with refuses(UsageError):
         Job(url, numbers(0), stream=True, overwrite=True, base_version="1")
 
 
@@ -389,9 +386,7 @@ def test_columns_of_types_that_tables_have_not_are_named(url: str) -> None:
         (st.MapType(st.StringType(), st.CalendarIntervalType()), "interval"),
     ):
         schema = StructType([st.StructField("n", st.LongType()), st.StructField("p", dtype)])
-        with pytest.raises(
-            InputError, match=f"column 'p' has values of {shown}, which tables have no"
-        ):
+        with refuses(InputError, shown):
             Job(url, numbers(0), schema=schema, sort_by="n")
 
 
@@ -407,7 +402,7 @@ def test_a_write_of_no_rows_makes_an_empty_table_or_empties_it(url: str) -> None
 
 def test_a_column_that_differs_in_case_only_is_refused(url: str) -> None:
     Job(url, numbers(0), sort_by="n").write().commit()
-    with pytest.raises(InputError, match="column 'N' differs from the table's 'n' only by case"):
+    with refuses(InputError):
         Job(url, pa.table({"n": [1], "N": [1]}))
 
 
@@ -452,7 +447,7 @@ def test_a_stream_that_is_complete_anew_replaces_what_it_wrote(url: str) -> None
 
 def test_a_memory_of_batches_that_is_damaged_is_an_error() -> None:
     table = TableMetadata(pa.schema([]), (), properties=(("batches", "[1]"),))
-    with pytest.raises(DataError, match="somewhere: the table's property 'batches' is damaged"):
+    with refuses(DataError):
         is_taken(Batch("q", 0), table, "somewhere")
 
 
@@ -479,7 +474,7 @@ def test_a_value_that_has_no_place_is_told_by_the_commit_and_nothing_is_added(ur
     Table.create(url, pa.table({"n": [0], "at": at}), sort_by="at,n")
     finer = pa.table({"n": [1, 2], "at": pa.array([2_000, 2_001], pa.timestamp("us"))})
     job = Job(url, finer).write()
-    with pytest.raises(InputError, match=r"column 'at' of type .* cannot become timestamp\[ms\]"):
+    with refuses(InputError):
         job.commit()
     assert found(url) == [0]
     Job(url, finer.slice(0, 1)).write().commit()
@@ -517,7 +512,7 @@ def test_half_floats_stay_so_and_what_they_cannot_be_is_an_error(url: str, name:
     for lost in (0.1, 65536.0, 1e-9):
         column = pa.array([made(1.5), made(lost)], read.schema.field("h").type)
         job = Job(url, pa.table({"n": [8, 9], "h": column})).write(tasks=1)
-        with pytest.raises(InputError, match=r"column 'h' .*would be rounded.* cast it to double"):
+        with refuses(InputError):
             job.commit()
     assert Table.open(url).rows == 7
     wider = pa.table({"n": [8], "h": pa.array([0.1], pa.float64())})
@@ -526,50 +521,50 @@ def test_half_floats_stay_so_and_what_they_cannot_be_is_an_error(url: str, name:
         assert Table.open(url).schema.field("h").type == pa.float64()
 
 
-MISTAKES: dict[str, tuple[type[CompactorError], Any]] = {
-    "no table here yet: name its sort schema": (TableNotFoundError, {}),
-    "sort_by: ": (UsageError, {"sort_by": ":desc"}),
-    "fragments: no setting 'sortby'; there are: sort_by,": (UsageError, {"sortby": "n"}),
-    "fragments: sequence: name the row_policy too": (UsageError, {"sequence": "n"}),
-    "fragments: retention: name the time_column": (UsageError, {"retention": "1d"}),
-    "fragments: ttl and ttl_column: give both": (UsageError, {"ttl": "1d"}),
-    "fragments: batch_id: name the app_id": (UsageError, {"batch_id": "1"}),
-    "fragments: app_id: also number the batch": (UsageError, {"app_id": "x", "sort_by": "n"}),
-    "fragments: row_policy: 'newest' is none of: append, last,": (
+MISTAKES: list[tuple[type[CompactorError], Any]] = [
+    (TableNotFoundError, {}),
+    (UsageError, {"sort_by": ":desc"}),
+    (UsageError, {"sortby": "n"}),
+    (UsageError, {"sequence": "n"}),
+    (UsageError, {"retention": "1d"}),
+    (UsageError, {"ttl": "1d"}),
+    (UsageError, {"batch_id": "1"}),
+    (UsageError, {"app_id": "x", "sort_by": "n"}),
+    (
         UsageError,
         {"row_policy": "newest"},
     ),
-    "fragments: memory_limit: '1MiB' is too small: 64MiB at least": (
+    (
         UsageError,
         {"memory_limit": "1MiB"},
     ),
-    "fragments: aggregate: 'n:mean': give COLUMN:FUNCTION, where function is one of last, first,": (
+    (
         UsageError,
         {"aggregate": "n:mean"},
     ),
-    "fragments: rows_per_fragment: '3000000000' is too large: less than 2147483648": (
+    (
         UsageError,
         {"rows_per_fragment": "3000000000"},
     ),
-    "fragments: app_id: '' is empty": (UsageError, {"app_id": ""}),
-    "fragments: base_version: goes with mode overwrite": (UsageError, {"base_version": "1"}),
-    "fragments: version: goes with reads only; leave it out here": (UsageError, {"version": "1"}),
-    "fragments: aggregate: column 'n' is named twice": (UsageError, {"aggregate": "n:max,n:min"}),
-    "fragments: skip_index: 'n': give COLUMN:KIND, where kind is one of bloom": (
+    (UsageError, {"app_id": ""}),
+    (UsageError, {"base_version": "1"}),
+    (UsageError, {"version": "1"}),
+    (UsageError, {"aggregate": "n:max,n:min"}),
+    (
         UsageError,
         {"skip_index": "n"},
     ),
-    "nix": (InputError, {"sort_by": "nix"}),
-    "delete_marker": (UsageError, {"sort_by": "n", "delete_marker": "n", "row_policy": "append"}),
-}
+    (InputError, {"sort_by": "nix"}),
+    (UsageError, {"sort_by": "n", "delete_marker": "n", "row_policy": "append"}),
+]
 
 
-@pytest.mark.parametrize("said", MISTAKES)
-def test_mistakes_in_options_of_writes_are_one_line(said: str, url: str) -> None:
-    kind, options = MISTAKES[said]
-    with pytest.raises(kind) as caught:
+@pytest.mark.parametrize(("kind", "options"), MISTAKES)
+def test_mistakes_in_options_of_writes_are_one_line(
+    kind: type[CompactorError], options: Any, url: str
+) -> None:
+    with refuses(kind) as caught:
         Job(url, numbers(0), **options)
-    assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "--" not in str(caught.value)
 

@@ -10,6 +10,7 @@ from compactor.errors import UsageError
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store, split_object_url
 from compactor.stores.s3 import S3Store
+from tests.support.wording import refuses
 
 
 @pytest.mark.parametrize(
@@ -44,25 +45,25 @@ def test_buckets_are_opened_with_their_prefix(url: str, canonical: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "advice"),
+    "url",
     [
-        ("", "use a folder or s3://"),
-        ("s3:/bucket", "write s3://bucket/prefix"),
-        ("s3:bucket/prefix", "write s3://bucket/prefix"),
-        ("s3://", "write s3://bucket/prefix"),
-        ("s3://bucket//a", "must be relative"),
-        ("s3://bucket/a/../b", "must be relative"),
-        ("s3://bucket/a?versionId=1", "have no meaning here"),
-        ("S3://bucket/a", "use s3://bucket/prefix"),
-        ("s3a://bucket/a", "use s3://bucket/prefix"),
-        ("gs://bucket/a", "no store for gs: addresses"),
-        ("https://host/a", "no store for https: addresses"),
-        ("backup:t", "./name"),
-        ("file://host/a", "write file:///path"),
+        "",
+        "s3:/bucket",
+        "s3:bucket/prefix",
+        "s3://",
+        "s3://bucket//a",
+        "s3://bucket/a/../b",
+        "s3://bucket/a?versionId=1",
+        "S3://bucket/a",
+        "s3a://bucket/a",
+        "gs://bucket/a",
+        "https://host/a",
+        "backup:t",
+        "file://host/a",
     ],
 )
-def test_other_addresses_are_refused_with_advice(url: str, advice: str) -> None:
-    with pytest.raises(UsageError, match=advice):
+def test_other_addresses_are_refused_with_advice(url: str) -> None:
+    with refuses(UsageError):
         open_store(url)
 
 

@@ -19,6 +19,7 @@ from compactor.errors import (
 )
 from compactor.stores.s3 import S3Store, S3Stream
 from tests.support.s3_server import HangUp, Request, S3Server
+from tests.support.wording import refuses
 
 FAULT = ("503 Service Unavailable", b"<Error><Code>SlowDown</Code></Error>")
 
@@ -27,7 +28,7 @@ def test_a_create_is_sent_once_and_a_server_fault_is_an_unknown_outcome(
     s3_server: S3Server, s3_bucket: str
 ) -> None:
     s3_server.intercept = lambda request: FAULT if request.method == "PUT" else None
-    with pytest.raises(UnknownOutcomeError, match="may have been written"):
+    with refuses(UnknownOutcomeError):
         S3Store(s3_bucket).create("k", b"v")
     assert len(s3_server.requests("PUT")) == 1
 
@@ -44,7 +45,7 @@ def test_a_create_whose_answer_is_lost_is_an_unknown_outcome_and_sent_once(
     s3_server: S3Server, s3_bucket: str, before_effect: bool
 ) -> None:
     s3_server.intercept = lambda request: HangUp(before_effect)
-    with pytest.raises(UnknownOutcomeError, match="may have been written"):
+    with refuses(UnknownOutcomeError):
         S3Store(s3_bucket).create("k", b"v")
     assert len(s3_server.requests("PUT")) == 1
     s3_server.intercept = None
@@ -89,7 +90,7 @@ def test_a_body_that_ends_early_breaks_the_stream_after_what_came_through(
     stream = store.open_stream("k")
     assert stream.size_bytes == 10_000
     assert stream.read(7_000) == bytes(7_000)
-    with pytest.raises(StoreUnreachableError, match=f"s3://{s3_bucket}/k: the connection broke"):
+    with refuses(StoreUnreachableError, s3_bucket):
         stream.read(1_000)
     stream.close()
 
@@ -98,7 +99,7 @@ def test_a_stream_never_ends_early_in_silence_and_lets_go_when_closed() -> None:
     body = io.BytesIO(b"123")
     stream = S3Stream(body, 10, "etag", "s3://bucket/k")
     assert stream.read(10) == b"123"
-    with pytest.raises(StoreUnreachableError, match="7 bytes were still to come"):
+    with refuses(StoreUnreachableError):
         stream.read(10)
     stream.close()
     assert body.closed
@@ -110,7 +111,7 @@ def test_whatever_breaks_a_body_is_the_same_to_the_reader(cause: Exception) -> N
         def read(self, size: int | None = -1) -> bytes:
             raise cause
 
-    with pytest.raises(StoreUnreachableError, match="connection broke"):
+    with refuses(StoreUnreachableError):
         S3Stream(BrokenBody(), 10, "etag", "s3://bucket/k").read(1)
 
 
@@ -144,7 +145,7 @@ def test_reads_are_retried_by_the_sdk(s3_server: S3Server, s3_bucket: str) -> No
 
 def test_an_endpoint_that_is_not_there_is_unreachable_and_nothing_was_written() -> None:
     store = S3Store("bucket", endpoint_url="http://127.0.0.1:9")
-    with pytest.raises(StoreUnreachableError, match=r"127\.0\.0\.1:9"):
+    with refuses(StoreUnreachableError):
         store.create("k", b"v")
 
 
@@ -156,11 +157,11 @@ def test_a_missing_bucket_and_a_refusal_are_told_apart(s3_server: S3Server, s3_b
         lambda: list(missing.list("")),
         lambda: missing.start_upload("k").complete(),
     ):
-        with pytest.raises(StoreError, match="s3://no-bucket-here: no such bucket at http"):
+        with refuses(StoreError):
             call()
     body = b"<Error><Code>AccessDenied</Code></Error>"
     s3_server.intercept = lambda request: ("403 Forbidden", body)
-    with pytest.raises(PermissionDeniedError, match="policy"):
+    with refuses(PermissionDeniedError):
         S3Store(s3_bucket).read("k")
 
 
@@ -214,9 +215,9 @@ def test_a_server_that_ignores_ranges_is_an_error_not_other_bytes(
     store = S3Store(s3_bucket)
     store.create("k", b"0123456789")
     s3_server.intercept = lambda r: ("200 OK", b"0123456789") if r.range else None
-    with pytest.raises(StoreError, match="does not serve ranges"):
+    with refuses(StoreError):
         store.read_range("k", 5, 2)
-    with pytest.raises(StoreError, match="does not serve ranges"):
+    with refuses(StoreError):
         store.open_stream("k", start=5)
 
 
@@ -225,7 +226,7 @@ def test_a_server_that_ignores_ranges_is_an_error_not_other_bytes(
 )
 def test_a_wrong_setup_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(StoreError, match=name):
+    with refuses(StoreError, name):
         S3Store("bucket").read("k")
 
 
@@ -236,7 +237,7 @@ def test_missing_credentials_are_said_so(
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    with pytest.raises(PermissionDeniedError, match="set AWS_ACCESS_KEY_ID"):
+    with refuses(PermissionDeniedError):
         S3Store("bucket").read("k")
 
 

@@ -13,6 +13,7 @@ from compactor.errors import (
     UnknownOutcomeError,
 )
 from compactor.stores.s3_answers import EmptyRangeError, outcome_known, refusal, written
+from tests.support.wording import refuses, says
 
 ADDRESS = "s3://bucket/a/k"
 ENDPOINT = "https://s3.example"
@@ -23,46 +24,45 @@ def answer(code: str, status: int) -> Exception:
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "error", "advice"),
+    ("code", "status", "error"),
     [
-        ("NoSuchKey", 404, ObjectNotFoundError, "no such object"),
-        ("404", 404, ObjectNotFoundError, "no such object"),
-        ("NoSuchBucket", 404, StoreError, "s3://bucket: no such bucket at https://s3.example"),
-        ("NoSuchUpload", 404, StoreError, "lifecycle"),
-        ("403", 403, PermissionDeniedError, "bucket's policy"),
-        ("AccessDenied", 403, PermissionDeniedError, "bucket's policy"),
-        ("InvalidAccessKeyId", 403, PermissionDeniedError, "AWS_ACCESS_KEY_ID"),
-        ("SignatureDoesNotMatch", 403, PermissionDeniedError, "AWS_SECRET_ACCESS_KEY"),
-        ("RequestTimeTooSkewed", 403, PermissionDeniedError, "clock"),
-        ("ExpiredToken", 400, PermissionDeniedError, "new credentials"),
-        ("InvalidRange", 416, EmptyRangeError, ""),
-        ("PreconditionFailed", 412, ObjectChangedError, "replaced"),
-        ("412", 412, ObjectChangedError, "replaced"),
-        ("NotImplemented", 501, StoreError, "If-None-Match"),
-        ("SlowDown", 503, StoreUnreachableError, "https://s3.example failed"),
-        ("InternalError", 500, StoreUnreachableError, "try again"),
-        ("ConditionalRequestConflict", 409, StoreUnreachableError, "try again"),
-        ("RequestTimeout", 400, StoreUnreachableError, "try again"),
-        ("408", 408, StoreUnreachableError, "try again"),
-        ("429", 429, StoreUnreachableError, "try again"),
-        ("EntityTooSmall", 400, StoreError, "because"),
+        ("NoSuchKey", 404, ObjectNotFoundError),
+        ("404", 404, ObjectNotFoundError),
+        ("NoSuchBucket", 404, StoreError),
+        ("NoSuchUpload", 404, StoreError),
+        ("403", 403, PermissionDeniedError),
+        ("AccessDenied", 403, PermissionDeniedError),
+        ("InvalidAccessKeyId", 403, PermissionDeniedError),
+        ("SignatureDoesNotMatch", 403, PermissionDeniedError),
+        ("RequestTimeTooSkewed", 403, PermissionDeniedError),
+        ("ExpiredToken", 400, PermissionDeniedError),
+        ("InvalidRange", 416, EmptyRangeError),
+        ("PreconditionFailed", 412, ObjectChangedError),
+        ("412", 412, ObjectChangedError),
+        ("NotImplemented", 501, StoreError),
+        ("SlowDown", 503, StoreUnreachableError),
+        ("InternalError", 500, StoreUnreachableError),
+        ("ConditionalRequestConflict", 409, StoreUnreachableError),
+        ("RequestTimeout", 400, StoreUnreachableError),
+        ("408", 408, StoreUnreachableError),
+        ("429", 429, StoreUnreachableError),
+        ("EntityTooSmall", 400, StoreError),
     ],
 )
 def test_an_answer_becomes_the_error_to_act_by(
-    code: str, status: int, error: type[Exception], advice: str
+    code: str, status: int, error: type[Exception]
 ) -> None:
     refused = answer(code, status)
     assert isinstance(refused, error)
     assert error is not StoreError or not isinstance(refused, StoreUnreachableError)
-    assert advice in str(refused)
-    assert "\n" not in str(refused)
+    says(str(refused))
 
 
 @pytest.mark.parametrize(
     ("code", "status"), [("InternalError", 500), ("SlowDown", 503), ("NoSuchUpload", 404)]
 )
 def test_an_object_made_visible_perhaps_is_an_unknown_outcome(code: str, status: int) -> None:
-    with pytest.raises(UnknownOutcomeError, match="look before trying again"):  # noqa: SIM117
+    with refuses(UnknownOutcomeError):  # noqa: SIM117
         with outcome_known(ADDRESS):
             raise answer(code, status)
 

@@ -16,6 +16,7 @@ from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.ipc_sizes import unpacked_bytes
 from compactor.table.snapshot import Snapshot
 from tests.support.tables import ingest_tables, log_rows
+from tests.support.wording import refuses
 
 
 def signed(body: bytes) -> bytes:
@@ -48,7 +49,7 @@ def test_a_small_checkpoint_that_unpacks_to_much_is_refused_unread(
     body = module._stream(heavy, "zstd").to_pybytes()
     assert len(body) < 64 << 10
     monkeypatch.setattr(pa.ipc, "open_stream", None)
-    with pytest.raises(DataError, match=r"c: the checkpoint is damaged .*it would unpack to"):
+    with refuses(DataError):
         read_checkpoint(signed(body), name="c")
 
 
@@ -57,7 +58,7 @@ def test_what_compresses_too_well_is_written_so_that_it_is_read(
 ) -> None:
     packed = checkpoint_bytes(snapshot)
     monkeypatch.setattr(module, "_most_unpacked", lambda stored_bytes: stored_bytes)
-    with pytest.raises(DataError, match="it would unpack to"):
+    with refuses(DataError):
         read_checkpoint(packed, name="c")
     again = read_checkpoint(checkpoint_bytes(snapshot), name="c")
     assert checkpoint_bytes(again) == checkpoint_bytes(snapshot)
@@ -81,7 +82,7 @@ def test_a_stream_of_an_older_format_is_refused() -> None:
     table = pa.table({"x": [1, 2]})
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
-    with pytest.raises(ValueError, match="format"):
+    with refuses(ValueError):
         unpacked_bytes(sink.getvalue())
 
 
@@ -90,5 +91,5 @@ def test_a_length_below_zero_or_outside_of_its_message_is_damage() -> None:
     body = bytearray(module._stream(pa.Table.from_batches([batch]), "zstd").to_pybytes())
     at = bytes(body).index(struct.pack("<q", 8000))
     body[at : at + 8] = struct.pack("<q", -2)
-    with pytest.raises(ValueError, match="below 0"):
+    with refuses(ValueError):
         unpacked_bytes(pa.py_buffer(bytes(body)))

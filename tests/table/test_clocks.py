@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.compaction.driver import Driver
-from compactor.errors import ClockError
+from compactor.errors import ClockError, ObjectExistsError
 from compactor.stores.base import Store, StoreTime
 from compactor.stores.local import LocalStore
 from compactor.stores.s3 import S3Store
@@ -24,6 +24,7 @@ from compactor.table.version import Changes, Lease, Operation, Version
 from tests.compaction.test_driver import World as Drivers
 from tests.support.memory_store import MemoryStore
 from tests.support.s3_server import S3Server
+from tests.support.wording import refuses
 from tests.table.test_commit_log import METADATA, add, log_on, names
 from tests.table.test_history import DAY_MS, MovingClock, World
 
@@ -45,7 +46,7 @@ def test_a_commit_by_a_clock_that_is_not_the_stores_is_refused(
     log, clock = log_on(store), MovingClock()
     store.store_time = told(clock, ahead_ms=-ahead_ms, is_independent=is_independent)
     objects = dict(store.objects)
-    with pytest.raises(ClockError, match="nothing was changed"):
+    with refuses(ClockError):
         log.commit(add("b"))
     assert store.objects == objects
     monkeypatch.setenv("COMPACTOR_TRUST_CLOCK", "1")
@@ -177,7 +178,7 @@ def test_rows_do_not_expire_by_a_clock_that_jumped_and_nobody_confirms(
     drivers, driver, store = expiring()
     drivers.clock.now_ms += MAX_QUIET_SECONDS * 1000 + 1
     store.store_time = told(drivers.clock, is_independent=False) if is_told else None
-    with pytest.raises(ClockError, match=r"30d old.*COMPACTOR_TRUST_CLOCK=1"):
+    with refuses(ClockError):
         driver.decide(1)
     assert len(drivers.snapshot().fragments) == 1
     monkeypatch.setenv("COMPACTOR_TRUST_CLOCK", "1")
@@ -189,7 +190,7 @@ def test_rows_do_not_expire_by_a_clock_that_is_not_the_stores() -> None:
     drivers, driver, store = expiring()
     store.store_time = told(drivers.clock)
     drivers.clock.now_ms += 20 * DAY_MS
-    with pytest.raises(ClockError, match="20d ahead of the store's"):
+    with refuses(ClockError):
         driver.decide(1)
     assert len(drivers.snapshot().fragments) == 1
 
@@ -223,6 +224,6 @@ def test_s3_tells_the_date_of_its_latest_answer_refusals_too(
     assert list(store.list("none")) == []
     check_time(store, -86_400, is_independent=True)
     s3_server.ahead_seconds = 86_400
-    with pytest.raises(Exception, match="exists already"):
+    with refuses(ObjectExistsError):
         store.create("k", b"")
     check_time(store, 86_400, is_independent=True)

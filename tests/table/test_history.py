@@ -25,6 +25,7 @@ from compactor.table.vacuum import LOG_GRACE_SECONDS, VacuumSettings, vacuum
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from format.footer import ColumnBytes
 from tests.support.memory_store import MemoryStore, TimedObjects
+from tests.support.wording import refuses
 from tests.table.test_commit_log import METADATA, entry
 
 DAY_MS = 86_400_000
@@ -122,7 +123,7 @@ def test_a_checkpoint_holds_all_of_a_snapshot() -> None:
 def test_a_flipped_bit_in_a_checkpoint_is_found(place: int) -> None:
     data = bytearray(checkpoint_bytes(full_snapshot()))
     data[place] ^= 4
-    with pytest.raises(DataError, match=r"name\.arrow: the checkpoint is damaged"):
+    with refuses(DataError):
         read_checkpoint(bytes(data), name="name.arrow")
 
 
@@ -131,9 +132,9 @@ def test_a_key_range_of_other_types_than_the_table_s_is_found(bound: tuple[objec
     compare = METADATA.comparator()
     fine = entry("a")
     assert key_range(fine, compare)[0] <= key_range(fine, compare)[1]
-    with pytest.raises(DataError, match="its key range in the log is damaged"):
+    with refuses(DataError):
         key_range(replace(fine, first_key=bound), compare)
-    with pytest.raises(DataError, match="its key range in the log is damaged"):
+    with refuses(DataError):
         key_range(replace(fine, last_key=bound), compare)
 
 
@@ -198,7 +199,7 @@ def test_every_version_that_is_kept_can_be_read(world: World, checkpoints_every_
     for number in range(1, 11):
         assert len(world.log.history.at(number, newest).fragments) == number
     for number in (0, 11):
-        with pytest.raises(VersionNotFoundError, match="versions 1 to 10 are kept"):
+        with refuses(VersionNotFoundError):
             world.log.history.at(number, newest)
 
 
@@ -253,7 +254,7 @@ def test_vacuum_keeps_what_a_retained_version_needs(world: World) -> None:
     world.clock.now_ms += 2 * DAY_MS
     report = world.vacuum()
     assert (report.fragments, old in world.data()) == (1, False)
-    with pytest.raises(VersionNotFoundError, match="there is no version 2 to read"):
+    with refuses(VersionNotFoundError):
         world.log.history.at(2, world.log.current())
 
 
@@ -280,12 +281,12 @@ def test_without_grace_all_garbage_goes_at_once(world: World) -> None:
 def test_what_a_first_write_left_is_for_the_vacuum_of_the_table_and_not_before(
     world: World,
 ) -> None:
-    with pytest.raises(TableNotFoundError, match="ingest"):
+    with refuses(TableNotFoundError):
         world.vacuum()
     left = world.write(0, "dead")
     stalled = world.write(0, "stalled")
     world.clock.now_ms += 20 * DAY_MS
-    with pytest.raises(TableNotFoundError, match=r"2 objects under data/ .* nothing was removed"):
+    with refuses(TableNotFoundError):
         world.vacuum(grace_seconds=0, retain_seconds=0)
     world.log.commit(lambda snapshot: world.adding(snapshot, stalled))
     assert world.data() == {left, stalled}, "who was asleep finds what it wrote"
@@ -302,7 +303,7 @@ def test_a_stalled_writer_is_refused_and_told(world: World) -> None:
     world.clock.now_ms += 2 * DAY_MS
     world.vacuum()
     before = world.log.current().version
-    with pytest.raises(StaleAttemptError, match="run it again"):
+    with refuses(StaleAttemptError):
         world.open().commit(lambda snapshot: world.adding(snapshot, slow))
     assert world.log.current().version == before
 
@@ -370,7 +371,7 @@ def test_a_commit_on_a_version_that_was_vacuumed_away_is_never_taken_for_done(
             world.vacuum()
         return world.adding(snapshot, fragment_key(snapshot.version, "stalled", 0))
 
-    with pytest.raises(UnknownOutcomeError, match="stood still"):
+    with refuses(UnknownOutcomeError):
         stalled.commit(sleep_through_a_vacuum)
     assert len(world.open().current().fragments) == 12
     world.add("b")

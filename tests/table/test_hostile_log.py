@@ -27,6 +27,7 @@ from compactor.table.vacuum import MIN_SHRINK_ROWS, VacuumSettings, vacuum
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
+from tests.support.wording import refuses
 from tests.table.test_commit_log import METADATA, entry
 from tests.table.test_history import DAY_MS, World
 
@@ -118,7 +119,7 @@ def test_a_stray_where_the_next_version_belongs_stops_writers_and_not_readers(wo
     filled(world)
     put_version(world, forged(12))
     assert world.open().current().version == 11
-    with pytest.raises(DataError, match="nothing was changed: `compactor repair`"):
+    with refuses(DataError):
         world.add("blocked")
     report = repair(world.store, apply=True)
     assert report.aside_keys == [version_key(12)]
@@ -128,7 +129,7 @@ def test_a_stray_where_the_next_version_belongs_stops_writers_and_not_readers(wo
 def test_a_damaged_newest_log_file_is_never_passed_over(world: World) -> None:
     filled(world)
     world.store.objects[version_key(11)] = b"rubbish"
-    with pytest.raises(DataError, match="is damaged"):
+    with refuses(DataError):
         world.open().current()
     report = repair(world.store, apply=True)
     assert report.now.error
@@ -154,9 +155,7 @@ def test_half_a_surrogate_pair_in_a_log_file_is_damage(world: World, where: str)
         told = text.replace(f"<{where}>".encode(), half)
         signed = told + b"\n" + xxhash.xxh3_64_hexdigest(told).encode() + b"\n"
         if is_damage:
-            with pytest.raises(
-                DataError, match=r"f: the log file is damaged .*not UTF-8"
-            ) as caught:
+            with refuses(DataError) as caught:
                 Version.from_bytes(signed, name="f")
             assert len(str(caught.value)) < 300
         else:
@@ -164,7 +163,7 @@ def test_half_a_surrogate_pair_in_a_log_file_is_damage(world: World, where: str)
 
 
 def test_what_is_said_of_rubbish_does_not_repeat_it() -> None:
-    with pytest.raises(DataError, match="is damaged") as caught:
+    with refuses(DataError) as caught:
         Version.from_bytes(b'{"a":"' + b"\xff" * 10_000, name="f")
     assert len(str(caught.value)) < 300
 
@@ -179,7 +178,7 @@ def test_a_lost_log_file_is_an_error_and_no_end_of_the_log(world: World, number:
         del world.store.objects[checkpoint_key(lost)]
     del world.store.objects[version_key(number)]
     for _ in range(2):
-        with pytest.raises(DataError, match=rf"{number:020d}\.json: the log file is missing"):
+        with refuses(DataError, f"{number:020d}"):
             world.open().current()
     with pytest.raises(DataError):
         world.vacuum()
@@ -188,7 +187,7 @@ def test_a_lost_log_file_is_an_error_and_no_end_of_the_log(world: World, number:
 def test_a_lost_log_file_before_the_newest_checkpoint_is_an_error_too(world: World) -> None:
     filled(world)
     del world.store.objects[version_key(6)]
-    with pytest.raises(DataError, match="the log file is missing"):
+    with refuses(DataError):
         world.open().current()
     assert diagnose(world.store).end == 5
 
@@ -221,7 +220,7 @@ def test_a_repair_never_leaves_fragments_without_any_log(world: World) -> None:
         del world.store.objects[version_key(number)]
     before = dict(world.store.objects)
     assert diagnose(world.store).after.version == 0
-    with pytest.raises(DataError, match="restore the log from a backup"):
+    with refuses(DataError):
         repair(world.store, apply=True)
     assert dict(world.store.objects) == before
     for key in world.data():
@@ -235,7 +234,7 @@ def test_a_process_that_knows_the_log_notices_that_a_file_is_lost(world: World) 
     other.refresh()
     filled(world, 3)
     del world.store.objects[version_key(12)]
-    with pytest.raises(DataError, match="the log file is missing"):
+    with refuses(DataError):
         other.refresh()
 
 
@@ -295,7 +294,7 @@ def test_islands_do_not_vouch_for_each_other(world: World, numbers: tuple[int, .
     whole = world.open().current()
     for number in numbers:
         put_island(world, number, whole.table_id)
-    with pytest.raises(DataError, match="the log file is missing"):
+    with refuses(DataError):
         world.open().current()
     repair(world.store, end_at=whole.version, apply=True)
     is_usable(world, 12)
@@ -308,9 +307,9 @@ def test_an_island_that_names_the_table_stops_everybody_unless_it_is_too_far(wor
     put_island(world, 40, table_id)
     data = world.data()
     for _ in range(2):
-        with pytest.raises(DataError, match="the log file is missing"):
+        with refuses(DataError):
             world.open().current()
-        with pytest.raises(DataError, match="the log file is missing"):
+        with refuses(DataError):
             world.vacuum(grace_seconds=0, retain_seconds=0)
     assert world.data() == data
     report = repair(world.store, end_at=11, apply=True)
@@ -379,7 +378,7 @@ def test_vacuum_stops_at_a_checkpoint_that_says_something_else_than_the_log(
     # Version 10 is what readers begin with; 6 may be what a vacuum would keep.
     if version == 6:
         del world.store.objects[checkpoint_key(8)], before[checkpoint_key(8)]
-    with pytest.raises(DataError, match="something else"):
+    with refuses(DataError):
         world.vacuum(grace_seconds=0, retain_seconds=0)
     assert dict(world.store.objects) == before
     assert repair(world.store, apply=True).aside_keys == [checkpoint_key(version)]
@@ -416,7 +415,7 @@ def test_a_vacuumed_log_whose_checkpoints_are_all_damaged_is_an_error(world: Wor
     world.vacuum()
     for version in world.log.history.marks().checkpoints:
         world.store.objects[checkpoint_key(version)] = b"rubbish"
-    with pytest.raises(DataError, match="none of them can be read"):
+    with refuses(DataError):
         world.open().current()
 
 
@@ -427,9 +426,7 @@ def test_a_log_whose_first_checkpoint_is_damaged_begins_with_the_next(world: Wor
     filled_more = [world.add(f"g{n}") for n in range(5)]
     world.store.objects[checkpoint_key(8)] = b"rubbish"
     before = world.open().current()
-    with pytest.raises(
-        DataError, match=r"is damaged.*`compactor repair` shows whether it can begin"
-    ):
+    with refuses(DataError):
         world.vacuum()
     report = repair(world.store, apply=True)
     assert (report.aside_keys, report.floor) == ([checkpoint_key(8)], 12)
@@ -544,7 +541,7 @@ def test_a_table_that_lost_most_of_its_rows_is_vacuumed_only_if_that_was_meant(
     world.clock.now_ms += 3 * DAY_MS
     before = dict(world.store.objects)
     for _ in range(2):
-        with pytest.raises(TableError, match=r"4,000 rows .* 1,000 .*allow_shrinking"):
+        with refuses(TableError):
             world.vacuum()
     assert dict(world.store.objects) == before
     assert world.vacuum(allow_shrinking=True).fragments == 3
@@ -583,7 +580,7 @@ def test_rows_of_the_version_that_the_log_begins_with_count_too(world: World) ->
     world.vacuum()
     assert world.log.history.marks().floor == 8
     world.clock.now_ms += 3 * DAY_MS
-    with pytest.raises(TableError, match="allow_shrinking"):
+    with refuses(TableError, "allow_shrinking"):
         world.vacuum()
     assert large in world.data()
 
@@ -603,7 +600,7 @@ def test_a_deletion_that_was_meant_is_allowed_once_though_its_fragment_stays(
     if at_the_place is not None:
         world.store.objects[checkpoint_key(2)] = at_the_place
     world.clock.now_ms += 3 * DAY_MS
-    with pytest.raises(TableError, match="allow_shrinking"):
+    with refuses(TableError, "allow_shrinking"):
         world.vacuum()
     assert world.vacuum(allow_shrinking=True).log_files == (1 if at_the_place is None else 0)
     assert len(world.open().current().fragments) == 1
@@ -625,7 +622,7 @@ def test_no_commit_can_say_that_versions_are_not_kept(world: World) -> None:
         world.clock.now_ms += hours * 3_600_000
         data = world.data()
         if hours > 1:
-            with pytest.raises(TableError, match="allow_shrinking"):
+            with refuses(TableError, "allow_shrinking"):
                 world.vacuum()
         else:
             world.vacuum()
@@ -691,7 +688,7 @@ def test_no_table_is_created_over_the_fragments_of_one_whose_log_has_gone() -> N
     for key in [key for key in objects if not key.startswith("data/")]:
         del objects[key]
     left = dict(objects)
-    with pytest.raises(TableError, match=r"data/0+1-.*whose log has gone.*restore _log/"):
+    with refuses(TableError):
         append_table(MemoryStore(objects), numbers(0, 3), "k")
     assert {key: objects.get(key) for key in left} == left
     assert not any(key.endswith(".json") for key in objects)

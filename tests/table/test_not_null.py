@@ -22,6 +22,7 @@ from compactor.write.ingest import IngestOptions, commit_fragments, plan_ingest,
 from compactor.write.ingest.settings import IngestSettings
 from format.schema import parse_sort_schema
 from tests.support.tables import compact_table
+from tests.support.wording import refuses
 
 TYPES = pa.schema(
     {
@@ -70,11 +71,11 @@ def test_a_null_is_refused_where_the_user_asked_for_none_and_nowhere_else(
     tmp_path: Path, path: str
 ) -> None:
     options = IngestOptions(not_null=(path,))
-    with pytest.raises(InputError, match=f"'{path}' has a null, which the table does not allow"):
+    with refuses(InputError, path):
         Table.create(tmp_path / "t", rows({}, BAD[path]), "k", options)
     table = Table.create(tmp_path / "t", rows({}), "k", options)
     assert not_null_paths(table.schema) == (path,)
-    with pytest.raises(InputError, match=f"'{path}' has a null, which the table does not allow"):
+    with refuses(InputError, path):
         table.append(rows(BAD[path], {}))
     others = [bad for other, bad in BAD.items() if set(bad) != set(BAD[path])]
     table.append(rows(*others, HIDDEN.get(path, {}), {}))
@@ -105,19 +106,19 @@ def test_all_places_may_be_asked_for_at_once() -> None:
 
 def test_a_file_without_a_column_that_is_not_null_is_refused(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", rows({}), "k", IngestOptions(not_null=("d",)))
-    with pytest.raises(InputError, match="column 'd' is missing, and the table allows no nulls"):
+    with refuses(InputError):
         table.append(rows({}).drop_columns(["d"]))
     table.alter(renames={"d": "e"})
-    with pytest.raises(InputError, match="column 'e' is missing, and the table allows no nulls"):
+    with refuses(InputError):
         table.append(rows({}).drop_columns(["d"]))
-    with pytest.raises(InputError, match="'e' has a null, which the table does not allow"):
+    with refuses(InputError):
         table.append(rows(BAD["d"]).rename_columns({"d": "e"}))
 
 
 def test_a_delete_marker_that_is_not_null_has_to_be_there(tmp_path: Path) -> None:
     policy = RowPolicy(RowKind.LAST, delete_marker="gone")
     options = IngestOptions(rows=policy, not_null=("gone",))
-    with pytest.raises(InputError, match="column 'gone' is missing, and the table allows no nulls"):
+    with refuses(InputError):
         Table.create(tmp_path / "t", rows({}), "k", options)
 
 
@@ -125,7 +126,7 @@ def test_a_delete_marker_that_is_not_null_has_to_be_there(tmp_path: Path) -> Non
 def test_a_column_of_unknown_type_is_not_asked_to_be_not_null(tmp_path: Path, path: str) -> None:
     fields = {"k": pa.int64(), "n": pa.null(), "o": pa.struct({"n": pa.null()})}
     empty = pa.schema(fields).empty_table()
-    with pytest.raises(UsageError, match=f"{path!r} has no value in these rows"):
+    with refuses(UsageError, f"{path!r}"):
         Table.create(tmp_path / "t", empty, "k", IngestOptions(not_null=(path,)))
 
 
@@ -143,7 +144,7 @@ def test_a_column_that_is_redacted_may_be_null_from_then_on(tmp_path: Path) -> N
 def test_what_is_not_null_is_settled_when_a_table_is_created(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", rows({}), "k", IngestOptions(not_null=("d", "k")))
     table.append(rows({}), IngestOptions(not_null=("k", "d")))
-    with pytest.raises(UsageError, match=r"not_null: the table has k, d"):
+    with refuses(UsageError):
         table.append(rows({}), IngestOptions(not_null=("k",)))
     store = LocalStore(tmp_path / "other")
     log = CommitLog(store)
@@ -157,16 +158,16 @@ def test_what_is_not_null_is_settled_when_a_table_is_created(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "message"),
+    "path",
     [
-        ("nothing", "no column 'nothing'; columns are: k, s, "),
-        ("s.z", "'s.z': 's' is struct.* which has a, b.c within"),
-        ("k.element", "'k.element': 'k' is int64, which has nothing within"),
-        ("m.key", "'m.key': 'm' is map.* which has value within"),
+        "nothing",
+        "s.z",
+        "k.element",
+        "m.key",
     ],
 )
-def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path, path: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path, path: str) -> None:
+    with refuses(UsageError):
         Table.create(tmp_path / "t", rows({}), "k", IngestOptions(not_null=(path,)))
     assert not Table.exists(tmp_path / "t")
 

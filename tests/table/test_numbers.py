@@ -30,6 +30,7 @@ from format.footer import ColumnBytes
 from format.writer import WriterOptions
 from tests.support.fragments import write_fragment
 from tests.support.tables import append_table, log_rows
+from tests.support.wording import refuses
 from tests.table.test_commit_log import METADATA, entry
 
 HUGE = (10**25, 10**30, 2**63, -1)
@@ -67,8 +68,8 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any], Any], None]]] = {
             "level", "rows", "row_groups", "peak_chunk_bytes", "peak_row_bytes", "size_bytes", "tombstones",
         )
     },
-    "sequence": (r"sequence\[1\]", _of_entry(lambda n: [1, n], "sequence")),
-    "column": (r"columns\['k'\] raw", _of_entry(lambda n: {"k": [n, 1]}, "columns")),
+    "sequence": ("sequence[1]", _of_entry(lambda n: [1, n], "sequence")),
+    "column": ("columns['k'] raw", _of_entry(lambda n: {"k": [n, 1]}, "columns")),
     "row_hash": ("row_hash", _of_entry(lambda n: f"{n:x}" + "0" * 20, "row_hash")),
     "deletion offset": ("deletion offset", _of_entry(lambda n: [DELETES, n, 1, 1], "deletion")),
     "deletion length": ("deletion length", _of_entry(lambda n: [DELETES, 1, n, 1], "deletion")),
@@ -113,7 +114,7 @@ def test_a_number_that_no_writer_makes_is_a_damaged_log_that_names_it(
     store: LocalStore, named: str, change: Callable[[dict[str, Any], Any], None], number: int
 ) -> None:
     forge(store, lambda document: change(document, number))
-    with pytest.raises(DataError, match=rf"_log/0+1\.json: the log file is damaged.*{named}"):
+    with refuses(DataError, named):
         CommitLog(store).current()
 
 
@@ -122,7 +123,7 @@ def test_times_of_rows_may_be_long_ago_but_are_64_bits(store: LocalStore, name: 
     forge(store, lambda document: document["adds"][0].update({name: -(2**63)}))
     CommitLog(store).current()
     forge(store, lambda document: document["adds"][0].update({name: -(2**63) - 1}))
-    with pytest.raises(DataError, match=name):
+    with refuses(DataError, name):
         CommitLog(store).current()
 
 
@@ -155,14 +156,14 @@ def test_sums_over_a_version_and_over_all_are_64_bits(store: LocalStore) -> None
         document["adds"] = [first | {"key": f"data/f{n}.frag"} for n in range(3)]
 
     forge(store, many)
-    with pytest.raises(DataError, match="rows of adds together"):
+    with refuses(DataError):
         CommitLog(store).current()
     fragments = [
         replace(entry(f"f{n}"), row_groups=2**31, rows=2**62, size_bytes=2**40) for n in range(2)
     ]
     totals = Totals(ingested_rows=2**63 - 1)
     snapshot = Snapshot(0, METADATA, FragmentMap(), totals=totals)
-    with pytest.raises(DataError, match="ingested_rows come to"):
+    with refuses(DataError):
         snapshot.apply(Version(1, "id", 1, Changes(Operation.INGEST, (fragments[0],))))
 
 
@@ -185,27 +186,23 @@ def _checkpoint(changed: FragmentEntry | None = None, **more: Any) -> bytes:
 def test_numbers_of_a_checkpoint_are_looked_at_too(more: dict[str, Any]) -> None:
     read_checkpoint(_checkpoint(), name="c")
     [name] = more
-    with pytest.raises(
-        DataError, match=f"c: the checkpoint is damaged.*{name if name != 'totals' else '<='}"
-    ):
+    with refuses(DataError, name if name != "totals" else "<="):
         read_checkpoint(_checkpoint(**more), name="c")
 
 
 @pytest.mark.parametrize(
-    ("named", "forged"),
+    "forged",
     [
-        ("level", {"level": 65}),
-        ("row_groups", {"row_groups": 2}),
-        ("rows", {"rows": 2**33}),
-        ("size_bytes", {"size_bytes": 2**60}),
-        ("deletion rows", {"deletion": Deletion(DELETES, 0, 1, 5)}),
+        {"level": 65},
+        {"row_groups": 2},
+        {"rows": 2**33},
+        {"size_bytes": 2**60},
+        {"deletion": Deletion(DELETES, 0, 1, 5)},
     ],
 )
-def test_entries_of_a_checkpoint_are_looked_at_as_they_are_made(
-    named: str, forged: dict[str, Any]
-) -> None:
+def test_entries_of_a_checkpoint_are_looked_at_as_they_are_made(forged: dict[str, Any]) -> None:
     snapshot = read_checkpoint(_checkpoint(replace(entry("a"), **forged)), name="c")
-    with pytest.raises(DataError, match=named):
+    with refuses(DataError):
         snapshot.by_age()
 
 
@@ -213,7 +210,7 @@ def test_columns_of_a_checkpoint_are_looked_at_when_they_are_asked_for() -> None
     columns = {"x": ColumnBytes(2**62, 1), "y": ColumnBytes(2**62, 1)}
     snapshot = read_checkpoint(_checkpoint(replace(entry("a"), columns=columns)), name="c")
     [made] = snapshot.by_age()
-    with pytest.raises(DataError, match="raw bytes of columns together"):
+    with refuses(DataError):
         _ = made.raw_bytes
 
 
@@ -238,7 +235,7 @@ def test_what_readers_would_refuse_is_not_committed(
     log = CommitLog(store)
     version = log.current().version
     added = replace(entry("new"), key=f"data/{version:020d}-a-0.frag", **forged)
-    with pytest.raises(TableError, match="nothing was changed"):
+    with refuses(TableError):
         log.commit(lambda _: Changes(Operation.INGEST, (added,)))
     assert log.refresh().version == version
 

@@ -21,6 +21,7 @@ from compactor.table.windows import split_by_window
 from compactor.write.ingest import IngestOptions, ingest_file
 from tests.support.fragments import sort_schema
 from tests.support.tables import compact_table, table_rows
+from tests.support.wording import refuses
 
 HOURLY = TimeWindows("ts", 3600)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -137,9 +138,9 @@ def test_windows_past_retention_are_dropped_by_the_next_compaction(tmp_path: Pat
 def test_the_time_column_must_be_a_sort_column_of_a_time_type(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     ts = pa.array([1], pa.timestamp("s"))
-    with pytest.raises(UsageError, match="not a sort column"):
+    with refuses(UsageError):
         ingest(store, tmp_path, ts, TimeWindows("id", 60))
-    with pytest.raises(UsageError, match="need a timestamp or a date"):
+    with refuses(UsageError):
         ingest(store, tmp_path, pa.array([1]), HOURLY)
     assert CommitLog(store).refresh().version == 0
 
@@ -148,7 +149,7 @@ def test_other_windows_than_the_tables_are_refused(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "t")
     ts = pa.array([1], pa.timestamp("s"))
     ingest(store, tmp_path, ts)
-    with pytest.raises(UsageError, match="leave the option out"):
+    with refuses(UsageError):
         ingest(store, tmp_path, ts, TimeWindows("ts", 60))
     assert ingest(store, tmp_path, ts, None).current().table.windows == HOURLY
 
@@ -168,7 +169,7 @@ def test_of_two_creations_with_different_windows_the_second_is_refused(
         return original(self, prepare)
 
     monkeypatch.setattr(CommitLog, "commit", overtaken)
-    with pytest.raises(TableExistsError, match="other time windows"):
+    with refuses(TableExistsError):
         ingest(store, tmp_path, ts, HOURLY)
 
 

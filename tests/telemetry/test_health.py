@@ -29,6 +29,7 @@ from compactor.telemetry.metrics.registry import MetricsRegistry
 from compactor.telemetry.metrics.server import metrics_app, serving
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, log_rows
+from tests.support.wording import refuses
 
 NOT_REACHED = "1 of 1 tables are not reached: the log says which and why"
 """Neither bucket nor endpoint: whoever gets to the port may ask."""
@@ -331,11 +332,11 @@ def test_a_port_in_use_and_an_address_of_others_are_refused_in_one_line(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=rf"^--metrics-port {port}: .*in use.*another port"):
+        with refuses(UsageError, port):
             serving(app, "127.0.0.1", port).__enter__()
-    with pytest.raises(UsageError, match=r"cannot listen on 192\.0\.2\.1 port 0 "):
+    with refuses(UsageError):
         serving(app, "192.0.2.1", 0).__enter__()
-    with pytest.raises(UsageError, match=r"cannot listen on no\.such\.host\.invalid"):
+    with refuses(UsageError):
         serving(app, "no.such.host.invalid", 0).__enter__()
-    with pytest.raises(UsageError, match=r"--metrics-address: 'no\.\.host' is neither an address"):
+    with refuses(UsageError):
         serving(app, "no..host", 0).__enter__()

@@ -25,6 +25,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.telemetry.metrics.publish import PASSWORD_VARIABLE, PushError, check_push, push
 from compactor.telemetry.metrics.registry import MetricsRegistry
 from tests.support.tables import log_rows
+from tests.support.wording import refuses, says
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -228,7 +229,7 @@ def test_a_file_without_a_password_is_refused_and_not_repeated(
     options = ["--metrics-push", "http://joe@h", "--metrics-push-password-file", str(file)]
     assert run(["vacuum", "no-table", *options]) == 2
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"compactor: error: --metrics-push-password-file {file}: it ")
+    says(line)
     assert "lines" not in line
     assert "aaaa" not in line
 
@@ -236,7 +237,7 @@ def test_a_file_without_a_password_is_refused_and_not_repeated(
 def test_a_password_in_the_call_is_refused_and_not_repeated(capfd) -> None:
     assert run(["vacuum", "no-table", "--metrics-push", "http://joe:s3cret99@h"]) == 2
     (line,) = capfd.readouterr().err.splitlines()
-    assert "COMPACTOR_METRICS_PUSH_PASSWORD or --metrics-push-password-file" in line
+    says(line)
     assert "s3cret99" not in line
 
 
@@ -246,12 +247,12 @@ def test_a_password_without_a_user_or_an_address_is_refused(
     (file := tmp_path / "password").write_text("s3cret99")
     by_file = ["--metrics-push-password-file", str(file)]
     assert run(["vacuum", "no-table", "--metrics-push", "http://h", *by_file]) == 2
-    assert "has no user" in capfd.readouterr().err
+    says(capfd.readouterr().err)
     assert run(["vacuum", "no-table", *by_file]) == 2
-    assert "needs --metrics-push" in capfd.readouterr().err
+    says(capfd.readouterr().err)
     monkeypatch.setenv(PASSWORD_VARIABLE, "s3cret99")
     assert run(["vacuum", "no-table", "--metrics-push", "http://h"]) == 2
-    assert f"{PASSWORD_VARIABLE}: a password is given, but the address" in capfd.readouterr().err
+    says(capfd.readouterr().err)
 
 
 def test_a_push_that_fails_is_a_warning_without_the_password(
@@ -308,7 +309,7 @@ def test_a_gateway_that_never_comes_to_an_end_is_given_up() -> None:
 
     with answering(drops()) as port:
         try:
-            with pytest.raises(PushError, match=r"^no answer in 0\.2 s$"):
+            with refuses(PushError):
                 push(f"http://127.0.0.1:{port}", MetricsRegistry().prometheus, {}, None, 0.2)
         finally:
             is_over.set()
@@ -355,8 +356,7 @@ def test_an_address_to_push_to_that_cannot_be_is_refused_and_not_repeated(
 ) -> None:
     assert run(["vacuum", "no-table", "--metrics-push", address, "--log-format", shape]) == 2
     (line,) = capfd.readouterr().err.splitlines()
-    said = json.loads(line)["reason"] if shape == "json" else line
-    assert "--metrics-push: the address " in said
+    says(json.loads(line)["reason"] if shape == "json" else line)
     assert "hunter22" not in line
 
 
@@ -384,26 +384,25 @@ def test_wrong_values_of_metrics_options_are_lines_of_json_where_that_is_asked_f
 ) -> None:
     options = ["--metrics-textfile", "/no/such/x.prom", "--log-format", "json"]
     assert run([*command, *options]) == 2
-    said = json.loads(capfd.readouterr().err)
-    assert said["reason"] == "--metrics-textfile /no/such/x.prom: create the folder /no/such first"
+    says(json.loads(capfd.readouterr().err)["reason"])
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    "options",
     [
-        (["--metrics-textfile", "x.txt"], "end in .prom"),
-        (["--metrics-textfile", "no/such/x.prom"], "create the folder no/such first"),
-        (["--metrics-push", "gateway:9091"], "write http://host:9091"),
-        (["--metrics-push", "ftp://u:hidden77@host"], "does not begin with http:// or https://"),
+        ["--metrics-textfile", "x.txt"],
+        ["--metrics-textfile", "no/such/x.prom"],
+        ["--metrics-push", "gateway:9091"],
+        ["--metrics-push", "ftp://u:hidden77@host"],
     ],
+    ids=" ".join,
 )
 def test_targets_that_cannot_be_are_refused_before_anything_is_done(
-    tmp_path: Path, files: list[str], capfd, options: list[str], says: str
+    tmp_path: Path, files: list[str], capfd, options: list[str]
 ) -> None:
     assert ingest(tmp_path / "t", files, *options) == 2
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith("compactor: error: --metrics-")
-    assert says in line
+    says(line)
     assert not (tmp_path / "t").exists()
 
 
@@ -419,7 +418,4 @@ def test_a_file_that_cannot_be_written_is_a_warning(
     file = tmp_path / "x.prom"
     assert ingest(tmp_path / "t", files, "--metrics-textfile", str(file)) == 0
     (line,) = capfd.readouterr().err.splitlines()
-    assert line == (
-        f"compactor: warning: --metrics-textfile {file}: metrics were not written "
-        "(No space left on device)"
-    )
+    says(line)

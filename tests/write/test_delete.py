@@ -33,6 +33,7 @@ from format.schema import parse_sort_schema
 from format.writer import WriterOptions
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
+from tests.support.wording import refuses
 
 SORT = parse_sort_schema("k,n:desc")
 WORDS = ["a", "b", "c", None]
@@ -257,7 +258,7 @@ def test_whoever_never_comes_to_an_end_is_told_so(store: MemoryStore) -> None:
         if done == 1:
             add(store, rows_of(2, 1))
 
-    with pytest.raises(CommitConflictError, match="nothing was deleted"):
+    with refuses(CommitConflictError):
         delete(store, "k >= 0", on_progress=meanwhile)
     assert len(ids(store)) == 5 + 50
 
@@ -311,7 +312,7 @@ def test_damaged_positions_are_named_and_nothing_is_read_without_them(store: Mem
     good = store.objects[key]
     store.objects[key] = good[:-1] + bytes([good[-1] ^ 1])
     (entry,) = CommitLog(store).current().fragments.all()
-    with pytest.raises(DataError, match="the deleted rows of data/"):
+    with refuses(DataError):
         read_deletion(store, entry)
     assert "the deleted rows of" in verify(store, CommitLog(store).current()).faults[0]
     with pytest.raises(DataError):
@@ -321,7 +322,7 @@ def test_damaged_positions_are_named_and_nothing_is_read_without_them(store: Mem
     store.objects[key] = good
     assert entry.deletion is not None
     other = replace(entry, deletion=replace(entry.deletion, rows=entry.deletion.rows + 1))
-    with pytest.raises(DataError, match="the log"):
+    with refuses(DataError):
         read_deletion(store, other)
 
 

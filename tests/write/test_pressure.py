@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from compactor.errors import BackPressureError
 from compactor.planner.debt import Debt
 from compactor.settings.compaction import Policy
 from compactor.write.back_pressure import BackPressure, Reaction
 from tests.compaction.test_driver import World, outcome
+from tests.support.wording import refuses
 
 POLICY = Policy(slow_runs=2, stop_runs=4)
 
@@ -62,7 +61,7 @@ def test_a_writer_does_not_wait_for_ever() -> None:
     world = World()
     for _ in range(5):
         world.ingest(0, 9)
-    with pytest.raises(BackPressureError, match=r"waited 60 s.*5 sorted runs"):
+    with refuses(BackPressureError):
         pressure(world).admit(world.log())
 
 

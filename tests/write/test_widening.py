@@ -28,6 +28,7 @@ from format.widening import widens_to
 from format.writer import WriterOptions
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.tables import compact_table
+from tests.support.wording import refuses
 
 INTS = [f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")]
 OPTIONS = IngestOptions(writer=WriterOptions(max_rows=4))
@@ -74,7 +75,7 @@ def test_types_that_no_type_holds_both_of_are_refused(
     one = pa.table({"k": [1], "v": pa.array([1], wide(table))})
     other = pa.table({"k": [1], "v": pa.array([1 if file != "string" else "1"], wide(file))})
     made = Table.create(str(tmp_path / "t"), one, "k")
-    with pytest.raises(InputError, match=f"column 'v' is {file.replace('float64', 'double')}"):
+    with refuses(InputError, file.replace("float64", "double")):
         made.append(other)
     assert len(Table.open(made.url)) == 1
 
@@ -176,10 +177,8 @@ def numbers(table: Table) -> list[int | None]:
 def test_a_finer_unit_is_refused_while_a_value_has_no_place_in_it(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", times("ms", 5, FAR, None), "k")
     finer = times("us", 1, first=10)
-    with pytest.raises(InputError) as refused:
+    with refuses(InputError, "column 'at'", FAR):
         table.append(finer)
-    for part in ("column 'at'", str(FAR), "timestamp[ms]", "timestamp[us]", "compact --full"):
-        assert part in str(refused.value)
     assert numbers(table) == [5, FAR, None]
     table.append(times("ms", 7, first=4))
     table.append(times("s", 2, first=5))
@@ -213,7 +212,7 @@ def test_a_value_that_comes_between_plan_and_commit_of_a_finer_unit_is_not_lost(
         written = write_fragments(store, plan, batches, "a" * 32)
     table.append(rows[meanwhile])
     before = numbers(table)
-    with pytest.raises(InputError, match=f"column 'at' .*{value}"):
+    with refuses(InputError, value):
         commit_fragments(log, snapshot, plan, written.entries)
     assert numbers(table) == before
     assert len(Table.open(table.url)) == 2
@@ -261,7 +260,7 @@ def test_a_date_that_text_has_no_form_for_keeps_its_column_from_becoming_text(
             url = tmp_path / f"{number}-{first is rows}"
             table = Table.create(url, first, "k")
             if number in outside:
-                with pytest.raises(InputError, match=f"column 'at' .*{number} of type"):
+                with refuses(InputError, number):
                     table.append(second, options)
             else:
                 table.append(second, options)

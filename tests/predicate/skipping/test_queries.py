@@ -29,6 +29,7 @@ from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table
+from tests.support.wording import refuses
 
 SKIPS = SkipSpec((("trace", SkipKind.BLOOM), ("service", SkipKind.VALUES), ("n", SkipKind.BLOOM)))
 
@@ -223,17 +224,17 @@ def test_a_damaged_index_is_done_without_and_named_by_verify(store: MemoryStore)
 
 
 @pytest.mark.parametrize(
-    ("skips", "message"),
+    "skips",
     [
-        ((("ts", SkipKind.BLOOM),), "sort column"),
-        ((("nope", SkipKind.BLOOM),), "no column 'nope'"),
-        ((("n", SkipKind.VALUES),), "has to be text"),
+        (("ts", SkipKind.BLOOM),),
+        (("nope", SkipKind.BLOOM),),
+        (("n", SkipKind.VALUES),),
     ],
 )
 def test_an_index_that_would_be_of_no_use_is_refused(
-    store: MemoryStore, skips: tuple[tuple[str, SkipKind], ...], message: str
+    store: MemoryStore, skips: tuple[tuple[str, SkipKind], ...]
 ) -> None:
-    with pytest.raises(UsageError, match=message):
+    with refuses(UsageError):
         add(store, some_rows(1), skips=SkipSpec(skips))
 
 
