@@ -10,8 +10,9 @@ from compactor.common.setting_keys import NOT_NULL, ROW_POLICY, SORT_BY, TIME_CO
 from compactor.errors import InputError, TableNotFoundError, UsageError
 from compactor.files.column_names import check_names
 from compactor.rows.policy import APPEND, check_policy, sort_with_policy, with_result_types
+from compactor.settings.units import duration_text
 from compactor.stores.base import Store
-from compactor.table.metadata import TableMetadata
+from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.not_null import not_null_paths, with_not_null
 from compactor.table.snapshot import Snapshot
 from compactor.table.windows import check_windows
@@ -111,8 +112,8 @@ def _metadata(
     if windows is not None and windows != known.windows:
         raise UsageError(
             TIME_COLUMN,
-            f": the table has {known.windows or 'no time windows'}; leave the option out, or "
-            "create another table",
+            f": the table has {_windows_text(known.windows)}; leave the option out, or create another "
+            "table",
         )
     required = [known.shown_name(column.column) for column in ordering(known.sort)]
     require_columns(names.shown, required, path)
@@ -122,6 +123,12 @@ def _metadata(
         known.schema, file, path, fixed_columns(known), options.on_conflict, dict(shown)
     )
     return replace(known, schema=schema, names=shown)
+
+
+def _windows_text(windows: TimeWindows | None) -> str:
+    if windows is None:
+        return "no time windows"
+    return f"windows of {duration_text(windows.window_seconds)} by {windows.column}"
 
 
 def _check_options(known: TableMetadata, options: IngestOptions) -> None:
