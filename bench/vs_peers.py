@@ -1,13 +1,15 @@
-"""The same compaction by us and by other engines, side by side, on one core and on two.
+"""Merges, ingests and scans by us and by other engines, side by side, on one core and on two.
 
-Makes the workloads, puts them into each engine's own form, and has every engine compact them, in rounds
+Makes the workloads, puts them into each engine's own form, and has every engine work on them, in rounds
 in which the engines alternate. Each run is a process of its own, pinned to its cores; the clock covers
-the compaction only, to an output that is synced and checked. What is measured and every setting:
+the work only, to an output that is synced and checked. What is measured and every setting:
 docs/explanation/benchmarks.md.
 
-    python -m bench.vs_peers                                       4 million rows, three rounds: an hour
+    python -m bench.vs_peers                                       4 million rows, three rounds: some hours
+    python -m bench.vs_peers --lines loghub                        with real lines, of a folder of .log files
+    python -m bench.vs_peers --files FOLDER --sort-by service,time your own sorted Parquet files
     python -m bench.vs_peers --rows 1000000 --rounds 1 --cores 1   a look
-    python -m bench.vs_peers --engines ours,floor,clickhouse --plot peers.png
+    python -m bench.vs_peers --engines ours,floor,clickhouse --measures merge --plot peers.png
     python -m bench.vs_peers --replot --plot peers.png             from the result file, without a run
 """
 
@@ -22,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.peers import engines, machine, workloads
+from bench.peers.contract import Measure
 from bench.peers.measurements import Result
 from bench.peers.session import ALL_NAMES, ROOT, EngineFailedError, Plan, Session, usable
 from bench.peers.tables import as_text
@@ -39,17 +42,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show(Result.read(options.out), options.plot)
     try:
         chosen = engines.choose(options.engines.split(","))
-        loads = workloads.choose_workloads(options.workloads.split(","))
+        loads = _workloads(options)
+        measures = _measures(options.measures)
         cores = _cores(options.cores)
     except ValueError as error:
         parser.error(str(error))
-    result = Result(machine.describe(ROOT), options.rows, options.inputs, options.rounds)
+    result = Result(machine.describe(ROOT), options.rounds)
     found = usable(chosen, result)
     for name, why in result.skipped.items():
         print(f"skipped {name}: {why}", file=sys.stderr)
     with _folder(options.work) as work, _progress() as progress:
         plan = Plan(
             loads,
+            measures,
             found,
             cores,
             options.rounds,
@@ -92,12 +97,18 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     last = max(os.sched_getaffinity(0))
-    known = ",".join(workload.name for workload in workloads.WORKLOADS)
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--inputs", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engines", default=",".join(ALL_NAMES), help=",".join(ALL_NAMES))
-    parser.add_argument("--workloads", default=known, help=known)
+    parser.add_argument("--measures", default="all", help="all, or some of " + ",".join(Measure))
+    parser.add_argument("--workloads", help="names of generated ones, such as grouped,interleaved")
+    parser.add_argument(
+        "--lines", type=Path, help="folder of .log files: adds workloads of real lines"
+    )
+    parser.add_argument("--files", type=Path, action="append", default=[],
+                        help="folder of sorted Parquet files: a workload; may be repeated")  # fmt: skip
+    parser.add_argument("--sort-by", help="the columns that --files are sorted by, ascending")
     parser.add_argument("--cores", default="1,2", help="how many, such as 1 or 1,2")
     parser.add_argument("--core", type=int, default=last, help=f"the one for one core ({last})")
     parser.add_argument("--work", type=Path, help="folder for inputs, kept for the next time")
@@ -106,6 +117,38 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--replot", action="store_true", help="table and picture of --out; no run")
     parser.add_argument("--timeout", type=float, default=900, help="seconds a run may take")
     return parser
+
+
+def _workloads(options: argparse.Namespace) -> list[workloads.Workload]:
+    """Returns your own files if there are any, and the generated workloads that were asked for."""
+    if options.files and not options.sort_by:
+        raise ValueError("--files: say by --sort-by which columns they are sorted by")
+    own = [workloads.of_files(folder, options.sort_by.split(",")) for folder in options.files]
+    if own and options.workloads is None:
+        return own
+    known = {workload.name: workload for workload in workloads.known_workloads(options.lines)}
+    names = list(known) if options.workloads is None else options.workloads.split(",")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--workloads: there is no {name!r}; there are {', '.join(known)}")
+    return [*own, *(known[name] for name in dict.fromkeys(names))]
+
+
+def _measures(text: str) -> list[Measure]:
+    """Returns measures by name; `scan` is all scans."""
+    if text == "all":
+        return list(Measure)
+    found = [
+        m
+        for name in text.split(",")
+        for m in Measure
+        if m == name or (m.is_scan and name == "scan")
+    ]
+    if unknown := [n for n in text.split(",") if n != "scan" and n not in list(Measure)]:
+        raise ValueError(
+            f"--measures: there is no {unknown[0]!r}; there are {', '.join(Measure)}, scan"
+        )
+    return list(dict.fromkeys(found))
 
 
 def _cores(text: str) -> list[int]:

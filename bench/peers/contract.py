@@ -4,25 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
 
+class Measure(StrEnum):
+    """One kind of work that engines are compared at."""
+
+    MERGE = "merge"
+    """Sorted files of the engine's own form in, one sorted output of that form."""
+    INGEST = "ingest"
+    """Sorted Parquet files in, sorted files of the engine's own form out."""
+    SCAN_ALL = "scan-all"
+    """All columns of one sorted output into Arrow."""
+    SCAN_STRING = "scan-string"
+    """The string column that has the most bytes."""
+    SCAN_NUMBERS = "scan-numbers"
+    """Two columns of integers, or of other numbers if there are fewer."""
+
+    @property
+    def is_scan(self) -> bool:
+        return self not in (Measure.MERGE, Measure.INGEST)
+
+
 @dataclass(frozen=True)
 class Task:
-    """One compaction: sorted Arrow files in, one sorted output in the engine's own form."""
+    """The rows of one run, and where it finds and leaves them."""
 
-    arrow_files: Sequence[Path]
-    """Each in the order of `sort`."""
+    sources: Sequence[Path]
+    """Parquet files, each in the order of `sort`."""
     sort: Sequence[str]
-    """Columns, all ascending, nulls last (none is null)."""
+    """Columns, all ascending, none with nulls."""
     prepared: Path
-    """The inputs in the engine's own form, which runs do not change."""
+    """What the engine has prepared from the sources; runs do not change it."""
     folder: Path
     """This run's own: its output, what it spills."""
     cores: int
+    columns: Sequence[str] = ()
+    """The columns to scan."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +56,7 @@ class Used:
 
 
 class Peer(Protocol):
-    """An engine. Everything but `compact` is outside the clock."""
+    """An engine that prepares inputs. What measures it is in `Merger`, `Ingester` and `Scanner`."""
 
     settings: str
     """Every setting that matters, in a line."""
@@ -42,13 +64,22 @@ class Peer(Protocol):
     def version(self) -> str: ...
 
     def prepare(self, task: Task) -> None:
-        """Puts the inputs into the engine's own form, one sorted file or part an input, zstd level 1."""
+        """Puts the sources into the engine's own form, zstd level 1 where there is a choice.
+
+        A merger makes one sorted file or part of each source, a scanner one of all of them.
+        """
         ...
 
     def start(self, task: Task) -> None:
-        """Starts the engine and opens the prepared inputs, without reading their rows."""
+        """Starts the engine and opens what was prepared, without reading rows."""
         ...
 
+    def output_bytes(self, task: Task) -> int:
+        """Returns the bytes of what was written; for a scan, of what was read."""
+        ...
+
+
+class Merger(Peer, Protocol):
     def compact(self, task: Task) -> Used | None:
         """Merges the inputs; on return the output is synced to disk.
 
@@ -56,10 +87,22 @@ class Peer(Protocol):
         """
         ...
 
-    def output_bytes(self, task: Task) -> int: ...
-
     def output_rows(self, task: Task) -> int: ...
 
     def sort_columns(self, task: Task) -> pa.Table | None:
         """Returns the output's sort columns, rows as they are stored; None if there are none to look at."""
+        ...
+
+
+class Ingester(Peer, Protocol):
+    def ingest(self, task: Task) -> None:
+        """Makes a sorted file or part of each source; on return they are synced to disk."""
+        ...
+
+    def output_rows(self, task: Task) -> int: ...
+
+
+class Scanner(Peer, Protocol):
+    def scan(self, task: Task) -> int:
+        """Decodes `task.columns` into Arrow arrays, in the order of rows; returns how many rows."""
         ...

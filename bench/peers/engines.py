@@ -1,4 +1,4 @@
-"""The engines by name: where they are, what must be installed, what form their inputs have."""
+"""The engines by name: where they are, what must be installed, what each measures, what it prepares."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-FORMS: Final = {
-    "fragments": "bench.peers.with_floor:CodecFloor",
-    "parquet": "bench.peers.parquet:ParquetPeer",
-    "clickhouse": "bench.peers.with_clickhouse:ClickHouseMerge",
-    "clickhouse-low-cardinality": "bench.peers.with_clickhouse:ClickHouseLowCardinality",
-}
-"""Who prepares the inputs in each form. Engines share a form where they can."""
+from bench.peers.contract import Measure
 
 OURS: Final = "ours"
 FLOOR: Final = "floor"
+_SCANS: Final = (Measure.SCAN_ALL, Measure.SCAN_STRING, Measure.SCAN_NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -27,13 +22,15 @@ class Engine:
     target: str
     """Its class, as module:Class."""
     form: str
+    """What it works on. Engines of one form share what one of them has prepared."""
     family: str
     """Engines of one family are ways of one peer; the better one counts."""
     package: str = "pyarrow"
     """What must be installed."""
+    measures: Sequence[Measure] = (Measure.MERGE,)
 
     def missing(self) -> str | None:
-        """Returns why the engine cannot run here; None if it can."""
+        """Returns why it can't run here, if it can't."""
         if importlib.util.find_spec(self.package) is None:
             return f"{self.package} is not installed: pip install 'lsm-compactor[peers,spark]'"
         if self.family == "Spark" and shutil.which("java") is None:
@@ -41,39 +38,64 @@ class Engine:
         return None
 
 
+_INGEST: Final = (Measure.INGEST,)
+SOURCES: Final = "parquet"
+"""The form of engines that work on the sources as they are."""
+PREPARED_BY: Final = {
+    "fragments": "bench.peers.with_floor:CodecFloor",
+    "clickhouse": "bench.peers.with_clickhouse:ClickHouseMerge",
+    "clickhouse-low-cardinality": "bench.peers.with_clickhouse:ClickHouseLowCardinality",
+    "sorted-run": "bench.peers.with_ours:OursScan",
+    "sorted-parquet": "bench.peers.with_pyarrow:PyArrowScan",
+    "sorted-vortex": "bench.peers.with_vortex:VortexScan",
+    "sorted-vortex-compact": "bench.peers.with_vortex:VortexCompactScan",
+}
+"""Who prepares each form but the sources'."""
 ENGINES: Final = (
     Engine(FLOOR, "codec floor", "bench.peers.with_floor:CodecFloor", "fragments", FLOOR),
     Engine(OURS, "lsm-compactor", "bench.peers.with_ours:Ours", "fragments", OURS),
+    Engine(OURS, "lsm-compactor", "bench.peers.with_ours:OursIngest", SOURCES, OURS, measures=_INGEST),
+    Engine(OURS, "lsm-compactor", "bench.peers.with_ours:OursScan", "sorted-run", OURS, measures=_SCANS),
     Engine("clickhouse", "ClickHouse", "bench.peers.with_clickhouse:ClickHouseMerge",
            "clickhouse", "ClickHouse", "chdb"),
+    Engine("clickhouse", "ClickHouse", "bench.peers.with_clickhouse:ClickHouseIngest",
+           SOURCES, "ClickHouse", "chdb", _INGEST),
     Engine("clickhouse-low-cardinality", "ClickHouse, LowCardinality",
            "bench.peers.with_clickhouse:ClickHouseLowCardinality",
            "clickhouse-low-cardinality", "ClickHouse", "chdb"),
     Engine("datafusion", "DataFusion", "bench.peers.with_datafusion:DataFusionMerge",
-           "parquet", "DataFusion", "datafusion"),
-    Engine("duckdb", "DuckDB", "bench.peers.with_duckdb:DuckDbSort", "parquet", "DuckDB", "duckdb"),
+           SOURCES, "DataFusion", "datafusion"),
+    Engine("duckdb", "DuckDB", "bench.peers.with_duckdb:DuckDbSort", SOURCES, "DuckDB", "duckdb"),
     Engine("polars-sort", "Polars, sort", "bench.peers.with_polars:PolarsSort",
-           "parquet", "Polars", "polars"),
+           SOURCES, "Polars", "polars"),
+    Engine("polars-sort", "Polars, sort", "bench.peers.with_polars:PolarsIngest",
+           SOURCES, "Polars", "polars", _INGEST),
     Engine("polars-merge", "Polars, merge_sorted", "bench.peers.with_polars:PolarsMerge",
-           "parquet", "Polars", "polars"),
-    Engine("pyarrow", "PyArrow", "bench.peers.with_pyarrow:PyArrowSort", "parquet", "PyArrow"),
-    Engine("spark", "Spark", "bench.peers.with_spark:SparkSort", "parquet", "Spark", "pyspark"),
+           SOURCES, "Polars", "polars"),
+    Engine("pyarrow", "PyArrow", "bench.peers.with_pyarrow:PyArrowSort", SOURCES, "PyArrow"),
+    Engine("pyarrow", "PyArrow, Parquet", "bench.peers.with_pyarrow:PyArrowScan", "sorted-parquet",
+           "PyArrow", measures=_SCANS),
+    Engine("vortex", "Vortex", "bench.peers.with_vortex:VortexScan", "sorted-vortex",
+           "Vortex", "vortex", _SCANS),
+    Engine("vortex-compact", "Vortex, compact", "bench.peers.with_vortex:VortexCompactScan",
+           "sorted-vortex-compact", "Vortex, compact", "vortex", _SCANS),
+    Engine("spark", "Spark", "bench.peers.with_spark:SparkSort", SOURCES, "Spark", "pyspark"),
 )  # fmt: skip
 
 
 def choose(names: Sequence[str]) -> list[Engine]:
-    """Engines by name, or by the name of their family; module:Class is one of your own, on Parquet.
+    """Returns engines by name, or by that of their family; module:Class is a merger of your own, on Parquet.
 
-    Raises ValueError for a name that is none of these.
+    Raises ValueError for an unknown name.
     """
     chosen: list[Engine] = []
     for name in names:
         if ":" in name:
-            found = [Engine(name, name.rpartition(":")[2], name, "parquet", name)]
+            found = [Engine(name, name.rpartition(":")[2], name, SOURCES, name)]
         else:
             found = [e for e in ENGINES if name in (e.name, e.family.lower())]
         if not found:
-            known = ", ".join(engine.name for engine in ENGINES)
-            raise ValueError(f"no engine {name!r}; there are {known}")
+            known = ", ".join(dict.fromkeys(engine.name for engine in ENGINES))
+            raise ValueError(f"there is no engine {name!r}; there are {known}")
         chosen += [engine for engine in found if engine not in chosen]
     return chosen

@@ -9,7 +9,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from bench.peers.contract import Measure
 from bench.peers.engines import FLOOR, OURS
+from bench.peers.workloads import Facts
+
+Section = tuple[str, str, int]
+"""A workload, a measure and how many cores."""
+
+
+def facts_key(engine: str, measure: str) -> str:
+    """Returns the name under which facts are kept: an engine may have other settings for each measure."""
+    kind = "scan" if Measure(measure).is_scan else str(measure)
+    return f"{engine}, {kind}"
 
 
 @dataclass(frozen=True)
@@ -17,6 +28,7 @@ class Run:
     """One run of one engine. The figures of a failed one count for nothing."""
 
     workload: str
+    measure: str
     cores: int
     engine: str
     round: int
@@ -52,9 +64,8 @@ class Result:
     """All of a session, the machine included."""
 
     machine: dict[str, Any]
-    rows: int
-    inputs: int
     rounds: int
+    workloads: dict[str, Facts] = field(default_factory=dict)
     engines: dict[str, EngineFacts] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
@@ -68,27 +79,32 @@ class Result:
     def read(cls, path: Path) -> Self:
         document = json.loads(path.read_text())
         document["engines"] = {n: EngineFacts(**e) for n, e in document["engines"].items()}
+        document["workloads"] = {n: Facts(**f) for n, f in document["workloads"].items()}
         document["runs"] = [Run(**run) for run in document["runs"]]
         document["halves"] = [Halves(**halves) for halves in document["halves"]]
         return cls(**document)
 
     def failures(self) -> list[str]:
         return [
-            *(f"{r.engine}, {r.workload}, {r.cores} cores: {r.failure}" for r in self.runs if r.failure),
+            *(f"{r.engine}, {r.workload}, {r.measure}, {r.cores} cores: {r.failure}"
+              for r in self.runs if r.failure),
             *(f"two tasks, {h.workload}: {h.failure}" for h in self.halves if h.failure),
         ]  # fmt: skip
 
-    def sections(self) -> list[tuple[str, int]]:
-        """Workloads and cores, in the order in which they were run."""
-        return list(dict.fromkeys((run.workload, run.cores) for run in self.runs))
+    def sections(self) -> list[Section]:
+        """Returns workloads, measures and cores, in the order in which they were run."""
+        return list(dict.fromkeys((run.workload, run.measure, run.cores) for run in self.runs))
 
-    def summaries(self, workload: str, cores: int) -> list[Summary]:
-        """Returns the summaries of all engines, in the order in which they were run."""
-        runs = [run for run in self.runs if (run.workload, run.cores) == (workload, cores)]
+    def summaries(self, section: Section) -> list[Summary]:
+        """Returns the medians of all engines, in the order in which they were run."""
+        runs = [run for run in self.runs if (run.workload, run.measure, run.cores) == section]
         return [
             Summary.of([run for run in runs if run.engine == engine])
             for engine in dict.fromkeys(run.engine for run in runs)
         ]
+
+    def facts(self, summary: Summary) -> EngineFacts:
+        return self.engines[facts_key(summary.engine, summary.measure)]
 
     def best_peers(
         self, summaries: Sequence[Summary], figure: Callable[[Summary], float]
@@ -96,7 +112,7 @@ class Result:
         """Returns the better variant of every peer by the figure, under the peer's name."""
         best: dict[str, Summary] = {}
         for summary in summaries:
-            family = self.engines[summary.engine].family
+            family = self.facts(summary).family
             if family in (OURS, FLOOR) or summary.failure:
                 continue
             if family not in best or figure(summary) < figure(best[family]):
@@ -109,6 +125,7 @@ class Summary:
     """Medians over the rounds of one engine. One failure is a failure of all."""
 
     engine: str
+    measure: str
     wall_seconds: float
     wall_range: tuple[float, float]
     cpu_seconds: float
@@ -121,6 +138,7 @@ class Summary:
         wall = [run.wall_seconds for run in runs]
         return cls(
             runs[0].engine,
+            runs[0].measure,
             statistics.median(wall),
             (min(wall), max(wall)),
             statistics.median(run.cpu_seconds for run in runs),

@@ -13,26 +13,22 @@ from bench.peers.contract import Task
 ROW_GROUP_ROWS = 131_072
 
 
-def write_inputs(task: Task) -> None:
-    """Writes one Parquet file per input, zstd 1, by PyArrow with its defaults (dictionaries where they
-    pay)."""
-    for number, path in enumerate(task.arrow_files):
-        with pa.memory_map(str(path)) as source:
-            table = pa.ipc.open_file(source).read_all()
-            pq.write_table(
-                table,
-                task.prepared / f"input-{number:03d}.parquet",
-                compression="zstd",
-                compression_level=1,
-                row_group_size=ROW_GROUP_ROWS,
-                sorting_columns=[
-                    pq.SortingColumn(table.schema.get_field_index(name)) for name in task.sort
-                ],
-            )
+def write_source(table: pa.Table, path: Path) -> None:
+    """Writes sorted rows as Parquet, zstd 1, by PyArrow with its defaults (dictionaries where they pay)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        table, path, compression="zstd", compression_level=1, row_group_size=ROW_GROUP_ROWS
+    )
+
+
+def sorted_rows(task: Task) -> pa.Table:
+    """Returns the rows of all sources in order, equal keys as the sources have them."""
+    table = pa.concat_tables([pq.read_table(path) for path in task.sources])
+    return table.sort_by([(name, "ascending") for name in task.sort])
 
 
 def inputs(task: Task) -> list[str]:
-    return sorted(str(path) for path in task.prepared.glob("input-*.parquet"))
+    return [str(path) for path in task.sources]
 
 
 def output(task: Task) -> Path:
@@ -52,10 +48,10 @@ def files_of(path: Path) -> list[Path]:
 
 
 class ParquetPeer:
-    """Prepares and measures Parquet; engines add `start` and `compact`."""
+    """Reads the sources as they are and measures Parquet; engines add `start` and `compact`."""
 
     def prepare(self, task: Task) -> None:
-        write_inputs(task)
+        pass
 
     def start(self, task: Task) -> None:
         pass

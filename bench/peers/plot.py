@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from bench.peers.contract import Measure
 from bench.peers.engines import FLOOR, OURS
 from bench.peers.measurements import Result, Summary
 
@@ -25,9 +26,13 @@ def draw(result: Result, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    panels = [workload for workload, cores in result.sections() if cores == 1]
+    panels = [
+        workload
+        for workload, measure, cores in result.sections()
+        if cores == 1 and measure == Measure.MERGE
+    ]
     if not panels:
-        raise ValueError("the plot shows runs on one core, and there are none")
+        raise ValueError("the plot shows merges on one core, and there are none")
     summaries = {workload: _good(result, workload) for workload in panels}
     bars = max(len(found) for found in summaries.values())
     figure = Figure(figsize=(_WIDTH, bars * _BAR_HEIGHT + _MARGIN), dpi=_DPI, layout="constrained")
@@ -37,8 +42,9 @@ def draw(result: Result, path: Path) -> None:
     ):
         _panel(axes, result, found)
         axes.set_title(f"{workload} keys", fontsize=10, loc="left")
+    rows = " or ".join(sorted({f"{result.workloads[name].rows:,}" for name in panels}))
     figure.suptitle(
-        f"Compaction of sorted inputs, {result.rows:,} log rows in all, on one core: seconds",
+        f"Compaction of sorted inputs, {rows} log rows in all, on one core: seconds",
         fontsize=11,
         x=0.01,
         ha="left",
@@ -48,14 +54,16 @@ def draw(result: Result, path: Path) -> None:
 
 
 def _good(result: Result, workload: str) -> list[Summary]:
-    return [summary for summary in result.summaries(workload, 1) if not summary.failure]
+    return [
+        summary for summary in result.summaries((workload, Measure.MERGE, 1)) if not summary.failure
+    ]
 
 
 def _panel(axes: Axes, result: Result, summaries: list[Summary]) -> None:
     bars = sorted((s for s in summaries if s.engine != FLOOR), key=lambda s: -s.wall_seconds)
     seconds = [summary.wall_seconds for summary in bars]
     colors = [_OURS_COLOR if summary.engine == OURS else _PEER_COLOR for summary in bars]
-    drawn = axes.barh([result.engines[s.engine].label for s in bars], seconds, 0.72, color=colors)
+    drawn = axes.barh([result.facts(s).label for s in bars], seconds, 0.72, color=colors)
     axes.bar_label(drawn, [f"{value:.1f}" for value in seconds], padding=3, fontsize=8)
     for summary in (s for s in summaries if s.engine == FLOOR):
         axes.axvline(summary.wall_seconds, color=_FLOOR_COLOR, linewidth=1.2, linestyle="--")

@@ -13,12 +13,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from bench.peers import usage
 
 if TYPE_CHECKING:
-    from bench.peers.contract import Peer, Task
+    from bench.peers.contract import Measure, Task, Used
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,9 @@ class Order:
 
     target: str
     """The engine's class, as module:Class."""
-    action: Literal["prepare", "compact"]
-    arrow_files: Sequence[str]
+    action: str
+    """`prepare`, or a measure."""
+    sources: Sequence[str]
     sort: Sequence[str]
     prepared: str
     folder: str
@@ -36,6 +37,8 @@ class Order:
     """Cores this process may use."""
     waits: bool = False
     """Says that it is ready, and begins when a line comes in: for runs that begin at one time."""
+    columns: Sequence[str] = ()
+    """The columns to scan."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -46,8 +49,8 @@ def main() -> None:
     # Before the engine is imported: libraries count the cores once, and threads inherit theirs.
     os.sched_setaffinity(0, order.cpus)
     module, name = order.target.split(":")
-    peer = cast("Peer", getattr(importlib.import_module(module), name)())
-    found = _prepare(peer, order) if order.action == "prepare" else _compact(peer, order)
+    peer = getattr(importlib.import_module(module), name)()
+    found = _prepare(peer, order) if order.action == "prepare" else _measured(peer, order)
     print(json.dumps(found), flush=True)
     # Engines take their time to stop, and some wait for threads that wait for them.
     os._exit(0)
@@ -57,41 +60,45 @@ def _task(order: Order) -> Task:
     from bench.peers.contract import Task
 
     return Task(
-        [Path(file) for file in order.arrow_files],
+        [Path(file) for file in order.sources],
         order.sort,
         Path(order.prepared),
         Path(order.folder),
         len(order.cpus),
+        order.columns,
     )
 
 
-def _prepare(peer: Peer, order: Order) -> dict[str, Any]:
+def _prepare(peer: Any, order: Order) -> dict[str, Any]:
     peer.prepare(_task(order))
     return {}
 
 
-def _compact(peer: Peer, order: Order) -> dict[str, Any]:
+def _measured(peer: Any, order: Order) -> dict[str, Any]:
+    from bench.peers.contract import Measure
     from bench.peers.order import is_sorted
 
-    task = _task(order)
+    task, measure = _task(order), Measure(order.action)
     peer.start(task)
-    _warm_page_cache(task.prepared)
+    for file in (*task.sources, *task.prepared.rglob("*")):
+        _warm_page_cache(file)
     os.sync()  # nobody pays for what others left to be written
     if order.waits:
         print("ready", flush=True)
         sys.stdin.readline()
     usage.forget_peak()
     cpu, started = usage.cpu_seconds(), time.perf_counter()
-    used = peer.compact(task)
+    done = _work(peer, task, measure)
     ended, cpu = time.perf_counter(), usage.cpu_seconds() - cpu
     peak = usage.peak_rss_bytes()
-    columns = peer.sort_columns(task)
+    used = None if isinstance(done, int) else done
+    columns = peer.sort_columns(task) if measure is Measure.MERGE else None
     return {
         "wall_seconds": used.wall_seconds if used else ended - started,
         "cpu_seconds": used.cpu_seconds if used else cpu,
         "peak_rss_bytes": peak,
         "output_bytes": peer.output_bytes(task),
-        "output_rows": peer.output_rows(task),
+        "output_rows": done if isinstance(done, int) else peer.output_rows(task),
         "is_sorted": columns is None or is_sorted(columns, task.sort),
         "started": started,
         "ended": ended,
@@ -100,13 +107,22 @@ def _compact(peer: Peer, order: Order) -> dict[str, Any]:
     }
 
 
-def _warm_page_cache(folder: Path) -> None:
-    """Warms the page cache, so that all engines find their inputs there: disks are not compared."""
-    for file in folder.rglob("*"):
-        if file.is_file():
-            with file.open("rb", buffering=0) as source:
-                while source.read(1 << 20):
-                    pass
+def _work(peer: Any, task: Task, measure: Measure) -> Used | int | None:
+    """Does what is measured; returns the rows of a scan."""
+    if measure.is_scan:
+        return cast("int", peer.scan(task))
+    if measure == "ingest":
+        peer.ingest(task)
+        return None
+    return cast("Used | None", peer.compact(task))
+
+
+def _warm_page_cache(file: Path) -> None:
+    """Reads a file: all engines find theirs in the page cache, since disks are not compared."""
+    if file.is_file():
+        with file.open("rb", buffering=0) as source:
+            while source.read(1 << 20):
+                pass
 
 
 if __name__ == "__main__":

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.peers.engines import ENGINES, FORMS, OURS, Engine
-from bench.peers.measurements import EngineFacts, Halves, Result, Run
+from bench.peers.contract import Measure
+from bench.peers.engines import ENGINES, OURS, PREPARED_BY, SOURCES, Engine
+from bench.peers.measurements import EngineFacts, Halves, Result, Run, facts_key
 from bench.peers.run import Order
-from bench.peers.workloads import Workload, arrow_files, make_arrow_files
+from bench.peers.workloads import Facts, Workload, facts_of, make_sources
 
 ROOT: Final = Path(__file__).parents[2]
-_ALWAYS_ANEW: Final = "fragments"
-"""The form that this checkout writes: never one that an older checkout left."""
+_ALWAYS_ANEW: Final = ("fragments", "sorted-run")
+"""The forms that this checkout writes: never those that an older checkout left."""
 
 _HALVES = tuple(
     Engine(name, label, f"bench.peers.with_ours:{name}", "fragments", OURS)
@@ -39,6 +40,7 @@ class EngineFailedError(Exception):
 @dataclass(frozen=True)
 class Plan:
     workloads: Sequence[Workload]
+    measures: Sequence[Measure]
     engines: Sequence[Engine]
     cores: Sequence[int]
     rounds: int
@@ -55,20 +57,37 @@ class Session:
         self._plan = plan
         self._result = result
         self._tell = tell
+        self._facts: dict[str, Facts] = {}
 
     def prepare(self) -> None:
         """Raises `EngineFailedError`: inputs that can't be made are nobody's measurement."""
         plan = self._plan
-        make_arrow_files(plan.workloads, plan.rows, plan.inputs, self._folder, self._tell)
         for workload in plan.workloads:
-            for form in dict.fromkeys(engine.form for engine in plan.engines):
+            make_sources(workload, plan.rows, plan.inputs, self._folder(workload), self._tell)
+            facts = facts_of(workload, self._folder(workload))
+            self._facts[workload.name] = self._result.workloads[workload.name] = facts
+            kinds = self._kinds(workload)
+            for form in dict.fromkeys(engine.form for engine, _ in kinds if engine.form != SOURCES):
                 self._prepare_form(workload, form)
         os.sync()
 
     def steps(self) -> int:
+        """Returns how many runs there will be."""
         plan = self._plan
-        kinds = len(plan.engines) * len(plan.cores) + self._has_halves()
-        return kinds * len(plan.workloads) * plan.rounds
+        return plan.rounds * sum(
+            len(self._kinds(workload)) * len(plan.cores) + self._has_halves(workload)
+            for workload in plan.workloads
+        )
+
+    def _kinds(self, workload: Workload) -> list[tuple[Engine, Measure]]:
+        """Returns who is measured at what, measure by measure."""
+        columns = self._facts[workload.name].columns
+        return [
+            (engine, measure)
+            for measure in self._plan.measures
+            for engine in self._plan.engines
+            if measure in engine.measures and (not measure.is_scan or measure in columns)
+        ]
 
     def run(self, on_step: Callable[[], None]) -> None:
         """Engines alternate, and rounds are outermost: what drifts meanwhile drifts for all."""
@@ -76,28 +95,38 @@ class Session:
         for number in range(plan.rounds):
             for workload in plan.workloads:
                 for cores in plan.cores:
-                    for engine in plan.engines:
-                        self._result.runs.append(self._measure(engine, workload, cores, number))
+                    for engine, measure in self._kinds(workload):
+                        run = self._measure(engine, workload, measure, cores, number)
+                        self._result.runs.append(run)
                         on_step()
-                if self._has_halves():
+                if self._has_halves(workload):
                     self._result.halves.append(self._measure_halves(workload, number))
                     on_step()
 
-    def _has_halves(self) -> bool:
+    def _has_halves(self, workload: Workload) -> bool:
         plan = self._plan
-        return 2 in plan.cores and plan.inputs > 1 and OURS in [e.name for e in plan.engines]
+        return (
+            2 in plan.cores
+            and Measure.MERGE in plan.measures
+            and self._facts[workload.name].inputs > 1
+            and OURS in [e.name for e in plan.engines]
+        )
 
-    def _measure(self, engine: Engine, workload: Workload, cores: int, number: int) -> Run:
-        self._tell(f"round {number + 1}: {workload.name}, {engine.label}, {cores} cores")
+    def _measure(
+        self, engine: Engine, workload: Workload, measure: Measure, cores: int, number: int
+    ) -> Run:
+        self._tell(f"round {number + 1}: {workload.name}, {measure}, {engine.label}, {cores} cores")
         try:
-            [found] = self._run_at_once(workload, [(engine, self._cpus(cores))])
+            [found] = self._run_at_once(workload, measure, [(engine, self._cpus(cores))])
         except EngineFailedError as error:
-            return Run(workload.name, cores, engine.name, number, failure=str(error))
-        self._result.engines[engine.name] = EngineFacts(
+            return Run(workload.name, str(measure), cores, engine.name, number, failure=str(error))
+        key = facts_key(engine.name, measure)
+        self._result.engines[key] = EngineFacts(
             engine.label, engine.family, found["version"], found["settings"]
         )
         return Run(
             workload.name,
+            str(measure),
             cores,
             engine.name,
             number,
@@ -106,7 +135,7 @@ class Session:
             found["peak_rss_bytes"],
             found["output_bytes"],
             found["output_rows"],
-            _fault(found, self._plan.rows),
+            _fault(found, self._facts[workload.name].rows),
         )
 
     def _measure_halves(self, workload: Workload, number: int) -> Halves:
@@ -114,29 +143,36 @@ class Session:
         both, first, second = _HALVES
         one, other = self._cpus(2)
         try:
-            [turn] = self._run_at_once(workload, [(both, self._cpus(1))])
-            pair = self._run_at_once(workload, [(first, [one]), (second, [other])])
+            [turn] = self._run_at_once(workload, Measure.MERGE, [(both, self._cpus(1))])
+            pair = self._run_at_once(workload, Measure.MERGE, [(first, [one]), (second, [other])])
         except EngineFailedError as error:
             return Halves(workload.name, number, failure=str(error))
         rows = {turn["output_rows"], sum(found["output_rows"] for found in pair)}
+        wanted = self._facts[workload.name].rows
         together = max(p["ended"] for p in pair) - min(p["started"] for p in pair)
         return Halves(
             workload.name,
             number,
             round(together, 4),
             round(turn["wall_seconds"], 4),
-            None if rows == {self._plan.rows} else f"{rows} rows of {self._plan.rows}",
+            None if rows == {wanted} else f"{rows} rows of {wanted}",
         )
 
     def _run_at_once(
-        self, workload: Workload, wanted: Sequence[tuple[Engine, Sequence[int]]]
+        self,
+        workload: Workload,
+        measure: Measure,
+        wanted: Sequence[tuple[Engine, Sequence[int]]],
     ) -> list[dict[str, Any]]:
         """Runs all at once: they begin when the last one is ready."""
         waits = len(wanted) > 1
         with ExitStack() as stack:
             children = [
                 stack.enter_context(
-                    _Child(self._order(engine, workload, cpus, waits), self._plan.timeout_seconds)
+                    _Child(
+                        self._order(engine, workload, measure, cpus, waits),
+                        self._plan.timeout_seconds,
+                    )
                 )
                 for engine, cpus in wanted
             ]
@@ -148,31 +184,37 @@ class Session:
             return [child.finish() for child in children]
 
     def _order(
-        self, engine: Engine, workload: Workload, cpus: Sequence[int], waits: bool = False
+        self,
+        engine: Engine,
+        workload: Workload,
+        measure: Measure,
+        cpus: Sequence[int],
+        waits: bool = False,
     ) -> Order:
         return Order(
             engine.target,
-            "compact",
-            [str(path) for path in arrow_files(self._folder(workload))],
+            str(measure),
+            [str(path) for path in workload.sources(self._folder(workload))],
             workload.sort,
             str(self._folder(workload) / engine.form),
             str(self._folder(workload) / "runs" / engine.name.replace(":", "-")),
             cpus,
             waits,
+            self._facts[workload.name].columns.get(measure, ()),
         )
 
     def _prepare_form(self, workload: Workload, form: str) -> None:
         prepared = self._folder(workload) / form
         done = prepared.with_suffix(".prepared")
-        if done.exists() and form != _ALWAYS_ANEW:
+        if done.exists() and form not in _ALWAYS_ANEW:
             return
         self._tell(f"preparing {workload.name} as {form}")
         shutil.rmtree(prepared, ignore_errors=True)
-        prepared.mkdir()
+        prepared.mkdir(parents=True)
         order = Order(
-            FORMS[form],
+            PREPARED_BY[form],
             "prepare",
-            [str(path) for path in arrow_files(self._folder(workload))],
+            [str(path) for path in workload.sources(self._folder(workload))],
             workload.sort,
             str(prepared),
             str(self._folder(workload) / "runs" / f"prepare-{form}"),
@@ -185,7 +227,8 @@ class Session:
 
     def _folder(self, workload: Workload) -> Path:
         plan = self._plan
-        return plan.work / f"{workload.name}-{plan.rows}-rows-{plan.inputs}-inputs"
+        size = "" if workload.files else f"-{plan.rows}-rows-{plan.inputs}-inputs"
+        return plan.work / f"{workload.name}{size}"
 
     def _cpus(self, cores: int) -> list[int]:
         """Returns the chosen core, then the others."""
@@ -265,9 +308,11 @@ def usable(engines: Iterable[Engine], result: Result) -> list[Engine]:
         if why := engine.missing():
             result.skipped[engine.name] = why
         else:
-            result.engines[engine.name] = EngineFacts(engine.label, engine.family)
+            for measure in engine.measures:
+                key = facts_key(engine.name, measure)
+                result.engines[key] = EngineFacts(engine.label, engine.family)
             found.append(engine)
     return found
 
 
-ALL_NAMES: Final = [engine.name for engine in ENGINES]
+ALL_NAMES: Final = list(dict.fromkeys(engine.name for engine in ENGINES))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
+from bench.peers.contract import Measure
 from bench.peers.engines import FLOOR, OURS
 from bench.peers.measurements import Result, Summary
 
+_OF_COLUMNS = (Measure.SCAN_STRING, Measure.SCAN_NUMBERS)
 _HEADER = (
     f"{'':<28}{'wall':>9}{'min..max':>15}{'CPU':>9}{'peak RSS':>11}{'output':>11}"
     f"{'x wall':>9}{'x CPU':>8}{'x output':>10}"
@@ -17,11 +19,14 @@ _HEADER = (
 def as_text(result: Result) -> str:
     """Tables, ratios and settings: all there is to say."""
     lines = []
-    for workload, cores in result.sections():
-        summaries = result.summaries(workload, cores)
+    for workload, measure, cores in result.sections():
+        summaries = result.summaries((workload, measure, cores))
         many = "one core" if cores == 1 else f"{cores} cores"
+        facts = result.workloads[workload]
+        columns = f" of {' and '.join(facts.columns[measure])}" if measure in _OF_COLUMNS else ""
         lines += [
-            f"{workload}, {many}: {result.rows:,} rows, {result.inputs} inputs; medians of {result.rounds}",
+            f"{workload}, {measure}{columns}, {many}: {facts.rows:,} rows, {facts.inputs} inputs; "
+            f"medians of {result.rounds}",
             _HEADER,
             *_rows(result, summaries),
             *_ratios(result, summaries),
@@ -32,9 +37,9 @@ def as_text(result: Result) -> str:
         "x: wall seconds, CPU seconds and output bytes of that engine for one of lsm-compactor's",
         "",
         *(
-            f"{facts.label} {facts.version}: {facts.settings}"
-            for facts in result.engines.values()
-            if facts.settings
+            f"{found.label} {found.version}: {found.settings}"
+            for found in result.engines.values()
+            if found.settings
         ),
         *(f"skipped {name}: {why}" for name, why in result.skipped.items()),
         *(f"FAILED {failure}" for failure in result.failures()),
@@ -46,7 +51,7 @@ def as_text(result: Result) -> str:
 def _rows(result: Result, summaries: Sequence[Summary]) -> Iterator[str]:
     ours = _find(summaries, OURS)
     for summary in summaries:
-        label = result.engines[summary.engine].label
+        label = result.facts(summary).label
         if summary.failure:
             yield f"{label:<28}   FAILED  {summary.failure}"
             continue
@@ -84,7 +89,7 @@ def _ratios(result: Result, summaries: Sequence[Summary]) -> Iterator[str]:
         smallest = min(all_peers, key=lambda s: s.output_bytes)
         yield (
             f"output of {ours.output_bytes / smallest.output_bytes:.2f} times the smallest peer's, "
-            f"{result.engines[smallest.engine].label}"
+            f"{result.facts(smallest).label}"
         )
     if floor:
         yield (

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.peers.contract import Task
+from compactor.api import Table
 from compactor.common.clock import random_id
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction
@@ -52,6 +53,16 @@ def compact_fragments(
     return outcome.outputs
 
 
+def ingest_sources(store: LocalStore, task: Task) -> CommitLog:
+    """Commits each source; a large one becomes several fragments, one after the other as it is sorted."""
+    log = CommitLog(store)
+    options = IngestOptions(writer=WriterOptions(compression_level=LEVEL))
+    sort = parse_sort_schema(",".join(task.sort))
+    for path in task.sources:
+        ingest_file(store, log, str(path), sort, options)
+    return log
+
+
 class Ours:
     settings = (
         f"one task, defaults: memory limit {_SETTINGS.memory_limit_bytes >> 20} MiB, row groups of "
@@ -63,12 +74,7 @@ class Ours:
         return __version__
 
     def prepare(self, task: Task) -> None:
-        log = CommitLog(store := LocalStore(task.prepared / "table"))
-        options = IngestOptions(writer=WriterOptions(compression_level=LEVEL))
-        sort = parse_sort_schema(",".join(task.sort))
-        for path in task.arrow_files:
-            # A large file becomes several fragments, one after the other as it is sorted.
-            ingest_file(store, log, str(path), sort, options)
+        ingest_sources(LocalStore(task.prepared / "table"), task)
 
     def start(self, task: Task) -> None:
         # Links: the inputs stay as they are, and the outputs are the run's own.
@@ -98,6 +104,50 @@ class Ours:
 
     def _run(self, inputs: Sequence[FragmentEntry]) -> None:
         self.outputs += compact_fragments(self.store, self.snapshot, inputs)
+
+
+class OursIngest:
+    settings = f"one commit a source, zstd {LEVEL}, fsync of files and folders"
+
+    def version(self) -> str:
+        return __version__
+
+    def prepare(self, task: Task) -> None:
+        pass
+
+    def start(self, task: Task) -> None:
+        pass
+
+    def ingest(self, task: Task) -> None:
+        self._log = ingest_sources(LocalStore(task.folder / "table"), task)
+
+    def output_bytes(self, task: Task) -> int:
+        return sum(entry.size_bytes for entry in entries_of(self._log.latest))
+
+    def output_rows(self, task: Task) -> int:
+        return sum(entry.rows for entry in entries_of(self._log.latest))
+
+
+class OursScan:
+    settings = "Table.scan of one sorted run"
+
+    def version(self) -> str:
+        return __version__
+
+    def prepare(self, task: Task) -> None:
+        store = LocalStore(task.prepared / "table")
+        ingest_sources(store, task)
+        Table.open(store.url).compact(full=True)
+
+    def start(self, task: Task) -> None:
+        self._table = Table.open(str(task.prepared / "table"))
+
+    def scan(self, task: Task) -> int:
+        return sum(batch.num_rows for batch in self._table.scan(task.columns))
+
+    def output_bytes(self, task: Task) -> int:
+        log = CommitLog(LocalStore(task.prepared / "table"))
+        return sum(entry.size_bytes for entry in entries_of(log.refresh()))
 
 
 class OursHalves(Ours):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import polars as pl
 
@@ -23,7 +24,7 @@ class PolarsSort(ParquetPeer):
         assert pl.thread_pool_size() == int(os.environ["POLARS_MAX_THREADS"]) == task.cores
 
     def compact(self, task: Task) -> None:
-        _write(pl.scan_parquet(inputs(task)).sort(list(task.sort)), task)
+        _write(pl.scan_parquet(inputs(task)).sort(list(task.sort)), output(task))
 
 
 class PolarsMerge(PolarsSort):
@@ -40,12 +41,25 @@ class PolarsMerge(PolarsSort):
                 for a, b in zip(frames[::2], frames[1::2], strict=False)
             ]
             frames = merged + frames[2 * len(merged) :]
-        _write(frames[0], task)
+        _write(frames[0], output(task))
 
 
-def _write(frame: pl.LazyFrame, task: Task) -> None:
+class PolarsIngest(PolarsSort):
+    settings = (
+        "scan_parquet, sort, sink_parquet of one file after the other; streaming engine, row groups of "
+        f"{ROW_GROUP_ROWS:,} rows, zstd 1, sync_on_close=all"
+    )
+
+    def ingest(self, task: Task) -> None:
+        output(task).mkdir()
+        for number, path in enumerate(task.sources):
+            rows = pl.scan_parquet(path).sort(list(task.sort))
+            _write(rows, output(task) / f"{number:03d}.parquet")
+
+
+def _write(frame: pl.LazyFrame, path: Path) -> None:
     frame.sink_parquet(
-        output(task),
+        path,
         compression="zstd",
         compression_level=1,
         row_group_size=ROW_GROUP_ROWS,

@@ -1,12 +1,16 @@
-"""PyArrow: read all, sort, write."""
+"""PyArrow: read all, sort, write; and scans of one sorted Parquet file."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.peers.contract import Task
-from bench.peers.parquet import ROW_GROUP_ROWS, ParquetPeer, inputs, output, sync
+from bench.peers.parquet import ParquetPeer, inputs, output, sorted_rows, sync, write_source
+
+_BATCH_ROWS = 65_536
 
 
 class PyArrowSort(ParquetPeer):
@@ -21,12 +25,33 @@ class PyArrowSort(ParquetPeer):
 
     def compact(self, task: Task) -> None:
         table = pa.concat_tables([pq.read_table(path) for path in inputs(task)])
-        table = table.sort_by([(name, "ascending") for name in task.sort])
-        pq.write_table(
-            table,
-            output(task),
-            compression="zstd",
-            compression_level=1,
-            row_group_size=ROW_GROUP_ROWS,
-        )
+        write_source(table.sort_by([(name, "ascending") for name in task.sort]), output(task))
         sync(output(task))
+
+
+class PyArrowScan:
+    settings = f"ParquetFile.iter_batches of {_BATCH_ROWS:,} rows; one sorted file, zstd 1"
+
+    def version(self) -> str:
+        return str(pa.__version__)
+
+    def prepare(self, task: Task) -> None:
+        write_source(sorted_rows(task), _file(task))
+
+    def start(self, task: Task) -> None:
+        pa.set_cpu_count(task.cores)
+        pa.set_io_thread_count(task.cores)
+        self._file = pq.ParquetFile(_file(task), memory_map=True)
+
+    def scan(self, task: Task) -> int:
+        batches = self._file.iter_batches(
+            _BATCH_ROWS, columns=list(task.columns), use_threads=task.cores > 1
+        )
+        return sum(batch.num_rows for batch in batches)
+
+    def output_bytes(self, task: Task) -> int:
+        return _file(task).stat().st_size
+
+
+def _file(task: Task) -> Path:
+    return task.prepared / "sorted.parquet"

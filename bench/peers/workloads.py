@@ -1,87 +1,153 @@
-"""The rows to compact: one set of log rows, sorted in two ways, and a young run that touches a tenth of an
-old one."""
+"""The rows to work on: generated log rows, real log lines, or files of your own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from bench.workload import make_batch, make_overlapping_inputs, sort_rows
+from bench.peers.contract import Measure
+from bench.peers.parquet import write_source
+from bench.real_logs import read_lines, real_log_rows
+from bench.workload import SortOrder, make_batch, make_overlapping_inputs, sort_rows
 
 _SEED: Final = 7
-_BATCH_ROWS: Final = 65_536
-_COMPLETE: Final = "complete"
+_STRETCHES: Final = 4
+_YOUNG_SHARE: Final = 11
+_TOUCHED_SHARE: Final = 10
+_GROUPED: Final = ("service", "host", "timestamp")
+_INTERLEAVED: Final = ("timestamp",)
+
+Make = Callable[[int, int], Iterator[pa.Table]]
+"""Makes so many rows in all, as so many tables; they are sorted afterwards."""
 
 
 @dataclass(frozen=True)
 class Workload:
+    """Sorted Parquet files, which are there or which can be made."""
+
     name: str
     sort: tuple[str, ...]
     """All ascending."""
-    is_disjoint: bool = False
-    """Whether it is two runs, one of them small, in few places."""
+    make: Make | None = None
+    """None: the files are there."""
+    files: tuple[Path, ...] = ()
+
+    def sources(self, folder: Path) -> list[Path]:
+        return list(self.files) or sorted((folder / "sources").glob("*.parquet"))
 
 
-WORKLOADS: Final = (
-    Workload("grouped", ("service", "host", "timestamp")),
-    Workload("interleaved", ("timestamp",)),
-    Workload("mostly-disjoint", ("timestamp",), is_disjoint=True),
-)
-"""Grouped: rows of one host come in stretches from one input. Interleaved: about every row from another.
-Mostly disjoint: an old run, and a young one of a tenth of its rows, all in four stretches of time that hold a
-tenth of the old run's rows."""
+@dataclass(frozen=True)
+class Facts:
+    """The size of a workload, and what is read of it in scans."""
 
-_STRETCHES: Final = 4
-_YOUNG_SHARE: Final = 11
-_TOUCHED_SHARE: Final = 10
+    rows: int
+    inputs: int
+    columns: dict[str, list[str]]
+    """By measure, for scans; a measure that finds no columns is left out."""
 
 
-def choose_workloads(names: Sequence[str]) -> list[Workload]:
-    """Raises ValueError for a name that is none."""
-    known = {workload.name: workload for workload in WORKLOADS}
-    for name in names:
-        if name not in known:
-            raise ValueError(f"no workload {name!r}; there are {', '.join(known)}")
-    return [known[name] for name in dict.fromkeys(names)]
+def known_workloads(lines: Path | None) -> list[Workload]:
+    """Returns the workloads that can be made, the hardest first.
+
+    lines: a folder of `.log` files with real lines. Without it there is no workload of real lines.
+    Raises ValueError if it has none.
+    """
+    found = []
+    if lines is not None:
+        logs = read_lines(lines)
+        found = [
+            Workload("real-logs-grouped", _GROUPED, partial(_real, logs, True)),
+            Workload("real-logs-interleaved", _INTERLEAVED, partial(_real, logs, False)),
+        ]
+    return [
+        *found,
+        Workload("grouped", _GROUPED, _overlapping),
+        Workload("interleaved", _INTERLEAVED, _overlapping),
+        Workload("mostly-disjoint", _INTERLEAVED, _disjoint_runs),
+    ]
 
 
-def arrow_files(folder: Path) -> list[Path]:
-    return sorted((folder / "arrow").glob("*.arrow"))
+def of_files(folder: Path, sort: Sequence[str]) -> Workload:
+    """Returns the workload of all Parquet files of a folder. Raises ValueError if they do not fit together.
+
+    sort: the columns that every file is sorted by, ascending and without nulls.
+    """
+    files = sorted(folder.glob("*.parquet"))
+    if not files:
+        raise ValueError(f"--files {folder}: there is no .parquet file")
+    schemas = [pq.read_schema(path).remove_metadata() for path in files]
+    for path, schema in zip(files, schemas, strict=True):
+        if not schema.equals(schemas[0]):
+            raise ValueError(f"--files: {path.name} has another schema than {files[0].name}")
+    for name in sort:
+        if name not in schemas[0].names:
+            known = ", ".join(schemas[0].names)
+            raise ValueError(f"--sort-by {name}: there is no such column; there are {known}")
+    for path in files:
+        for name, column in zip(sort, pq.read_table(path, columns=list(sort)).columns, strict=True):
+            if column.null_count:
+                raise ValueError(f"--sort-by {name}: {path.name} has nulls in it")
+    return Workload(
+        folder.resolve().name, tuple(sort), None, tuple(path.resolve() for path in files)
+    )
 
 
-def make_arrow_files(
-    workloads: Sequence[Workload],
-    rows: int,
-    inputs: int,
-    folder_of: Callable[[Workload], Path],
-    on_file: Callable[[str], None],
+def facts_of(workload: Workload, folder: Path) -> Facts:
+    files = [pq.ParquetFile(path) for path in workload.sources(folder)]
+    schema = files[0].schema_arrow
+    strings = [
+        f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
+    ]
+    numbers = [f for f in schema if f.name not in workload.sort]
+    integers = [f.name for f in numbers if pa.types.is_integer(f.type)]
+    others = [f.name for f in numbers if pa.types.is_floating(f.type)]
+    columns = {str(Measure.SCAN_ALL): schema.names}
+    if strings:
+        columns[Measure.SCAN_STRING] = [max(strings, key=lambda name: _raw_bytes(files, name))]
+    if len(found := [*integers, *others][:2]) == 2:
+        columns[Measure.SCAN_NUMBERS] = found
+    return Facts(sum(file.metadata.num_rows for file in files), len(files), columns)
+
+
+def make_sources(
+    workload: Workload, rows: int, inputs: int, folder: Path, on_file: Callable[[str], None]
 ) -> None:
-    """Writes sorted Arrow files of every workload, of the very same rows. Existing files stay."""
-    todo = [w for w in workloads if not _is_complete(folder_of(w))]
-    sorts = {w: folder_of(w) / "arrow" for w in todo if not w.is_disjoint}
-    if sorts:
-        for number, table in enumerate(make_overlapping_inputs(rows, inputs, seed=_SEED)):
-            on_file(f"making input {number + 1} of {inputs}")
-            for workload, folder in sorts.items():
-                _write(_sorted(table, workload), folder / f"input-{number:03d}.arrow")
-    for workload in todo:
-        folder = folder_of(workload) / "arrow"
-        if workload.is_disjoint:
-            on_file("making an old and a young run")
-            for number, table in enumerate(_disjoint_runs(rows, inputs, workload)):
-                _write(table, folder / f"input-{number:03d}.arrow")
-        (folder / _COMPLETE).touch()
+    """Writes the files of a workload; what is there already stays."""
+    complete = folder / "sources" / "complete"
+    if workload.make is None or complete.exists():
+        return
+    order: SortOrder = [(name, "ascending") for name in workload.sort]
+    for number, table in enumerate(workload.make(rows, inputs)):
+        on_file(f"making input {number + 1} of {workload.name}")
+        write_source(sort_rows(table, order), complete.parent / f"input-{number:03d}.parquet")
+    complete.touch()
 
 
-def _disjoint_runs(rows: int, inputs: int, workload: Workload) -> Iterator[pa.Table]:
+def _real(
+    logs: dict[str, list[str]], has_disjoint_times: bool, rows: int, inputs: int
+) -> Iterator[pa.Table]:
+    return real_log_rows(logs, rows, inputs, has_disjoint_times=has_disjoint_times, seed=_SEED)
+
+
+def _overlapping(rows: int, inputs: int) -> Iterator[pa.Table]:
+    """Generated log rows. Grouped, rows of one host come in stretches from one input; interleaved, most rows
+    come from another input than the row before."""
+    return make_overlapping_inputs(rows, inputs, seed=_SEED)
+
+
+def _disjoint_runs(rows: int, inputs: int) -> Iterator[pa.Table]:
+    """An old run, and a young one of a tenth of its rows, all in four stretches of time that hold a tenth of
+    the old run's rows."""
     young_rows = rows // _YOUNG_SHARE
     parts = list(make_overlapping_inputs(rows - young_rows, inputs, seed=_SEED))
-    old = _sorted(pa.concat_tables(parts), workload)
+    old = sort_rows(pa.concat_tables(parts), [("timestamp", "ascending")])
     parts.clear()
     yield old
     rng = np.random.default_rng(_SEED)
@@ -96,15 +162,11 @@ def _disjoint_runs(rows: int, inputs: int, workload: Workload) -> Iterator[pa.Ta
     yield young.set_column(index, young.schema.field(index), stamps)
 
 
-def _sorted(table: pa.Table, workload: Workload) -> pa.Table:
-    return sort_rows(table, [(name, "ascending") for name in workload.sort])
-
-
-def _is_complete(folder: Path) -> bool:
-    return (folder / "arrow" / _COMPLETE).exists()
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=_BATCH_ROWS)
+def _raw_bytes(files: Sequence[pq.ParquetFile], name: str) -> int:
+    """Returns the bytes of a column's values, counting those of a dictionary once a row group."""
+    index = files[0].schema_arrow.get_field_index(name)
+    return sum(
+        file.metadata.row_group(group).column(index).total_uncompressed_size
+        for file in files
+        for group in range(file.num_row_groups)
+    )

@@ -16,6 +16,7 @@ from compactor.stores.base import Store
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from format.footer import RowGroupStats
 
 
 class RowGroupReader:
@@ -33,30 +34,42 @@ class RowGroupReader:
         where: Predicate | None,
         skips: SkipIndexes | None,
         report: ScanReport,
-        groups: tuple[int, int] | None = None,
     ) -> None:
-        """groups: the first row group and the one after the last; None for all.
-
-        Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`.
-        """
+        """Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`."""
         self._reader = open_fragment(store, entry.key, entry.size_bytes)
         self._deleted = read_deletion(store, entry)
         self._schema = table.schema
         self._where = where
         self._skips = skips
         self._report = report
-        self._start, self._stop = groups or (0, self._reader.row_groups)
-        report.row_groups += self._stop - self._start
 
     @property
     def name(self) -> str:
         return self._reader.name
 
-    def rows_of_groups(self, names: Sequence[str]) -> Iterator[tuple[list[pa.Array], int]]:
-        """Yields columns as storage arrays of the table's types, and the number of rows, at least one."""
+    @property
+    def row_groups(self) -> Sequence[RowGroupStats]:
+        return self._reader.footer.row_groups
+
+    def has_key_types(self) -> bool:
+        """Returns whether keys are stored in the table's types, so that they compare as they are."""
+        stored = self._reader.schema
+        return all(
+            stored.field(column.column).type == self._schema.field(column.column).type
+            for column in self._reader.header.sort
+        )
+
+    def rows_of_groups(
+        self, names: Sequence[str], start: int, stop: int
+    ) -> Iterator[tuple[list[pa.Array], int]]:
+        """Yields columns as storage arrays of the table's types, and the number of rows, at least one.
+
+        start, stop: the first row group to read, and the one after the last.
+        """
         groups = self._reader.footer.row_groups
-        first_row = sum(group.rows for group in groups[: self._start])
-        for group in range(self._start, self._stop):
+        self._report.row_groups += stop - start
+        first_row = sum(group.rows for group in groups[:start])
+        for group in range(start, stop):
             rows = groups[group].rows
             if self._is_ruled_out(group):
                 self._report.row_groups_skipped += 1

@@ -1,8 +1,9 @@
-"""Streams the rows of a table in sort order and merges overlapping fragments on the way.
+"""Streams the rows of a table in sort order and merges them where fragments overlap.
 
-A scan uses the key merge of a compaction, but reads all wanted columns of a window at once, by range
-requests. Disjoint groups of fragments follow one another. A scan does not read what a condition rules out
-by the log or by a fragment's footer.
+Rows of row groups that overlap with no others' leave as they were decoded; their sort columns are not even
+read unless they are wanted. Between them, a scan uses the key merge of a compaction, but reads all wanted
+columns of a window at once, by range requests. A scan does not read what a condition rules out by the log
+or by a fragment's footer.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from compactor.read.pruning import (
 )
 from compactor.read.report import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
+from compactor.read.stretches import Part, stretches_of
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
@@ -49,11 +51,14 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.arrays import batch_of, concat_storage
+from format.sizes import rows_within
 from format.storage import to_logical
 
 _MEMORY_BYTES: Final = 512 << 20
 _MIN_SLICE_BYTES: Final = 16 << 10
 _BATCH_ROWS: Final = 262_144
+_BATCH_BYTES: Final = _MEMORY_BYTES // 8
+"""The most bytes of one column in a batch."""
 _PLAN: Final = StagePlan(
     1 << 62,  # A reader spills, but is never refused.
     0,
@@ -142,7 +147,7 @@ def scan(
             ]
         wanted.report.fragments_skipped += fragments - len(by_age)
         if by_age:
-            for batch in _merge_group(store, table, by_age, replace(wanted, skips=skips)):
+            for batch in _rows_of_group(store, table, by_age, replace(wanted, skips=skips)):
                 yield batch.rename_columns(schema.names) if table.names else batch
 
 
@@ -164,33 +169,94 @@ def _stored(table: TableMetadata, shown: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_name(table.stored_name(field.name)) for field in shown])
 
 
-def _merge_group(
+def _rows_of_group(
     store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: Wanted
 ) -> Iterator[pa.RecordBatch]:
-    for sources, window in merged_windows(store, table, group, wanted):
-        batch = _batch(sources, window, wanted)
-        if batch.num_rows:
-            wanted.report.rows += batch.num_rows
-            yield batch
+    """Yields the rows of overlapping fragments in order; merges only those that are between others' rows."""
+    readers = readers_of(store, table, group, wanted)
+    for parts in _stretches(table, readers):
+        if len(parts) == 1 and wanted.rule is None:
+            batches = _as_stored(readers[parts[0].fragment], parts[0], wanted)
+        else:
+            batches = _merged(table, readers, parts, wanted)
+        for batch in batches:
+            if batch.num_rows:
+                wanted.report.rows += batch.num_rows
+                yield batch
+
+
+def readers_of(
+    store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: Wanted
+) -> list[RowGroupReader]:
+    return [
+        RowGroupReader(
+            store, table, entry, wanted.where, wanted.skips.get(entry.key), wanted.report
+        )
+        for entry in group
+    ]
+
+
+def whole_fragments(readers: Sequence[RowGroupReader]) -> list[Part]:
+    return [Part(place, 0, len(reader.row_groups)) for place, reader in enumerate(readers)]
+
+
+def _stretches(table: TableMetadata, readers: Sequence[RowGroupReader]) -> Iterator[list[Part]]:
+    if len(readers) == 1 or not all(reader.has_key_types() for reader in readers):
+        return iter([whole_fragments(readers)])
+    return stretches_of([reader.row_groups for reader in readers], table.key_comparator())
+
+
+def _as_stored(reader: RowGroupReader, part: Part, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Yields rows that no other fragment has any between, in batches as the merge's: by rows and by bytes."""
+    for arrays, rows in reader.rows_of_groups(wanted.schema.names, part.start, part.stop):
+        start = 0
+        while start < rows:
+            rest = [array.slice(start) for array in arrays]
+            count = min(rows - start, _BATCH_ROWS, _rows_of_batch(rest))
+            columns = [
+                to_logical(array.slice(0, count), field.type)
+                for array, field in zip(rest, wanted.schema, strict=True)
+            ]
+            yield batch_of(columns, wanted.schema, count)
+            start += count
+
+
+def _rows_of_batch(arrays: Sequence[pa.Array]) -> int:
+    """Returns how many rows fit into a batch; a dictionary may stand for far more than it takes."""
+    heavy = [a for a in arrays if a.nbytes > _BATCH_BYTES or pa.types.is_dictionary(a.type)]
+    return rows_within(heavy, _BATCH_BYTES) if heavy else _BATCH_ROWS
+
+
+def _merged(
+    table: TableMetadata, readers: Sequence[RowGroupReader], parts: Sequence[Part], wanted: Wanted
+) -> Iterator[pa.RecordBatch]:
+    for sources, window in merged_windows(table, readers, parts, wanted):
+        yield _batch(sources, window, wanted)
 
 
 def merged_windows(
-    store: Store, table: TableMetadata, group: Sequence[FragmentEntry], wanted: Wanted
+    table: TableMetadata, readers: Sequence[RowGroupReader], parts: Sequence[Part], wanted: Wanted
 ) -> Iterator[tuple[Sequence[_ScanInput], MergeWindow]]:
-    """Yields windows of a group's merged rows with the row rule's decisions.
+    """Yields windows of the parts' merged rows with the row rule's decisions.
 
-    The caller takes the columns of each window from the sources.
+    The caller takes the columns of each window from the sources, one for each part.
     """
     with closing(LocalDisk()) as disk:
         budget = MemoryBudget(_PLAN, soft_bytes=_MEMORY_BYTES)
-        slice_bytes = max(_MIN_SLICE_BYTES, _MEMORY_BYTES // 16 // len(group))
+        slice_bytes = max(_MIN_SLICE_BYTES, _MEMORY_BYTES // 16 // len(parts))
         sources = [
-            _ScanInput(store, table, entry, wanted, lambda: DecodedRows(budget, disk, slice_bytes))
-            for entry in group
+            _ScanInput(
+                readers[part.fragment],
+                part,
+                table,
+                wanted,
+                lambda: DecodedRows(budget, disk, slice_bytes),
+            )
+            for part in parts
         ]
         budget.spill_by(CHUNKS, lambda _: sum(source.spill() for source in sources))
         for window in merge_keys(
-            sources, table.comparator(), table.sort, _BATCH_ROWS, _MEMORY_BYTES // 8, wanted.rule
+            sources, table.comparator(), table.sort, _BATCH_ROWS, _BATCH_BYTES, wanted.rule
         ):
             rows = window.as_window() if isinstance(window, CopiedRowGroup) else window
             yield sources, decided(rows, wanted.rule)[0]
@@ -233,19 +299,18 @@ class _ScanInput:
 
     def __init__(
         self,
-        store: Store,
+        reader: RowGroupReader,
+        part: Part,
         table: TableMetadata,
-        entry: FragmentEntry,
         wanted: Wanted,
         new_rows: Callable[[], DecodedRows],
     ) -> None:
         self._sort_names = [column.column for column in table.sort]
         self._has_columns = bool(wanted.columns)
-        reader = RowGroupReader(
-            store, table, entry, wanted.where, wanted.skips.get(entry.key), wanted.report
-        )
         self.name = reader.name
-        self._groups = reader.rows_of_groups([*self._sort_names, *wanted.columns])
+        self._groups = reader.rows_of_groups(
+            [*self._sort_names, *wanted.columns], part.start, part.stop
+        )
         self.keys = new_rows()
         self._rows = new_rows()
 

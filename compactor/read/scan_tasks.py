@@ -170,9 +170,8 @@ def _read_row_groups(
     if where is not None and not may_match(where, bounds_by_skip_index(skips, by_keys)):
         report.row_groups_skipped += part.stop - part.start
         return
-    groups = part.start, part.stop
-    reader = RowGroupReader(store, table, entry, where, skips, report, groups)
-    for arrays, rows in reader.rows_of_groups(stored):
+    reader = RowGroupReader(store, table, entry, where, skips, report)
+    for arrays, rows in reader.rows_of_groups(stored, part.start, part.stop):
         report.rows += rows
         columns_shown = [to_logical(a, f.type) for a, f in zip(arrays, schema, strict=True)]
         yield batch_of(columns_shown, schema, rows)

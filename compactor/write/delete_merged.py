@@ -18,7 +18,13 @@ from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, matching
 from compactor.read.pruning import bounds_by_keys, overlapping_groups
 from compactor.read.report import ScanReport
-from compactor.read.scan import columns_of_window, merged_windows, wanted_rows
+from compactor.read.scan import (
+    columns_of_window,
+    merged_windows,
+    readers_of,
+    wanted_rows,
+    whole_fragments,
+)
 from compactor.rows.flags import KEPT
 from compactor.stores.base import Store
 from compactor.table.deletions import Deleted, read_deletion
@@ -46,7 +52,9 @@ def rows_behind(
         ):
             continue
         found: list[list[_Bits]] = [[] for _ in group]
-        for sources, window in merged_windows(store, table, group, wanted):
+        readers = readers_of(store, table, group, wanted)
+        whole = whole_fragments(readers)
+        for sources, window in merged_windows(table, readers, whole, wanted):
             arrays, rows = columns_of_window(sources, window, wanted)
             holds = pc.fill_null(matching(where, arrays, rows), False)
             of_key_that_matches = _spread(
