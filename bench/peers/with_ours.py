@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.peers.contract import Task
-from compactor.api import Table
+from compactor import Table
 from compactor.common.clock import random_id
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction
