@@ -147,6 +147,7 @@ def test_commands_open_tables_by_one_door() -> None:
     assert openers == ["compactor/cli/tables.py"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("package", ONLY_IN)
 def test_third_party_packages_stay_where_they_belong(package: str) -> None:
     users = [place(p) for p in sources() if any(is_of(n, package) for n in imports_of(p))]

@@ -70,6 +70,7 @@ def _forgets_a_bit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(bloom, "build", without_a_byte)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("breaks", "first_case"),
     [

@@ -83,6 +83,7 @@ BROKEN = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("module", "name", "broken"), BROKEN.values(), ids=BROKEN.keys())
 def test_a_product_with_a_defect_is_found_out(

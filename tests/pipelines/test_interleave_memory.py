@@ -44,6 +44,7 @@ print((status("VmHWM") - before) // 1024)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("seed", ["3", "null"])
 def test_an_interleave_of_rows_that_weigh_more_than_its_limit_stays_within_it(

@@ -71,6 +71,7 @@ def joined(
     return path.read_bytes(), report
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "combine",
     [{**MERGE, "how": how} for how in ("inner", "left", "right", "full")]

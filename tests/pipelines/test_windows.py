@@ -136,6 +136,7 @@ BOTH = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @BOTH
 def test_windows_give_what_plain_python_gives_whatever_the_batches(
     kind: str, settings: Row, oracle: Any, tmp_path: Path

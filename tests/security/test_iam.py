@@ -281,6 +281,7 @@ def test_no_action_of_a_policy_can_be_left_out(
         assert is_in_a_task or len(lines) == 1, (name, lines)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("role", "key"),
     [

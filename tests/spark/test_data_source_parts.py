@@ -90,6 +90,7 @@ PUSHED: list[ds.Filter] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=15)
 @given(

@@ -141,6 +141,7 @@ ENTITIES = st.lists(
 RUNS = st.lists(st.tuples(ENTITIES, ENTITIES, ENTITIES), min_size=1, max_size=3)
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     runs=RUNS,

@@ -156,6 +156,7 @@ UNORDERED: dict[str, Nodes] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [None, 1, 4])
 @pytest.mark.parametrize("case", ORDERED)
 def test_where_order_is_defined_stages_give_the_same_bytes(
@@ -457,6 +458,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

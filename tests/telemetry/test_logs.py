@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from compactor.cli import maintain
+from compactor.cli import tables
 from compactor.cli.main import run
 from compactor.common import logs
 from compactor.common.lines import indented, one_line
@@ -146,7 +146,7 @@ def test_where_a_defect_is_shown_there_is_no_secret_and_no_line_of_others(
     def broken(url: str) -> None:
         raise RuntimeError("http://u:p4ssw0rd@h\ncompactor: error: FAKE")
 
-    monkeypatch.setattr(maintain, "open_store", broken)
+    monkeypatch.setattr(tables, "open_store", broken)
     monkeypatch.setenv("COMPACTOR_DEBUG", "1")
     assert run(["vacuum", "t", "--log-format", shape]) == 1
     err = capfd.readouterr().err

@@ -93,6 +93,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=120, deadline=None)
 @given(st.lists(STEPS, max_size=9), st.booleans())
 def test_any_history_leaves_the_rows_that_a_list_would_have(
