@@ -36,6 +36,7 @@ def test_engines_that_did_the_same_work_are_shown_side_by_side(tmp_path: Path, c
     assert not any(path.name.startswith("output") for path in (tmp_path / "work").rglob("runs/*/*"))
 
 
+@pytest.mark.long
 def test_an_engine_that_loses_rows_is_shown_as_failed(tmp_path: Path, monkeypatch, capsys) -> None:
     from bench.peers import session
 
@@ -48,6 +49,7 @@ def test_an_engine_that_loses_rows_is_shown_as_failed(tmp_path: Path, monkeypatc
     assert "FAILED" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_files_of_ones_own_and_lines_of_ones_own_are_workloads(tmp_path: Path, capsys) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()

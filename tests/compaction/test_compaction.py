@@ -40,7 +40,7 @@ def expected_rows(tables) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("strategy", [OVERLAPPING, FULL])
+@pytest.mark.parametrize("strategy", [OVERLAPPING, pytest.param(FULL, marks=pytest.mark.long)])
 def test_a_compacted_table_equals_the_oracle_and_is_one_disjoint_run(
     table_url: str, tmp_path: Path, strategy: Strategy
 ) -> None:
@@ -59,7 +59,7 @@ def test_a_compacted_table_equals_the_oracle_and_is_one_disjoint_run(
     assert verify(store, snapshot).faults == []
 
 
-@pytest.mark.parametrize("inputs", [1, 2, 16, 200])
+@pytest.mark.parametrize("inputs", [1, 2, 16, pytest.param(200, marks=pytest.mark.long)])
 def test_exactly_one_get_per_input_fragment_is_counted_at_the_server(
     s3_server, s3_bucket: str, tmp_path: Path, inputs: int
 ) -> None:

@@ -53,7 +53,7 @@ SHOWN: Final = {
     "compact_on_spark.py": ["12 fragments before", "1 task(s), 1 fragment(s) after", "  /pay: "],
 }
 PARAMETERS: Final = [
-    pytest.param(name, marks=[pytest.mark.spark] if "spark" in name else [], id=name)
+    pytest.param(name, marks=pytest.mark.spark if "spark" in name else pytest.mark.long, id=name)
     for name in SHOWN
 ]
 

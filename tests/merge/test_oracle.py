@@ -157,17 +157,33 @@ class Merged:
         return self.outputs[-1]
 
 
-@settings(max_examples=200, deadline=None)
-@given(
+MERGES = given(
     keyed_tables(max_tables=6, max_rows=60),
     st.sampled_from(AWKWARD_SIZES),
     st.sampled_from(AWKWARD_SIZES),
     st.sampled_from([1, 2, 7, 1 << 20]),
     st.sampled_from([1, 500, 2000, 1 << 30]),
 )
+
+
+@settings(max_examples=40, deadline=None)
+@MERGES
 def test_merging_is_concatenating_and_sorting_stably(
     case, rows_in: int, rows_out: int, batch_size: int, fragment_bytes: int
 ) -> None:
+    check_merge(case, rows_in, rows_out, batch_size, fragment_bytes)
+
+
+@pytest.mark.long
+@settings(max_examples=300, deadline=None)
+@MERGES
+def test_many_more_merges_are_concatenating_and_sorting_stably(
+    case, rows_in: int, rows_out: int, batch_size: int, fragment_bytes: int
+) -> None:
+    check_merge(case, rows_in, rows_out, batch_size, fragment_bytes)
+
+
+def check_merge(case, rows_in: int, rows_out: int, batch_size: int, fragment_bytes: int) -> None:
     tables, sort = case
     fragments = [
         write_fragment(stable_sorted(table, sort), sort, WriterOptions(max_rows=rows_in))

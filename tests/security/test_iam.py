@@ -338,6 +338,7 @@ def test_without_the_right_to_write_checkpoints_there_are_none(
     assert bool(checkpoints() - before) == may_write
 
 
+@pytest.mark.long
 def test_a_denied_compaction_puts_no_input_in_quarantine(
     tables: Tables, capsys: pytest.CaptureFixture[str]
 ) -> None:

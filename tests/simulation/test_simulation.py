@@ -10,7 +10,8 @@ from tests.simulation.hazards import HAZARDS, Hazard
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.run import FoundError, finding, simulate, spawn_few
 
-SEEDS = 500
+_FEW_SEEDS = 100
+_MANY_SEEDS = 500
 _MUTATION_SEEDS = 300
 _WAITING_SEEDS = 300
 
@@ -21,10 +22,15 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert simulate(3).trace != simulate(4).trace
 
 
-@pytest.mark.timeout(600)  # it takes a minute on two cores that do other things too
-def test_no_row_is_lost_or_doubled_whatever_happens() -> None:
+@pytest.mark.timeout(600)  # many seeds take a minute on two cores that do other things too
+@pytest.mark.parametrize(
+    "seeds",
+    [range(_FEW_SEEDS), pytest.param(range(_FEW_SEEDS, _MANY_SEEDS), marks=pytest.mark.long)],
+    ids=["few", "many"],
+)
+def test_no_row_is_lost_or_doubled_whatever_happens(seeds: range) -> None:
     with get_context("spawn").Pool(2) as pool:
-        for found in pool.imap_unordered(finding, range(SEEDS), chunksize=20):
+        for found in pool.imap_unordered(finding, seeds, chunksize=20):
             if found is not None:
                 pool.terminate()
                 pytest.fail(f"{found}\n" + "\n".join(found.trace[-40:]))
