@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
 from format.sizes import HeldBytes, cumulative_bytes, total_bytes
 from format.storage import decoded, to_storage
+from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
 
 
@@ -21,7 +21,7 @@ def test_a_dictionary_that_batches_share_counts_once() -> None:
     assert HeldBytes().add(batch.slice(0, 1)) == 8 + values.nbytes
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_the_sum_of_all_rows_is_what_they_take_one_by_one(name: str) -> None:
     array = to_storage(sample_array(name, 40))
     if pa.types.is_dictionary(array.type):

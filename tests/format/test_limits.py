@@ -30,6 +30,7 @@ from tests.support.fragments import (
     sort_schema,
     write_fragment,
 )
+from tests.support.loops import loops
 from tests.support.oracle import stable_sorted
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.strategies import keyed_tables
@@ -66,7 +67,7 @@ def reads_back(array: pa.Array, level: int = 3) -> Chunk:
 
 
 @pytest.mark.parametrize("most", [1, 100, 10_000])
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_values_of_every_type_are_written_as_they_can_be_read(
     limit: Limit, name: str, most: int
 ) -> None:

@@ -10,6 +10,7 @@ from format.schema import check_sort_schema, parse_sort_schema
 from format.type_json import type_from_json, type_to_json
 from format.writer import WriterOptions
 from tests.support.fragments import read_random, read_stream, rows_of, write_fragment
+from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.wording import refuses
 
@@ -28,32 +29,32 @@ def assert_same(actual: pa.Table, expected: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_a_column_of_every_type_comes_back(name: str, read) -> None:
     table = table_of(name, repeat=3)
     assert_same(read(write_fragment(table, "row", WriterOptions(max_rows=5))), table)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_a_repeated_column_of_every_type_comes_back(name: str) -> None:
     table = table_of(name, repeat=50 if name == "long_strings" else 700)
     assert_same(read_random(write_fragment(table, "row")), table)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_slices_at_odd_offsets_are_stored_as_what_they_show(name: str) -> None:
     table = table_of(name, repeat=7).slice(3, 11)
     assert_same(read_stream(write_fragment(table, "row")), table)
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_an_empty_table_keeps_its_schema(name: str, read) -> None:
     table = table_of(name).slice(0, 0)
     assert_same(read(write_fragment(table, "row")), table)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_a_single_row_and_a_single_null_come_back(name: str) -> None:
     for row in (0, 1):
         table = table_of(name).slice(row, 1)
@@ -81,7 +82,7 @@ def test_schema_and_field_metadata_and_nullability_are_kept() -> None:
     assert read_random(write_fragment(table, "k")).schema.equals(schema, check_metadata=True)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_types_survive_json(name: str) -> None:
     dtype = SAMPLES[name][0]
     assert type_from_json(type_to_json(dtype)).equals(dtype)

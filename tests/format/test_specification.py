@@ -14,6 +14,7 @@ from format.storage import decoded, to_storage
 from format.types import storage_type
 from format.writer import WriterOptions
 from tests.support.fragments import BytesSource, read_random, rows_of, write_fragment
+from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.spec_example import MARK, SPEC, example_fragment, example_table
 from tests.support.spec_reader import Fragment
@@ -46,7 +47,7 @@ def spec_value(scalar: Any) -> Any:
     return scalar.as_py()
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 @pytest.mark.parametrize("repeat", [1, 40])
 def test_a_second_reader_made_from_the_specification_agrees(name: str, repeat: int) -> None:
     array = sample_array(name, repeat if name != "long_strings" else 2)
@@ -56,7 +57,7 @@ def test_a_second_reader_made_from_the_specification_agrees(name: str, repeat: i
     assert list(map(repr, fragment.columns["value"])) == list(map(repr, spec_values(array)))
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_the_row_hash_is_that_of_the_specification(name: str) -> None:
     array = sample_array(name, 3)
     table = pa.table({"row": pa.array(range(len(array)), pa.int32()), "value": array})

@@ -19,6 +19,7 @@ from format.reader import FragmentReader
 from format.writer import WriterOptions
 from tests.merge.test_oracle import Merged, numbered
 from tests.support.fragments import BytesSource, sort_schema, write_fragment
+from tests.support.loops import loops
 from tests.support.oracle import stable_sorted
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.strategies import AWKWARD_SIZES, keyed_tables
@@ -77,7 +78,7 @@ def test_spilling_everything_changes_no_byte(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_values_of_every_type_survive_being_spilled(name: str) -> None:
     array = sample_array(name, 60)
     rows = len(array)

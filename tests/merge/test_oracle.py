@@ -33,6 +33,7 @@ from tests.support.fragments import (
     sort_schema,
     write_fragment,
 )
+from tests.support.loops import loops
 from tests.support.oracle import stable_sorted
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.strategies import AWKWARD_SIZES, keyed_tables
@@ -224,7 +225,7 @@ def assert_disjoint(
         assert before[-1] != after[0] or before[-1] in equal_floats
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_values_of_every_type_are_carried(name: str) -> None:
     array = sample_array(name, 6)
     rows = len(array)

@@ -26,6 +26,7 @@ from format.cast import widened
 from format.hashing import column_contributions
 from format.widening import widens_to
 from format.writer import WriterOptions
+from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
 from tests.support.tables import compact_table
 from tests.support.wording import refuses
@@ -134,7 +135,7 @@ def test_fragments_of_many_widths_are_merged_and_read_as_the_widest(
     assert Table.open(url, version=1).schema.field("v").type == wide(types[0])
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@loops("name", SAMPLES)
 def test_a_wider_type_has_the_same_row_hash(name: str) -> None:
     array = sample_array(name, 50)
     targets = [
