@@ -34,7 +34,7 @@ from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate
 from compactor.planner.spec import CompactionPlan
 from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
-from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy, Strategy
 from compactor.table.snapshot import Snapshot
 from compactor.telemetry.events import Events, to_log
 
@@ -71,7 +71,7 @@ The exit code is 1 if a compaction failed for good or a fragment is in quarantin
     help="Output format of --explain.  [default: text]",
 )
 @click.option("--take-over", is_flag=True, help="Do not wait for the leases of others.")
-@setting_options(Policy)
+@setting_options(Policy, without=OF_WRITERS)
 @setting_options(CompactionSettings)
 @engine_options
 @log_options
@@ -94,8 +94,8 @@ def compact_command(
 ) -> None:
     """Merge fragments of TABLE into larger, disjoint, sorted ones, as far as it is due.
 
-    Each compaction is one Spark task that reads every input by exactly one GET. Safe to run beside
-    writers, readers and other compactions.
+    Each compaction is one task, of Spark or of this process, that reads every input by one GET. Safe to
+    run beside writers, readers and other compactions.
     """
     options = _with_full(options, full=full)
     policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
@@ -197,6 +197,9 @@ def _why_idle(snapshot: Snapshot, policy: Policy) -> str:
         return (
             f"{len(snapshot.quarantine)} of {len(snapshot.fragments)} fragments are in quarantine"
         )
+    if snapshot.leases:
+        leased = sum(len(lease.inputs) for lease in snapshot.leases.values())
+        return f"{leased} of {len(snapshot.fragments)} fragments are being compacted"
     runs = debt_of(snapshot, policy).level0_runs
     match policy.strategy:
         case Strategy.FULL:
@@ -212,6 +215,9 @@ def _why_idle(snapshot: Snapshot, policy: Policy) -> str:
 
 def _print_report(report: CompactReport) -> None:
     figures = report.to_json()
+    if not report.done and not report.void:
+        click.echo(f"no fragment was rewritten; version {figures['version']}")
+        return
     click.echo(
         f"{figures['input_fragments']} fragments into {figures['output_fragments']} by "
         f"{figures['tasks']} tasks, {figures['rows_in']:,} rows, "
@@ -292,7 +298,7 @@ Examples:
 )
 @click.argument("table")
 @click.option("--full", is_flag=True, help="Plan one sorted run: --strategy full.")
-@setting_options(Policy)
+@setting_options(Policy, without=OF_WRITERS)
 @setting_options(CompactionSettings)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:

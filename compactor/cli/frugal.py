@@ -1,4 +1,4 @@
-"""Imports the libraries under a command without what no command uses of them."""
+"""Skips parts of heavy libraries that no command needs, so that commands start fast."""
 
 from __future__ import annotations
 

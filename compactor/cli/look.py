@@ -16,7 +16,7 @@ from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.tables import open_fragment_at, open_log, open_view
 from compactor.cli.telemetry import log_options
 from compactor.common.redact import redacted_value
-from compactor.compaction.owner import shown_owner
+from compactor.compaction.owner import is_gone, shown_owner
 from compactor.errors import ObjectNotFoundError, TableNotFoundError
 from compactor.planner.debt import debt_of
 from compactor.planner.tree import forest, overlapping_pairs
@@ -156,8 +156,9 @@ def _print_state(snapshot: Snapshot) -> None:
         f"write amplification {snapshot.totals.write_amplification:.2f}"
     )
     for lease in snapshot.leases.values():
+        ended = " (which has ended: the next worker takes over)" if is_gone(lease.owner) else ""
         click.echo(
-            f"being compacted by {shown_owner(lease.owner)}: {len(lease.inputs)} fragments to level "
+            f"being compacted by {shown_owner(lease.owner)}{ended}: {len(lease.inputs)} fragments to level "
             f"{lease.output_level}"
         )
     for item in snapshot.quarantine.values():

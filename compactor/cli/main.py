@@ -89,9 +89,11 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
+        text = shown.getvalue()
         # The message repeats what the user gave, which may hold secrets; the usage around it is ours.
-        message = error.format_message()
-        text = shown.getvalue().replace(message, one_line(message))
+        if not isinstance(error, click.exceptions.NoArgsIsHelpError):
+            message = error.format_message()
+            text = text.replace(message, one_line(message))
         click.echo(redacted(text), err=True, nl=False)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):

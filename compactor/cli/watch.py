@@ -25,7 +25,7 @@ from compactor.common.logs import is_json
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.worker import Worker
 from compactor.errors import UsageError
-from compactor.settings.compaction import CompactionSettings, Policy
+from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy
 from compactor.settings.units import duration_text
 from compactor.telemetry.events import Event, Events, as_line, to_log
 from compactor.telemetry.metrics.health import Health
@@ -51,7 +51,7 @@ take over at once. Either way the exit code is 0, and nothing is lost."""
               show_default=True, help="How often to look at idle tables.")  # fmt: skip
 @click.option("--drain", "drain_seconds", type=duration_seconds, metavar="DURATION", default="25s",
               show_default=True, help="Time for running compactions to end after a signal.")  # fmt: skip
-@setting_options(Policy)
+@setting_options(Policy, without=OF_WRITERS)
 @setting_options(CompactionSettings)
 @engine_options
 @click.option("--metrics-port", type=click.IntRange(0, 65_535),

@@ -1,4 +1,4 @@
-"""Completes the outputs of a merge: skip indexes, footers, uploads. Nothing is visible before."""
+"""Completes the outputs of a merge: skip indexes, footers, uploads. Only a commit makes them visible."""
 
 from __future__ import annotations
 

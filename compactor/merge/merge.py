@@ -4,8 +4,8 @@
    sections are written on the way.
 2. Columns, in lexicographic order: each is gathered by the row order one output row group at a time,
    encoded and appended to its output; inputs only ever move forward.
-3. Checks: rows and commutative row hashes of the inputs must equal those of the outputs, before any output is
-   completed.
+3. Checks: rows and commutative row hashes of the inputs must equal those of the outputs.
+4. Completion: skip indexes, footers and uploads of the outputs.
 
 If a row group turns out far too heavy, the rest of the pass only measures, and a second pass divides the row
 groups that need it. There is no third pass, because all row groups were measured.

@@ -113,6 +113,11 @@ class Strategy(StrEnum):
     """Merges everything into one sorted run."""
 
 
+OF_WRITERS: Final = ("slow_runs", "stop_runs", "stop_pending_bytes")
+"""Settings of a policy that say when writers slow down. Only simulations change them: writers and workers of
+a table have to agree."""
+
+
 class Policy(Settings):
     """When to compact what. `compactor simulate` has shown the defaults (docs/explanation/simulations.md)."""
 
@@ -136,8 +141,8 @@ class Policy(Settings):
     push_ratio: float = Field(
         default=0.5,
         gt=0,
-        description="Most bytes of level 1 that a merge of level 0 into it rewrites per byte of level 0. "
-        "Smaller is lazier.",
+        description="Level 0 merges into level 1 only if that rewrites at most this many bytes of level 1 "
+        "for each byte of level 0. Smaller is lazier.",
     )
     level1_target_bytes: Bytes = Field(
         default=16_384 * MIB,
@@ -147,7 +152,7 @@ class Policy(Settings):
     level_multiplier: int = Field(
         default=4,
         ge=2,
-        description="How many times the bytes of the level above each level may hold.",
+        description="Size of a level relative to the level above it.",
     )
     max_rewrite_ratio: float = Field(
         default=25.0,
@@ -165,8 +170,8 @@ class Policy(Settings):
     ttl_slack: float = Field(
         default=0.25,
         ge=0,
-        description="A fragment is rewritten when its oldest row is older than the time to live by this "
-        "share of it.",
+        description="A fragment is rewritten once its oldest row exceeds the time to live by this share "
+        "(0.25: a quarter late).",
     )
     slow_runs: int = Field(
         default=20,

@@ -1,4 +1,4 @@
-"""Says what each front calls a setting, which errors name by its key."""
+"""Maps a setting's key to its flag, Python argument, Spark option and YAML key."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 
 from compactor import Table
 from compactor.cli.commands import COMMANDS
-from compactor.cli.main import cli
+from compactor.cli.main import cli, run
 
 HEAVY: Final = {
     "boto3",
@@ -76,7 +76,7 @@ def test_data_frames_and_threads_are_there_for_those_who_ask() -> None:
     """What is kept out of the import of a command comes when it is wanted."""
     program = """
 import json, os
-from compactor.cli.main import cli
+from compactor.cli.main import cli, run
 cli.commands["head"]
 import pyarrow as pa
 frame = pa.table({"a": [1, None]}).to_pandas()
@@ -93,3 +93,12 @@ def test_every_command_of_the_list_is_there(name: str) -> None:
     command = cli.commands[name]
     assert command.name == name
     assert len(f"  {max(COMMANDS, key=len)}  {COMMANDS[name].summary}") <= 78
+
+
+def test_without_a_command_the_list_of_commands_is_shown_in_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run([]) == 2
+    shown = capsys.readouterr().err
+    assert "\\n" not in shown
+    assert "\n  compact " in shown
