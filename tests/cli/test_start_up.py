@@ -76,7 +76,7 @@ def test_data_frames_and_threads_are_there_for_those_who_ask() -> None:
     """What is kept out of the import of a command comes when it is wanted."""
     program = """
 import json, os
-from compactor.cli.main import cli, run
+from compactor.cli.main import cli
 cli.commands["head"]
 import pyarrow as pa
 frame = pa.table({"a": [1, None]}).to_pandas()
