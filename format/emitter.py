@@ -78,7 +78,7 @@ class FragmentEmitter:
             column.append(self._write_chunk(BlockKind.KEY, chunk))
         self._add_group(chunks[0].rows, first_key, last_key)
 
-    def pass_key_group(self, blocks: Sequence[Block], first_key: Bound, last_key: Bound) -> None:
+    def copy_key_group(self, blocks: Sequence[Block], first_key: Bound, last_key: Bound) -> None:
         """Copies a row group's key chunks from another fragment; `finish` adds the statistics of their
         values."""
         for column, block in zip(self._keys, blocks, strict=True):
@@ -94,7 +94,7 @@ class FragmentEmitter:
         """Writes the current column's chunk of the next row group."""
         self._chunks.append(self._write_chunk(BlockKind.DATA, chunk))
 
-    def pass_chunk(self, block: Block) -> None:
+    def copy_chunk(self, block: Block) -> None:
         """Copies a chunk from another fragment; `finish` adds the statistics of its values."""
         self._chunks.append(self._pass(block))
 

@@ -129,7 +129,7 @@ class ColumnPhase:
                 output.emitter.chunk(self._context.encoder.encode(array))
         else:
             with self._context.watch.on("pass on"):
-                output.emitter.pass_chunk(block)
+                output.emitter.copy_chunk(block)
 
     def _merge_chunk(
         self,

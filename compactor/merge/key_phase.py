@@ -184,7 +184,7 @@ class KeyPhase:
     def _copy_key_group(self, output: OutputFragment, whole: CopiedRowGroup) -> None:
         group = whole.group
         assert group.stored is not None
-        output.emitter.pass_key_group(group.stored.take(), group.first_key, group.last_key)
+        output.emitter.copy_key_group(group.stored.take(), group.first_key, group.last_key)
         output.copied_from[output.groups] = whole.input, group.number
         output.groups += 1
         output.pages.append(None)

@@ -60,7 +60,7 @@ class InputFragment:
 
 
 @dataclass(frozen=True, slots=True)
-class PassingRule:
+class CopyRule:
     """The conditions under which an input's row group may be copied."""
 
     max_rows: int
@@ -80,18 +80,18 @@ class MergeInput:
         budget: MemoryBudget,
         new_rows: Callable[[], DecodedRows],
         target_row_group_bytes: int,
-        passing: PassingRule | None = None,
+        copying: CopyRule | None = None,
         watch: Stopwatch | None = None,
         disk: LocalDisk | None = None,
     ) -> None:
-        """passing: which row groups may be copied; None for none. disk: where their keys wait when memory is
+        """copying: which row groups may be copied; None for none. disk: where their keys wait when memory is
         short."""
         self._watch = watch or Stopwatch()
         self.fragment = fragment
         self._source = source
         self._budget = budget
         self._target_row_group_bytes = target_row_group_bytes
-        self._passing = passing
+        self._copying = copying
         self._disk = disk
         self._dropped: DroppedRows | None = None
         self._converted: ConvertedRows | None = None
@@ -176,7 +176,7 @@ class MergeInput:
             self._discharge_decode()
         stored = None
         is_whole = self._dropped is None or self._dropped.is_whole(group)
-        if self._disk is not None and is_whole and self._may_pass(len(arrays[0])):
+        if self._disk is not None and is_whole and self._may_copy(len(arrays[0])):
             self._stored = [held for held in self._stored if held.held_bytes]
             stored = StoredKeys(blocks, self._budget, self._disk)
             self._stored.append(stored)
@@ -186,9 +186,9 @@ class MergeInput:
         self._discharge_decode()
         return loaded
 
-    def _may_pass(self, rows: int) -> bool:
+    def _may_copy(self, rows: int) -> bool:
         """Returns whether a row group of this many rows is as good as one that the merge would make of it."""
-        rule = self._passing
+        rule = self._copying
         if rule is None or self.stream.version != VERSION or rows > rule.max_rows:
             return False
         if not self._is_as_wide:

@@ -16,7 +16,7 @@ from compactor.merge.contract import MergeResult, MergeSettings
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.input_sources import InputSources
 from compactor.merge.key_phase import KeyPhase
-from compactor.merge.merge_input import InputFragment, MergeInput, PassingRule
+from compactor.merge.merge_input import CopyRule, InputFragment, MergeInput
 from compactor.merge.outputs import OpenOutput
 from compactor.merge.splits import Splits
 from compactor.resources.budget import MemoryBudget
@@ -53,7 +53,7 @@ class MergePass:
         )
         options = settings.options
         most_rows = min(options.max_rows, _most_null_rows(settings))
-        passing = PassingRule(most_rows, options.target_row_group_bytes, options.compression_level)
+        copying = CopyRule(most_rows, options.target_row_group_bytes, options.compression_level)
 
         def new_rows() -> DecodedRows:
             return DecodedRows(budget, disk, plan.slice_bytes, plan.reserve_bytes)
@@ -65,7 +65,7 @@ class MergePass:
                 budget,
                 new_rows,
                 options.target_row_group_bytes,
-                passing,
+                copying,
                 watch,
                 disk,
             )

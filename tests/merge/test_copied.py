@@ -105,7 +105,7 @@ def test_few_rows_between_whole_row_groups_make_no_small_one() -> None:
     assert result.copied_rows == 500
 
 
-def test_equal_keys_of_another_input_keep_a_row_group_from_passing() -> None:
+def test_equal_keys_of_another_input_keep_a_row_group_from_being_copied() -> None:
     first, second = table(range(0, 200)), table([99, *range(200, 299)])
     merged = merged_of([first, second])
     result = merged.run()
@@ -262,7 +262,7 @@ def test_row_groups_far_heavier_than_the_target_are_divided_and_not_passed_on() 
 
 
 @pytest.mark.long
-def test_keys_kept_for_passing_go_to_disk_when_memory_is_short() -> None:
+def test_keys_kept_for_copying_go_to_disk_when_memory_is_short() -> None:
     rng = np.random.default_rng(1)
     tables = [
         pa.table({"k": pa.array(sorted(rng.bytes(64) for _ in range(4000)), pa.binary())})
