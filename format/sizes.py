@@ -86,11 +86,13 @@ def heaviest_value_bytes(array: pa.Array) -> int:
 
 def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
     """Returns the most leading rows (at least 1) that take at most `limit_bytes` in every array."""
-    counts = [
-        int(np.searchsorted(cumulative_bytes(array), limit_bytes, side="right")) - 1
-        for array in arrays
-    ]
-    return max(1, min(counts))
+    return max(1, min(_rows_within(array, limit_bytes) for array in arrays))
+
+
+def _rows_within(array: pa.Array, limit_bytes: int) -> int:
+    if not pt.is_dictionary(array.type) and total_bytes(array) <= limit_bytes:
+        return len(array)
+    return int(np.searchsorted(cumulative_bytes(array), limit_bytes, side="right")) - 1
 
 
 class HeldBytes:

@@ -212,19 +212,14 @@ def _as_stored(reader: RowGroupReader, part: Part, wanted: Wanted) -> Iterator[p
         start = 0
         while start < rows:
             rest = [array.slice(start) for array in arrays]
-            count = min(rows - start, _BATCH_ROWS, _rows_of_batch(rest))
+            within = rows_within(rest, _BATCH_BYTES) if rest else rows
+            count = min(rows - start, _BATCH_ROWS, within)
             columns = [
                 to_logical(array.slice(0, count), field.type)
                 for array, field in zip(rest, wanted.schema, strict=True)
             ]
             yield batch_of(columns, wanted.schema, count)
             start += count
-
-
-def _rows_of_batch(arrays: Sequence[pa.Array]) -> int:
-    """Returns how many rows fit into a batch; a dictionary may stand for far more than it takes."""
-    heavy = [a for a in arrays if a.nbytes > _BATCH_BYTES or pa.types.is_dictionary(a.type)]
-    return rows_within(heavy, _BATCH_BYTES) if heavy else _BATCH_ROWS
 
 
 def _merged(

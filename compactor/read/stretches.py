@@ -63,6 +63,6 @@ def _components(
             parts = {}
         start = parts[place].start if place in parts else number
         parts[place] = Part(place, start, number + 1)
-        highest = max(highest, upper) if highest else upper
+        highest = max(highest, upper)
     if parts:
         yield [parts[fragment] for fragment in sorted(parts)]
