@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bench.peers import usage
 
 if TYPE_CHECKING:
-    from bench.peers.contract import Measure, Task, Used
+    from bench.peers.contract import Ingester, Measure, Merger, Scanner, Task, Used
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ def _measured(peer: Any, order: Order) -> dict[str, Any]:
 def _work(peer: Any, task: Task, measure: Measure) -> Used | int | None:
     """Does what is measured; returns the rows of a scan."""
     if measure.is_scan:
-        return cast("int", peer.scan(task))
+        return cast("Scanner", peer).scan(task)
     if measure == "ingest":
-        peer.ingest(task)
+        cast("Ingester", peer).ingest(task)
         return None
-    return cast("Used | None", peer.compact(task))
+    return cast("Merger", peer).compact(task)
 
 
 def _warm_page_cache(file: Path) -> None:

@@ -142,15 +142,13 @@ class ClickHouseIngest(ClickHouseMerge):
 def _nullable(task: Task) -> set[str]:
     files = [pq.ParquetFile(path) for path in task.sources]
     groups = [file.metadata.row_group(i) for file in files for i in range(file.num_row_groups)]
-    names = files[0].schema_arrow.names
-    flat = {group.column(i).path_in_schema for group in groups for i in range(group.num_columns)}
     found = set()
     for group in groups:
         for column in map(group.column, range(group.num_columns)):
             statistics = column.statistics
             if statistics is None or statistics.null_count != 0:
                 found.add(column.path_in_schema)
-    return found & flat & set(names)
+    return found & set(files[0].schema_arrow.names)
 
 
 def _of_few_values(task: Task) -> set[str]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.peers.contract import Task
-from bench.peers.parquet import ParquetPeer, inputs, output, sorted_rows, sync, write_source
+from bench.peers.parquet import ParquetPeer, output, sorted_rows, sync, write_source
 
 _BATCH_ROWS = 65_536
 
@@ -24,8 +24,7 @@ class PyArrowSort(ParquetPeer):
         pa.set_io_thread_count(task.cores)
 
     def compact(self, task: Task) -> None:
-        table = pa.concat_tables([pq.read_table(path) for path in inputs(task)])
-        write_source(table.sort_by([(name, "ascending") for name in task.sort]), output(task))
+        write_source(sorted_rows(task), output(task))
         sync(output(task))
 
 
