@@ -25,8 +25,7 @@ def check_rows(
     rows_out += sum(context.dropped.values())
     hash_in = combine(*(row_hash for _, row_hash in ends))
     hash_out = combine(*(value for hashes in row_hashes for value in hashes))
-    has_old = any(output.row_numbers.has_old for output in context.outputs)
-    if has_old or context.dropped:
+    if context.dropped:
         # Hashes all rows taken: rows that are not written went through the columns as well.
         orders = context.order.groups()
         hash_out = combine(
@@ -75,8 +74,8 @@ def _row_hash(
 def _hash_taken(
     context: MergeContext, output: OutputFragment, page: Page | None, order: GroupOrder
 ) -> int:
-    """Returns the hash of a row group as it was taken, by the rules of the inputs' hashes."""
+    """Returns the hash of a row group as it was taken."""
     if page is None:
         assert order.copied is not None
         return context.copied[int(order.inputs[0])].row_hash(order.copied)
-    return output.row_numbers.comparable_hash(page.number, order.origins())
+    return output.row_numbers.hash_of(page.number)

@@ -4,56 +4,46 @@ time."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import types as pt
 
 from compactor.merge.context import MergeContext
-from compactor.merge.gather import Gatherer
-from compactor.merge.merged_dictionary import MergedDictionary
+from compactor.merge.group_work import ColumnChunk, ColumnRows, make_column_chunk
 from compactor.merge.outputs import OutputFragment, Page
 from compactor.merge.row_order import GroupOrder
-from compactor.merge.splits import Splits
-from compactor.resources.merge_plan import GATHER_ROW_BYTES
-from compactor.rows.flags import Flags
-from compactor.rows.fold import chooses, folded, kept_rows
-from format.encode import by_dictionary
+from compactor.merge.splits import ColumnPieces, Splits
+from compactor.resources.merge_plan import GATHER_ROW_BYTES, OVERSHOOT_FACTOR
+from compactor.rows.flags import is_divisible
+from compactor.rows.policy import RowFunction
+from format.blocks import make_chunk
+from format.gather import positions_by_source
 from format.limits import most_written_bytes
 from format.types import storage_type
 
-_DICTIONARY_BYTES: Final = 4 << 20
-"""The most bytes of a column's distinct values while rows are moved as codes."""
+_COPIES: Final = 3
+"""How often a chunk is in memory while it is made: as gathered, encoded and compressed."""
 
 
 class ColumnPhase:
-    """The column phase: gathers each column's values from the inputs in the row order, encodes and writes
-    them."""
+    """The column phase: takes each column's rows from the inputs in the row order; threads make chunks."""
 
     def __init__(self, context: MergeContext) -> None:
         self._context = context
-        self._gatherer = Gatherer(
-            context.inputs, context.budget, context.settings.options.target_row_group_bytes
-        )
-        self._dictionary_bytes = 0
-
-    @property
-    def splits(self) -> Splits:
+        self._target_bytes = context.settings.options.target_row_group_bytes
+        self.splits = Splits()
         """Splits of row groups that were too heavy; once there are any, the rest of the pass only
         measures."""
-        return self._gatherer.splits
 
     def run(self) -> None:
         for name, present in self._columns():
             self._merge_column(name, present)
-        self._context.encoder.flush()
-
-    def close(self) -> None:
-        self._charge_dictionary(0)
+        self._context.tasks.flush()
 
     def _columns(self) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
         """Yields names in lexicographic order, each with the inputs that have the column.
@@ -83,24 +73,23 @@ class ColumnPhase:
 
     def _merge_column(self, name: str, present: npt.NDArray[np.bool_]) -> None:
         dtype = storage_type(self._context.settings.schema.field(name).type)
-        most_bytes = min(_DICTIONARY_BYTES, self._context.settings.options.target_row_group_bytes)
-        dictionary = MergedDictionary(name, dtype, most_bytes)
         orders = self._context.order.groups()
         number = 0
         for output in self._context.outputs:
-            if not self.splits:
-                self._context.encoder.then(partial(output.emitter.begin_column, name))
+            self._context.tasks.then(partial(self._begin_column, output, name))
             for page in output.pages:
                 order = next(orders)
                 if page is None:
                     self._copy_chunk(name, dtype, order, present, output)
                 else:
-                    self._merge_chunk(name, dictionary, order, present, output, page, number)
-                    self._charge_dictionary(dictionary.nbytes)
+                    self._merge_chunk(name, dtype, order, present, output, page, number)
                 number += 1
             if output.skips.wants(name):
-                output.skips.end_column(name)
-        self._charge_dictionary(0)
+                self._context.tasks.then(partial(output.skips.end_column, name))
+
+    def _begin_column(self, output: OutputFragment, name: str) -> None:
+        if not self.splits:
+            output.emitter.begin_column(name)
 
     def _copy_chunk(
         self,
@@ -112,21 +101,22 @@ class ColumnPhase:
     ) -> None:
         index = int(order.inputs[0])
         block = self._context.inputs[index].next_block() if present[index] else None
+        self._context.tasks.flush()
         if self.splits:
             return
-        self._context.encoder.flush()
+        level = self._context.settings.options.compression_level
         if output.skips.wants(name):
             with self._context.watch.on("decode"):
                 nulls = pa.nulls(order.rows, dtype)
                 array = nulls if block is None else block.decode(dtype, keep_dictionary=True)
-            output.skips.add(name, array)
+            output.skips.add(output.skips.summary(name, array))
         if block is None:
-            output.emitter.chunk(self._context.encoder.encode(pa.nulls(order.rows, dtype)))
+            output.emitter.chunk(make_chunk(pa.nulls(order.rows, dtype), level=level))
         elif block.header.raw_bytes > most_written_bytes(block.header.stored_bytes):
             # Only this process may read the chunk, because of a larger limit than readers have by default.
             with self._context.budget.holding("decode", block.header.raw_bytes):
                 array = block.decode(dtype, keep_dictionary=True)
-                output.emitter.chunk(self._context.encoder.encode(array))
+                output.emitter.chunk(make_chunk(array, level=level))
         else:
             with self._context.watch.on("pass on"):
                 output.emitter.copy_chunk(block)
@@ -134,69 +124,101 @@ class ColumnPhase:
     def _merge_chunk(
         self,
         name: str,
-        dictionary: MergedDictionary,
+        dtype: pa.DataType,
         order: GroupOrder,
         present: npt.NDArray[np.bool_],
         output: OutputFragment,
         page: Page,
         number: int,
     ) -> None:
-        """Merges one output row group of one column."""
+        """Takes the rows of one output row group of one column, and has its chunk made."""
         sources = [self._context.inputs[i] for i in order.inputs[present[order.inputs]]]
-        size = 0
+        most_bytes = OVERSHOOT_FACTOR * self._target_bytes
+        divisible = is_divisible(order.flags, order.rows)
+        releases: list[Callable[[], None]] = []
         try:
-            with self._context.watch.on("gather"):
-                gathered = self._gatherer.gather(dictionary, order, present, number)
-            if gathered is None or self.splits:
+            pieces = self._take(dtype, order, present, most_bytes if divisible else sys.maxsize)
+            if (bits := pieces.row_bits) is not None:
+                if divisible and int(bits.sum()) > 8 * most_bytes:
+                    bits = bits[positions_by_source(order.origins())]
+                    self.splits.add(number, bits, self._target_bytes, order.flags)
                 return
-            array, codes = gathered
-            is_decided = codes is not None
-            if not pt.is_dictionary(array.type):
-                # Done before the rows are hashed, because only distinct values need hashing.
-                with self._context.watch.on("encode"):
-                    array, is_decided = by_dictionary(array), True
-            in_work = 2 * array.nbytes + GATHER_ROW_BYTES * len(array)
-            self._context.budget.charge("gather", in_work)
-            size = in_work
-            for source in sources:
-                source.settle()
-            sources = []
-            if array.null_count < len(array):
-                with self._context.watch.on("hash"):
-                    known = None if codes is None else dictionary.contributions(codes)
-                    output.row_numbers.add(page.number, name, array, known)
-            if order.flags is not None:
-                array, is_same = self._written(name, array, order.flags, output, page)
-                is_decided &= is_same
-            if len(array):
-                if output.skips.wants(name):
-                    with self._context.watch.on("encode"):
-                        output.skips.add(name, array)
-                self._context.encoder.put(array, output.emitter.chunk, is_decided=is_decided)
+            releases = [source.hand_over() for source in sources]
         finally:
             for source in sources:
                 source.settle()
-            self._context.budget.discharge("gather", size)
+        rows = ColumnRows(
+            name,
+            dtype,
+            pieces.sources,
+            order.origins(),
+            order.flags,
+            self._function(name, page),
+            most_bytes,
+            self._context.settings.options.compression_level,
+            partial(output.skips.summary, name) if output.skips.wants(name) else None,
+            bool(self.splits),
+        )
+        self._context.tasks.put(
+            partial(make_column_chunk, rows),
+            partial(self._write, name, output, page, order, number),
+            size=_COPIES * pieces.work_bytes + GATHER_ROW_BYTES * order.rows,
+            release=partial(_call_all, releases),
+        )
 
-    def _written(
-        self, name: str, array: pa.Array, flags: Flags, output: OutputFragment, page: Page
-    ) -> tuple[pa.Array, bool]:
-        """Returns what is written of the rows taken, and whether all its values are among theirs."""
+    def _take(
+        self, dtype: pa.DataType, order: GroupOrder, present: npt.NDArray[np.bool_], most_bytes: int
+    ) -> ColumnPieces:
+        """Takes the rows of all inputs; those that have not the column give nulls."""
+        pieces = ColumnPieces(most_bytes, only_weighs=bool(self.splits))
+        for index, count in zip(order.inputs.tolist(), order.counts.tolist(), strict=True):
+            pieces.begin_input()
+            if not present[index]:
+                pieces.add(pa.nulls(count))
+                continue
+            source = self._context.inputs[index]
+            while count:
+                piece = source.take_piece(dtype, count)
+                count -= len(piece)
+                if not pieces.add(piece):
+                    del piece
+                    source.settle()
+        return pieces
+
+    def _function(self, name: str, page: Page) -> RowFunction | None:
+        """Returns how rows of the column are folded; None where rows are written as they are."""
         if page.folded is None:
-            return kept_rows(array, flags), True
+            return None
         assert self._context.settings.rule is not None
-        function = self._context.settings.rule.policy.function(name)
-        with self._context.watch.on("gather"):
-            array = folded(array, flags, function, name)
-        if array.null_count < len(array):
-            with self._context.watch.on("hash"):
-                output.folded.add(page.folded, name, array)
-        return array, chooses(function)
+        return self._context.settings.rule.policy.function(name)
 
-    def _charge_dictionary(self, size: int) -> None:
-        """Charges the bytes of a column's distinct values."""
-        if size > self._dictionary_bytes:
-            self._context.budget.charge("gather", size - self._dictionary_bytes)
-        else:
-            self._context.budget.discharge("gather", self._dictionary_bytes - size)
-        self._dictionary_bytes = size
+    def _write(
+        self,
+        name: str,
+        output: OutputFragment,
+        page: Page,
+        order: GroupOrder,
+        number: int,
+        made: ColumnChunk,
+    ) -> None:
+        """Takes what was made of a row group, in output order."""
+        for stage, seconds in made.seconds.items():
+            self._context.watch.add(stage, seconds)
+        if made.too_heavy_bits is not None:
+            self.splits.add(number, made.too_heavy_bits, made.limit_bytes, order.flags)
+        if self.splits:
+            return
+        if made.contributions is not None:
+            output.row_numbers.add(page.number, made.contributions)
+        if page.folded is not None and made.folded_contributions is not None:
+            output.folded.add(page.folded, made.folded_contributions)
+        if made.chunk is None:
+            return
+        if output.skips.wants(name):
+            output.skips.add(made.summary)
+        output.emitter.chunk(made.chunk)
+
+
+def _call_all(functions: Sequence[Callable[[], None]]) -> None:
+    for function in functions:
+        function()

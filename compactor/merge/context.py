@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from compactor.merge.chunk_encoder import ChunkEncoder
 from compactor.merge.contract import MergeSettings
 from compactor.merge.copied import CopiedRowGroups
 from compactor.merge.decoded import STAGE as CHUNKS
@@ -14,6 +13,7 @@ from compactor.merge.merge_input import MergeInput
 from compactor.merge.outputs import OutputFragment
 from compactor.merge.row_numbers import STAGE as ROW_HASHES
 from compactor.merge.row_order import RowOrder
+from compactor.merge.tasks import OrderedTasks, usable_cores
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import MergePlan
@@ -42,9 +42,8 @@ class MergeContext:
         self.watch = watch
         self.compare = KeyComparator(settings.schema, settings.sort)
         self.uploads = BudgetedUploads(budget, plan.upload_bytes)
-        self.encoder = ChunkEncoder(
-            budget, watch, settings.options.compression_level, in_thread=settings.encode_thread
-        )
+        cores = usable_cores() if settings.threads is None else settings.threads
+        self.tasks = OrderedTasks(budget, cores if cores > 1 else 0)
         self.inputs: Sequence[MergeInput] = ()
         self.schemas: list[pa.Schema] = []
         """The distinct schemas of the inputs."""

@@ -30,8 +30,9 @@ class MergeSettings:
     memory: MemorySettings
     cut_keys: Sequence[Bound] = ()
     """Ascending keys before which outputs end if they are large enough."""
-    encode_thread: bool | None = None
-    """Whether a thread encodes chunks; None for a thread if there is a core for it."""
+    threads: int | None = None
+    """Threads that gather, hash and encode row groups; with 1 the caller does it. None for as many as this
+    process has cores."""
     skips: SkipSpec = NO_SKIPS
     """The columns of outputs that get a skip index."""
     open_skips: OpenOutput | None = None

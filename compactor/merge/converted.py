@@ -20,9 +20,7 @@ from format.hashing import column_contributions
 class ConvertedRows:
     """Hashes of the rows to be written, by row group of the input."""
 
-    def __init__(self, budget: MemoryBudget, disk: LocalDisk, version: int) -> None:
-        """version: the format's version of the input."""
-        self._version = version
+    def __init__(self, budget: MemoryBudget, disk: LocalDisk) -> None:
         self._stored = PagedNumbers(budget, STAGE, disk)
         self._written = PagedNumbers(budget, STAGE, disk)
 
@@ -33,13 +31,12 @@ class ConvertedRows:
     def note(self, group: int, name: str, stored: pa.Array, written: pa.Array | None) -> None:
         """Hashes a column's chunk as it is stored and as it is written; `written` is None if it is left
         out."""
-        contributions = column_contributions(name, stored, self._version)
+        contributions = column_contributions(name, stored)
         self._stored.add(group, contributions)
         if written is None:
             return
         if written is not stored:
-            # Uses the rule of the input's version, by which the merge compares its rows.
-            contributions = column_contributions(name, written, self._version)
+            contributions = column_contributions(name, written)
         self._written.add(group, contributions)
 
     def stored_hash(self) -> int:

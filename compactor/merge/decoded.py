@@ -22,12 +22,16 @@ class _InMemory:
     arrays: list[pa.Array]
     charged: int
     position: int = 0
-    is_lent: bool = False
-    """Whether a caller holds rows of it, so that dropping it would free nothing."""
+    lent: int = 0
+    """How often a caller holds rows of it; as long as one does, dropping it would free nothing."""
 
     @property
     def rows(self) -> int:
         return len(self.arrays[0]) - self.position
+
+
+Lent = list[_InMemory]
+"""What holds rows that were taken."""
 
 
 @dataclass(slots=True)
@@ -60,7 +64,7 @@ class DecodedRows:
         self._disk = disk
         self._slice_bytes = slice_bytes
         self._parts: deque[_InMemory | _OnDisk] = deque()
-        self._spent = 0
+        self._lent: Lent = []
         self._is_loading = False
         self.rows = 0
         """Number of rows not taken yet."""
@@ -87,8 +91,7 @@ class DecodedRows:
         return pieces
 
     def take(self, rows: int) -> list[list[pa.Array]]:
-        """Removes the first `rows` rows and returns them in pieces; call `settle` when they are not used any
-        more."""
+        """Removes the first `rows` rows and returns them in pieces, which stay charged until `settle`."""
         pieces = []
         while rows:
             pieces.append(self.take_piece(rows))
@@ -101,19 +104,28 @@ class DecodedRows:
         count = min(most, part.rows)
         piece = [array.slice(part.position, count) for array in part.arrays]
         part.position += count
-        part.is_lent = True
+        part.lent += 1
+        self._lent.append(part)
         self.rows -= count
         if not part.rows:
-            self._spent += part.charged
             self._parts.popleft()
         return piece
 
     def settle(self) -> None:
-        """Releases the memory of rows that were taken."""
-        if self._parts and isinstance(front := self._parts[0], _InMemory):
-            front.is_lent = False
-        self._budget.discharge(STAGE, self._spent)
-        self._spent = 0
+        """Releases the memory of rows that were taken and not handed over."""
+        self.give_back(self.hand_over())
+
+    def hand_over(self) -> Lent:
+        """Returns what holds the rows taken so far; they stay charged until the caller gives it back."""
+        lent, self._lent = self._lent, []
+        return lent
+
+    def give_back(self, lent: Lent) -> None:
+        """Releases the memory of rows that were handed over."""
+        for part in lent:
+            part.lent -= 1
+            if not part.rows and not part.lent:
+                self._budget.discharge(STAGE, part.charged)
 
     @property
     def spillable_bytes(self) -> int:
@@ -152,7 +164,7 @@ class DecodedRows:
         self.rows = 0
 
     def _may_spill(self, part: _InMemory) -> bool:
-        return not part.is_lent and part.charged > self._slice_bytes and part.rows > 0
+        return not part.lent and part.charged > self._slice_bytes and part.rows > 0
 
     def _in_memory(self, index: int) -> _InMemory:
         part = self._parts[index]

@@ -47,13 +47,13 @@ class DroppedRows:
         """Returns whether all rows of the row group are dropped."""
         return bool(self._of(group).true_count == self._starts[group + 1] - self._starts[group])
 
-    def split(self, group: int, name: str, array: pa.Array, version: int) -> pa.Array:
+    def split(self, group: int, name: str, array: pa.Array) -> pa.Array:
         """Returns the rows of a column's chunk that stay; hashes the others."""
         if self.is_whole(group):
             return array
         bits = self._of(group)
         gone = array.filter(bits)
-        self._numbers.add(self._page_of[group], column_contributions(name, gone, version))
+        self._numbers.add(self._page_of[group], column_contributions(name, gone))
         return array.filter(pc.invert(bits))
 
     def row_hash(self) -> int:

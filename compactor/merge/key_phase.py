@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from compactor.merge.context import MergeContext
 from compactor.merge.copied import CopiedRowGroups
+from compactor.merge.group_work import KeyChunks, KeyGroup, make_key_chunks
 from compactor.merge.key_merge import CopiedRowGroup, MergeWindow, decided, merge_keys
 from compactor.merge.outputs import OpenOutput, OutputFragment, Page, TimedSink
 from compactor.merge.row_groups import (
@@ -24,13 +26,15 @@ from compactor.merge.row_groups import (
 from compactor.merge.row_numbers import RowNumbers
 from compactor.merge.skips import OutputSkips
 from compactor.merge.splits import Splits
+from compactor.resources.merge_plan import GATHER_ROW_BYTES
 from compactor.resources.tape import Tape
-from compactor.rows.fold import merged_rows
 from format.emitter import FragmentEmitter
 from format.keys import KeyComparator, key_at
 from format.schema import FragmentHeader
 
 ORDER: Final = "order"
+_COPIES: Final = 3
+"""How often keys are in memory while their chunks are made: as merged, encoded and compressed."""
 
 
 class KeyPhase:
@@ -76,6 +80,7 @@ class KeyPhase:
                     continue
                 for group in self._splits.divide(number, whole):
                     self._write_key_group(self._output_of(group), group)
+            self._context.tasks.flush()
 
     def _output_of(self, group: OutputGroup | CopiedOutputGroup) -> OutputFragment:
         if group.starts_fragment:
@@ -139,49 +144,49 @@ class KeyPhase:
             tuple(source.fragment.source_id for source in self._context.inputs),
         )
         shelf = Tape(self._context.budget, "footer", self._context.disk)
-        versions = [source.stream.version for source in self._context.inputs]
         try:
-            numbers = RowNumbers(self._context.budget, self._context.disk, versions)
+            numbers = RowNumbers(self._context.budget, self._context.disk)
             emitter = FragmentEmitter(TimedSink(sink, self._context.watch), header, shelf)
             skips = OutputSkips(
                 self._context.settings.skips, self._context.budget, self._context.disk
             )
-            folded_numbers = RowNumbers(self._context.budget, self._context.disk, ())
+            folded_numbers = RowNumbers(self._context.budget, self._context.disk)
             return OutputFragment(emitter, sink, numbers, shelf, skips, folded_numbers)
         except BaseException:
             sink.abort()
             raise
 
     def _write_key_group(self, output: OutputFragment, group: OutputGroup) -> None:
-        names = [column.column for column in self._context.settings.sort]
-        keys = group.keys
-        if group.flags is not None:
-            keys = [
-                merged_rows(array, group.flags, name, self._context.settings.rule)
-                for name, array in zip(names, keys, strict=True)
-            ]
-        if rows := len(keys[0]):
-            size = sum(key.nbytes for key in keys)
-            with self._context.budget.holding("encode", 2 * size):
-                output.emitter.key_group(
-                    [self._context.encoder.encode(array) for array in keys],
-                    key_at(keys, 0),
-                    key_at(keys, rows - 1),
-                )
+        settings = self._context.settings
+        names = [column.column for column in settings.sort]
+        level = settings.options.compression_level
+        keys = KeyGroup(names, group.keys, group.flags, settings.rule, level)
+        size = sum(key.nbytes for key in group.keys)
+        self._context.tasks.put(
+            partial(make_key_chunks, keys),
+            partial(self._append, output),
+            size=_COPIES * size + GATHER_ROW_BYTES * group.rows,
+        )
+        self._context.order.append(group.origins, group.flags)
+
+    def _append(self, output: OutputFragment, made: KeyChunks) -> None:
+        """Takes what was made of a row group's keys, in output order."""
+        for stage, seconds in made.seconds.items():
+            self._context.watch.add(stage, seconds)
+        if made.chunks:
+            output.emitter.key_group(made.chunks, made.first_key, made.last_key)
             output.groups += 1
-            if (rule := self._context.settings.rule) is not None:
-                output.row_statistics += rule.row_statistics(keys)
-        is_folded = self._is_folded and group.flags is not None and rows > 0
+            output.row_statistics += made.row_statistics
+        is_folded = made.folded_contributions is not None
         output.pages.append(
             Page(len(output.row_numbers), len(output.folded) if is_folded else None)
         )
-        with self._context.watch.on("hash"):
-            output.row_numbers.append(names, group.keys)
-            if is_folded:
-                output.folded.append(names, keys)
-        self._context.order.append(group.origins, group.flags)
+        output.row_numbers.append(made.contributions)
+        if made.folded_contributions is not None:
+            output.folded.append(made.folded_contributions)
 
     def _copy_key_group(self, output: OutputFragment, whole: CopiedRowGroup) -> None:
+        self._context.tasks.flush()
         group = whole.group
         assert group.stored is not None
         output.emitter.copy_key_group(group.stored.take(), group.first_key, group.last_key)
@@ -194,12 +199,6 @@ class KeyPhase:
             )
         self._context.order.append_copied(whole.input, group.rows, group.number)
         self._context.copied.setdefault(whole.input, CopiedRowGroups()).add(group.number)
-
-    @property
-    def _is_folded(self) -> bool:
-        """Returns whether written rows may differ from all rows taken."""
-        rule = self._context.settings.rule
-        return rule is not None and rule.policy.folds
 
     def close(self) -> None:
         self._charge_waiting(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -16,7 +17,6 @@ from compactor.merge.dropped import DroppedRows
 from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.key_merge import loaded_group
 from compactor.merge.loaded_rows import LoadedGroup
-from compactor.merge.merged_dictionary import MergedDictionary
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.fetch import ClosableSource
@@ -141,7 +141,7 @@ class MergeInput:
             for field in stored
         )
         if is_converted and self._disk is not None:
-            self._converted = ConvertedRows(self._budget, self._disk, self._stream.version)
+            self._converted = ConvertedRows(self._budget, self._disk)
         self._key_names = [column.column for column in sort]
         self._key_types = [storage_type(schema.field(name).type) for name in self._key_names]
         if self.fragment.read_dropped is not None and self._disk is not None:
@@ -214,16 +214,14 @@ class MergeInput:
         by_group = -(-self._target_row_group_bytes // group_rows)
         return max(fragment.mean_row_bytes, min(fragment.peak_row_bytes, by_group))
 
-    def take_piece(self, dictionary: MergedDictionary, most: int) -> pa.Array:
-        """Takes at most `most` of the current column's next values; call `settle` when done with them.
+    def take_piece(self, dtype: pa.DataType, most: int) -> pa.Array:
+        """Takes at most `most` of the current column's next values, dictionary-coded if they are stored so.
 
-        Returns values, codes of the dictionary, or a dictionary-coded array if they did not fit in.
+        They stay charged until `settle`, or until what `hand_over` returns is given back.
         """
         if not self._rows.rows:
             with self._watch.on("decode"):
-                array = self._next_array(dictionary.values.type)
-                if pt.is_dictionary(array.type):
-                    array = dictionary.adopt(array)
+                array = self._next_array(dtype)
             self._rows.push([array])
             del array
             self._discharge_decode()
@@ -268,6 +266,10 @@ class MergeInput:
     def settle(self) -> None:
         """Releases the memory of rows that were taken."""
         self._rows.settle()
+
+    def hand_over(self) -> Callable[[], None]:
+        """Leaves the rows that were taken to the caller. Returns what releases their memory."""
+        return partial(self._rows.give_back, self._rows.hand_over())
 
     def end_column(self) -> str | None:
         """Moves to the next column, once all rows of the current one were taken.
@@ -392,7 +394,7 @@ class MergeInput:
             stored = dtype
         array = block.decode(stored, keep_dictionary=True, reserve=self._reserve)
         if self._dropped is not None:
-            array = self._dropped.split(group, name, array, self.stream.version)
+            array = self._dropped.split(group, name, array)
         if self._converted is None:
             return array if stored == dtype else widened(array, dtype)
         if is_first:

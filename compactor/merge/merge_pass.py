@@ -153,7 +153,7 @@ class MergePass:
         if self._keys.began is None:
             return 0.0
         clock, cpu = self._keys.began
-        busy = time.thread_time() - cpu + self._context.encoder.wait_seconds
+        busy = time.thread_time() - cpu + self._context.tasks.wait_seconds
         return busy / max(1e-9, time.perf_counter() - clock)
 
     def _abort(self) -> None:
@@ -170,12 +170,11 @@ class MergePass:
                     output.sink.abort()
 
     def _close(self) -> None:
-        self._context.encoder.close()
+        self._context.tasks.close()
         self._sources.close()
         for decoded in self._context.inputs:
             decoded.close()
         self._keys.close()
-        self._columns.close()
         self._context.budget.discharge("footer", self._footer_bytes)
         self._context.close()
 

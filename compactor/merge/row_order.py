@@ -1,7 +1,7 @@
 """Stores the row order, which is computed once from the sort columns and replayed by every other column.
 
-For each output row group it has how many rows each input contributes, and how these rows, laid end to end in
-input order, are permuted. Rows of one input keep their order, so nothing else is needed.
+For each output row group it has how many rows each input contributes, and the input of each row. Rows of one
+input keep their order, so nothing else is needed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import numpy.typing as npt
 from compactor.resources.tape import Tape
 from compactor.rows.flags import COUNTS, KEPT, Flags
 
-_MIN_RUN: Final = 4
-"""Average run length from which runs take less room than one position per row."""
 _HEAD: Final = struct.Struct("<IIBBxx")
 """Number of rows, number of inputs, form, and whether flags follow the counts."""
+_LENGTH: Final = np.dtype(np.uint32)
 
 
 class _Form(IntEnum):
-    AS_THEY_LIE = 0
-    POSITIONS = 1
-    RUNS = 2
-    PASSED = 3
+    ROWS = 0
+    """The input of each row."""
+    RUNS = 1
+    """Inputs and lengths of runs."""
+    COPIED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,39 +49,23 @@ class GroupOrder:
     @property
     def copied(self) -> int | None:
         """Number of the row group in its only input, if it is copied; otherwise None."""
-        return int.from_bytes(self._data, "little") if self._form is _Form.PASSED else None
+        return int.from_bytes(self._data, "little") if self._form is _Form.COPIED else None
 
-    def positions(self) -> npt.NDArray[Any] | None:
-        """Returns each output row's position among the inputs' rows laid end to end; None if the order is the
-        same."""
-        match self._form:
-            case _Form.AS_THEY_LIE | _Form.PASSED:
-                return None
-            case _Form.POSITIONS:
-                return np.frombuffer(self._data, dtype=_narrow(self.rows))
-            case _Form.RUNS:
-                both = np.frombuffer(self._data, dtype=_narrow(self.rows)).astype(np.int64)
-                starts, positions = both[: len(both) // 2], both[len(both) // 2 :]
-                lengths = np.diff(np.append(starts, self.rows))
-                return np.repeat(positions - starts, lengths) + np.arange(self.rows)
-
-    def origins(self) -> npt.NDArray[np.intp]:
-        """Returns the input of each output row. Shape (rows,)."""
-        as_they_lie = np.repeat(self.inputs.astype(np.intp), self.counts)
-        positions = self.positions()
-        return as_they_lie if positions is None else as_they_lie[positions]
-
-
-def positions_by_input(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-    """Returns each row's position among the inputs' rows laid end to end. origins: the rows' inputs."""
-    by_input = np.argsort(origins, kind="stable")
-    positions = np.empty(len(origins), dtype=np.int64)
-    positions[by_input] = np.arange(len(origins))
-    return positions
+    def origins(self) -> npt.NDArray[np.uint16]:
+        """Returns for each output row the place of its input in `inputs`. Shape (rows,)."""
+        place = _place_type(len(self.inputs))
+        if self._form is _Form.COPIED:
+            return np.zeros(self.rows, dtype=np.uint16)
+        if self._form is _Form.ROWS:
+            return np.frombuffer(self._data, dtype=place).astype(np.uint16)
+        runs = len(self._data) // (np.dtype(place).itemsize + _LENGTH.itemsize)
+        places = np.frombuffer(self._data, dtype=place, count=runs)
+        lengths = np.frombuffer(self._data[places.nbytes :], dtype=_LENGTH)
+        return np.repeat(places.astype(np.uint16), lengths)
 
 
 class RowOrder:
-    """The orders of all row groups, on a tape, in output order. Positions are runs where that is smaller."""
+    """The orders of all row groups, on a tape, in output order, as runs where that is smaller."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -92,17 +76,16 @@ class RowOrder:
 
     def append(self, origins: npt.NDArray[np.uint16], flags: Flags | None = None) -> None:
         """Appends a row group: the input of each row in output order, and what becomes of the rows."""
-        rows = len(origins)
         per_input = np.bincount(origins)
         inputs = np.flatnonzero(per_input)
-        form, data = self._form(origins) if len(inputs) > 1 else (_Form.AS_THEY_LIE, b"")
-        self._record(rows, inputs, per_input[inputs], form, data, flags)
+        form, data = _stored(origins, inputs)
+        self._record(len(origins), inputs, per_input[inputs], form, data, flags)
 
     def append_copied(self, source: int, rows: int, group: int) -> None:
         """Appends a row group that is copied from an input."""
         self.copied_rows += rows
         self._record(
-            rows, np.array([source]), np.array([rows]), _Form.PASSED, group.to_bytes(4, "little")
+            rows, np.array([source]), np.array([rows]), _Form.COPIED, group.to_bytes(4, "little")
         )
 
     def _record(
@@ -142,14 +125,23 @@ class RowOrder:
                 _unpacked(record[flags_at:data_at], rows) if has_flags else None,
             )
 
-    def _form(self, origins: npt.NDArray[np.uint16]) -> tuple[_Form, bytes]:
-        rows = len(origins)
-        positions = positions_by_input(origins)
-        starts = np.concatenate(([0], np.flatnonzero(np.diff(positions) != 1) + 1))
-        if len(starts) * _MIN_RUN <= rows:
-            both = np.concatenate((starts, positions[starts]))
-            return _Form.RUNS, both.astype(_narrow(rows)).tobytes()
-        return _Form.POSITIONS, positions.astype(_narrow(rows)).tobytes()
+
+def _stored(
+    origins: npt.NDArray[np.uint16], inputs: npt.NDArray[np.integer[Any]]
+) -> tuple[_Form, bytes]:
+    """Returns the form of an order and its bytes."""
+    place = _place_type(len(inputs))
+    place_of = np.zeros(int(inputs[-1]) + 1, dtype=place)
+    place_of[inputs] = np.arange(len(inputs), dtype=place)
+    starts = np.concatenate(([0], np.flatnonzero(origins[1:] != origins[:-1]) + 1))
+    if len(starts) * (np.dtype(place).itemsize + _LENGTH.itemsize) < len(origins) * place().nbytes:
+        lengths = np.diff(starts, append=len(origins)).astype(_LENGTH)
+        return _Form.RUNS, place_of[origins[starts]].tobytes() + lengths.tobytes()
+    return _Form.ROWS, place_of[origins].tobytes()
+
+
+def _place_type(inputs: int) -> type[np.uint8] | type[np.uint16]:
+    return np.uint8 if inputs <= 1 << 8 else np.uint16
 
 
 def _packed(flags: Flags) -> bytes:
@@ -161,7 +153,3 @@ def _unpacked(data: bytes, rows: int) -> Flags:
     planes = np.unpackbits(np.frombuffer(data, np.uint8).reshape(2, -1), axis=1, count=rows)
     flags: Flags = planes[0] * np.uint8(KEPT) | planes[1] * np.uint8(COUNTS)
     return flags
-
-
-def _narrow(rows: int) -> type[Any]:
-    return np.uint16 if rows <= 1 << 16 else np.uint32

@@ -32,9 +32,12 @@ class OutputSkips:
     def wants(self, column: str) -> bool:
         return column in self._kinds
 
-    def add(self, column: str, array: pa.Array) -> None:
-        """Adds the next row group of the column."""
-        summary = build(self._kinds[column], array, self._most_bytes)
+    def summary(self, column: str, array: pa.Array) -> bytes | None:
+        """Returns the summary of a row group; None if it would tell nothing. Pure."""
+        return build(self._kinds[column], array, self._most_bytes)
+
+    def add(self, summary: bytes | None) -> None:
+        """Adds the summary of the column's next row group."""
         size = 0 if summary is None else len(summary)
         self._budget.charge(STAGE, size)
         self._open_bytes += size

@@ -8,19 +8,19 @@ that, measures that column and all that follow, and the second pass divides exac
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.merge.merged_dictionary import MergedDictionary, code_nulls
 from compactor.merge.row_groups import OutputGroup
 from compactor.rows.flags import Flags, whole_until
-from format.arrays import without_unused
-from format.nodes import dictionary_codes, valid_mask
-from format.sizes import cumulative_bits, cumulative_bytes
+from format.sizes import cumulative_bits
 
 I64 = npt.NDArray[np.int64]
+_RARE_SHARE: Final = 3
+"""Values that occur less often than this on average may end up without a dictionary."""
 
 
 class Splits:
@@ -66,44 +66,39 @@ class Splits:
 class ColumnPieces:
     """Rows of one column that will make a row group; once they are too heavy, they are only weighed."""
 
-    def __init__(self, dictionary: MergedDictionary, most_bytes: int, *, only_weighs: bool) -> None:
+    def __init__(self, most_bytes: int, *, only_weighs: bool) -> None:
         """most_bytes: limit for all pieces once they are joined."""
-        self.arrays: list[pa.Array] = []
-        self._dictionary = dictionary
+        self.sources: list[list[pa.Array]] = []
+        """The pieces of each input, in the order of the inputs."""
         self._most_bytes = most_bytes
         self._only_weighs = only_weighs
         self._bits: list[I64] | None = None
-        self._has_values = self._has_own = self._has_merged = False
-        self._held_bytes = self._weighed_bits = self._weighed = 0
+        self._has_values = self._has_codes = False
+        self._held_bytes = self._weighed_bits = 0
+        self._not_weighed: list[pa.Array] = []
+
+    def begin_input(self) -> None:
+        """Begins the pieces of the next input."""
+        self.sources.append([])
 
     def add(self, piece: pa.Array) -> bool:
-        """Adds a piece. Returns whether it is held."""
+        """Adds a piece of the input that was begun last. Returns whether it is held."""
         if isinstance(piece, pa.DictionaryArray):
-            self._has_own = True
-            if len(piece.dictionary) > len(piece):
-                piece = without_unused(piece)
-        elif self._dictionary.has_coded(piece):
-            self._has_merged = True
+            self._has_codes = True
         else:
             self._has_values = self._has_values or piece.null_count < len(piece)
-        self.arrays.append(piece)
+        self.sources[-1].append(piece)
         self._held_bytes += piece.nbytes
+        self._not_weighed.append(piece)
         if self._bits is None:
             if not self._is_too_heavy():
                 return True
             self._bits = []
-        self._bits.append(np.concatenate([self._row_bits(array) for array in self.arrays]))
-        self.arrays.clear()
+        held = [piece for source in self.sources for piece in source]
+        self._bits.append(np.concatenate([row_bits(array) for array in held]))
+        for source in self.sources:
+            source.clear()
         return False
-
-    def alike(self) -> list[pa.Array]:
-        """Returns the pieces in a form that can be joined: all are codes of the dictionary, or none is."""
-        if not self._has_merged:
-            return self.arrays
-        if self.has_dictionary_codes:
-            return [a if self._dictionary.has_coded(a) else code_nulls(len(a)) for a in self.arrays]
-        as_values = self._dictionary.decoded if self._has_values else self._dictionary.coded
-        return [as_values(a) if self._dictionary.has_coded(a) else a for a in self.arrays]
 
     @property
     def row_bits(self) -> I64 | None:
@@ -111,19 +106,19 @@ class ColumnPieces:
         return None if self._bits is None else np.concatenate(self._bits)
 
     @property
-    def has_dictionary_codes(self) -> bool:
-        """Whether all pieces are codes of the dictionary, or null."""
-        return self._has_merged and not self._has_values and not self._has_own
-
-    @property
-    def is_coded(self) -> bool:
-        """Whether the pieces make a dictionary-coded array."""
-        return (self._has_own or self._has_merged) and not self._has_values
-
-    def _row_bits(self, array: pa.Array) -> I64:
-        return row_bits(
-            self._dictionary.coded(array) if self._dictionary.has_coded(array) else array
-        )
+    def work_bytes(self) -> int:
+        """Upper bound of the bytes of the rows once they are gathered."""
+        if not self._has_codes:
+            return self._held_bytes
+        size = 0
+        for piece in (piece for source in self.sources for piece in source):
+            if not isinstance(piece, pa.DictionaryArray):
+                size += piece.nbytes
+            elif self._has_values or len(piece.dictionary) * _RARE_SHARE > len(piece):
+                size += int(cumulative_bits(piece)[-1]) // 8
+            else:
+                size += piece.indices.nbytes + piece.dictionary.nbytes
+        return size
 
     def _is_too_heavy(self) -> bool:
         """Returns whether the pieces are too heavy, whatever is still to come.
@@ -135,20 +130,12 @@ class ColumnPieces:
             return False
         if self._only_weighs:
             return True
-        if not (self._has_own or self._has_merged) and self._held_bytes <= self._most_bytes:
+        if not self._has_codes and self._held_bytes <= self._most_bytes:
             return False
-        for array in self.arrays[self._weighed :]:
-            self._weighed_bits += int(self._row_bits(array).sum())
-        self._weighed = len(self.arrays)
+        for array in self._not_weighed:
+            self._weighed_bits += int(cumulative_bits(array)[-1])
+        self._not_weighed.clear()
         return self._weighed_bits > 8 * self._most_bytes
-
-
-def coded_bytes(array: pa.Array) -> int:
-    """Returns the bytes of a dictionary-coded array: its codes, and the values that they point to."""
-    valid, codes = valid_mask(array), dictionary_codes(array)
-    used = np.unique(codes if valid is None else codes[valid])
-    values = np.diff(cumulative_bytes(array.dictionary))
-    return 4 * len(array) + int(values[used].sum())
 
 
 def row_bits(array: pa.Array) -> I64:

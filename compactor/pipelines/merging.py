@@ -14,11 +14,10 @@ from compactor.errors import DataError
 from compactor.merge.decoded import DecodedRows
 from compactor.merge.key_merge import CopiedRowGroup, loaded_group, merge_keys
 from compactor.merge.loaded_rows import LoadedGroup
-from compactor.merge.row_order import positions_by_input
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from format.arrays import concat_storage
 from format.errors import OrderError
+from format.gather import gather, positions_by_source, value_type
 from format.keys import KeyComparator
 from format.schema import SortSchema
 from format.storage import to_logical, to_storage
@@ -110,7 +109,7 @@ class InterleavedRows:
             taken = [rows.take(n) for rows, n in zip(self._rows, counts, strict=True) if n]
             weight = sum(piece.nbytes for piece in taken)
             self._hold(sum(rows.held_bytes for rows in self._rows) + _COPIES * weight)
-            yield pa.concat_batches(taken).take(pa.array(positions_by_input(mine)))
+            yield pa.concat_batches(taken).take(pa.array(positions_by_source(mine)))
             start += len(mine)
 
     def _most_rows(self, which: npt.NDArray[np.int64]) -> int:
@@ -204,17 +203,12 @@ class _Closers:
 def _gathered(
     sources: Sequence[_KeyInput], which: npt.NDArray[np.uint16], schema: pa.Schema
 ) -> pa.RecordBatch:
-    positions = positions_by_input(which)
     counts = np.bincount(which, minlength=len(sources))
-    pieces = [
-        p for source, n in zip(sources, counts, strict=True) if n for p in source.rows.take(int(n))
-    ]
-    columns = [
-        to_logical(
-            concat_storage([piece[index] for piece in pieces]).take(pa.array(positions)), f.type
-        )
-        for index, f in enumerate(schema)
-    ]
+    taken = [source.rows.take(n) for source, n in zip(sources, counts.tolist(), strict=True)]
+    columns = []
+    for index, field in enumerate(schema):
+        pieces = [[piece[index] for piece in of_source] for of_source in taken]
+        columns.append(to_logical(gather(pieces, which, value_type(pieces)), field.type))
     for source in sources:
         source.rows.settle()
     return pa.RecordBatch.from_arrays(columns, schema=schema)

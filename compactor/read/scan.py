@@ -28,7 +28,6 @@ from compactor.merge.key_merge import (
     merge_keys,
 )
 from compactor.merge.loaded_rows import LoadedGroup
-from compactor.merge.row_order import positions_by_input
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import And, Predicate, columns_of, conjuncts, matching
 from compactor.read.pruning import (
@@ -50,7 +49,8 @@ from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
-from format.arrays import batch_of, concat_storage
+from format.arrays import batch_of
+from format.gather import gather, value_type
 from format.sizes import rows_within
 from format.storage import to_logical
 
@@ -272,17 +272,12 @@ def columns_of_window(
 ) -> tuple[dict[str, pa.Array], int]:
     """Returns the wanted columns of a window's rows, ordered and merged, and the number of rows."""
     counts = np.bincount(window.inputs, minlength=len(sources))
-    positions = positions_by_input(window.inputs)
-    taken = [
-        piece
-        for source, n in zip(sources, counts, strict=True)
-        if n
-        for piece in source.take(int(n))
-    ]
+    taken = [source.take(n) for source, n in zip(sources, counts.tolist(), strict=True)]
     flags = window.flags
     arrays = {}
     for index, name in enumerate(wanted.columns):
-        array = concat_storage([piece[index] for piece in taken]).take(pa.array(positions))
+        pieces = [[piece[index] for piece in of_source] for of_source in taken]
+        array = gather(pieces, window.inputs, value_type(pieces))
         arrays[name] = array if flags is None else merged_rows(array, flags, name, wanted.rule)
     for source in sources:
         source.settle()

@@ -257,7 +257,7 @@ class _Formulas:
 
     @property
     def row_order(self) -> int:
-        return self.shape.rows * 4 + self.output_groups * (_RECORD_BYTES + 6 * self.inputs)
+        return self.shape.rows * 2 + self.output_groups * (_RECORD_BYTES + 6 * self.inputs)
 
     @property
     def row_hashes(self) -> int:

@@ -30,6 +30,10 @@ class Stopwatch:
     def on(self, stage: str) -> _Lap:
         return _Lap(self, stage)
 
+    def add(self, stage: str, seconds: float) -> None:
+        """Adds seconds that were measured elsewhere, such as another thread's."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
     def move(self, seconds: float, source: str, target: str) -> None:
         """Moves seconds from one stage to another, such as waiting that was measured elsewhere."""
         seconds = min(seconds, self.seconds.get(source, 0.0))

@@ -62,10 +62,12 @@ class CompactionSettings(Settings):
         ge=1,
         description="Most rows that are ordered at a time. Changes memory use, never the output.",
     )
-    encode_thread: bool | None = Field(
+    threads: int | None = Field(
         default=None,
-        description="Encode in a thread of its own while the next rows are gathered. Changes the time, never "
-        "the output. By default it does where a task may use more than one core.",
+        ge=1,
+        le=1024,
+        description="Threads of a task that gather, hash and encode. Changes the time, never the output. By "
+        "default there are as many as the task has cores: those of `spark.task.cpus`, or of this process.",
     )
     spool_after_seconds: Duration = Field(
         default=10.0,

@@ -1,0 +1,209 @@
+"""Makes the chunks of one output row group: gathers its rows, hashes, folds and encodes them. Pure, so that
+threads can work on several at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.merge.splits import row_bits
+from compactor.resources.merge_plan import OVERSHOOT_FACTOR
+from compactor.rows.flags import NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible
+from compactor.rows.fold import chooses, folded, kept_rows, merged_rows
+from compactor.rows.policy import RowFunction
+from format.blocks import Chunk, make_chunk
+from format.encode import by_dictionary
+from format.fitting import expanded_bytes
+from format.gather import gather
+from format.hashing import U64, column_contributions
+from format.keys import Bound, key_at
+from format.limits import max_written_bytes
+from format.sizes import cumulative_bits
+from format.types import is_binary_like
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRows:
+    """The rows of one output row group in one column, and what is to be made of them."""
+
+    name: str
+    dtype: pa.DataType
+    """Storage type of the column."""
+    sources: Sequence[Sequence[pa.Array]]
+    """Pieces of each contributing input."""
+    origins: npt.NDArray[np.uint16]
+    """The place in `sources` of each row. Shape (rows,)."""
+    flags: Flags | None
+    """What becomes of each row; None if all are written."""
+    function: RowFunction | None
+    """How rows are folded; None where rows are written as they are."""
+    most_bytes: int
+    """The most bytes of a row group that can be divided."""
+    level: int
+    """zstd's level."""
+    summarise: Callable[[pa.Array], bytes | None] | None = None
+    """Makes the skip index of the rows that are written, if the column has one."""
+    only_weighs: bool = False
+    """Whether the rows are not written anyway, because the merge needs a second pass."""
+
+
+@dataclass(slots=True)
+class ColumnChunk:
+    """What was made of the rows."""
+
+    chunk: Chunk | None = None
+    """None if no row is written, or the rows were only weighed."""
+    contributions: U64 | None = None
+    """What the rows taken add to the row hash; None if all are null."""
+    folded_contributions: U64 | None = None
+    """The same of the rows written, where others were folded into them."""
+    summary: bytes | None = None
+    """The skip index of the rows that are written."""
+    too_heavy_bits: I64 | None = None
+    """Bits of each row if the row group must be divided. Shape (rows,)."""
+    limit_bytes: int = 0
+    """The most bytes of a part of it."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """CPU seconds by stage."""
+
+
+def make_column_chunk(rows: ColumnRows) -> ColumnChunk:
+    """Makes the chunk. Raises `FoldError` where values cannot be folded."""
+    made = ColumnChunk()
+    with _timed(made.seconds, "gather"):
+        array = gather(rows.sources, rows.origins, rows.dtype)
+        limit = _limit_bytes(rows, array)
+    if limit is not None:
+        made.too_heavy_bits, made.limit_bytes = row_bits(array), limit
+        return made
+    if rows.only_weighs:
+        return made
+    # Native code finds the distinct strings; those of other types may come twice from different inputs.
+    is_decided = is_binary_like(rows.dtype)
+    if not pt.is_dictionary(array.type):
+        # Comes before the rows are hashed, because only distinct values need hashing.
+        with _timed(made.seconds, "encode"):
+            array, is_decided = by_dictionary(array), True
+    if array.null_count < len(array):
+        with _timed(made.seconds, "hash"):
+            made.contributions = column_contributions(rows.name, array)
+    if rows.flags is not None:
+        with _timed(made.seconds, "gather"):
+            array, is_same = _written(rows, array, rows.flags)
+        is_decided &= is_same
+        if rows.function is not None and array.null_count < len(array):
+            with _timed(made.seconds, "hash"):
+                made.folded_contributions = column_contributions(rows.name, array)
+    if len(array):
+        with _timed(made.seconds, "encode"):
+            made.chunk = make_chunk(array, level=rows.level, is_decided=is_decided)
+            if rows.summarise is not None:
+                made.summary = rows.summarise(array)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroup:
+    """The sort columns of one output row group, in output order, and what is to be made of them."""
+
+    names: Sequence[str]
+    keys: Sequence[pa.Array]
+    flags: Flags | None
+    rule: RowRule | None
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChunks:
+    """What was made of the sort columns."""
+
+    chunks: Sequence[Chunk]
+    """Empty if no row is written."""
+    first_key: Bound
+    last_key: Bound
+    contributions: U64
+    """What the sort columns of the rows taken add to the row hash. Shape (rows,)."""
+    folded_contributions: U64 | None
+    """The same of the rows written, where others are folded into them."""
+    row_statistics: RowStatistics
+    seconds: dict[str, float]
+    """CPU seconds by stage."""
+
+
+def make_key_chunks(group: KeyGroup) -> KeyChunks:
+    """Makes the chunks. Raises `FoldError` where values cannot be folded."""
+    seconds: dict[str, float] = {}
+    keys, rule = group.keys, group.rule
+    with _timed(seconds, "hash"):
+        contributions = _sums(group.names, keys)
+    if group.flags is not None:
+        with _timed(seconds, "gather"):
+            keys = [
+                merged_rows(array, group.flags, name, rule)
+                for name, array in zip(group.names, keys, strict=True)
+            ]
+    rows = len(keys[0])
+    if not rows:
+        return KeyChunks([], (), (), contributions, None, NONE_SEEN, seconds)
+    with _timed(seconds, "encode"):
+        chunks = [make_chunk(array, level=group.level) for array in keys]
+    folds = rule is not None and rule.policy.folds and group.flags is not None
+    with _timed(seconds, "hash"):
+        return KeyChunks(
+            chunks,
+            key_at(keys, 0),
+            key_at(keys, rows - 1),
+            contributions,
+            _sums(group.names, keys) if folds else None,
+            NONE_SEEN if rule is None else rule.row_statistics(keys),
+            seconds,
+        )
+
+
+def _sums(names: Sequence[str], keys: Sequence[pa.Array]) -> U64:
+    sums = np.zeros(len(keys[0]), dtype=np.uint64)
+    for name, array in zip(names, keys, strict=True):
+        sums += column_contributions(name, array)
+    return sums
+
+
+def _limit_bytes(rows: ColumnRows, array: pa.Array) -> int | None:
+    """Returns the most bytes of each part if the row group must be divided, otherwise None."""
+    if not is_divisible(rows.flags, len(array)):
+        return None
+    if array.nbytes > rows.most_bytes and (
+        pt.is_dictionary(array.type) or int(cumulative_bits(array)[-1]) > 8 * rows.most_bytes
+    ):
+        return rows.most_bytes // OVERSHOOT_FACTOR
+    most_stood_for = max_written_bytes() // 2
+    if (
+        pt.is_dictionary(array.type)
+        and len(array) * array.dictionary.nbytes > most_stood_for
+        and expanded_bytes(array) > most_stood_for
+    ):
+        # Readers might refuse what the dictionary decodes to. They need the other half for everything else.
+        return most_stood_for
+    return None
+
+
+def _written(rows: ColumnRows, array: pa.Array, flags: Flags) -> tuple[pa.Array, bool]:
+    """Returns what is written of the rows taken, and whether all its values are among theirs."""
+    if rows.function is None:
+        return kept_rows(array, flags), True
+    return folded(array, flags, rows.function, rows.name), chooses(rows.function)
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    started = time.thread_time()
+    yield
+    seconds[stage] = seconds.get(stage, 0.0) + time.thread_time() - started

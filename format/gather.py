@@ -1,0 +1,214 @@
+"""Gathers rows of several sources in merged order: fixed-width values, strings and dictionary codes in native
+code, nested values through Arrow.
+
+Sources are numbered from 0; each has its rows in pieces. `origins` has the source of each output row, and the
+rows of one source keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as pt
+
+from format.arrays import concat_storage
+from format.native import gather as native
+from format.nodes import fixed_width_bytes
+from format.storage import plain
+from format.types import is_binary_like, is_large_offsets
+
+Origins = npt.NDArray[np.uint16]
+
+_VALUES, _CODES, _NULLS = range(3)
+_DISTINCT_SHARE: Final = 3
+"""A dictionary stays if there are at least this many values to each distinct one."""
+_MEMO_SHARE: Final = 4
+"""A piece remembers the codes of its dictionary if that has at most this many values to each row."""
+_MAX_OFFSET_32: Final = 2**31 - 1
+
+
+def gather(sources: Sequence[Sequence[pa.Array]], origins: Origins, dtype: pa.DataType) -> pa.Array:
+    """Gathers storage arrays. Returns an array of type `dtype`, dictionary-coded if the pieces are and their
+    values repeat; then the dictionary has exactly the values in use, in the order of their first use.
+
+    sources: for each source its pieces, which together have as many rows as `origins` names; a piece of type
+    null stands for nulls. Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
+    """
+    if not len(origins) or pt.is_null(dtype):
+        return pa.nulls(len(origins), dtype)
+    pieces = [[_whole(piece, dtype) for piece in source if len(piece)] for source in sources]
+    if len(pieces) == 1 and len(pieces[0]) == 1:
+        return pieces[0][0]
+    if pt.is_nested(dtype):
+        array = concat_storage([piece for source in pieces for piece in source])
+        return array if len(pieces) == 1 else array.take(pa.array(positions_by_source(origins)))
+    table = _Table(pieces, origins, dtype)
+    if pt.is_boolean(dtype):
+        return table.booleans()
+    if is_binary_like(dtype):
+        return table.codes() or table.strings()
+    return table.fixed()
+
+
+def value_type(sources: Sequence[Sequence[pa.Array]]) -> pa.DataType:
+    """Returns the storage type of the pieces' values. There must be a piece."""
+    dtype = next(piece.type for source in sources for piece in source)
+    return dtype.value_type if pt.is_dictionary(dtype) else dtype
+
+
+def positions_by_source(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+    """Returns each row's position among the sources' rows laid end to end."""
+    by_source = np.argsort(origins, kind="stable")
+    positions = np.empty(len(origins), dtype=np.int64)
+    positions[by_source] = np.arange(len(origins))
+    return positions
+
+
+def _whole(piece: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Returns a piece that native code or Arrow can take as it is."""
+    if piece.null_count == len(piece) and not pt.is_dictionary(piece.type):
+        return pa.nulls(len(piece), dtype)
+    if pt.is_dictionary(piece.type) and not is_binary_like(dtype) and not pt.is_nested(dtype):
+        return plain(piece)
+    return piece
+
+
+class _Table:
+    """The pieces of all sources, as native code takes them. It keeps their memory alive."""
+
+    def __init__(
+        self, sources: Sequence[Sequence[pa.Array]], origins: Origins, dtype: pa.DataType
+    ) -> None:
+        self._arrays = [piece for source in sources for piece in source]
+        self._origins = origins
+        self._dtype = dtype
+        self._width = fixed_width_bytes(dtype)
+        self._offset_type = np.dtype(np.int64 if is_large_offsets(dtype) else np.int32)
+        self._memo_size = 0
+        self._firsts = np.cumsum([0, *(len(source) for source in sources[:-1])])
+        self._pieces = np.array([self._piece(array) for array in self._arrays], dtype=np.int64)
+        expected = np.bincount(origins, minlength=len(sources))
+        rows = [sum(map(len, source)) for source in sources]
+        if rows != expected.tolist():
+            raise ValueError(f"sources of {rows} rows where the order names {expected.tolist()}")
+        validity, self._nulls = None, 0
+        if any(array.null_count for array in self._arrays):
+            bits = self._bitmap()
+            self._nulls = native.validity(self._pieces, self._firsts, origins, bits)
+            validity = pa.py_buffer(bits)
+        self._validity = validity
+
+    def fixed(self) -> pa.Array:
+        """Gathers values of fixed width."""
+        assert self._width is not None
+        out = np.zeros(len(self._origins) * self._width, dtype=np.uint8)
+        if self._width:
+            native.fixed(self._pieces, self._firsts, self._origins, self._width, out)
+        return self._array([pa.py_buffer(out)])
+
+    def booleans(self) -> pa.Array:
+        out = self._bitmap()
+        native.bits(self._pieces, self._firsts, self._origins, out)
+        return self._array([pa.py_buffer(out)])
+
+    def strings(self) -> pa.Array:
+        """Gathers strings as values, whether the pieces are dictionary-coded or not."""
+        placed = np.empty(len(self._origins) + 1, dtype=self._offset_type)
+        total = native.offsets(self._pieces, self._firsts, self._origins, placed)
+        self._check_total(total)
+        out = np.empty(total, dtype=np.uint8)
+        native.strings(self._pieces, self._firsts, self._origins, placed, out)
+        return self._array([pa.py_buffer(placed), pa.py_buffer(out)])
+
+    def codes(self) -> pa.Array | None:
+        """Gathers codes over one dictionary; None if a piece is not dictionary-coded, or values hardly
+        repeat."""
+        kinds = self._pieces[:, 0]
+        if not (kinds == _CODES).any() or (kinds == _VALUES).any():
+            return None
+        rows = len(self._origins)
+        most = (rows - self._nulls) // _DISTINCT_SHARE
+        if not most:
+            return None
+        codes = np.zeros(rows, dtype=np.int32)
+        used = np.empty((most, 2), dtype=np.int64)
+        count = native.codes(
+            self._pieces,
+            self._firsts,
+            self._origins,
+            np.empty(0, dtype=self._offset_type),
+            most,
+            np.zeros(1 << (2 * most).bit_length(), dtype=np.uint64),
+            np.full(self._memo_size, -1, dtype=np.int32),
+            codes,
+            used,
+        )
+        if count < 0:
+            return None
+        indices = pa.Array.from_buffers(
+            pa.int32(), rows, [self._validity, pa.py_buffer(codes)], self._nulls
+        )
+        return pa.DictionaryArray.from_arrays(indices, self._used(used[:count]), safe=False)
+
+    def _used(self, used: npt.NDArray[np.int64]) -> pa.Array:
+        """Returns the strings that pieces and numbers in their dictionaries name."""
+        placed = np.empty(len(used) + 1, dtype=self._offset_type)
+        total = native.used_offsets(self._pieces, used, placed)
+        self._check_total(total)
+        out = np.empty(total, dtype=np.uint8)
+        native.used_strings(self._pieces, used, placed, out)
+        return pa.Array.from_buffers(
+            self._dtype, len(used), [None, pa.py_buffer(placed), pa.py_buffer(out)], 0
+        )
+
+    def _array(self, buffers: list[pa.Buffer]) -> pa.Array:
+        return pa.Array.from_buffers(
+            self._dtype, len(self._origins), [self._validity, *buffers], self._nulls
+        )
+
+    def _bitmap(self) -> npt.NDArray[np.uint8]:
+        return np.zeros((len(self._origins) + 7) // 8, dtype=np.uint8)
+
+    def _check_total(self, total: int) -> None:
+        if self._offset_type.itemsize == 4 and total > _MAX_OFFSET_32:
+            raise pa.ArrowInvalid(f"{total} bytes of strings exceed 32-bit offsets")
+
+    def _piece(self, array: pa.Array) -> tuple[int, ...]:
+        """Returns the fields of `Piece` in `format.native.gather`."""
+        if not pt.is_dictionary(array.type):
+            if array.null_count == len(array):
+                return _NULLS, len(array), 0, 0, 0, 0, 0, 0, -1
+            return _VALUES, len(array), *_validity(array), *self._values(array), 0, 0, -1
+        codes, values = array.indices, array.dictionary
+        if array.null_count == len(array):
+            return _NULLS, len(array), 0, 0, 0, 0, 0, 0, -1
+        memo = -1
+        if len(values) <= _MEMO_SHARE * len(array):
+            memo = self._memo_size
+            self._memo_size += len(values)
+        at = codes.buffers()[1].address + 4 * codes.offset
+        return (
+            _CODES, len(array), *_validity(codes), *self._values(values), at, len(values), memo
+        )  # fmt: skip
+
+    def _values(self, array: pa.Array) -> tuple[int, int]:
+        """Returns the addresses of values and offsets."""
+        if is_binary_like(self._dtype):
+            _, offsets, data = array.buffers()
+            start = self._offset_type.itemsize * array.offset
+            return _address(data), _address(offsets) + start
+        return _address(array.buffers()[1]) + (self._width or 0) * array.offset, 0
+
+
+def _validity(array: pa.Array) -> tuple[int, int]:
+    if not array.null_count:
+        return 0, array.offset  # booleans use the offset in bits, too
+    return array.buffers()[0].address, array.offset
+
+
+def _address(buffer: pa.Buffer | None) -> int:
+    return 0 if buffer is None else int(buffer.address)

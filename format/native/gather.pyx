@@ -1,0 +1,341 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Gathers rows of several sources in merged order, straight from decoded arrays into output buffers.
+
+Sources are numbered from 0. Each has its rows in pieces; `origins` has the source of each output row, and the
+rows of one source keep their order. So one forward cursor per source replays the order, without positions.
+A piece is a row of a table of 64-bit integers, as `Piece` lays it out; its addresses must stay valid. The
+caller guarantees that the pieces of each source have as many rows as `origins` names, and that offsets and
+codes are within their bounds: `format.decode` checks those of every chunk.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+ctypedef fused offset:
+    int32_t
+    int64_t
+
+cdef enum:
+    VALUES = 0
+    CODES = 1
+    NULLS = 2
+
+cdef struct Piece:
+    int64_t kind
+    int64_t rows
+    const uint8_t* validity
+    int64_t bit_offset
+    const uint8_t* values
+    const uint8_t* offsets
+    const int32_t* codes
+    int64_t dictionary_size
+    int64_t memo
+
+PIECE_FIELDS = 9
+
+cdef uint64_t MULTIPLIER = 0xD6E8FEB86659FD93ULL
+cdef uint64_t LENGTH_FACTOR = 0x9E3779B97F4A7C15ULL
+
+
+cdef struct Walk:
+    const Piece* pieces
+    int64_t* piece_at
+    int64_t* row_at
+    const uint16_t* origins
+    int64_t rows
+    int64_t row
+    int64_t left
+    # The segment that `next_segment` found: `count` rows of `piece` from `start`, to output row `out`.
+    const Piece* piece
+    int64_t start
+    int64_t count
+    int64_t out
+
+
+cdef int begin(
+    Walk* walk, const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins
+) except -1:
+    cdef int64_t sources = firsts.shape[0], source
+    if pieces.shape[1] * 8 != sizeof(Piece):
+        raise ValueError("a piece has another number of fields")
+    walk.pieces = <const Piece*>&pieces[0, 0]
+    walk.piece_at = <int64_t*>malloc(2 * sources * sizeof(int64_t))
+    if walk.piece_at == NULL:
+        raise MemoryError()
+    walk.row_at = walk.piece_at + sources
+    for source in range(sources):
+        walk.piece_at[source] = firsts[source]
+        walk.row_at[source] = 0
+    walk.origins = &origins[0]
+    walk.rows = origins.shape[0]
+    walk.row = walk.left = 0
+    return 0
+
+
+cdef inline bint next_segment(Walk* walk) noexcept nogil:
+    cdef int64_t source, end
+    cdef uint16_t origin
+    if walk.left == 0:
+        if walk.row == walk.rows:
+            return False
+        origin = walk.origins[walk.row]
+        end = walk.row + 1
+        while end < walk.rows and walk.origins[end] == origin:
+            end += 1
+        walk.left = end - walk.row
+    source = walk.origins[walk.row]
+    walk.piece = walk.pieces + walk.piece_at[source]
+    walk.start = walk.row_at[source]
+    walk.count = min(walk.left, walk.piece.rows - walk.start)
+    walk.out = walk.row
+    walk.row += walk.count
+    walk.left -= walk.count
+    if walk.start + walk.count == walk.piece.rows:
+        walk.piece_at[source] += 1
+        walk.row_at[source] = 0
+    else:
+        walk.row_at[source] = walk.start + walk.count
+    return True
+
+
+cdef inline bint is_valid(const Piece* piece, int64_t row) noexcept nogil:
+    if piece.validity == NULL:
+        return piece.kind != NULLS
+    row += piece.bit_offset
+    return (piece.validity[row >> 3] >> (row & 7)) & 1
+
+
+def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
+          int64_t width, uint8_t[::1] out):
+    """Gathers values of `width` bytes. out: zeros, which null sources leave."""
+    cdef Walk walk
+    begin(&walk, pieces, firsts, origins)
+    with nogil:
+        if width == 8:
+            _fixed_8(&walk, <uint64_t*>&out[0])
+        elif width == 4:
+            _fixed_4(&walk, <uint32_t*>&out[0])
+        else:
+            while next_segment(&walk):
+                if walk.piece.kind == VALUES:
+                    memcpy(&out[walk.out * width], walk.piece.values + walk.start * width, walk.count * width)
+    free(walk.piece_at)
+
+
+cdef void _fixed_8(Walk* walk, uint64_t* out) noexcept nogil:
+    while next_segment(walk):
+        if walk.piece.kind != VALUES:
+            continue
+        if walk.count == 1:
+            out[walk.out] = (<const uint64_t*>walk.piece.values)[walk.start]
+        else:
+            memcpy(out + walk.out, walk.piece.values + walk.start * 8, walk.count * 8)
+
+
+cdef void _fixed_4(Walk* walk, uint32_t* out) noexcept nogil:
+    while next_segment(walk):
+        if walk.piece.kind != VALUES:
+            continue
+        if walk.count == 1:
+            out[walk.out] = (<const uint32_t*>walk.piece.values)[walk.start]
+        else:
+            memcpy(out + walk.out, walk.piece.values + walk.start * 4, walk.count * 4)
+
+
+def validity(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
+             uint8_t[::1] out):
+    """Gathers validity bits. out: zeros. Returns how many rows are null."""
+    cdef Walk walk
+    cdef int64_t row, valid = 0
+    begin(&walk, pieces, firsts, origins)
+    with nogil:
+        while next_segment(&walk):
+            for row in range(walk.count):
+                if is_valid(walk.piece, walk.start + row):
+                    out[(walk.out + row) >> 3] |= 1 << ((walk.out + row) & 7)
+                    valid += 1
+    free(walk.piece_at)
+    return origins.shape[0] - valid
+
+
+def bits(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, uint8_t[::1] out):
+    """Gathers booleans. out: zeros, which null sources leave."""
+    cdef Walk walk
+    cdef int64_t row, at
+    begin(&walk, pieces, firsts, origins)
+    with nogil:
+        while next_segment(&walk):
+            if walk.piece.kind != VALUES:
+                continue
+            for row in range(walk.count):
+                at = walk.piece.bit_offset + walk.start + row
+                if (walk.piece.values[at >> 3] >> (at & 7)) & 1:
+                    out[(walk.out + row) >> 3] |= 1 << ((walk.out + row) & 7)
+    free(walk.piece_at)
+
+
+def offsets(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, offset[::1] out):
+    """Gathers lengths of strings to offsets, from 0. Returns their total, which may be more than 32 bits hold."""
+    cdef Walk walk
+    cdef int64_t row, total = 0
+    cdef int32_t code
+    cdef const offset* at
+    begin(&walk, pieces, firsts, origins)
+    with nogil:
+        out[0] = 0
+        while next_segment(&walk):
+            at = <const offset*>walk.piece.offsets
+            if walk.piece.kind == VALUES:
+                for row in range(walk.count):
+                    total += at[walk.start + row + 1] - at[walk.start + row]
+                    out[walk.out + row + 1] = <offset>total
+            elif walk.piece.kind == CODES:
+                for row in range(walk.count):
+                    if is_valid(walk.piece, walk.start + row):
+                        code = walk.piece.codes[walk.start + row]
+                        total += at[code + 1] - at[code]
+                    out[walk.out + row + 1] = <offset>total
+            else:
+                for row in range(walk.count):
+                    out[walk.out + row + 1] = <offset>total
+    free(walk.piece_at)
+    return total
+
+
+def strings(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
+            const offset[::1] placed, uint8_t[::1] out):
+    """Gathers the bytes of strings to where `placed`, the result of `offsets`, has them."""
+    cdef Walk walk
+    cdef int64_t row, size
+    cdef int32_t code
+    cdef const offset* at
+    cdef uint8_t* base = &out[0] if out.shape[0] else NULL
+    begin(&walk, pieces, firsts, origins)
+    with nogil:
+        while next_segment(&walk):
+            at = <const offset*>walk.piece.offsets
+            if walk.piece.kind == VALUES:
+                size = at[walk.start + walk.count] - at[walk.start]
+                if size:
+                    memcpy(base + placed[walk.out], walk.piece.values + at[walk.start], size)
+            elif walk.piece.kind == CODES:
+                for row in range(walk.count):
+                    size = placed[walk.out + row + 1] - placed[walk.out + row]
+                    if size:
+                        code = walk.piece.codes[walk.start + row]
+                        memcpy(base + placed[walk.out + row], walk.piece.values + at[code], size)
+    free(walk.piece_at)
+
+
+# --- one dictionary of several --------------------------------------------------------------
+
+def codes(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
+          const offset[::1] like, int64_t most, uint64_t[::1] table, int32_t[::1] memo, int32_t[::1] out,
+          int64_t[:, ::1] used):
+    """Gathers codes over one dictionary of the strings in use, numbered by first use.
+
+    like: an array of the type of the offsets. most: the most strings. table: zeros, a power of two, more than twice
+    `most`. memo: -1 for each value of the pieces that have a place in it. used: shape (most, 2), gets the piece
+    and the value's number there. Returns how many strings there are; -1 if there are more than `most`.
+    """
+    cdef Walk walk
+    cdef int64_t row, count = 0
+    cdef int32_t code, found
+    begin(&walk, pieces, firsts, origins)
+    with nogil:
+        while count >= 0 and next_segment(&walk):
+            if walk.piece.kind == NULLS:
+                continue
+            for row in range(walk.count):
+                if not is_valid(walk.piece, walk.start + row):
+                    continue
+                code = walk.piece.codes[walk.start + row]
+                if walk.piece.memo >= 0:
+                    found = memo[walk.piece.memo + code]
+                    if found < 0:
+                        found = _code_of(&walk, code, <const offset*>walk.piece.offsets, most, &count, table, used)
+                        memo[walk.piece.memo + code] = found
+                else:
+                    found = _code_of(&walk, code, <const offset*>walk.piece.offsets, most, &count, table, used)
+                if found < 0:
+                    count = -1
+                    break
+                out[walk.out + row] = found
+    free(walk.piece_at)
+    return count
+
+
+cdef inline int32_t _code_of(
+    const Walk* walk, int32_t code, const offset* at, int64_t most, int64_t* count, uint64_t[::1] table,
+    int64_t[:, ::1] used,
+) noexcept nogil:
+    cdef const uint8_t* value = walk.piece.values + at[code]
+    cdef int64_t length = at[code + 1] - at[code], known
+    cdef uint64_t hashed = hash_of(value, length), mask = table.shape[0] - 1
+    cdef uint64_t slot = hashed & mask, entry
+    cdef const Piece* other
+    cdef const offset* other_at
+    while True:
+        entry = table[slot]
+        if entry == 0:
+            if count[0] >= most:
+                return -1
+            used[count[0], 0] = walk.piece - walk.pieces
+            used[count[0], 1] = code
+            count[0] += 1
+            table[slot] = (hashed & 0xFFFFFFFF00000000ULL) | <uint64_t>count[0]
+            return <int32_t>(count[0] - 1)
+        if (entry ^ hashed) >> 32 == 0:
+            known = <int64_t>(entry & 0xFFFFFFFFULL) - 1
+            other = walk.pieces + used[known, 0]
+            other_at = (<const offset*>other.offsets) + used[known, 1]
+            if other_at[1] - other_at[0] == length and memcmp(other.values + other_at[0], value, length) == 0:
+                return <int32_t>known
+        slot = (slot + 1) & mask
+
+
+cdef inline uint64_t hash_of(const uint8_t* at, int64_t length) noexcept nogil:
+    cdef uint64_t total = <uint64_t>length * LENGTH_FACTOR, word
+    cdef int64_t left = length
+    while left >= 8:
+        memcpy(&word, at, 8)
+        total = (total ^ word) * MULTIPLIER
+        total ^= total >> 32
+        at += 8
+        left -= 8
+    word = 0
+    memcpy(&word, at, left)
+    total ^= word
+    total ^= total >> 32
+    total *= MULTIPLIER
+    total ^= total >> 32
+    total *= MULTIPLIER
+    return total ^ (total >> 32)
+
+
+def used_offsets(const int64_t[:, ::1] pieces, const int64_t[:, ::1] used, offset[::1] out):
+    """Gathers lengths of the strings that `codes` found to offsets. Returns their total."""
+    cdef int64_t number, total = 0
+    cdef const Piece* table = <const Piece*>&pieces[0, 0]
+    cdef const offset* at
+    with nogil:
+        out[0] = 0
+        for number in range(used.shape[0]):
+            at = (<const offset*>table[used[number, 0]].offsets) + used[number, 1]
+            total += at[1] - at[0]
+            out[number + 1] = <offset>total
+    return total
+
+
+def used_strings(const int64_t[:, ::1] pieces, const int64_t[:, ::1] used, const offset[::1] placed, uint8_t[::1] out):
+    """Gathers the bytes of the strings that `codes` found."""
+    cdef int64_t number
+    cdef const Piece* table = <const Piece*>&pieces[0, 0]
+    cdef const Piece* piece
+    cdef const offset* at
+    with nogil:
+        for number in range(used.shape[0]):
+            piece = table + used[number, 0]
+            at = (<const offset*>piece.offsets) + used[number, 1]
+            memcpy(&out[0] + placed[number], piece.values + at[0], at[1] - at[0])
