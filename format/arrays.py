@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format import kernels
+from format import native
 from format.dictionaries import unified
 from format.nodes import IntArray, dictionary_codes, valid_mask
 from format.storage import plain
@@ -69,22 +69,11 @@ def _renumbered(codes: IntArray, valid: Flags | None, size: int) -> tuple[I32, I
     Returns the new codes (0 where not valid), and the old ones in that order.
     """
     new_code = np.full(size, -1, dtype=np.int32)
-    if kernels.compiled is not None:
-        used = np.empty(size, dtype=np.int32)
-        out = np.empty(len(codes), dtype=np.int32)
-        codes = codes.astype(np.int32, copy=False)
-        count = kernels.compiled.renumber(codes, kernels.as_flags(valid), new_code, used, out)
-        return out, used[:count]
-    present = codes if valid is None else codes[valid]
-    first = new_code.copy()
-    first[present[::-1]] = np.arange(len(present) - 1, -1, -1, dtype=np.int32)  # the last one wins
-    is_first = np.zeros(len(present), dtype=np.bool_)
-    is_first[first[first >= 0]] = True
-    used = present[is_first].astype(np.int32)
-    new_code[used] = np.arange(len(used), dtype=np.int32)
-    if valid is not None:
-        return np.where(valid, new_code[np.where(valid, codes, 0)], np.int32(0)), used
-    return new_code[codes], used
+    used = np.empty(size, dtype=np.int32)
+    out = np.empty(len(codes), dtype=np.int32)
+    codes = codes.astype(np.int32, copy=False)
+    count = native.integers.renumber(codes, native.as_flags(valid), new_code, used, out)
+    return out, used[:count]
 
 
 def without_unused(array: pa.Array) -> pa.Array:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format import kernels
+from format import native
 from format.compression import compress
 from format.hashing import value_hashes
 from format.nested import fixed_items, list_parts
@@ -168,14 +168,7 @@ class _IntStatistics(NamedTuple):
 
 
 def _int_statistics(values: npt.NDArray[Any]) -> _IntStatistics:
-    if kernels.compiled is not None:
-        return _IntStatistics(*kernels.compiled.int_statistics(values))
-    low, high = int(values.min()), int(values.max())
-    steps = _steps(values).view(np.int64)
-    if len(steps) == 0:
-        return _IntStatistics(low, high, 0, 0, 0)
-    changes = int(np.count_nonzero(steps))
-    return _IntStatistics(low, high, int(steps.min()), int(steps.max()), changes)
+    return _IntStatistics(*native.integers.statistics(values))
 
 
 def _steps(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
@@ -259,11 +252,8 @@ def _encode_for(
 
 def _narrowed(values: npt.NDArray[Any], base: int, width: int) -> npt.NDArray[Any]:
     """Returns the differences to `base`, modulo 2^64, in `width` bytes each."""
-    dtype = unsigned_dtype(width)
-    if kernels.compiled is None:
-        return _minus(values, base).astype(dtype)
-    out = np.empty(len(values), dtype=dtype)
-    kernels.compiled.narrow(values, base & (2**64 - 1), out)
+    out = np.empty(len(values), dtype=unsigned_dtype(width))
+    native.integers.narrow(values, base & (2**64 - 1), out)
     return out
 
 
@@ -488,24 +478,22 @@ def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
 def _coded_values(array: pa.Array) -> pa.Array | None:
     if pt.is_decimal(array.type) and array.type.bit_width <= 64:
         return None  # Arrow cannot hash these decimals; FOR packs them anyway
-    if kernels.compiled is not None and is_binary_like(array.type):
+    if is_binary_like(array.type):
         return _coded_strings(array)
     return array.dictionary_encode()
 
 
 def _coded_strings(array: pa.Array) -> pa.Array | None:
     """Dictionary-codes strings; gives up once there are too many distinct values."""
-    assert kernels.compiled is not None
     rows, valid = len(array), valid_mask(array)
     offsets, data = binary_parts(array)
     codes = np.empty(rows, dtype=np.int32)
     firsts = np.empty(rows, dtype=np.int32)
-    count = kernels.compiled.code_strings(
+    count = native.strings.code_strings(
         offsets,
-        kernels.as_bytes(data),
-        kernels.as_flags(valid),
+        native.as_bytes(data),
+        native.as_flags(valid),
         (rows - array.null_count) // _DISTINCT_SHARE,
-        np.zeros(kernels.table_size(rows), dtype=np.uint64),
         codes,
         firsts,
     )

@@ -17,7 +17,7 @@ import pyarrow as pa
 import xxhash
 from pyarrow import types as pt
 
-from format import kernels
+from format import native
 from format.layout import VERSION
 from format.nested import fixed_items, list_parts
 from format.nodes import (
@@ -37,10 +37,7 @@ _LENGTH_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 _POSITION_FACTOR: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 _SHIFT: Final = np.uint64(32)
 _CANONICAL_NAN: Final = np.uint64(0x7FF8000000000000)
-_SPOTS: Final = 5
-"""Words of a string that count since version 2; up to 40 bytes that is the whole string."""
 _LONG_BYTES: Final = 1024
-_BLOCK_BYTES: Final = 4 << 20
 _BLOCK_ROWS: Final = 1 << 16
 """Values that are hashed at a time, so that temporary arrays stay small."""
 _MASK: Final = (1 << 64) - 1
@@ -57,8 +54,6 @@ def mix(values: U64) -> U64:
 
 
 _WORD_KEYS: Final = mix(np.arange(1, _LONG_BYTES // 8 + 2, dtype=np.uint64)) | np.uint64(1)
-_SPOT_SUM: Final = _WORD_KEYS[:_SPOTS].sum(dtype=np.uint64)
-_TAIL_MASKS: Final = np.array([(1 << (8 * n)) - 1 for n in range(8)], dtype=np.uint64)
 
 
 def column_contributions(name: str, array: pa.Array, version: int = VERSION) -> U64:
@@ -205,120 +200,17 @@ def _hash_strings(offsets: npt.NDArray[Any], data: memoryview, version: int) -> 
 
 
 def _hash_spots(offsets: npt.NDArray[Any], data: memoryview) -> U64:
-    if kernels.compiled is not None:
-        out = np.empty(len(offsets) - 1, dtype=np.uint64)
-        kernels.compiled.hash_spots(offsets, kernels.as_bytes(data), _WORD_KEYS, out)
-        return out
-    starts = offsets[:-1].astype(np.int64)
-    lengths = np.diff(offsets).astype(np.int64)
-    if len(data) < 8:
-        data = memoryview(bytes(data) + bytes(8))
-    words = np.ndarray((len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
-    hashes = lengths.astype(np.uint64) * _LENGTH_FACTOR
-    spread = lengths - 8  # from the first word to the last
-    short = np.flatnonzero(spread < 0)
-    if len(short):
-        # One word, loaded so that it ends within the data; bytes around the value are masked off.
-        at = np.minimum(starts[short], len(words) - 1)
-        excess = np.minimum((starts[short] - at) * 8, 56).astype(np.uint64)
-        word = (words[at] >> excess) & _TAIL_MASKS[lengths[short]]
-        hashes[short] += word * _SPOT_SUM
-    if len(short) < len(starts):
-        long = slice(None) if not len(short) else np.flatnonzero(spread >= 0)
-        starts, spread = starts[long], spread[long]
-        hashes[long] += _spot_sums(words, starts, spread)
-    return mix(hashes)
-
-
-def _spot_sums(words: U64, starts: npt.NDArray[np.int64], spread: npt.NDArray[np.int64]) -> U64:
-    totals = words[starts]
-    totals *= _WORD_KEYS[0]
-    for spot in range(1, _SPOTS):
-        at = spread * spot
-        at >>= 2
-        at += starts
-        loaded = words[at]
-        loaded *= _WORD_KEYS[spot]
-        totals += loaded
-    return totals
+    out = np.empty(len(offsets) - 1, dtype=np.uint64)
+    native.hashing.hash_spots(offsets, native.as_bytes(data), _WORD_KEYS, out)
+    return out
 
 
 def _hash_bytes(offsets: npt.NDArray[Any], data: memoryview) -> U64:
-    """Hashes byte strings a block of rows at a time, since a block is copied; hashes very long rows in
-    place."""
-    rows = len(offsets) - 1
-    if kernels.compiled is not None:
-        return _hash_compiled(offsets, data)
-    if int(offsets[-1]) - int(offsets[0]) <= _BLOCK_BYTES:
-        return _hash_words(offsets, data)
-    out = np.empty(rows, dtype=np.uint64)
-    start = 0
-    while start < rows:
-        limit = int(offsets[start]) + _BLOCK_BYTES
-        stop = max(start + 1, int(np.searchsorted(offsets, limit, side="right")) - 1)
-        low, high = int(offsets[start]), int(offsets[stop])
-        if high - low > _BLOCK_BYTES:
-            out[start] = xxhash.xxh3_64_intdigest(data[low:high])
-        else:
-            out[start:stop] = _hash_words(offsets[start : stop + 1], data)
-        start = stop
-    return out
-
-
-def _hash_compiled(offsets: npt.NDArray[Any], data: memoryview) -> U64:
-    assert kernels.compiled is not None
     out = np.empty(len(offsets) - 1, dtype=np.uint64)
-    kernels.compiled.hash_words(offsets, kernels.as_bytes(data), _WORD_KEYS, _LONG_BYTES, out)
+    native.hashing.hash_words(offsets, native.as_bytes(data), _WORD_KEYS, _LONG_BYTES, out)
     for row in np.flatnonzero(np.diff(offsets) > _LONG_BYTES):
         out[row] = xxhash.xxh3_64_intdigest(data[int(offsets[row]) : int(offsets[row + 1])])
     return out
-
-
-def _hash_words(offsets: npt.NDArray[Any], data: memoryview) -> U64:
-    first, last = int(offsets[0]), int(offsets[-1])
-    # Eight bytes of padding allow every word to be loaded whole; the excess is masked off.
-    padded = np.empty(last - first + 8, dtype=np.uint8)
-    padded[: last - first] = np.frombuffer(data, dtype=np.uint8, count=last - first, offset=first)
-    padded[last - first :] = 0
-    starts = offsets[:-1].astype(np.int64) - first
-    lengths = np.diff(offsets).astype(np.int64)
-    sums = lengths.astype(np.uint64) * _LENGTH_FACTOR
-    long = np.flatnonzero(lengths > _LONG_BYTES)
-    short = lengths if not len(long) else np.where(lengths > _LONG_BYTES, 0, lengths)
-    _add_words(sums, padded, starts, short)
-    out = mix(sums)
-    view = padded.data
-    for row in long:  # XXH3 of more than 1 KiB each, beside which the loop's own cost is small
-        start = int(starts[row])
-        out[row] = xxhash.xxh3_64_intdigest(view[start : start + int(lengths[row])])
-    return out
-
-
-def _add_words(
-    sums: U64,
-    padded: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.int64],
-) -> None:
-    """Adds the sum over j of word[i, j] * key[j] to sums[i], in one pass over the rows for each word
-    index."""
-    words = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded.data, strides=(1,))
-    whole = lengths >> 3
-    # Rows are ordered by falling number of words, so that the first ones have a j-th word.
-    order = np.argsort(whole.astype(np.uint8), kind="stable")[::-1]
-    at, whole = starts[order], whole[order]
-    with_more = len(whole) - np.cumsum(np.bincount(whole))
-    totals = np.zeros(len(whole), dtype=np.uint64)
-    for j, rows in enumerate(with_more[:-1]):
-        loaded = words[at[:rows]]
-        loaded *= _WORD_KEYS[j]
-        totals[:rows] += loaded
-        at[:rows] += 8
-    tails = words[at]
-    tails &= _TAIL_MASKS[lengths[order] & 7]
-    tails *= _WORD_KEYS[whole]
-    totals += tails
-    sums[order] += totals
 
 
 def _hash_nested(array: pa.Array, version: int) -> U64:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
-from format import kernels
+from format import native
 from format.nodes import binary_parts, int_dtype, valid_mask
 from format.schema import Nulls, Order, SortColumn, SortSchema, ordering
 from format.types import is_binary_like, storage_type
@@ -237,12 +237,10 @@ def min_max(array: pa.Array) -> tuple[Value, Value]:
 
 
 def _extreme_strings(array: pa.Array) -> pa.Array:
-    """Returns the least and the greatest value, perhaps with others."""
-    if kernels.compiled is None:
-        return _without_tails(array)
+    """Returns the least and the greatest value."""
     offsets, data = binary_parts(array)
-    valid = kernels.as_flags(valid_mask(array))
-    rows = kernels.compiled.extreme_rows(offsets, kernels.as_bytes(data), valid)
+    valid = native.as_flags(valid_mask(array))
+    rows = native.strings.extreme_rows(offsets, native.as_bytes(data), valid)
     return pa.concat_arrays([_without_tails(array.slice(row, 1)) for row in rows])
 
 

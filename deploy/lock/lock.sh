@@ -1,10 +1,11 @@
 #!/bin/sh
 # Makes the lock files anew from pyproject.toml: versions and hashes of all that is installed.
 #
-#   dev.lock     make setup, for every Python and system that the project supports
-#   build.lock   what builds the project, and PySpark, which comes as sources
-#   image.lock   the container image
-#   peers.lock   make peers
+#   dev.lock       make setup, for every Python and system that the project supports
+#   build.lock     what builds the project, and PySpark, which comes as sources
+#   compiler.lock  a C compiler, for machines without one where apt cannot install it
+#   image.lock     the container image
+#   peers.lock     make peers
 #
 # Versions stay as they are where they will do; --upgrade takes the newest. One package has one version in all files.
 set -eu
@@ -26,5 +27,6 @@ lock() {
 
 lock dev --universal --extra dev pyproject.toml
 lock build --universal --constraint deploy/lock/dev.lock deploy/lock/build.in
+lock compiler --universal deploy/lock/compiler.in
 lock image --python-platform linux --constraint deploy/lock/dev.lock --extra spark pyproject.toml
 lock peers --universal --constraint deploy/lock/dev.lock --extra peers pyproject.toml

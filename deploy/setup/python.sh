@@ -2,7 +2,9 @@
 # Makes the private environment .venv in the checkout and installs the project into it, editable,
 # with everything for tests, lint and Spark: the versions in deploy/lock, and no file without its hash. They are
 # for every Python that the project supports, on Linux, macOS and Windows. Does nothing if pyproject.toml, the
-# locks and the compiled sources are still those that were installed. PYTHON=/path/to/python chooses the interpreter (3.11 or newer).
+# locks and the compiled sources are still those that were installed. PYTHON=/path/to/python chooses the interpreter
+# (3.11 or newer), CC the C compiler. Where there is none, root on Debian or Ubuntu gets gcc by apt, and others get
+# Clang as a Python package (ziglang) in .venv.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -32,8 +34,9 @@ find_python() {
 
 # The environment holds absolute paths, so its place counts as much as its contents.
 fingerprint() {
-    "$1" -c 'import hashlib, os; print(hashlib.sha256(
-        b"".join(open(name, "rb").read() for name in ("pyproject.toml", "format/_compiled.pyx",
+    "$1" -c 'import glob, hashlib, os; print(hashlib.sha256(
+        b"".join(open(name, "rb").read() for name in ("pyproject.toml", "setup.py",
+        *sorted(glob.glob("format/native/*.p[yx][xd]")),
         "deploy/lock/build.lock", "deploy/lock/dev.lock")) + os.getcwd().encode()).hexdigest())'
 }
 
@@ -48,6 +51,52 @@ make_venv() {
         fail "$1 cannot make environments: its venv module is incomplete and pip is missing.
   Debian, Ubuntu:  apt-get install python3-venv"
     fi
+}
+
+# compiles COMMAND: it is a C compiler, and finds the headers of Python. The command may be several words.
+compiles() {
+    printf '#include <Python.h>\n' >"$venv/probe.c"
+    # shellcheck disable=SC2086
+    $1 -I"$headers" -c "$venv/probe.c" -o "$venv/probe.o" >/dev/null 2>&1
+    found=$?
+    rm -f "$venv/probe.c" "$venv/probe.o"
+    return $found
+}
+
+install_by_apt() {
+    packages="gcc libc6-dev"
+    [ -f "$headers/Python.h" ] || packages="$packages $(basename "$headers")-dev"
+    say "the modules in format/native need a C compiler and Python's headers; installing $packages by apt"
+    apt-get update -qq || say "apt-get update failed"
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages >/dev/null ||
+        say "apt could not install $packages"
+}
+
+# Sets CC where what Python was built with is not the compiler to take.
+find_compiler() {
+    headers=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    compiler=${CC:-$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("CC") or "cc")')}
+    compiles "$compiler" && return
+    [ -z "${CC:-}" ] || fail "CC is $CC, which does not compile a module for $python; unset it to have one chosen"
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install_by_apt
+        for CC in "$compiler" gcc; do
+            if compiles "$CC"; then
+                export CC
+                return
+            fi
+        done
+    fi
+    [ -f "$headers/Python.h" ] || fail "the headers of $python are missing: $headers/Python.h
+  Debian, Ubuntu:  sudo apt-get install python3-dev
+  Fedora:          sudo dnf install python3-devel
+  elsewhere:       make setup PYTHON=/path/to/another/python3.11"
+    say "no C compiler; installing one into $venv (ziglang, 100 MB)"
+    install --require-hashes -r deploy/lock/compiler.lock
+    CC="$PWD/$venv/bin/python -m ziglang cc"
+    compiles "$CC" || fail "$CC does not compile a module for $python; install gcc or clang"
+    export CC
 }
 
 if is_new_enough "$venv/bin/python" && [ -f "$stamp" ] &&
@@ -68,6 +117,7 @@ install() {
 }
 install --require-hashes -r deploy/lock/build.lock
 install --require-hashes -r deploy/lock/dev.lock
+find_compiler
 install --editable .
 fingerprint "$venv/bin/python" >"$stamp"
 say "ready: $venv/bin/compactor"

@@ -6,13 +6,13 @@ fail() {
     exit 2
 }
 
-# need_python INTERPRETER PACKAGE...: it is there and has them.
+# need_python INTERPRETER PACKAGE...: it is there and has them. -P: not those of the folder that one happens to be in.
 need_python() {
     local python=$1 missing
     shift
     command -v "$python" >/dev/null ||
         fail "no Python at $python: run \`make setup\`, or set PYTHON to an interpreter with this project's packages"
-    missing=$("$python" - "$@" <<'PY'
+    missing=$("$python" -P - "$@" <<'PY'
 import importlib.util, sys
 print(" ".join(name for name in sys.argv[1:] if importlib.util.find_spec(name) is None))
 PY

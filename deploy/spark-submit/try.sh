@@ -14,7 +14,7 @@ python=${PYTHON:-$root/.venv/bin/python}
 . "$here/checks.sh"
 [ $# -gt 0 ] || set -- --master 'local[2]'
 [[ $1 == -* ]] || fail "$1 is no option of spark-submit; usage: try.sh [spark-submit options]"
-need_python "$python" pyspark pyarrow moto flask
+need_python "$python" compactor pyspark pyarrow moto flask
 need_java
 
 work=$(mktemp -d)
@@ -29,7 +29,7 @@ port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)
 unset AWS_PROFILE AWS_SESSION_TOKEN
 export AWS_ENDPOINT_URL=http://127.0.0.1:$port AWS_DEFAULT_REGION=us-east-1 AWS_EC2_METADATA_DISABLED=true
 export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
-export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1 PYTHONPATH=$root PYTHON=$python
+export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1 PYTHON=$python
 "$python" -m moto.server -H 127.0.0.1 -p "$port" >"$work/server.log" 2>&1 &
 server=$!
 unreachable() {

@@ -52,7 +52,7 @@ def test_what_is_missing_is_said_in_one_line_with_what_to_do(
     bare = tmp_path / "bare"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "$@"\n')
     bare.chmod(0o755)
-    assert "has no pyspark pyarrow" in refused(script, *arguments, PYTHON=str(bare))
+    assert "has no compactor pyspark pyarrow" in refused(script, *arguments, PYTHON=str(bare))
     line = refused(script, *arguments, JAVA_HOME=str(tmp_path))
     assert f"no Java at JAVA_HOME, {tmp_path}/bin/java" in line and "17 or newer" in line
     (tmp_path / "bin").mkdir()

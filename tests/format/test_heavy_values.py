@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from format import compression, hashing, keys
+from format import compression, keys
 from format.compression import compress, decompress
-from format.hashing import column_contributions
 from format.keys import min_max
 from tests.support.wording import refuses
 
@@ -40,18 +39,6 @@ def test_cutting_values_before_comparing_gives_the_same_bounds(values, dtype) ->
         plain = min_max(array)
         patch.setattr(keys, "_MANY_BYTES", 0)
         assert min_max(array) == plain
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.lists(TEXT, min_size=1, max_size=8), st.sampled_from(TYPES), st.sampled_from([1, 100, 5000])
-)
-def test_hashing_in_blocks_gives_the_same_hashes(values, dtype, block_bytes: int) -> None:
-    array = array_of(values, dtype)
-    plain = column_contributions("c", array)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hashing, "_BLOCK_BYTES", max(block_bytes, hashing._LONG_BYTES))
-        assert column_contributions("c", array).tolist() == plain.tolist()
 
 
 def test_large_payloads_are_decompressed_as_small_ones_are(monkeypatch) -> None:

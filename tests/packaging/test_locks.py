@@ -75,7 +75,7 @@ def test_a_lock_has_what_the_project_asks_for_and_asks_for_nothing_else(lock: st
     assert asked_for(lock) == wanted, RENEW
 
 
-@pytest.mark.parametrize("lock", WANTED)
+@pytest.mark.parametrize("lock", [*WANTED, "compiler"])
 def test_every_file_of_a_lock_has_a_hash(lock: str) -> None:
     for name, (_, rest) in locked(lock).items():
         assert "--hash=sha256:" in rest, f"{lock}.lock: {name}"
@@ -97,7 +97,7 @@ def test_all_that_the_image_has_is_audited() -> None:
     assert set(locked("image")) <= set(locked("dev"))
 
 
-@pytest.mark.parametrize("lock", ["dev", "build"])
+@pytest.mark.parametrize("lock", ["dev", "build", "compiler"])
 def test_a_lock_is_for_every_python_that_the_project_supports(lock: str) -> None:
     assert PROJECT["requires-python"] == ">=3.11"
     command = (LOCKS / "lock.sh").read_text()
@@ -109,8 +109,9 @@ def test_a_lock_is_for_every_python_that_the_project_supports(lock: str) -> None
 
 def test_setup_and_image_install_nothing_without_a_hash() -> None:
     setup = (ROOT / "deploy/setup/python.sh").read_text()
-    for lock in ("build", "dev"):
+    for lock in ("build", "dev", "compiler"):
         assert f"install --require-hashes -r deploy/lock/{lock}.lock" in setup
+    for lock in ("build", "dev"):
         assert f'"deploy/lock/{lock}.lock"' in setup, "a changed lock is installed"
     dockerfile = (ROOT / "deploy/docker/Dockerfile").read_text()
     steps = re.split(r"\n|&&", dockerfile.replace("\\\n", " "))

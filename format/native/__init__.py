@@ -1,0 +1,42 @@
+"""Loops over the values of one chunk, compiled by Cython: the one implementation of each.
+
+hashing    hashes byte strings for the row hash
+strings    finds distinct strings, and the least and the greatest one
+integers   renumbers codes, measures and narrows integers
+
+A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
+begin at 0, so sliced arrays are passed as they are; `data` may be empty. `valid` has a byte for each row, or
+is None where no row is null. The caller sees to it that lengths agree; loops do not check them.
+
+Machines are little-endian, as the format is.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import numpy.typing as npt
+
+if sys.byteorder != "little":
+    raise ImportError("format.native needs a little-endian machine, and this one is big-endian")
+
+try:
+    from format.native import hashing, integers, strings
+except ImportError as error:
+    raise ImportError(
+        f"format.native is not compiled for this Python: {error}. Install a wheel of lsm-compactor; in a"
+        " checkout run `make setup`. A zip of sources cannot carry compiled modules."
+    ) from error
+
+__all__ = ["as_bytes", "as_flags", "hashing", "integers", "strings"]
+
+
+def as_bytes(data: memoryview) -> npt.NDArray[np.uint8]:
+    """Returns a buffer as bytes, without copying."""
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+def as_flags(mask: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.uint8] | None:
+    """Returns a mask in the form that the loops take, without copying."""
+    return None if mask is None else mask.view(np.uint8)

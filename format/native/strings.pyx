@@ -1,0 +1,123 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Finds distinct strings, and the least and the greatest one."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp
+
+from format.native.words cimport loaded, mixed
+
+ctypedef fused offset:
+    int32_t
+    int64_t
+
+cdef uint64_t MULTIPLIER = 0xD6E8FEB86659FD93ULL
+cdef uint64_t LENGTH_FACTOR = 0x9E3779B97F4A7C15ULL
+
+
+def code_strings(
+    const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid, int64_t most,
+    int32_t[::1] codes, int32_t[::1] firsts,
+):
+    """Numbers distinct strings in the order of their first use, which `firsts` gets the rows of.
+
+    Returns how many there are, or -1 if they are more than `most`. Nulls get the code 0.
+    """
+    cdef int64_t row, first, length
+    # A slot of the table is the upper half of the hash and 1 + the code; half of the slots stay free.
+    cdef uint64_t hashed, slot, entry, slots = 16
+    while slots < <uint64_t>(2 * codes.shape[0]):
+        slots *= 2
+    cdef uint64_t mask = slots - 1
+    cdef uint64_t* table = <uint64_t*>calloc(slots, sizeof(uint64_t))
+    if table is NULL:
+        raise MemoryError(f"no memory for a table of {slots} strings")
+    cdef int32_t count = 0, code
+    cdef bint has_nulls = valid is not None
+    cdef const uint8_t* at
+    cdef const uint8_t* base = &data[0] if data.shape[0] else NULL
+    with nogil:
+        for row in range(codes.shape[0]):
+            if has_nulls and not valid[row]:
+                codes[row] = 0
+                continue
+            at = base + offsets[row]
+            length = offsets[row + 1] - offsets[row]
+            hashed = hash_of(at, length)
+            slot = hashed & mask
+            while True:
+                entry = table[slot]
+                if entry == 0:
+                    if count >= most:
+                        count = -1
+                        break
+                    codes[row] = count
+                    firsts[count] = <int32_t>row
+                    count += 1
+                    table[slot] = (hashed & 0xFFFFFFFF00000000ULL) | <uint64_t>count
+                    break
+                if (entry ^ hashed) >> 32 == 0:
+                    code = <int32_t>(entry & 0xFFFFFFFFULL) - 1
+                    first = firsts[code]
+                    if (
+                        offsets[first + 1] - offsets[first] == length
+                        and memcmp(base + offsets[first], at, length) == 0
+                    ):
+                        codes[row] = code
+                        break
+                slot = (slot + 1) & mask
+            if count < 0:
+                break
+        free(table)
+    return count
+
+
+cdef inline uint64_t hash_of(const uint8_t* at, int64_t length) noexcept nogil:
+    cdef uint64_t total = <uint64_t>length * LENGTH_FACTOR
+    cdef int64_t left = length
+    while left >= 8:
+        total = (total ^ loaded(at, 8)) * MULTIPLIER
+        total ^= total >> 32
+        at += 8
+        left -= 8
+    return mixed(total ^ loaded(at, left))
+
+
+def extreme_rows(const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid):
+    """Returns the rows of the least and the greatest string by bytes; (-1, -1) if all are null."""
+    cdef int64_t row, low = -1, high = -1
+    cdef uint64_t head, low_head = 0, high_head = 0
+    cdef bint has_nulls = valid is not None
+    cdef const uint8_t* base = &data[0] if data.shape[0] else NULL
+    with nogil:
+        for row in range(offsets.shape[0] - 1):
+            if has_nulls and not valid[row]:
+                continue
+            # Most are decided by their first eight bytes.
+            head = big_endian(base + offsets[row], min(8, offsets[row + 1] - offsets[row]))
+            if low < 0:
+                low = high = row
+                low_head = high_head = head
+            elif head < low_head or (head == low_head and compared(base, offsets, row, low) < 0):
+                low = row
+                low_head = head
+            elif head > high_head or (head == high_head and compared(base, offsets, row, high) > 0):
+                high = row
+                high_head = head
+    return low, high
+
+
+cdef inline uint64_t big_endian(const uint8_t* at, int64_t size) noexcept nogil:
+    """Returns up to eight bytes as an integer that compares as they do; zeros stand for missing ones."""
+    cdef uint64_t value = loaded(at, 8) if size == 8 else loaded(at, size)
+    value = ((value & 0x00FF00FF00FF00FFULL) << 8) | ((value >> 8) & 0x00FF00FF00FF00FFULL)
+    value = ((value & 0x0000FFFF0000FFFFULL) << 16) | ((value >> 16) & 0x0000FFFF0000FFFFULL)
+    return (value << 32) | (value >> 32)
+
+
+cdef inline int compared(const uint8_t* base, const offset[::1] offsets, int64_t a, int64_t b) noexcept nogil:
+    cdef int64_t length_a = offsets[a + 1] - offsets[a], length_b = offsets[b + 1] - offsets[b]
+    cdef int sign = memcmp(base + offsets[a], base + offsets[b], min(length_a, length_b))
+    if sign:
+        return sign
+    return (length_a > length_b) - (length_a < length_b)

@@ -1,0 +1,19 @@
+"""Eight bytes at a time: the words that the loops over strings load and mix."""
+
+from libc.stdint cimport int64_t, uint64_t, uint8_t
+from libc.string cimport memcpy
+
+cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
+    """Applies the bijective finaliser of the row hash (SPEC section 7)."""
+    value ^= value >> 32
+    value *= <uint64_t>0xD6E8FEB86659FD93ULL
+    value ^= value >> 32
+    value *= <uint64_t>0xD6E8FEB86659FD93ULL
+    return value ^ (value >> 32)
+
+
+cdef inline uint64_t loaded(const uint8_t* at, int64_t size) noexcept nogil:
+    """Returns up to eight bytes as a little-endian integer."""
+    cdef uint64_t value = 0
+    memcpy(&value, at, size)
+    return value

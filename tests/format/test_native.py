@@ -1,0 +1,122 @@
+"""The loops of format/native give what plain Python gives."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import format
+from format import native
+from format.arrays import in_order_of_use
+from format.encode import by_dictionary
+from format.nodes import binary_parts, valid_mask
+
+STRING_TYPES = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
+INT_TYPES = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+WORD = 1 << 64
+
+
+def signed(value: int) -> int:
+    return (value + WORD // 2) % WORD - WORD // 2
+
+
+@st.composite
+def strings(draw: st.DrawFn, dtype: pa.DataType) -> pa.Array:
+    pool = draw(
+        st.lists(st.text(max_size=30) | st.text("ab\0", min_size=8, max_size=60), min_size=1)
+    )
+    picks = draw(st.lists(st.none() | st.sampled_from(pool), max_size=200))
+    values = [v if v is None or "string" in str(dtype) else v.encode() for v in picks]
+    array = pa.array(values, dtype)
+    return array.slice(draw(st.integers(0, max(0, len(array) - 1))))
+
+
+@given(st.data(), st.sampled_from(STRING_TYPES))
+def test_distinct_strings_come_in_the_order_of_their_first_use(
+    data: st.DataObject, dtype: pa.DataType
+) -> None:
+    array = data.draw(strings(dtype))
+    coded = by_dictionary(array)
+    if pa.types.is_dictionary(coded.type):
+        used = dict.fromkeys(value for value in array.to_pylist() if value is not None)
+        assert coded.dictionary.to_pylist() == list(used)
+        coded = coded.cast(dtype)
+    assert coded.equals(array)
+
+
+@given(st.data(), st.sampled_from(STRING_TYPES))
+def test_the_least_and_the_greatest_string_are_those_by_bytes(
+    data: st.DataObject, dtype: pa.DataType
+) -> None:
+    array = data.draw(strings(dtype))
+    values = array.cast(pa.large_binary() if "large" in str(dtype) else pa.binary()).to_pylist()
+    present = [value for value in values if value is not None]
+    offsets, data_bytes = binary_parts(array)
+    valid = native.as_flags(valid_mask(array))
+    rows = native.strings.extreme_rows(offsets, native.as_bytes(data_bytes), valid)
+    if not present:
+        assert rows == (-1, -1)
+    else:
+        assert [values[row] for row in rows] == [min(present), max(present)]
+
+
+@given(st.data(), st.sampled_from(INT_TYPES))
+def test_integers_are_measured_and_narrowed(data: st.DataObject, dtype: type[Any]) -> None:
+    info = np.iinfo(dtype)
+    low, high = int(info.min), int(info.max)
+    number = st.integers(low, high) | st.integers(max(low, -3), 9) | st.sampled_from([low, high])
+    values = data.draw(st.lists(number, min_size=1, max_size=200))
+    array = np.array(values, dtype=dtype)
+    steps = [signed(after - before) for before, after in itertools.pairwise(values)] or [0]
+    changes = sum(step != 0 for step in steps)
+    expected = (min(values), max(values), min(steps), max(steps), changes)
+    assert native.integers.statistics(array) == expected
+    for word in (np.uint8, np.uint16, np.uint32, np.uint64):
+        out = np.empty(len(array), dtype=word)
+        native.integers.narrow(array, min(values) % WORD, out)
+        assert out.tolist() == [(v - min(values)) % (1 << (8 * out.itemsize)) for v in values]
+
+
+@given(st.lists(st.none() | st.integers(0, 9), max_size=100), st.integers(0, 20))
+def test_codes_come_in_the_order_of_their_first_use(codes: list[int | None], start: int) -> None:
+    indices = pa.array(codes, pa.int32()).slice(start)
+    values = pa.array([f"value {n}" for n in range(10)])
+    array = pa.DictionaryArray.from_arrays(indices, values)
+    found = in_order_of_use(array)
+    assert found.cast(pa.string()).equals(array.cast(pa.string()))
+    used = list(dict.fromkeys(code for code in indices.to_pylist() if code is not None))
+    assert found.dictionary.to_pylist() == [f"value {n}" for n in used]
+
+
+@pytest.mark.parametrize(
+    ("preparation", "expected"),
+    [
+        ("", "format.native is not compiled for this Python"),
+        ("import sys; sys.byteorder = 'big'; ", "format.native needs a little-endian machine"),
+    ],
+    ids=["not compiled", "big-endian"],
+)
+def test_what_cannot_run_says_so_when_it_is_imported(
+    tmp_path: Path, preparation: str, expected: str
+) -> None:
+    sources = Path(format.__file__).parent
+    shutil.copytree(sources, tmp_path / "format", ignore=shutil.ignore_patterns("*.so", "*.c"))
+    done = subprocess.run(
+        [sys.executable, "-c", f"{preparation}import format.blocks"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"ImportError: {expected}" in done.stderr
