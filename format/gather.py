@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from format.arrays import concat_storage
+from format.arrays import concat_storage, in_order_of_use
 from format.native import gather as native
 from format.nodes import fixed_width_bytes
 from format.storage import plain
@@ -31,9 +31,16 @@ _MEMO_SHARE: Final = 4
 _MAX_OFFSET_32: Final = 2**31 - 1
 
 
-def gather(sources: Sequence[Sequence[pa.Array]], origins: Origins, dtype: pa.DataType) -> pa.Array:
-    """Gathers storage arrays. Returns an array of type `dtype`, dictionary-coded if the pieces are and their
-    values repeat; then the dictionary has exactly the values in use, in the order of their first use.
+def gather(
+    sources: Sequence[Sequence[pa.Array]],
+    origins: Origins,
+    dtype: pa.DataType,
+    most_plain_bytes: int = 0,
+) -> pa.Array:
+    """Gathers storage arrays. Returns an array of type `dtype`, dictionary-coded if all pieces are.
+
+    Then the dictionary has exactly the values in use, in the order of their first use. Strings that hardly
+    repeat are returned as values if these take at most `most_plain_bytes`.
 
     sources: for each source its pieces, which together have as many rows as `origins` names; a piece of type
     null stands for nulls. Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
@@ -41,16 +48,18 @@ def gather(sources: Sequence[Sequence[pa.Array]], origins: Origins, dtype: pa.Da
     if not len(origins) or pt.is_null(dtype):
         return pa.nulls(len(origins), dtype)
     pieces = [[_whole(piece, dtype) for piece in source if len(piece)] for source in sources]
-    if len(pieces) == 1 and len(pieces[0]) == 1:
+    if len(pieces) == 1 and len(pieces[0]) == 1 and not pt.is_dictionary(pieces[0][0].type):
         return pieces[0][0]
     if pt.is_nested(dtype):
         array = concat_storage([piece for source in pieces for piece in source])
-        return array if len(pieces) == 1 else array.take(pa.array(positions_by_source(origins)))
+        if len(pieces) > 1:
+            array = array.take(pa.array(positions_by_source(origins)))
+        return in_order_of_use(array) if pt.is_dictionary(array.type) else array
     table = _Table(pieces, origins, dtype)
     if pt.is_boolean(dtype):
         return table.booleans()
     if is_binary_like(dtype):
-        return table.codes() or table.strings()
+        return table.codes(most_plain_bytes) or table.strings()
     return table.fixed()
 
 
@@ -117,23 +126,31 @@ class _Table:
 
     def strings(self) -> pa.Array:
         """Gathers strings as values, whether the pieces are dictionary-coded or not."""
-        placed = np.empty(len(self._origins) + 1, dtype=self._offset_type)
-        total = native.offsets(self._pieces, self._firsts, self._origins, placed)
+        placed, total = self._offsets()
         self._check_total(total)
         out = np.empty(total, dtype=np.uint8)
         native.strings(self._pieces, self._firsts, self._origins, placed, out)
         return self._array([pa.py_buffer(placed), pa.py_buffer(out)])
 
-    def codes(self) -> pa.Array | None:
-        """Gathers codes over one dictionary; None if a piece is not dictionary-coded, or values hardly
-        repeat."""
+    def codes(self, most_plain_bytes: int) -> pa.Array | None:
+        """Gathers codes over one dictionary; None if a piece is not dictionary-coded, or if values hardly
+        repeat and take at most `most_plain_bytes`."""
         kinds = self._pieces[:, 0]
         if not (kinds == _CODES).any() or (kinds == _VALUES).any():
             return None
-        rows = len(self._origins)
-        most = (rows - self._nulls) // _DISTINCT_SHARE
+        present = len(self._origins) - self._nulls
+        if not most_plain_bytes:
+            return self._codes(present)
+        coded = self._codes(present // _DISTINCT_SHARE)
+        if coded is None and self._offsets()[1] > most_plain_bytes:
+            return self._codes(present)
+        return coded
+
+    def _codes(self, most: int) -> pa.Array | None:
+        """Gathers codes over one dictionary of at most `most` values; None if there are more."""
         if not most:
             return None
+        rows = len(self._origins)
         codes = np.zeros(rows, dtype=np.int32)
         used = np.empty((most, 2), dtype=np.int64)
         count = native.codes(
@@ -153,6 +170,11 @@ class _Table:
             pa.int32(), rows, [self._validity, pa.py_buffer(codes)], self._nulls
         )
         return pa.DictionaryArray.from_arrays(indices, self._used(used[:count]), safe=False)
+
+    def _offsets(self) -> tuple[npt.NDArray[Any], int]:
+        """Returns the offsets of the gathered strings, and their total, which the offsets may not hold."""
+        placed = np.empty(len(self._origins) + 1, dtype=self._offset_type)
+        return placed, native.offsets(self._pieces, self._firsts, self._origins, placed)
 
     def _used(self, used: npt.NDArray[np.int64]) -> pa.Array:
         """Returns the strings that pieces and numbers in their dictionaries name."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from bench.workload import make_overlapping_inputs, sort_rows
-from compactor.merge.merged_dictionary import MergedDictionary
 from format.arrays import concat_storage
 from format.blocks import Block, make_chunk
+from format.gather import gather
 from format.hashing import column_contributions
 from format.layout import BlockKind, unpack_block_header
 from format.ordering import order_words, stable_order
@@ -42,13 +42,15 @@ def pieces(column: str) -> list[pa.Array]:
 
 
 @cache
-def positions() -> pa.Array:
+def origins() -> npt.NDArray[np.uint16]:
+    """Returns the run of each merged row."""
     stamps = np.concatenate([run["timestamp"].cast(pa.int64()).to_numpy() for run in runs()])
-    return pa.array(np.argsort(stamps, kind="stable").astype(np.uint16))
+    of_rows = np.repeat(np.arange(len(runs())), [run.num_rows for run in runs()])
+    return of_rows[np.argsort(stamps, kind="stable")].astype(np.uint16)
 
 
 def merged(column: str) -> pa.Array:
-    return pc.take(concat_storage(pieces(column)), positions())
+    return gather([[piece] for piece in pieces(column)], origins(), pieces(column)[0].type)
 
 
 def block_of(array: pa.Array) -> Block:
@@ -78,17 +80,10 @@ def test_hash_a_row_group(benchmark, column: str) -> None:
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_gather_a_row_group_from_sixteen_runs(benchmark, column: str) -> None:
-    """As a merge does: by codes of one dictionary where chunks are dictionary-coded."""
-    chunks = [block_of(piece).decode(piece.type, keep_dictionary=True) for piece in pieces(column)]
-    dictionary = MergedDictionary(column, pieces(column)[0].type, 4 << 20)
-    chunks = [dictionary.adopt(c) if pa.types.is_dictionary(c.type) else c for c in chunks]
-    if len({chunk.type for chunk in chunks}) > 1:
-        chunks = pieces(column)
-
-    def gather() -> pa.Array:
-        return pc.take(concat_storage(chunks), positions(), boundscheck=False)
-
-    assert len(benchmark(gather)) == ROWS
+    """As a merge does: by codes where chunks are dictionary-coded."""
+    chunks = [[block_of(p).decode(p.type, keep_dictionary=True)] for p in pieces(column)]
+    dtype = pieces(column)[0].type
+    assert len(benchmark(gather, chunks, origins(), dtype, 1 << 30)) == ROWS
 
 
 @pytest.mark.parametrize("sort", ["timestamp", "service,host,timestamp"])

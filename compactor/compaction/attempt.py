@@ -150,7 +150,6 @@ class _Attempt:
                 target_fragment_bytes=settings.target_fragment_bytes,
                 cut_keys=compaction.spec.cut_keys,
                 memory=settings.memory(),
-                threads=settings.threads,
                 skips=metadata.skips,
                 open_skips=self._open_skips,
                 rule=self._rule(),

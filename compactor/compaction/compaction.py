@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import asdict, dataclass
 from typing import Final, Self
@@ -29,6 +30,13 @@ class Compaction:
     settings: CompactionSettings
     now_unix_ms: int = 0
     """The time of the decision: rows expire by it, whenever and however often the compaction is attempted."""
+
+    def with_cores(self, cores: int) -> Self:
+        """Returns the compaction for a task of that many cores, unless the settings say how many threads."""
+        if self.settings.threads is not None:
+            return self
+        settings = self.settings.model_copy(update={"threads": cores})
+        return dataclasses.replace(self, settings=settings)
 
     def to_json(self) -> str:
         return json.dumps(

@@ -7,7 +7,6 @@ import heapq
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +16,14 @@ from compactor.merge.context import MergeContext
 from compactor.merge.group_work import ColumnChunk, ColumnRows, make_column_chunk
 from compactor.merge.outputs import OutputFragment, Page
 from compactor.merge.row_order import GroupOrder
-from compactor.merge.splits import ColumnPieces, Splits
-from compactor.resources.merge_plan import GATHER_ROW_BYTES, OVERSHOOT_FACTOR
+from compactor.merge.splits import ColumnPieces, Splits, stops_within
+from compactor.resources.merge_plan import OVERSHOOT_FACTOR, WORK_COPIES, WORK_ROW_BYTES
 from compactor.rows.flags import is_divisible
 from compactor.rows.policy import RowFunction
 from format.blocks import make_chunk
 from format.gather import positions_by_source
 from format.limits import most_written_bytes
 from format.types import storage_type
-
-_COPIES: Final = 3
-"""How often a chunk is in memory while it is made: as gathered, encoded and compressed."""
 
 
 class ColumnPhase:
@@ -141,12 +137,13 @@ class ColumnPhase:
             if (bits := pieces.row_bits) is not None:
                 if divisible and int(bits.sum()) > 8 * most_bytes:
                     bits = bits[positions_by_source(order.origins())]
-                    self.splits.add(number, bits, self._target_bytes, order.flags)
+                    self.splits.add(number, stops_within(bits, self._target_bytes, order.flags))
                 return
             releases = [source.hand_over() for source in sources]
         finally:
             for source in sources:
                 source.settle()
+        work_bytes = pieces.work_bytes
         rows = ColumnRows(
             name,
             dtype,
@@ -155,14 +152,15 @@ class ColumnPhase:
             order.flags,
             self._function(name, page),
             most_bytes,
+            work_bytes,
             self._context.settings.options.compression_level,
             partial(output.skips.summary, name) if output.skips.wants(name) else None,
             bool(self.splits),
         )
         self._context.tasks.put(
             partial(make_column_chunk, rows),
-            partial(self._write, name, output, page, order, number),
-            size=_COPIES * pieces.work_bytes + GATHER_ROW_BYTES * order.rows,
+            partial(self._write, name, output, page, number),
+            size=WORK_COPIES * work_bytes + WORK_ROW_BYTES * order.rows,
             release=partial(_call_all, releases),
         )
 
@@ -197,15 +195,13 @@ class ColumnPhase:
         name: str,
         output: OutputFragment,
         page: Page,
-        order: GroupOrder,
         number: int,
         made: ColumnChunk,
     ) -> None:
         """Takes what was made of a row group, in output order."""
         for stage, seconds in made.seconds.items():
             self._context.watch.add(stage, seconds)
-        if made.too_heavy_bits is not None:
-            self.splits.add(number, made.too_heavy_bits, made.limit_bytes, order.flags)
+        self.splits.add(number, made.stops)
         if self.splits:
             return
         if made.contributions is not None:

@@ -13,7 +13,7 @@ from compactor.merge.merge_input import MergeInput
 from compactor.merge.outputs import OutputFragment
 from compactor.merge.row_numbers import STAGE as ROW_HASHES
 from compactor.merge.row_order import RowOrder
-from compactor.merge.tasks import OrderedTasks, usable_cores
+from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import MergePlan
@@ -42,8 +42,7 @@ class MergeContext:
         self.watch = watch
         self.compare = KeyComparator(settings.schema, settings.sort)
         self.uploads = BudgetedUploads(budget, plan.upload_bytes)
-        cores = usable_cores() if settings.threads is None else settings.threads
-        self.tasks = OrderedTasks(budget, cores if cores > 1 else 0)
+        self.tasks = OrderedTasks(budget, settings.memory.threads)
         self.inputs: Sequence[MergeInput] = ()
         self.schemas: list[pa.Schema] = []
         """The distinct schemas of the inputs."""

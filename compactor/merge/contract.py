@@ -30,9 +30,6 @@ class MergeSettings:
     memory: MemorySettings
     cut_keys: Sequence[Bound] = ()
     """Ascending keys before which outputs end if they are large enough."""
-    threads: int | None = None
-    """Threads that gather, hash and encode row groups; with 1 the caller does it. None for as many as this
-    process has cores."""
     skips: SkipSpec = NO_SKIPS
     """The columns of outputs that get a skip index."""
     open_skips: OpenOutput | None = None

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.merge.splits import row_bits
+from compactor.merge.splits import row_bits, stops_within
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.rows.flags import NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible
 from compactor.rows.fold import chooses, folded, kept_rows, merged_rows
@@ -27,8 +27,6 @@ from format.keys import Bound, key_at
 from format.limits import max_written_bytes
 from format.sizes import cumulative_bits
 from format.types import is_binary_like
-
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,8 @@ class ColumnRows:
     """How rows are folded; None where rows are written as they are."""
     most_bytes: int
     """The most bytes of a row group that can be divided."""
+    work_bytes: int
+    """The most bytes that gathered rows may take."""
     level: int
     """zstd's level."""
     summarise: Callable[[pa.Array], bytes | None] | None = None
@@ -68,10 +68,8 @@ class ColumnChunk:
     """The same of the rows written, where others were folded into them."""
     summary: bytes | None = None
     """The skip index of the rows that are written."""
-    too_heavy_bits: I64 | None = None
-    """Bits of each row if the row group must be divided. Shape (rows,)."""
-    limit_bytes: int = 0
-    """The most bytes of a part of it."""
+    stops: Sequence[int] = ()
+    """The rows before which the row group must be divided, because it is too heavy."""
     seconds: dict[str, float] = field(default_factory=dict)
     """CPU seconds by stage."""
 
@@ -80,12 +78,11 @@ def make_column_chunk(rows: ColumnRows) -> ColumnChunk:
     """Makes the chunk. Raises `FoldError` where values cannot be folded."""
     made = ColumnChunk()
     with _timed(made.seconds, "gather"):
-        array = gather(rows.sources, rows.origins, rows.dtype)
+        array = gather(rows.sources, rows.origins, rows.dtype, rows.work_bytes)
         limit = _limit_bytes(rows, array)
-    if limit is not None:
-        made.too_heavy_bits, made.limit_bytes = row_bits(array), limit
-        return made
-    if rows.only_weighs:
+        if limit is not None:
+            made.stops = stops_within(row_bits(array), limit, rows.flags)
+    if made.stops or rows.only_weighs:
         return made
     # Native code finds the distinct strings; those of other types may come twice from different inputs.
     is_decided = is_binary_like(rows.dtype)

@@ -26,15 +26,13 @@ from compactor.merge.row_groups import (
 from compactor.merge.row_numbers import RowNumbers
 from compactor.merge.skips import OutputSkips
 from compactor.merge.splits import Splits
-from compactor.resources.merge_plan import GATHER_ROW_BYTES
+from compactor.resources.merge_plan import WORK_COPIES, WORK_ROW_BYTES
 from compactor.resources.tape import Tape
 from format.emitter import FragmentEmitter
 from format.keys import KeyComparator, key_at
 from format.schema import FragmentHeader
 
 ORDER: Final = "order"
-_COPIES: Final = 3
-"""How often keys are in memory while their chunks are made: as merged, encoded and compressed."""
 
 
 class KeyPhase:
@@ -165,7 +163,7 @@ class KeyPhase:
         self._context.tasks.put(
             partial(make_key_chunks, keys),
             partial(self._append, output),
-            size=_COPIES * size + GATHER_ROW_BYTES * group.rows,
+            size=WORK_COPIES * size + WORK_ROW_BYTES * group.rows,
         )
         self._context.order.append(group.origins, group.flags)
 

@@ -7,8 +7,7 @@ that, measures that column and all that follow, and the second pass divides exac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,6 @@ from compactor.rows.flags import Flags, whole_until
 from format.sizes import cumulative_bits
 
 I64 = npt.NDArray[np.int64]
-_RARE_SHARE: Final = 3
-"""Values that occur less often than this on average may end up without a dictionary."""
 
 
 class Splits:
@@ -33,21 +30,10 @@ class Splits:
         """Returns the number of row groups that are divided."""
         return len(self._rows)
 
-    def add(self, group: int, row_bits: I64, limit_bytes: int, flags: Flags | None = None) -> None:
-        """Divides a row group so that no part takes more than the limit, as far as it can be divided.
-
-        row_bits: bits of each row in one column, in output order, shape (rows,). flags: those of the rows.
-        """
-        running = np.concatenate(([0], np.cumsum(row_bits)))
-        start, rows = 0, len(row_bits)
-        while True:
-            limit = running[start] + 8 * limit_bytes
-            stop = max(start + 1, int(np.searchsorted(running, limit, side="right")) - 1)
-            stop = whole_until(flags, stop, start)
-            if stop >= rows:
-                return
-            self._rows.setdefault(group, set()).add(stop)
-            start = stop
+    def add(self, group: int, stops: Sequence[int]) -> None:
+        """Divides a row group before the rows `stops`."""
+        if stops:
+            self._rows.setdefault(group, set()).update(stops)
 
     def divide(self, number: int, group: OutputGroup) -> Iterator[OutputGroup]:
         """Yields the parts of the row group."""
@@ -61,6 +47,25 @@ class Splits:
                 None if group.flags is None else group.flags[start:stop],
             )
             start = stop
+
+
+def stops_within(row_bits: I64, limit_bytes: int, flags: Flags | None) -> list[int]:
+    """Returns the rows before which a row group is divided, so that no part takes more than the limit, as far
+    as it can be divided.
+
+    row_bits: bits of each row in one column, in output order, shape (rows,). flags: those of the rows.
+    """
+    running = np.concatenate(([0], np.cumsum(row_bits)))
+    stops: list[int] = []
+    start, rows = 0, len(row_bits)
+    while True:
+        limit = running[start] + 8 * limit_bytes
+        stop = max(start + 1, int(np.searchsorted(running, limit, side="right")) - 1)
+        stop = whole_until(flags, stop, start)
+        if stop >= rows:
+            return stops
+        stops.append(stop)
+        start = stop
 
 
 class ColumnPieces:
@@ -110,15 +115,16 @@ class ColumnPieces:
         """Upper bound of the bytes of the rows once they are gathered."""
         if not self._has_codes:
             return self._held_bytes
-        size = 0
-        for piece in (piece for source in self.sources for piece in source):
-            if not isinstance(piece, pa.DictionaryArray):
-                size += piece.nbytes
-            elif self._has_values or len(piece.dictionary) * _RARE_SHARE > len(piece):
-                size += int(cumulative_bits(piece)[-1]) // 8
-            else:
-                size += piece.indices.nbytes + piece.dictionary.nbytes
-        return size
+        return sum(self._work_bytes(piece) for source in self.sources for piece in source)
+
+    def _work_bytes(self, piece: pa.Array) -> int:
+        if not isinstance(piece, pa.DictionaryArray):
+            return int(piece.nbytes)
+        codes, values = int(piece.indices.nbytes), int(piece.dictionary.nbytes)
+        if self._has_values or values > codes:
+            as_values = int(cumulative_bits(piece)[-1]) // 8
+            return as_values if self._has_values else codes + min(values, as_values)
+        return codes + values
 
     def _is_too_heavy(self) -> bool:
         """Returns whether the pieces are too heavy, whatever is still to come.

@@ -7,7 +7,6 @@ where it is short, the merging thread first waits for results.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -39,7 +38,7 @@ class OrderedTasks:
     """Threads and the order of their results. Use it from one thread, and `close` it."""
 
     def __init__(self, budget: MemoryBudget, threads: int) -> None:
-        """threads: number of threads that work beside the caller; with 0 the caller works itself."""
+        """threads: number of threads that work beside the caller; with 1 the caller works itself."""
         self._budget = budget
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
@@ -61,7 +60,7 @@ class OrderedTasks:
 
         size: the bytes that the work takes. `release` is also called if the work fails or is dropped.
         """
-        if not self._threads:
+        if self._threads == 1:
             try:
                 with self._budget.holding(STAGE, size):
                     then(work())
@@ -123,10 +122,3 @@ class OrderedTasks:
     def _done(self, pending: _Pending) -> None:
         self._budget.discharge(STAGE, pending.size)
         pending.release()
-
-
-def usable_cores() -> int:
-    """Returns the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

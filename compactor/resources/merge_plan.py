@@ -29,8 +29,10 @@ MAX_INPUTS: Final = 60_000
 _MIN_ORDER_BYTES: Final = 4 * _MIB
 ORDER_ROW_BYTES: Final = 32
 """Memory of a row being ordered, besides its keys: sort words, positions, input, weight."""
-GATHER_ROW_BYTES: Final = 96
-"""Memory of a gathered row, besides its value: positions, hashes, encoders' trials."""
+WORK_ROW_BYTES: Final = 96
+"""Memory of a row while its chunk is made, besides its value: its input, hashes, encoders' trials."""
+WORK_COPIES: Final = 3
+"""How often a chunk is in memory while it is made: as gathered, encoded and compressed."""
 _RECORD_BYTES: Final = 16
 _FOOTER_BYTES: Final = 256
 """Size of a chunk's statistics; its minimum and maximum take most of it."""
@@ -81,6 +83,8 @@ class MemorySettings:
     spool_after_seconds: float
     spool_limit_bytes: int
     spool_directory: str | None
+    threads: int
+    """Threads that make chunks; with 1 the merging thread does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +244,18 @@ class _Formulas:
         return 3 * (self.heaviest + self.other_keys) + _DECODING_BYTES * self.group_rows + _MIB
 
     @property
+    def in_work(self) -> int:
+        """Most chunks that are made at a time."""
+        threads = self.settings.threads
+        return threads + 1 if threads > 1 else 1
+
+    @property
     def chunks(self) -> int:
         """Memory of decoded chunks. An output row group may begin in one chunk of a run and end in the next;
         the keys of each input are loaded ahead for its share of a batch and one row group more."""
         shape = self.shape
         columns = 2 * (shape.run_chunk_bytes + self.inputs * _VALUE_BYTES * self.group_rows)
+        columns += (self.in_work - 1) * self.decoded
         rows_ahead = min(shape.rows, self.batch_rows + 2 * self.inputs * self.group_rows)
         return max(columns, rows_ahead * (shape.key_row_bytes + _VALUE_BYTES))
 
@@ -264,13 +275,10 @@ class _Formulas:
         return 8 * (self.shape.rows + self.shape.dropped_rows) + self.shape.dropped_bytes
 
     @property
-    def gather(self) -> int:
-        return 2 * self.decoded + GATHER_ROW_BYTES * self.group_rows
-
-    @property
     def encode(self) -> int:
         key_group = self.other_keys + self.shape.sort_columns * self.target_row_group_bytes
-        return 4 * self.decoded + GATHER_ROW_BYTES * self.group_rows + 2 * key_group
+        one = WORK_COPIES * max(self.decoded, key_group) + WORK_ROW_BYTES * self.group_rows
+        return self.in_work * one
 
     @property
     def footer(self) -> int:
@@ -355,9 +363,8 @@ def _stages(f: _Formulas) -> tuple[MemoryStage, ...]:
         stage("row order", "the order of all rows, as runs", materialized, f.row_order, f.row_order, 0),
         stage("row hashes", "eight bytes a row, to show that none was lost", materialized,
               f.row_hashes, 8 * f.shape.rows, 1),
-        stage("gather", "one output row group of one column", streaming, f.gather, waits=True),
-        stage("encode", "a chunk or two as gathered, encoded and compressed", streaming, f.encode,
-              waits=True),
+        stage("encode", "a chunk for each thread, as gathered, encoded and compressed", streaming,
+              f.encode, waits=True),
         stage("footer", "offsets and statistics of the chunks written", materialized,
               f.footer, f.footer, 2),
         stage("parts", "the begun part of every output's upload", streaming,

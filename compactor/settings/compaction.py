@@ -7,6 +7,7 @@ from typing import Final
 
 from pydantic import Field
 
+from compactor.resources.cores import usable_cores
 from compactor.resources.merge_plan import MemorySettings
 from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes, Duration, Folder
 from compactor.settings.model import Settings
@@ -92,6 +93,7 @@ class CompactionSettings(Settings):
             self.spool_after_seconds,
             self.spool_limit_bytes,
             self.spool_directory,
+            self.threads or usable_cores(),
         )
 
     @property

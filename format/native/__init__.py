@@ -3,6 +3,7 @@
 hashing    hashes byte strings for the row hash
 strings    finds distinct strings, and the least and the greatest one
 integers   renumbers codes, measures and narrows integers
+gather     gathers rows of several sources in merged order
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
 begin at 0, so sliced arrays are passed as they are; `data` may be empty. `valid` has a byte for each row, or
@@ -22,14 +23,14 @@ if sys.byteorder != "little":
     raise ImportError("format.native needs a little-endian machine, and this one is big-endian")
 
 try:
-    from format.native import hashing, integers, strings
+    from format.native import gather, hashing, integers, strings
 except ImportError as error:
     raise ImportError(
         f"format.native is not compiled for this Python: {error}. Install a wheel of lsm-compactor; in a"
         " checkout run `make setup`. A zip of sources cannot carry compiled modules."
     ) from error
 
-__all__ = ["as_bytes", "as_flags", "hashing", "integers", "strings"]
+__all__ = ["as_bytes", "as_flags", "gather", "hashing", "integers", "strings"]
 
 
 def as_bytes(data: memoryview) -> npt.NDArray[np.uint8]:

@@ -12,11 +12,18 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from format.native.words cimport hash_of
+
 ctypedef fused offset:
     int32_t
     int64_t
 
+ctypedef fused word:
+    uint32_t
+    uint64_t
+
 cdef enum:
+    SHORT_RUN = 8
     VALUES = 0
     CODES = 1
     NULLS = 2
@@ -31,11 +38,6 @@ cdef struct Piece:
     const int32_t* codes
     int64_t dictionary_size
     int64_t memo
-
-PIECE_FIELDS = 9
-
-cdef uint64_t MULTIPLIER = 0xD6E8FEB86659FD93ULL
-cdef uint64_t LENGTH_FACTOR = 0x9E3779B97F4A7C15ULL
 
 
 cdef struct Walk:
@@ -112,10 +114,10 @@ def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
     cdef Walk walk
     begin(&walk, pieces, firsts, origins)
     with nogil:
-        if width == 8:
-            _fixed_8(&walk, <uint64_t*>&out[0])
-        elif width == 4:
-            _fixed_4(&walk, <uint32_t*>&out[0])
+        if width == 8 and is_simple(&walk, firsts.shape[0], pieces.shape[0]):
+            each_row(&walk, firsts.shape[0], <uint64_t*>&out[0])
+        elif width == 4 and is_simple(&walk, firsts.shape[0], pieces.shape[0]):
+            each_row(&walk, firsts.shape[0], <uint32_t*>&out[0])
         else:
             while next_segment(&walk):
                 if walk.piece.kind == VALUES:
@@ -123,24 +125,29 @@ def fixed(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_
     free(walk.piece_at)
 
 
-cdef void _fixed_8(Walk* walk, uint64_t* out) noexcept nogil:
-    while next_segment(walk):
-        if walk.piece.kind != VALUES:
-            continue
-        if walk.count == 1:
-            out[walk.out] = (<const uint64_t*>walk.piece.values)[walk.start]
-        else:
-            memcpy(out + walk.out, walk.piece.values + walk.start * 8, walk.count * 8)
+cdef bint is_simple(const Walk* walk, int64_t sources, int64_t pieces) noexcept nogil:
+    """Returns whether every source is one piece of values and most runs are short, so that going row by row is
+    faster than finding runs."""
+    cdef int64_t row, changes = 0
+    if pieces != sources:
+        return False
+    for row in range(sources):
+        if walk.piece_at[row] != row or walk.pieces[row].kind != VALUES:
+            return False
+    for row in range(1, walk.rows):
+        changes += walk.origins[row] != walk.origins[row - 1]
+    return changes * SHORT_RUN > walk.rows
 
 
-cdef void _fixed_4(Walk* walk, uint32_t* out) noexcept nogil:
-    while next_segment(walk):
-        if walk.piece.kind != VALUES:
-            continue
-        if walk.count == 1:
-            out[walk.out] = (<const uint32_t*>walk.piece.values)[walk.start]
-        else:
-            memcpy(out + walk.out, walk.piece.values + walk.start * 4, walk.count * 4)
+cdef void each_row(Walk* walk, int64_t sources, word* out) noexcept nogil:
+    """Gathers row by row. Each source is one piece."""
+    cdef int64_t row, source
+    cdef const word** heads = <const word**>walk.piece_at
+    for source in range(sources):
+        heads[source] = <const word*>walk.pieces[source].values
+    for row in range(walk.rows):
+        out[row] = heads[walk.origins[row]][0]
+        heads[walk.origins[row]] += 1
 
 
 def validity(const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins,
@@ -293,25 +300,6 @@ cdef inline int32_t _code_of(
             if other_at[1] - other_at[0] == length and memcmp(other.values + other_at[0], value, length) == 0:
                 return <int32_t>known
         slot = (slot + 1) & mask
-
-
-cdef inline uint64_t hash_of(const uint8_t* at, int64_t length) noexcept nogil:
-    cdef uint64_t total = <uint64_t>length * LENGTH_FACTOR, word
-    cdef int64_t left = length
-    while left >= 8:
-        memcpy(&word, at, 8)
-        total = (total ^ word) * MULTIPLIER
-        total ^= total >> 32
-        at += 8
-        left -= 8
-    word = 0
-    memcpy(&word, at, left)
-    total ^= word
-    total ^= total >> 32
-    total *= MULTIPLIER
-    total ^= total >> 32
-    total *= MULTIPLIER
-    return total ^ (total >> 32)
 
 
 def used_offsets(const int64_t[:, ::1] pieces, const int64_t[:, ::1] used, offset[::1] out):

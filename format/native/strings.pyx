@@ -5,14 +5,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
-from format.native.words cimport loaded, mixed
+from format.native.words cimport hash_of, loaded
 
 ctypedef fused offset:
     int32_t
     int64_t
-
-cdef uint64_t MULTIPLIER = 0xD6E8FEB86659FD93ULL
-cdef uint64_t LENGTH_FACTOR = 0x9E3779B97F4A7C15ULL
 
 
 def code_strings(
@@ -70,17 +67,6 @@ def code_strings(
                 break
         free(table)
     return count
-
-
-cdef inline uint64_t hash_of(const uint8_t* at, int64_t length) noexcept nogil:
-    cdef uint64_t total = <uint64_t>length * LENGTH_FACTOR
-    cdef int64_t left = length
-    while left >= 8:
-        total = (total ^ loaded(at, 8)) * MULTIPLIER
-        total ^= total >> 32
-        at += 8
-        left -= 8
-    return mixed(total ^ loaded(at, left))
 
 
 def extreme_rows(const offset[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] valid):

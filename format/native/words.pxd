@@ -17,3 +17,15 @@ cdef inline uint64_t loaded(const uint8_t* at, int64_t size) noexcept nogil:
     cdef uint64_t value = 0
     memcpy(&value, at, size)
     return value
+
+
+cdef inline uint64_t hash_of(const uint8_t* at, int64_t length) noexcept nogil:
+    """Hashes a string for a table in memory."""
+    cdef uint64_t total = <uint64_t>length * <uint64_t>0x9E3779B97F4A7C15ULL
+    cdef int64_t left = length
+    while left >= 8:
+        total = (total ^ loaded(at, 8)) * <uint64_t>0xD6E8FEB86659FD93ULL
+        total ^= total >> 32
+        at += 8
+        left -= 8
+    return mixed(total ^ loaded(at, left))

@@ -218,7 +218,7 @@ class Case:
             max_rows_per_row_group=rng.choice((2, 3, 5, 7, 65_536)),
             max_fan_in=rng.choice((2, 3, 1_000)),
             batch_size=rng.choice((1, 3, 10, 262_144)),
-            encode_thread=False,
+            threads=1,
         )
         policy = Policy(
             strategy=rng.choice((Strategy.FULL, Strategy.FULL, *Strategy)),

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.merge.merged_dictionary import MergedDictionary
 from format.reader import FragmentReader
 from format.writer import WriterOptions
 from tests.merge.test_oracle import Merged
@@ -45,7 +44,7 @@ def lists(seed: int, rows: int, distinct: int, width: int) -> pa.Array:
     return pa.array([values[n % distinct] for n in range(rows)], pa.list_(pa.int64()))
 
 
-def test_lists_whose_dictionaries_fit_no_book_are_joined() -> None:
+def test_lists_of_several_dictionaries_are_joined() -> None:
     columns = [lists(seed, 4000, 100, 100) for seed in range(2)]
     merged = merged_rows(interleaved(columns), target_row_group_bytes=16 << 10)
     assert encodings(merged) <= {"DICTIONARY", "LIST"}
@@ -67,26 +66,11 @@ def test_strings_that_the_row_hash_can_not_tell_apart_are_one_dictionary() -> No
     assert encodings(merged) == {"DICTIONARY"}
 
 
-def test_columns_of_int32_are_no_codes() -> None:
-    assert not MergedDictionary("n", pa.int32(), 1 << 20).has_coded(pa.array([1], pa.int32()))
-    column = pa.array([n % 3 for n in range(500)], pa.int32())
-    merged_rows(interleaved([column, column]))
-
-
 def test_plain_and_coded_chunks_of_one_column_merge() -> None:
     few = pa.array([f"few {n % 4}" for n in range(1000)])
     many = pa.array([f"many {n * 7919}" for n in range(1000)])
     nothing = pa.nulls(1000, pa.string())
     merged_rows(interleaved([few, many, nothing]))
-
-
-def test_a_full_book_leaves_what_is_new_outside() -> None:
-    dictionary = MergedDictionary("v", pa.string(), 2000)
-    first = pa.array([f"value {n % 5}" for n in range(100)]).dictionary_encode()
-    assert dictionary.has_coded(dictionary.adopt(first))
-    wide = pa.array([f"{n % 9:0400d}" for n in range(900)]).dictionary_encode()
-    assert pa.types.is_dictionary(dictionary.adopt(wide).type)
-    assert dictionary.decoded(dictionary.adopt(first)).equals(first.dictionary_decode())
 
 
 @pytest.mark.long

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.merge.errors import MergeCheckError
 from format.blocks import BlockReader
 from format.errors import CorruptFragmentError, OrderError
 from format.keys import min_max
@@ -20,7 +19,7 @@ from format.reader import FragmentReader
 from format.types import storage_type
 from format.writer import WriterOptions
 from tests.merge.test_oracle import Merged
-from tests.support.fragments import BytesSource, read_random, rows_of, sort_schema, write_fragment
+from tests.support.fragments import BytesSource, rows_of, sort_schema, write_fragment
 from tests.support.oracle import stable_sorted
 from tests.support.wording import refuses
 
@@ -190,51 +189,6 @@ def test_nearly_disjoint_inputs_merge_to_the_same_bytes_in_any_batches(
     assert max(whole.row_group_rows()) <= rows_out
     for output in whole.outputs:
         check_footer(bytes(output.data))
-
-
-# --- versions -------------------------------------------------------------------------------
-
-
-def golden(version: int) -> bytes:
-    return (GOLDEN / f"v{version}" / "encodings.frag").read_bytes()
-
-
-def test_fragments_of_both_versions_merge_and_their_rows_are_accounted_for() -> None:
-    old, new = golden(1), golden(2)
-    rows = read_random(old)
-    merged = Merged([old, new, old], rows.schema, sort_schema("k"), max_rows=500)
-    result = merged.run()
-    assert result.copied_rows == 0
-    expected = stable_sorted(pa.concat_tables([rows, read_random(new), rows]), sort_schema("k"))
-    assert merged.rows() == rows_of(expected)
-    assert bytes(merged.outputs[0].data)[8:10] == b"\x02\x00"
-
-
-def test_row_groups_of_version_1_are_not_passed_on() -> None:
-    rows = read_random(golden(1))
-    later = rows.set_column(0, "k", pa.array(np.arange(5000, 6200)))
-    fragments = [golden(1), write_fragment(later, "k", WriterOptions(500, compression_level=3))]
-    merged = Merged(fragments, rows.schema, sort_schema("k"), max_rows=500)
-    assert merged.run().copied_rows == 1200
-    assert merged.rows() == rows_of(pa.concat_tables([rows, later]))
-
-
-def test_rows_of_version_1_that_are_mixed_up_are_noticed(monkeypatch) -> None:
-    from compactor.merge.gather import Gatherer
-
-    honest = Gatherer.gather
-
-    def swapping(self, *arguments):
-        gathered = honest(self, *arguments)
-        assert gathered is not None
-        array, _ = gathered
-        return array.take(pa.array([len(array) - 1, *range(1, len(array) - 1), 0])), None
-
-    monkeypatch.setattr(Gatherer, "gather", swapping)
-    rows = read_random(golden(1))
-    merged = Merged([golden(1), golden(1)], rows.schema, sort_schema("k"), max_rows=500)
-    with pytest.raises(MergeCheckError):
-        merged.run()
 
 
 # --- what a review found --------------------------------------------------------------------

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import format.gather
+from compactor.merge import group_work
 from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.merge import MergeResult, MergeSettings, merge_fragments
 from compactor.merge.merge_input import InputFragment
@@ -315,17 +317,13 @@ def test_an_input_that_is_not_the_logs_is_refused() -> None:
 def test_rows_lost_on_the_way_are_noticed_before_anything_is_complete(monkeypatch) -> None:
     tables = [numbered(i, 100, 2, v=lambda v: v) for i in range(2)]
     merged = Merged([write_fragment(t, "k") for t in tables], tables[0].schema, sort_schema("k"))
-    from compactor.merge.gather import Gatherer
+    honest = format.gather.gather
 
-    honest = Gatherer.gather
+    def swapping(*arguments):
+        array = honest(*arguments)
+        return array.take(pa.array([1, 0, *range(2, len(array))]))
 
-    def swapping(self, *arguments):
-        gathered = honest(self, *arguments)
-        assert gathered is not None
-        array, _ = gathered
-        return array.take(pa.array([1, 0, *range(2, len(array))])), None
-
-    monkeypatch.setattr(Gatherer, "gather", swapping)
+    monkeypatch.setattr(group_work, "gather", swapping)
     with refuses(MergeCheckError):
         merged.run()
     assert merged.outputs[0].state == "aborted"

@@ -63,7 +63,6 @@ TRUTH = {
     "order": (Buffer.STREAMING, None, False),
     "row order": (Buffer.MATERIALIZED, 0, False),
     "row hashes": (Buffer.MATERIALIZED, 1, False),
-    "gather": (Buffer.STREAMING, None, True),
     "encode": (Buffer.STREAMING, None, True),
     "footer": (Buffer.MATERIALIZED, 2, False),
     "parts": (Buffer.STREAMING, 4, False),
@@ -137,7 +136,7 @@ def test_no_stage_is_charged_more_than_the_plan_says(inputs: int, rows: int, spi
     for stage in merged.plan.stages:
         assert result.stage_peak_bytes[stage.name] <= stage.memory_bytes, stage.name
     used = {name for name, peak in result.stage_peak_bytes.items() if peak}
-    assert used >= {"fetch", "decode", "chunks", "order", "row order", "row hashes", "gather", "encode",
+    assert used >= {"fetch", "decode", "chunks", "order", "row order", "row hashes", "encode",
                     "footer"}  # fmt: skip
     assert result.peak_bytes <= merged.plan.stages.limit_bytes
 
@@ -442,4 +441,4 @@ def test_wherever_memory_runs_out_the_error_says_so_and_all_is_given_back(
         assert merged.rows()
     assert budgets[0].peak_bytes <= room
     assert budgets[0].held_bytes("fetch") == budgets[0].held_bytes("chunks") == 0
-    assert budgets[0].held_bytes("decode") == budgets[0].held_bytes("gather") == 0
+    assert budgets[0].held_bytes("decode") == budgets[0].held_bytes("encode") == 0

@@ -1,0 +1,112 @@
+"""Rows gathered from several sources: the same as Arrow's take of all pieces end to end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from format.gather import gather, positions_by_source, value_type
+from format.storage import plain
+
+TYPES = [
+    pa.bool_(), pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.float64(), pa.decimal128(20, 2),
+    pa.binary(3), pa.binary(0), pa.string(), pa.large_string(), pa.binary(), pa.list_(pa.int32()),
+    pa.struct([("a", pa.int8()), ("b", pa.string())]), pa.null(),
+]  # fmt: skip
+
+
+def values(dtype: pa.DataType) -> st.SearchStrategy[object]:
+    if pa.types.is_boolean(dtype):
+        return st.booleans()
+    if pa.types.is_null(dtype):
+        return st.none()
+    if pa.types.is_list(dtype):
+        return st.lists(st.integers(0, 3), max_size=2)
+    if pa.types.is_struct(dtype):
+        return st.fixed_dictionaries({"a": st.integers(0, 3), "b": st.sampled_from(["", "x"])})
+    if pa.types.is_fixed_size_binary(dtype) and not pa.types.is_decimal(dtype):
+        return st.binary(min_size=dtype.byte_width, max_size=dtype.byte_width)
+    if pa.types.is_binary(dtype):
+        return st.sampled_from([b"", b"a", b"a" * 9])
+    if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
+        return st.sampled_from(["", "a", "b", "c" * 8, "c" * 9, "é" * 40])
+    if pa.types.is_decimal(dtype):
+        return st.decimals(-99, 99, places=2)
+    return st.integers(0, 100)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[list[pa.Array]], np.ndarray, pa.DataType]:
+    """Pieces by source, sliced out of larger arrays, plain, dictionary-coded or nothing but nulls."""
+    dtype = draw(st.sampled_from(TYPES))
+    is_coded = draw(st.booleans()) and (pa.types.is_string(dtype) or pa.types.is_binary(dtype))
+    sources, order = [], []
+    for number in range(draw(st.integers(1, 5))):
+        pieces = []
+        for _ in range(draw(st.integers(0, 3))):
+            known = draw(st.lists(st.none() | values(dtype), max_size=20))
+            array = pa.array(known, dtype)
+            if is_coded or (draw(st.booleans()) and pa.types.is_string(dtype)):
+                array = array.dictionary_encode()
+            start = draw(st.integers(0, len(array)))
+            array = array.slice(start, draw(st.integers(0, len(array))))
+            pieces.append(pa.nulls(len(array)) if draw(st.integers(0, 9)) == 0 else array)
+            order += [number] * len(array)
+        sources.append(pieces)
+    if draw(st.booleans()):
+        order = draw(st.permutations(order))
+    return sources, np.array(order, dtype=np.uint16), dtype
+
+
+@given(cases(), st.sampled_from([0, 1, 1 << 30]))
+def test_rows_come_in_the_order_of_their_sources(case, most_plain_bytes: int) -> None:
+    sources, origins, dtype = case
+    got = gather(sources, origins, dtype, most_plain_bytes)
+    got.validate(full=True)
+    pieces = [plain(p) if len(p) and p.null_count < len(p) else pa.nulls(len(p), dtype)
+              for source in sources for p in source]  # fmt: skip
+    together = pa.concat_arrays(pieces) if pieces else pa.nulls(0, dtype)
+    assert plain(got).equals(together.take(pa.array(positions_by_source(origins))))
+    assert len(got) == 0 or value_type([[got]]) == dtype
+
+
+@pytest.mark.parametrize("shape", ["runs", "rows"])
+def test_many_rows_in_runs_and_one_by_one(shape: str) -> None:
+    rng = np.random.default_rng(7)
+    ordered = rng.integers(0, 300, 20_000)
+    ordered = np.sort(ordered) if shape == "runs" else ordered
+    origins = ordered.astype(np.uint16)
+    counts = np.bincount(origins, minlength=300)
+    for dtype in (pa.int64(), pa.int32(), pa.string()):
+        sources = [[pa.array(rng.integers(0, 99, n)).cast(dtype)] for n in counts]
+        together = pa.concat_arrays([piece for [piece] in sources])
+        expected = together.take(pa.array(positions_by_source(origins)))
+        assert gather(sources, origins, dtype).equals(expected)
+
+
+def test_a_dictionary_has_the_values_in_use_by_first_use() -> None:
+    first = pa.array(["unused", "b", "a", "b"]).dictionary_encode().slice(1)
+    second = pa.array(["a", None, "c"]).dictionary_encode()
+    got = gather([[first], [second]], np.array([1, 0, 0, 1, 0, 1], dtype=np.uint16), pa.string())
+    assert got.dictionary.to_pylist() == ["a", "b", "c"]
+    assert got.to_pylist() == ["a", "b", "a", None, "b", "c"]
+
+
+def test_strings_that_hardly_repeat_are_values_only_if_these_are_small() -> None:
+    long = "x" * 10_000
+    few = pa.array([long] * 50 + [str(n) for n in range(50)]).dictionary_encode()
+    origins = np.zeros(100, dtype=np.uint16)
+    halves = [[few.slice(0, 50), few.slice(50)]]
+    assert pa.types.is_string(gather(halves, origins, pa.string(), 1 << 20).type)
+    assert pa.types.is_dictionary(gather(halves, origins, pa.string(), 1 << 16).type)
+    assert pa.types.is_dictionary(gather(halves, origins, pa.string()).type)
+
+
+def test_sources_and_order_must_agree() -> None:
+    with pytest.raises(ValueError, match="rows"):
+        gather(
+            [[pa.array([1, 2])], [pa.array([3])]], np.array([0, 1, 1], dtype=np.uint16), pa.int64()
+        )

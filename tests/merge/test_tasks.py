@@ -1,0 +1,190 @@
+"""Chunks made in threads: the same bytes, within the plan, in order, and no error lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.common.clock import random_id
+from compactor.compaction.compaction import Compaction
+from compactor.merge import group_work
+from compactor.merge.merge import MergeResult
+from compactor.merge.tasks import OrderedTasks
+from compactor.planner.spec import CompactionSpec
+from compactor.resources.budget import MemoryBudget
+from compactor.settings.compaction import CompactionSettings
+from format.blocks import Chunk, make_chunk
+from format.writer import WriterOptions
+from tests.merge.test_memory import run, run_spilling
+from tests.merge.test_oracle import Merged
+from tests.merge.test_stages import log_like, plan_of
+from tests.support.fragments import sort_schema, write_fragment
+from tests.support.oracle import stable_sorted
+from tests.support.strategies import AWKWARD_SIZES, keyed_tables
+from tests.support.wording import refuses
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def budget() -> MemoryBudget:
+    return MemoryBudget(plan_of(64 * MIB).stages)
+
+
+@pytest.fixture
+def tasks(budget: MemoryBudget) -> Iterator[OrderedTasks]:
+    made = OrderedTasks(budget, 3)
+    yield made
+    made.close()
+
+
+def working_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("merge")]
+
+
+@pytest.mark.long
+@settings(max_examples=60, deadline=None)
+@given(
+    keyed_tables(max_tables=5, max_rows=60),
+    st.sampled_from(AWKWARD_SIZES),
+    st.sampled_from([1, 2000, 1 << 30]),
+    st.sampled_from([1, 60, 500, 1 << 20]),
+    st.booleans(),
+)
+def test_threads_change_no_byte(
+    case, rows_out: int, fragment_bytes: int, group_bytes: int, spills: bool
+) -> None:
+    tables, sort = case
+    fragments = [write_fragment(stable_sorted(t, sort), sort, WriterOptions(17)) for t in tables]
+
+    def merged(threads: int) -> tuple[list[bytes], MergeResult]:
+        case = Merged(fragments, tables[0].schema, sort, max_rows=rows_out, threads=threads,
+                      target_fragment_bytes=fragment_bytes, target_row_group_bytes=group_bytes)  # fmt: skip
+        return run_spilling(case) if spills else run(case)
+
+    (alone, before), (together, after) = merged(1), merged(3)
+    assert together == alone
+    assert after.restarts == before.restarts
+    assert not working_threads()
+
+
+def test_a_merge_in_threads_stays_within_the_plan() -> None:
+    parts, sort = log_like(60_000, 6), sort_schema("host,ts")
+    fragments = [write_fragment(p, sort, WriterOptions(8192, 256 << 10)) for p in parts]
+    merged = Merged(fragments, parts[0].schema, sort, max_rows=8192, threads=4,
+                    target_row_group_bytes=256 << 10)  # fmt: skip
+    _, result = run(merged)
+    for stage in merged.plan.stages:
+        assert result.stage_peak_bytes[stage.name] <= stage.memory_bytes, stage.name
+
+
+def test_results_and_what_follows_them_come_in_the_order_in_which_they_were_put(
+    tasks: OrderedTasks, budget: MemoryBudget
+) -> None:
+    seen: list[tuple[str, int]] = []
+    released: list[int] = []
+
+    def late(number: int) -> int:
+        threading.Event().wait(0.002 * (number % 3))
+        return number
+
+    for number in range(20):
+        tasks.put(
+            partial(late, number),
+            lambda result: seen.append(("result", result)),
+            size=100,
+            release=partial(released.append, number),
+        )
+        if number % 3 == 0:
+            tasks.then(partial(seen.append, ("after", number)))
+    tasks.flush()
+    assert seen == [
+        (what, number)
+        for number in range(20)
+        for what in ("result", "after")
+        if what == "result" or number % 3 == 0
+    ]
+    assert released == list(range(20))
+    assert budget.used_bytes == 0
+
+
+def test_no_more_is_begun_than_there_are_threads_and_one(tasks: OrderedTasks) -> None:
+    taken: list[int] = []
+    for number in range(4):
+        tasks.put(partial(int, number), taken.append, size=1)
+    assert taken == [] and 0 < len(working_threads()) <= 3
+    tasks.put(partial(int, 4), taken.append, size=1)
+    assert taken == [0]
+
+
+def test_where_memory_is_short_earlier_work_is_finished_first(
+    tasks: OrderedTasks, budget: MemoryBudget
+) -> None:
+    taken: list[int] = []
+    tasks.put(partial(int, 0), taken.append, size=1000)
+    budget.charge("order", budget.soft_bytes)
+    assert taken == [0] and budget.held_bytes("encode") == 0
+    tasks.put(partial(int, 1), taken.append, size=1000)
+    tasks.put(partial(int, 2), taken.append, size=1000)
+    assert taken == [0, 1]
+
+
+def test_one_thread_is_the_callers(budget: MemoryBudget) -> None:
+    alone = OrderedTasks(budget, 1)
+    threads: list[threading.Thread] = []
+    alone.put(threading.current_thread, threads.append, size=10)
+    assert threads == [threading.current_thread()] and budget.used_bytes == 0
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_a_failed_task_held_is_released(budget: MemoryBudget, threads: int) -> None:
+    tasks = OrderedTasks(budget, threads)
+    released: list[int] = []
+
+    def fail() -> None:
+        raise MemoryError("no more")
+
+    with refuses(MemoryError):
+        tasks.put(fail, lambda _: None, size=10, release=partial(released.append, 1))
+        tasks.put(partial(int, 2), lambda _: None, size=10, release=partial(released.append, 2))
+        tasks.flush()
+    tasks.close()
+    assert released[0] == 1 and budget.used_bytes == 0
+
+
+def test_an_error_in_a_thread_ends_the_merge_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts, sort = log_like(4_000, 2), sort_schema("host,ts")
+    fragments = [write_fragment(p, sort, WriterOptions(500)) for p in parts]
+    merged = Merged(fragments, parts[0].schema, sort, max_rows=500, threads=2)
+    calls: list[pa.Array] = []
+
+    def failing(array: pa.Array, *, level: int, is_decided: bool = False) -> Chunk:
+        assert threading.current_thread() is not threading.main_thread()
+        calls.append(array)
+        if len(calls) >= 4:
+            raise MemoryError("no more")
+        return make_chunk(array, level=level, is_decided=is_decided)
+
+    monkeypatch.setattr(group_work, "make_chunk", failing)
+    with refuses(MemoryError):
+        merged.run()
+    assert {output.state for output in merged.outputs} == {"aborted"}
+    assert not working_threads()
+
+
+def test_a_task_has_as_many_threads_as_cores_unless_the_settings_say_how_many() -> None:
+    def threads(settings: CompactionSettings) -> int:
+        spec = CompactionSpec((), 1)
+        decided = Compaction(random_id(), 1, "memory:", None, spec, settings)  # type: ignore[arg-type]
+        return decided.with_cores(5).settings.memory().threads
+
+    assert threads(CompactionSettings()) == 5
+    assert threads(CompactionSettings(threads=2)) == 2
