@@ -143,7 +143,6 @@ class ColumnPhase:
         finally:
             for source in sources:
                 source.settle()
-        work_bytes = pieces.work_bytes
         rows = ColumnRows(
             name,
             dtype,
@@ -152,7 +151,6 @@ class ColumnPhase:
             order.flags,
             self._function(name, page),
             most_bytes,
-            work_bytes,
             self._context.settings.options.compression_level,
             partial(output.skips.summary, name) if output.skips.wants(name) else None,
             bool(self.splits),
@@ -160,9 +158,16 @@ class ColumnPhase:
         self._context.tasks.put(
             partial(make_column_chunk, rows),
             partial(self._write, name, output, page, number),
-            size=WORK_COPIES * work_bytes + WORK_ROW_BYTES * order.rows,
+            size=self._work_bytes(pieces, order.rows),
             release=partial(_call_all, releases),
         )
+
+    def _work_bytes(self, pieces: ColumnPieces, rows: int) -> int:
+        """Returns the bytes to be charged while a chunk of the rows is made."""
+        size = WORK_COPIES * pieces.work_bytes(is_exact=False)
+        if not self._context.budget.has_room(size):
+            size = WORK_COPIES * pieces.work_bytes(is_exact=True)
+        return size + WORK_ROW_BYTES * rows
 
     def _take(
         self, dtype: pa.DataType, order: GroupOrder, present: npt.NDArray[np.bool_], most_bytes: int

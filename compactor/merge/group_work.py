@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.merge.splits import row_bits, stops_within
+from compactor.merge.splits import most_plain_bytes, row_bits, stops_within
 from compactor.resources.merge_plan import OVERSHOOT_FACTOR
 from compactor.rows.flags import NONE_SEEN, Flags, RowRule, RowStatistics, is_divisible
 from compactor.rows.fold import chooses, folded, kept_rows, merged_rows
@@ -46,8 +46,6 @@ class ColumnRows:
     """How rows are folded; None where rows are written as they are."""
     most_bytes: int
     """The most bytes of a row group that can be divided."""
-    work_bytes: int
-    """The most bytes that gathered rows may take."""
     level: int
     """zstd's level."""
     summarise: Callable[[pa.Array], bytes | None] | None = None
@@ -78,7 +76,7 @@ def make_column_chunk(rows: ColumnRows) -> ColumnChunk:
     """Makes the chunk. Raises `FoldError` where values cannot be folded."""
     made = ColumnChunk()
     with _timed(made.seconds, "gather"):
-        array = gather(rows.sources, rows.origins, rows.dtype, rows.work_bytes)
+        array = gather(rows.sources, rows.origins, rows.dtype, most_plain_bytes(len(rows.origins)))
         limit = _limit_bytes(rows, array)
         if limit is not None:
             made.stops = stops_within(row_bits(array), limit, rows.flags)

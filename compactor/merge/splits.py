@@ -8,6 +8,7 @@ that, measures that column and all that follow, and the second pass divides exac
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ from compactor.rows.flags import Flags, whole_until
 from format.sizes import cumulative_bits
 
 I64 = npt.NDArray[np.int64]
+_PLAIN_ROW_BYTES: Final = 64
+"""Mean bytes up to which dictionary-coded strings that hardly repeat are gathered as values."""
 
 
 class Splits:
@@ -110,21 +113,17 @@ class ColumnPieces:
         """Bits of each row if the pieces are not held, otherwise None. Shape (rows,)."""
         return None if self._bits is None else np.concatenate(self._bits)
 
-    @property
-    def work_bytes(self) -> int:
-        """Upper bound of the bytes of the rows once they are gathered."""
+    def work_bytes(self, *, is_exact: bool) -> int:
+        """Returns an upper bound of the bytes of the rows once they are gathered.
+
+        is_exact: sums up the weight of every row, which takes longer, where the bound may be far too high.
+        """
         if not self._has_codes:
             return self._held_bytes
-        return sum(self._work_bytes(piece) for source in self.sources for piece in source)
-
-    def _work_bytes(self, piece: pa.Array) -> int:
-        if not isinstance(piece, pa.DictionaryArray):
-            return int(piece.nbytes)
-        codes, values = int(piece.indices.nbytes), int(piece.dictionary.nbytes)
-        if self._has_values or values > codes:
-            as_values = int(cumulative_bits(piece)[-1]) // 8
-            return as_values if self._has_values else codes + min(values, as_values)
-        return codes + values
+        pieces = [piece for source in self.sources for piece in source]
+        if is_exact or self._has_values:
+            return sum(4 * len(piece) + int(cumulative_bits(piece)[-1]) // 8 for piece in pieces)
+        return self._held_bytes + most_plain_bytes(sum(map(len, pieces)))
 
     def _is_too_heavy(self) -> bool:
         """Returns whether the pieces are too heavy, whatever is still to come.
@@ -142,6 +141,11 @@ class ColumnPieces:
             self._weighed_bits += int(cumulative_bits(array)[-1])
         self._not_weighed.clear()
         return self._weighed_bits > 8 * self._most_bytes
+
+
+def most_plain_bytes(rows: int) -> int:
+    """Returns the most bytes of dictionary-coded strings that may be gathered as values."""
+    return _PLAIN_ROW_BYTES * rows
 
 
 def row_bits(array: pa.Array) -> I64:
