@@ -8,7 +8,7 @@ rows of one source keep their order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from pyarrow import types as pt
 
 from format.arrays import concat_storage, in_order_of_use
 from format.native import gather as native
-from format.nodes import fixed_width_bytes
+from format.nodes import binary_parts, fixed_width_bytes
 from format.storage import plain
 from format.types import is_binary_like, is_large_offsets
 
@@ -31,8 +31,89 @@ _MEMO_SHARE: Final = 4
 _MAX_OFFSET_32: Final = 2**31 - 1
 
 
+class GatherArray:
+    """A storage array of which rows are gathered, with what native code has to know of it."""
+
+    __slots__ = (
+        "_fields",
+        "_fixed_bytes",
+        "_offsets",
+        "array",
+        "dictionary_bytes",
+        "has_nulls",
+        "kind",
+    )
+
+    def __init__(self, array: pa.Array) -> None:
+        """array: of type null if it stands for nulls of any type."""
+        dtype = array.type.value_type if pt.is_dictionary(array.type) else array.type
+        if pt.is_dictionary(array.type) and not (is_binary_like(dtype) or pt.is_nested(dtype)):
+            array = plain(array)
+        is_coded = pt.is_dictionary(array.type)
+        self.array = array
+        self.has_nulls = array.null_count > 0
+        self.dictionary_bytes = array.dictionary.nbytes if is_coded else 0
+        self._offsets: npt.NDArray[Any] | None = None
+        self._fixed_bytes: int | None = 4
+        self._fields: tuple[int, ...] = (0, 0, 0, 0, 0, 0)
+        if array.null_count == len(array):
+            self.kind = _NULLS
+        elif is_coded:
+            self.kind = _CODES
+            if is_binary_like(dtype):
+                codes, values = array.indices, array.dictionary
+                at = codes.buffers()[1].address + 4 * codes.offset
+                self._fields = (*_validity(codes), *_values(values), at, len(values))
+        else:
+            self.kind = _VALUES
+            self._fixed_bytes = fixed_width_bytes(dtype)
+            if is_binary_like(dtype):
+                self._offsets, _ = binary_parts(array)
+            if not pt.is_nested(dtype):
+                self._fields = (*_validity(array), *_values(array), 0, 0)
+
+    @property
+    def is_coded(self) -> bool:
+        return self.kind == _CODES
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are values that are not dictionary-coded."""
+        return self.kind == _VALUES
+
+    def bytes_of(self, start: int, rows: int) -> int:
+        """Returns the bytes of some rows, with all of their dictionary."""
+        if self._offsets is not None:
+            size = int(self._offsets[start + rows]) - int(self._offsets[start])
+            return size + self._offsets.itemsize * rows
+        if self._fixed_bytes is not None:
+            return self._fixed_bytes * rows + self.dictionary_bytes
+        return int(self.array.slice(start, rows).nbytes)
+
+    def piece(self, start: int, rows: int, memo: int) -> tuple[int, ...]:
+        """Returns the fields of `Piece` in `format.native.gather`."""
+        return (self.kind, rows, start, *self._fields, memo)
+
+
+class Rows(NamedTuple):
+    """Rows of an array, from `start` on."""
+
+    array: GatherArray
+    start: int
+    rows: int
+
+    @property
+    def as_array(self) -> pa.Array:
+        return self.array.array.slice(self.start, self.rows)
+
+
+def rows_of(array: pa.Array) -> Rows:
+    """Returns all rows of an array."""
+    return Rows(GatherArray(array), 0, len(array))
+
+
 def gather(
-    sources: Sequence[Sequence[pa.Array]],
+    sources: Sequence[Sequence[Rows]],
     origins: Origins,
     dtype: pa.DataType,
     most_plain_bytes: int = 0,
@@ -42,19 +123,16 @@ def gather(
     Then the dictionary has exactly the values in use, in the order of their first use. Strings that hardly
     repeat are returned as values if these take at most `most_plain_bytes`.
 
-    sources: for each source its pieces, which together have as many rows as `origins` names; a piece of type
-    null stands for nulls. Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
+    sources: for each source its pieces, which together have as many rows as `origins` names.
+    Raises `pa.ArrowInvalid` where 32-bit offsets do not reach.
     """
     if not len(origins) or pt.is_null(dtype):
         return pa.nulls(len(origins), dtype)
-    pieces = [[_whole(piece, dtype) for piece in source if len(piece)] for source in sources]
-    if len(pieces) == 1 and len(pieces[0]) == 1 and not pt.is_dictionary(pieces[0][0].type):
-        return pieces[0][0]
+    pieces = [[piece for piece in source if piece.rows] for source in sources]
+    if len(pieces) == 1 and len(pieces[0]) == 1 and pieces[0][0].array.kind == _VALUES:
+        return pieces[0][0].as_array
     if pt.is_nested(dtype):
-        array = concat_storage([piece for source in pieces for piece in source])
-        if len(pieces) > 1:
-            array = array.take(pa.array(positions_by_source(origins)))
-        return in_order_of_use(array) if pt.is_dictionary(array.type) else array
+        return _nested(pieces, origins, dtype)
     table = _Table(pieces, origins, dtype)
     if pt.is_boolean(dtype):
         return table.booleans()
@@ -63,10 +141,24 @@ def gather(
     return table.fixed()
 
 
-def value_type(sources: Sequence[Sequence[pa.Array]]) -> pa.DataType:
-    """Returns the storage type of the pieces' values. There must be a piece."""
-    dtype = next(piece.type for source in sources for piece in source)
-    return dtype.value_type if pt.is_dictionary(dtype) else dtype
+def _nested(sources: Sequence[Sequence[Rows]], origins: Origins, dtype: pa.DataType) -> pa.Array:
+    arrays = [
+        pa.nulls(piece.rows, dtype) if piece.array.kind == _NULLS else piece.as_array
+        for source in sources
+        for piece in source
+    ]
+    array = concat_storage(arrays)
+    if len(sources) > 1:
+        array = array.take(pa.array(positions_by_source(origins)))
+    return in_order_of_use(array) if pt.is_dictionary(array.type) else array
+
+
+def gather_arrays(sources: Sequence[Sequence[pa.Array]], origins: Origins) -> pa.Array:
+    """Gathers whole arrays of one type, dictionary-coded or not; like `gather`. There must be one."""
+    dtype = next(array.type for source in sources for array in source)
+    if pt.is_dictionary(dtype):
+        dtype = dtype.value_type
+    return gather([[rows_of(array) for array in source] for source in sources], origins, dtype)
 
 
 def positions_by_source(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
@@ -77,46 +169,46 @@ def positions_by_source(origins: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np
     return positions
 
 
-def _whole(piece: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Returns a piece that native code or Arrow can take as it is."""
-    if piece.null_count == len(piece) and not pt.is_dictionary(piece.type):
-        return pa.nulls(len(piece), dtype)
-    if pt.is_dictionary(piece.type) and not is_binary_like(dtype) and not pt.is_nested(dtype):
-        return plain(piece)
-    return piece
-
-
 class _Table:
     """The pieces of all sources, as native code takes them. It keeps their memory alive."""
 
     def __init__(
-        self, sources: Sequence[Sequence[pa.Array]], origins: Origins, dtype: pa.DataType
+        self, sources: Sequence[Sequence[Rows]], origins: Origins, dtype: pa.DataType
     ) -> None:
-        self._arrays = [piece for source in sources for piece in source]
+        self._held = sources
         self._origins = origins
         self._dtype = dtype
-        self._width = fixed_width_bytes(dtype)
         self._offset_type = np.dtype(np.int64 if is_large_offsets(dtype) else np.int32)
         self._memo_size = 0
         self._firsts = np.cumsum([0, *(len(source) for source in sources[:-1])])
-        self._pieces = np.array([self._piece(array) for array in self._arrays], dtype=np.int64)
-        expected = np.bincount(origins, minlength=len(sources))
-        rows = [sum(map(len, source)) for source in sources]
-        if rows != expected.tolist():
-            raise ValueError(f"sources of {rows} rows where the order names {expected.tolist()}")
-        validity, self._nulls = None, 0
-        if any(array.null_count for array in self._arrays):
+        pieces = [piece for source in sources for piece in source]
+        self._pieces = np.array([self._piece(piece) for piece in pieces], dtype=np.int64)
+        expected = np.bincount(origins, minlength=len(sources)).tolist()
+        rows = [sum(piece.rows for piece in source) for source in sources]
+        if rows != expected:
+            raise ValueError(f"sources of {rows} rows where the order names {expected}")
+        self._validity, self._nulls = None, 0
+        if any(piece.array.has_nulls for piece in pieces):
             bits = self._bitmap()
             self._nulls = native.validity(self._pieces, self._firsts, origins, bits)
-            validity = pa.py_buffer(bits)
-        self._validity = validity
+            if self._nulls:
+                self._validity = pa.py_buffer(bits)
+
+    def _piece(self, rows: Rows) -> tuple[int, ...]:
+        memo, array = -1, rows.array
+        if array.kind == _CODES:
+            values = len(array.array.dictionary)
+            if values <= _MEMO_SHARE * rows.rows:
+                memo, self._memo_size = self._memo_size, self._memo_size + values
+        return array.piece(rows.start, rows.rows, memo)
 
     def fixed(self) -> pa.Array:
         """Gathers values of fixed width."""
-        assert self._width is not None
-        out = np.zeros(len(self._origins) * self._width, dtype=np.uint8)
-        if self._width:
-            native.fixed(self._pieces, self._firsts, self._origins, self._width, out)
+        width = fixed_width_bytes(self._dtype)
+        assert width is not None
+        out = np.zeros(len(self._origins) * width, dtype=np.uint8)
+        if width:
+            native.fixed(self._pieces, self._firsts, self._origins, width, out)
         return self._array([pa.py_buffer(out)])
 
     def booleans(self) -> pa.Array:
@@ -199,31 +291,15 @@ class _Table:
         if self._offset_type.itemsize == 4 and total > _MAX_OFFSET_32:
             raise pa.ArrowInvalid(f"{total} bytes of strings exceed 32-bit offsets")
 
-    def _piece(self, array: pa.Array) -> tuple[int, ...]:
-        """Returns the fields of `Piece` in `format.native.gather`."""
-        if not pt.is_dictionary(array.type):
-            if array.null_count == len(array):
-                return _NULLS, len(array), 0, 0, 0, 0, 0, 0, -1
-            return _VALUES, len(array), *_validity(array), *self._values(array), 0, 0, -1
-        codes, values = array.indices, array.dictionary
-        if array.null_count == len(array):
-            return _NULLS, len(array), 0, 0, 0, 0, 0, 0, -1
-        memo = -1
-        if len(values) <= _MEMO_SHARE * len(array):
-            memo = self._memo_size
-            self._memo_size += len(values)
-        at = codes.buffers()[1].address + 4 * codes.offset
-        return (
-            _CODES, len(array), *_validity(codes), *self._values(values), at, len(values), memo
-        )  # fmt: skip
 
-    def _values(self, array: pa.Array) -> tuple[int, int]:
-        """Returns the addresses of values and offsets."""
-        if is_binary_like(self._dtype):
-            _, offsets, data = array.buffers()
-            start = self._offset_type.itemsize * array.offset
-            return _address(data), _address(offsets) + start
-        return _address(array.buffers()[1]) + (self._width or 0) * array.offset, 0
+def _values(array: pa.Array) -> tuple[int, int]:
+    """Returns the addresses of an array's values and offsets."""
+    if is_binary_like(array.type):
+        _, offsets, data = array.buffers()
+        width = 8 if is_large_offsets(array.type) else 4
+        return _address(data), _address(offsets) + width * array.offset
+    width = fixed_width_bytes(array.type) or 0
+    return _address(array.buffers()[1]) + width * array.offset, 0
 
 
 def _validity(array: pa.Array) -> tuple[int, int]:

@@ -17,7 +17,7 @@ import pytest
 from bench.workload import make_overlapping_inputs, sort_rows
 from format.arrays import concat_storage
 from format.blocks import Block, make_chunk
-from format.gather import gather
+from format.gather import gather, gather_arrays, rows_of
 from format.hashing import column_contributions
 from format.layout import BlockKind, unpack_block_header
 from format.ordering import order_words, stable_order
@@ -50,7 +50,7 @@ def origins() -> npt.NDArray[np.uint16]:
 
 
 def merged(column: str) -> pa.Array:
-    return gather([[piece] for piece in pieces(column)], origins(), pieces(column)[0].type)
+    return gather_arrays([[piece] for piece in pieces(column)], origins())
 
 
 def block_of(array: pa.Array) -> Block:
@@ -81,7 +81,8 @@ def test_hash_a_row_group(benchmark, column: str) -> None:
 @pytest.mark.parametrize("column", COLUMNS)
 def test_gather_a_row_group_from_sixteen_runs(benchmark, column: str) -> None:
     """As a merge does: by codes where chunks are dictionary-coded."""
-    chunks = [[block_of(p).decode(p.type, keep_dictionary=True)] for p in pieces(column)]
+    arrays = [block_of(p).decode(p.type, keep_dictionary=True) for p in pieces(column)]
+    chunks = [[rows_of(array)] for array in arrays]
     dtype = pieces(column)[0].type
     assert len(benchmark(gather, chunks, origins(), dtype, 1 << 30)) == ROWS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.merge.context import MergeContext
+from compactor.merge.decoded import Lent, give_back
 from compactor.merge.group_work import ColumnChunk, ColumnRows, make_column_chunk
 from compactor.merge.outputs import OutputFragment, Page
 from compactor.merge.row_order import GroupOrder
@@ -21,7 +22,7 @@ from compactor.resources.merge_plan import OVERSHOOT_FACTOR, WORK_COPIES, WORK_R
 from compactor.rows.flags import is_divisible
 from compactor.rows.policy import RowFunction
 from format.blocks import make_chunk
-from format.gather import positions_by_source
+from format.gather import positions_by_source, rows_of
 from format.limits import most_written_bytes
 from format.types import storage_type
 
@@ -131,7 +132,7 @@ class ColumnPhase:
         sources = [self._context.inputs[i] for i in order.inputs[present[order.inputs]]]
         most_bytes = OVERSHOOT_FACTOR * self._target_bytes
         divisible = is_divisible(order.flags, order.rows)
-        releases: list[Callable[[], None]] = []
+        lent: list[Lent] = []
         try:
             pieces = self._take(dtype, order, present, most_bytes if divisible else sys.maxsize)
             if (bits := pieces.row_bits) is not None:
@@ -139,7 +140,7 @@ class ColumnPhase:
                     bits = bits[positions_by_source(order.origins())]
                     self.splits.add(number, stops_within(bits, self._target_bytes, order.flags))
                 return
-            releases = [source.hand_over() for source in sources]
+            lent = [source.hand_over() for source in sources]
         finally:
             for source in sources:
                 source.settle()
@@ -159,7 +160,7 @@ class ColumnPhase:
             partial(make_column_chunk, rows),
             partial(self._write, name, output, page, number),
             size=self._work_bytes(pieces, order.rows),
-            release=partial(_call_all, releases),
+            release=partial(give_back, self._context.budget, lent),
         )
 
     def _work_bytes(self, pieces: ColumnPieces, rows: int) -> int:
@@ -177,14 +178,14 @@ class ColumnPhase:
         for index, count in zip(order.inputs.tolist(), order.counts.tolist(), strict=True):
             pieces.begin_input()
             if not present[index]:
-                pieces.add(pa.nulls(count))
+                pieces.add(rows_of(pa.nulls(count)))
                 continue
             source = self._context.inputs[index]
             while count:
-                piece = source.take_piece(dtype, count)
-                count -= len(piece)
-                if not pieces.add(piece):
-                    del piece
+                rows = source.take_rows(dtype, count)
+                count -= rows.rows
+                if not pieces.add(rows):
+                    del rows
                     source.settle()
         return pieces
 
@@ -218,8 +219,3 @@ class ColumnPhase:
         if output.skips.wants(name):
             output.skips.add(made.summary)
         output.emitter.chunk(made.chunk)
-
-
-def _call_all(functions: Sequence[Callable[[], None]]) -> None:
-    for function in functions:
-        function()

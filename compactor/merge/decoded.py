@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ from pyarrow import types as pt
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
 from format.arrays import without_unused
+from format.gather import GatherArray, Rows
 
 STAGE: Final = "chunks"
 
@@ -24,6 +25,8 @@ class _InMemory:
     position: int = 0
     lent: int = 0
     """How often a caller holds rows of it; as long as one does, dropping it would free nothing."""
+    gather_array: GatherArray | None = None
+    """The first column, as rows are gathered from it."""
 
     @property
     def rows(self) -> int:
@@ -32,6 +35,17 @@ class _InMemory:
 
 Lent = list[_InMemory]
 """What holds rows that were taken."""
+
+
+def give_back(budget: MemoryBudget, lent: Iterable[Lent]) -> None:
+    """Releases the memory of rows that were handed over."""
+    size = 0
+    for parts in lent:
+        for part in parts:
+            part.lent -= 1
+            if not part.lent and not part.rows:
+                size += part.charged
+    budget.discharge(STAGE, size)
 
 
 @dataclass(slots=True)
@@ -103,29 +117,35 @@ class DecodedRows:
         part = self._in_memory(0)
         count = min(most, part.rows)
         piece = [array.slice(part.position, count) for array in part.arrays]
+        self._lend(part, count)
+        return piece
+
+    def take_rows(self, most: int) -> Rows:
+        """Removes some of the first rows, at most `most`, of the only column; otherwise like `take`."""
+        part = self._in_memory(0)
+        if part.gather_array is None:
+            part.gather_array = GatherArray(part.arrays[0])
+        rows = Rows(part.gather_array, part.position, min(most, part.rows))
+        self._lend(part, rows.rows)
+        return rows
+
+    def _lend(self, part: _InMemory, count: int) -> None:
         part.position += count
         part.lent += 1
         self._lent.append(part)
         self.rows -= count
         if not part.rows:
             self._parts.popleft()
-        return piece
 
     def settle(self) -> None:
         """Releases the memory of rows that were taken and not handed over."""
-        self.give_back(self.hand_over())
+        if self._lent:
+            give_back(self._budget, [self.hand_over()])
 
     def hand_over(self) -> Lent:
         """Returns what holds the rows taken so far; they stay charged until the caller gives it back."""
         lent, self._lent = self._lent, []
         return lent
-
-    def give_back(self, lent: Lent) -> None:
-        """Releases the memory of rows that were handed over."""
-        for part in lent:
-            part.lent -= 1
-            if not part.rows and not part.lent:
-                self._budget.discharge(STAGE, part.charged)
 
     @property
     def spillable_bytes(self) -> int:

@@ -21,7 +21,7 @@ from compactor.rows.policy import RowFunction
 from format.blocks import Chunk, make_chunk
 from format.encode import by_dictionary
 from format.fitting import expanded_bytes
-from format.gather import gather
+from format.gather import Rows, gather
 from format.hashing import U64, column_contributions
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
@@ -36,7 +36,7 @@ class ColumnRows:
     name: str
     dtype: pa.DataType
     """Storage type of the column."""
-    sources: Sequence[Sequence[pa.Array]]
+    sources: Sequence[Sequence[Rows]]
     """Pieces of each contributing input."""
     origins: npt.NDArray[np.uint16]
     """The place in `sources` of each row. Shape (rows,)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from pyarrow import types as pt
 
 from compactor.merge.converted import ConvertedRows
 from compactor.merge.copied import CopiedRowGroups, StoredKeys
-from compactor.merge.decoded import DecodedRows
+from compactor.merge.decoded import DecodedRows, Lent
 from compactor.merge.dropped import DroppedRows
 from compactor.merge.errors import InputMismatchError, MergeCheckError
 from compactor.merge.key_merge import loaded_group
@@ -25,6 +24,7 @@ from compactor.resources.stopwatch import Stopwatch
 from format.blocks import Block
 from format.cast import widened
 from format.footer import Footer, FooterHead
+from format.gather import Rows
 from format.hashing import combine
 from format.layout import VERSION, BlockHeader
 from format.schema import FragmentHeader, SortSchema
@@ -214,8 +214,8 @@ class MergeInput:
         by_group = -(-self._target_row_group_bytes // group_rows)
         return max(fragment.mean_row_bytes, min(fragment.peak_row_bytes, by_group))
 
-    def take_piece(self, dtype: pa.DataType, most: int) -> pa.Array:
-        """Takes at most `most` of the current column's next values, dictionary-coded if they are stored so.
+    def take_rows(self, dtype: pa.DataType, most: int) -> Rows:
+        """Takes at most `most` of the current column's next rows, dictionary-coded if they are stored so.
 
         They stay charged until `settle`, or until what `hand_over` returns is given back.
         """
@@ -225,7 +225,7 @@ class MergeInput:
             self._rows.push([array])
             del array
             self._discharge_decode()
-        return self._rows.take_piece(most)[0]
+        return self._rows.take_rows(most)
 
     def next_block(self) -> Block:
         """Returns the current column's next chunk as stored; all rows before it must have been taken."""
@@ -267,9 +267,9 @@ class MergeInput:
         """Releases the memory of rows that were taken."""
         self._rows.settle()
 
-    def hand_over(self) -> Callable[[], None]:
-        """Leaves the rows that were taken to the caller. Returns what releases their memory."""
-        return partial(self._rows.give_back, self._rows.hand_over())
+    def hand_over(self) -> Lent:
+        """Leaves the rows that were taken to the caller, who gives them back (`compactor.merge.decoded`)."""
+        return self._rows.hand_over()
 
     def end_column(self) -> str | None:
         """Moves to the next column, once all rows of the current one were taken.

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from compactor.merge.row_groups import OutputGroup
 from compactor.rows.flags import Flags, whole_until
+from format.gather import Rows
 from format.sizes import cumulative_bits
 
 I64 = npt.NDArray[np.int64]
@@ -76,34 +77,33 @@ class ColumnPieces:
 
     def __init__(self, most_bytes: int, *, only_weighs: bool) -> None:
         """most_bytes: limit for all pieces once they are joined."""
-        self.sources: list[list[pa.Array]] = []
+        self.sources: list[list[Rows]] = []
         """The pieces of each input, in the order of the inputs."""
         self._most_bytes = most_bytes
         self._only_weighs = only_weighs
         self._bits: list[I64] | None = None
         self._has_values = self._has_codes = False
         self._held_bytes = self._weighed_bits = 0
-        self._not_weighed: list[pa.Array] = []
+        self._not_weighed: list[Rows] = []
 
     def begin_input(self) -> None:
         """Begins the pieces of the next input."""
         self.sources.append([])
 
-    def add(self, piece: pa.Array) -> bool:
+    def add(self, rows: Rows) -> bool:
         """Adds a piece of the input that was begun last. Returns whether it is held."""
-        if isinstance(piece, pa.DictionaryArray):
-            self._has_codes = True
-        else:
-            self._has_values = self._has_values or piece.null_count < len(piece)
-        self.sources[-1].append(piece)
-        self._held_bytes += piece.nbytes
-        self._not_weighed.append(piece)
+        self._has_codes = self._has_codes or rows.array.is_coded
+        self._has_values = self._has_values or rows.array.is_plain
+        self.sources[-1].append(rows)
+        self._held_bytes += rows.array.bytes_of(rows.start, rows.rows)
         if self._bits is None:
+            self._not_weighed.append(rows)
             if not self._is_too_heavy():
                 return True
             self._bits = []
+            self._not_weighed.clear()
         held = [piece for source in self.sources for piece in source]
-        self._bits.append(np.concatenate([row_bits(array) for array in held]))
+        self._bits.append(np.concatenate([row_bits(piece.as_array) for piece in held]))
         for source in self.sources:
             source.clear()
         return False
@@ -122,8 +122,8 @@ class ColumnPieces:
             return self._held_bytes
         pieces = [piece for source in self.sources for piece in source]
         if is_exact or self._has_values:
-            return sum(4 * len(piece) + int(cumulative_bits(piece)[-1]) // 8 for piece in pieces)
-        return self._held_bytes + most_plain_bytes(sum(map(len, pieces)))
+            return sum(4 * piece.rows + _bits_of(piece) // 8 for piece in pieces)
+        return self._held_bytes + most_plain_bytes(sum(piece.rows for piece in pieces))
 
     def _is_too_heavy(self) -> bool:
         """Returns whether the pieces are too heavy, whatever is still to come.
@@ -137,10 +137,13 @@ class ColumnPieces:
             return True
         if not self._has_codes and self._held_bytes <= self._most_bytes:
             return False
-        for array in self._not_weighed:
-            self._weighed_bits += int(cumulative_bits(array)[-1])
+        self._weighed_bits += sum(map(_bits_of, self._not_weighed))
         self._not_weighed.clear()
         return self._weighed_bits > 8 * self._most_bytes
+
+
+def _bits_of(rows: Rows) -> int:
+    return int(cumulative_bits(rows.as_array)[-1])
 
 
 def most_plain_bytes(rows: int) -> int:

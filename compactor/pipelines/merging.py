@@ -17,7 +17,7 @@ from compactor.merge.loaded_rows import LoadedGroup
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from format.errors import OrderError
-from format.gather import gather, positions_by_source, value_type
+from format.gather import gather_arrays, positions_by_source
 from format.keys import KeyComparator
 from format.schema import SortSchema
 from format.storage import to_logical, to_storage
@@ -208,7 +208,7 @@ def _gathered(
     columns = []
     for index, field in enumerate(schema):
         pieces = [[piece[index] for piece in of_source] for of_source in taken]
-        columns.append(to_logical(gather(pieces, which, value_type(pieces)), field.type))
+        columns.append(to_logical(gather_arrays(pieces, which), field.type))
     for source in sources:
         source.rows.settle()
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -50,7 +50,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from format.arrays import batch_of
-from format.gather import gather, value_type
+from format.gather import gather_arrays
 from format.sizes import rows_within
 from format.storage import to_logical
 
@@ -277,7 +277,7 @@ def columns_of_window(
     arrays = {}
     for index, name in enumerate(wanted.columns):
         pieces = [[piece[index] for piece in of_source] for of_source in taken]
-        array = gather(pieces, window.inputs, value_type(pieces))
+        array = gather_arrays(pieces, window.inputs)
         arrays[name] = array if flags is None else merged_rows(array, flags, name, wanted.rule)
     for source in sources:
         source.settle()

@@ -3,7 +3,8 @@
 
 Sources are numbered from 0. Each has its rows in pieces; `origins` has the source of each output row, and the
 rows of one source keep their order. So one forward cursor per source replays the order, without positions.
-A piece is a row of a table of 64-bit integers, as `Piece` lays it out; its addresses must stay valid. The
+A piece is `rows` rows of an array from `start` on: a row of a table of 64-bit integers, as `Piece` lays it out;
+its addresses must stay valid. The
 caller guarantees that the pieces of each source have as many rows as `origins` names, and that offsets and
 codes are within their bounds: `format.decode` checks those of every chunk.
 """
@@ -31,6 +32,7 @@ cdef enum:
 cdef struct Piece:
     int64_t kind
     int64_t rows
+    int64_t start
     const uint8_t* validity
     int64_t bit_offset
     const uint8_t* values
@@ -88,16 +90,15 @@ cdef inline bint next_segment(Walk* walk) noexcept nogil:
         walk.left = end - walk.row
     source = walk.origins[walk.row]
     walk.piece = walk.pieces + walk.piece_at[source]
-    walk.start = walk.row_at[source]
-    walk.count = min(walk.left, walk.piece.rows - walk.start)
+    walk.start = walk.piece.start + walk.row_at[source]
+    walk.count = min(walk.left, walk.piece.rows - walk.row_at[source])
     walk.out = walk.row
     walk.row += walk.count
     walk.left -= walk.count
-    if walk.start + walk.count == walk.piece.rows:
+    walk.row_at[source] += walk.count
+    if walk.row_at[source] == walk.piece.rows:
         walk.piece_at[source] += 1
         walk.row_at[source] = 0
-    else:
-        walk.row_at[source] = walk.start + walk.count
     return True
 
 
@@ -144,7 +145,7 @@ cdef void each_row(Walk* walk, int64_t sources, word* out) noexcept nogil:
     cdef int64_t row, source
     cdef const word** heads = <const word**>walk.piece_at
     for source in range(sources):
-        heads[source] = <const word*>walk.pieces[source].values
+        heads[source] = <const word*>walk.pieces[source].values + walk.pieces[source].start
     for row in range(walk.rows):
         out[row] = heads[walk.origins[row]][0]
         heads[walk.origins[row]] += 1
