@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError, LinkError, PlatformError
@@ -35,6 +36,7 @@ setup(
             f"format.native.{path.stem}",
             [str(path)],
             depends=[str(header) for header in _FOLDER.glob("*.pxd")],
+            include_dirs=[pyarrow.get_include()],  # XXH3, which Arrow's headers carry
             extra_compile_args=["-O3", "-g0"],
         )
         for path in sorted(_FOLDER.glob("*.pyx"))

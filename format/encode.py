@@ -465,7 +465,7 @@ def _by_sampled_dictionary(array: pa.Array) -> pa.Array | None:
     is_list = pt.is_nested(array.type)
     share = _DISTINCT_LISTS_SHARE if is_list else _DISTINCT_SHARE
     sample = _middle(array)
-    distinct = len(np.unique(value_hashes(sample, is_whole=True)))
+    distinct = len(np.unique(value_hashes(sample)))
     # The share of distinct values falls as their number grows.
     if distinct * share > len(sample) * _SAMPLE_SLACK and len(sample) < len(array):
         return None
@@ -510,7 +510,7 @@ def _coded_lists(array: pa.Array) -> pa.Array | None:
     """Dictionary-codes lists and maps, which Arrow does not hash, by the row hash; then compares the
     values."""
     valid = valid_mask(array)
-    hashes = pa.array(value_hashes(array, is_whole=True), mask=None if valid is None else ~valid)
+    hashes = pa.array(value_hashes(array), mask=None if valid is None else ~valid)
     encoded = hashes.dictionary_encode()
     codes = dictionary_codes(encoded)
     rows = np.arange(len(array))
@@ -540,7 +540,7 @@ def _encode_dictionary_array(array: pa.Array, *, is_distinct: bool) -> Node:
 
 def _is_distinct(values: pa.Array) -> bool:
     """Returns whether values are distinct. A collision of hashes gives False, and costs only a dictionary."""
-    hashes = value_hashes(values, is_whole=True)
+    hashes = value_hashes(values)
     return values.null_count == 0 and len(np.unique(hashes)) == len(values)
 
 

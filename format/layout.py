@@ -11,8 +11,7 @@ import xxhash
 
 from format.errors import CorruptFragmentError, NotAFragmentError, UnsupportedVersionError
 
-VERSION: Final = 2
-"""The version that is written. Version 1 is still read."""
+VERSION: Final = 1
 MAGIC: Final = b"\x89LSMF\r\n\x1a"
 TRAILER_MAGIC: Final = b"LSMF"
 
@@ -94,9 +93,9 @@ def unpack_prologue(data: bytes, *, name: str) -> int:
         )
     if checksum != checksum32(data[:12]) or reserved != 0:
         raise CorruptFragmentError("the prologue is damaged", name=name, offset=0)
-    if not 1 <= version <= VERSION:
+    if version != VERSION:
         raise UnsupportedVersionError(
-            f"{name}: fragment version {version}; this reader knows 1 to {VERSION}: upgrade it"
+            f"{name}: fragment version {version}; this reader knows {VERSION} only: upgrade it"
         )
     return int(version)
 

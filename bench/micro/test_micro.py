@@ -18,7 +18,7 @@ from bench.workload import make_overlapping_inputs, sort_rows
 from format.arrays import concat_storage
 from format.blocks import Block, make_chunk
 from format.gather import gather, gather_arrays, rows_of
-from format.hashing import column_contributions
+from format.hashing import add_column
 from format.layout import BlockKind, unpack_block_header
 from format.ordering import order_words, stable_order
 from format.schema import parse_sort_schema
@@ -73,9 +73,35 @@ def test_decode_a_row_group(benchmark, column: str) -> None:
     assert len(decoded) == ROWS
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-def test_hash_a_row_group(benchmark, column: str) -> None:
-    assert len(benchmark(column_contributions, column, merged(column))) == ROWS
+def values_of(kind: str) -> pa.Array:
+    """A row group of one kind of value; strings are of a quarter more or less than their mean length."""
+    random = np.random.default_rng(1)
+    numbers = pa.array(random.integers(0, 1 << 60, ROWS))
+    name, _, size = kind.partition(" of ")
+    match name:
+        case "strings":
+            spread = int(size) // 4
+            lengths = int(size) + random.integers(-spread, spread + 1, ROWS)
+            return pa.array([random.bytes(length).hex()[:length] for length in lengths])
+        case "codes":
+            return pa.array([f"service-{n % 40}" for n in range(ROWS)]).dictionary_encode()
+        case "lists":
+            return pa.array([[f"tag{j}" for j in range(n % 4)] for n in range(ROWS)])
+        case "nulls":
+            return pa.array(numbers.to_numpy(), mask=random.random(ROWS) < 0.1)
+        case _:
+            return numbers.cast(pa.decimal128(38, 2) if "decimal" in name else name, safe=False)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["int64", "int32", "nulls", "double", "decimal128(38, 2)", "codes", "lists",
+     "strings of 8", "strings of 36", "strings of 150", "strings of 1000"],
+)  # fmt: skip
+def test_hash_a_row_group(benchmark, kind: str) -> None:
+    array, numbers = values_of(kind), np.zeros(ROWS, dtype=np.uint64)
+    benchmark(add_column, "c", array, numbers)
+    assert numbers.any()
 
 
 @pytest.mark.parametrize("column", COLUMNS)

@@ -163,7 +163,7 @@ def _member_hashes(datasets: Sequence[Entities], starts: I64) -> U64:
 
 def _signatures(spec: EntityMergeSpec, hashes: U64, counts: I64) -> I64:
     """Hashes each cluster: its members, whose hashes include their dataset, and how they are folded."""
-    settings = value_hashes(pa.array([f"{spec.identity} {spec.strategy}"], TEXT), is_whole=True)
+    settings = value_hashes(pa.array([f"{spec.identity} {spec.strategy}"], TEXT))
     if not len(counts):
         return np.zeros(0, np.int64)
     total = np.add.reduceat(hashes, np.cumsum(counts) - counts)

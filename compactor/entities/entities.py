@@ -26,7 +26,7 @@ from compactor.entities.texts import (
 )
 from compactor.errors import InputError
 from compactor.files.plain_text import joined, text_scalar
-from format.hashing import column_contributions, mix
+from format.hashing import add_column, mix
 
 DELETED: Final = "_deleted"
 REPLACED: Final = "$replaced"
@@ -37,8 +37,6 @@ RESERVED: Final = (ID, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
 _TRUE: Final = pa.array(["true", "1", "1.0", '"true"', '"1"'], TEXT)
 _FALSE: Final = pa.array(["false", "0", "0.0", '"false"', '"0"', "null"], TEXT)
 """Canonical texts of flags, in lower case: booleans, and what other systems write for them."""
-_WHOLE_BYTES: Final = 1
-"""The format's first rule of hashing counts every byte of a string."""
 
 U64 = npt.NDArray[np.uint64]
 Columns = Mapping[str, pa.Array]
@@ -107,7 +105,7 @@ class Entities:
         if self.carried is not None:
             columns[IDS] = self.carried
         for name, column in columns.items():
-            total += column_contributions(name, column, _WHOLE_BYTES)
+            add_column(name, column, total)
         return mix(total)
 
 

@@ -22,7 +22,7 @@ from format.blocks import Chunk, make_chunk
 from format.encode import by_dictionary
 from format.fitting import expanded_bytes
 from format.gather import Rows, gather
-from format.hashing import U64, column_contributions
+from format.hashing import U64, add_column, column_contributions
 from format.keys import Bound, key_at
 from format.limits import max_written_bytes
 from format.sizes import cumulative_bits
@@ -167,7 +167,7 @@ def make_key_chunks(group: KeyGroup) -> KeyChunks:
 def _sums(names: Sequence[str], keys: Sequence[pa.Array]) -> U64:
     sums = np.zeros(len(keys[0]), dtype=np.uint64)
     for name, array in zip(names, keys, strict=True):
-        sums += column_contributions(name, array)
+        add_column(name, array, sums)
     return sums
 
 

@@ -26,7 +26,7 @@ from format.cast import widened
 from format.footer import Footer, FooterHead
 from format.gather import Rows
 from format.hashing import combine
-from format.layout import VERSION, BlockHeader
+from format.layout import BlockHeader
 from format.schema import FragmentHeader, SortSchema
 from format.stream_reader import FragmentStream
 from format.types import storage_type
@@ -189,7 +189,7 @@ class MergeInput:
     def _may_copy(self, rows: int) -> bool:
         """Returns whether a row group of this many rows is as good as one that the merge would make of it."""
         rule = self._copying
-        if rule is None or self.stream.version != VERSION or rows > rule.max_rows:
+        if rule is None or rows > rule.max_rows:
             return False
         if not self._is_as_wide:
             return False

@@ -18,7 +18,7 @@ from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.dividing import PartitionBuffers, gathered_bytes
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from format.hashing import column_contributions
+from format.hashing import add_column
 from format.storage import to_storage
 
 _PARTS: Final = 32
@@ -175,7 +175,7 @@ class Grouper:
         for state in states:
             number = np.zeros(state.num_rows, dtype=np.uint64)
             for index in range(len(self._keys)):
-                number += column_contributions(str(index), to_storage(state.column(index)))
+                add_column(str(index), to_storage(state.column(index)), number)
             part_of = (number >> np.uint64(_FIRST_BIT - _BITS * depth)) % np.uint64(_PARTS)
             divider.put(state, part_of)
         divider.finish()

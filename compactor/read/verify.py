@@ -27,7 +27,7 @@ from compactor.table.windows import window_numbers
 from format.cast import exact_range, widened
 from format.errors import FormatError
 from format.footer import Footer
-from format.hashing import column_contributions, fold_rows
+from format.hashing import add_column, fold_rows
 from format.keys import Bound, KeyComparator, key_at
 from format.ordering import first_disorder, order_words
 from format.schema import ordering
@@ -131,7 +131,7 @@ class _FragmentCheck:
                     block = stream.next_chunk()
                     array = block.decode(dtype, keep_dictionary=True)
                     self._check_values(name, array)
-                    self._numbers[group] += column_contributions(name, array, stream.version)
+                    add_column(name, array, self._numbers[group])
                     self._nulls.setdefault(name, []).append(array.null_count)
             footer = stream.finish()
             self.bytes_read = stream.bytes_read
@@ -161,7 +161,7 @@ class _FragmentCheck:
             self._check_key_group(keys, len(self._numbers), blocks[0].offset)
             numbers = np.zeros(len(keys[0]), dtype=np.uint64)
             for column, array in zip(sort, keys, strict=True):
-                numbers += column_contributions(column.column, array, stream.version)
+                add_column(column.column, array, numbers)
                 self._nulls.setdefault(column.column, []).append(array.null_count)
                 self._check_values(column.column, array)
             self._numbers.append(numbers)

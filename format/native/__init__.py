@@ -1,13 +1,14 @@
 """Loops over the values of one chunk, compiled by Cython: the one implementation of each.
 
-hashing    hashes byte strings for the row hash
+hashing    hashes values for the row hash
 strings    finds distinct strings, and the least and the greatest one
 integers   renumbers codes, measures and narrows integers
 gather     gathers rows of several sources in merged order
 
 A loop takes contiguous memory and runs without the GIL. Offsets count from the start of `data` and need not
 begin at 0, so sliced arrays are passed as they are; `data` may be empty. `valid` has a byte for each row, or
-is None where no row is null. The caller sees to it that lengths agree; loops do not check them.
+is None where no row is null. The caller sees to it that lengths agree; loops check only what their
+docstrings say.
 
 Machines are little-endian, as the format is.
 """

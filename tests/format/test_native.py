@@ -6,12 +6,14 @@ import itertools
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +21,13 @@ import format
 from format import native
 from format.arrays import in_order_of_use
 from format.encode import by_dictionary
+from format.hashing import add_column, column_contributions, value_hashes
+from format.native import hashing
 from format.nodes import binary_parts, valid_mask
+from format.storage import plain, to_storage
+from tests.support.loops import loops
+from tests.support.samples import SAMPLES, sample_array
+from tests.support.wording import refuses
 
 STRING_TYPES = [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
 INT_TYPES = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
@@ -96,6 +104,74 @@ def test_codes_come_in_the_order_of_their_first_use(codes: list[int | None], sta
     assert found.cast(pa.string()).equals(array.cast(pa.string()))
     used = list(dict.fromkeys(code for code in indices.to_pylist() if code is not None))
     assert found.dictionary.to_pylist() == [f"value {n}" for n in used]
+
+
+def test_null_is_not_zero_in_a_list_and_adds_nothing_to_a_row() -> None:
+    rows = [[None], [0], [], [None, None], [0, None], [None, 0]]
+    for dtype in (pa.int64(), pa.bool_(), pa.float32(), pa.decimal128(30, 2)):
+        hashes = value_hashes(pa.array(rows, pa.list_(pa.int64())).cast(pa.list_(dtype)))
+        assert len(set(hashes.tolist())) == len(rows), dtype
+    untyped = value_hashes(pa.array([[None], [], [None, None]], pa.list_(pa.null())))
+    assert untyped.tolist() == value_hashes(pa.array(rows, pa.list_(pa.int8())))[[0, 2, 3]].tolist()
+    numbers = np.arange(3, dtype=np.uint64)
+    for nothing in (pa.nulls(3, pa.string()), pa.nulls(3), pa.nulls(3, pa.list_(pa.int8()))):
+        add_column("c", nothing, numbers)
+    assert numbers.tolist() == [0, 1, 2]
+
+
+def test_every_byte_of_a_long_value_counts() -> None:
+    value = bytearray(200)
+    changed = [bytes(value[:at] + b"\1" + value[at + 1 :]) for at in range(200)]
+    for dtype in (pa.binary(), pa.large_binary(), pa.binary(200)):
+        hashes = value_hashes(pa.array([bytes(value), *changed], dtype))
+        assert hashes[0] == xxhash.xxh3_64_intdigest(bytes(value))
+        assert len(set(hashes.tolist())) == 201
+
+
+@loops("name", SAMPLES)
+def test_slices_hash_as_their_rows_do(name: str) -> None:
+    array = to_storage(sample_array(name, 3))
+    whole = value_hashes(plain(array))
+    for start, rows in ((0, 0), (1, 5), (3, 9), (len(array), 0)):
+        part = array.slice(start, rows)
+        assert value_hashes(plain(part)).tolist() == whole[start : start + rows].tolist()
+        one = column_contributions("c", part)
+        assert one.tolist() == column_contributions("c", array)[start : start + rows].tolist()
+
+
+def test_buffers_that_are_too_short_are_refused() -> None:
+    out = np.zeros(4, dtype=np.uint64)
+    few, many = pa.py_buffer(bytes(20)), pa.py_buffer(bytes(64))
+    calls: dict[str, Callable[[], None]] = {
+        "integers": lambda: hashing.hash_integers(few, 8, True, None, 0, None, out),
+        "an offset": lambda: hashing.hash_integers(many, 8, True, None, 5, None, out),
+        "a bitmap": lambda: hashing.hash_integers(many, 8, True, pa.py_buffer(b""), 0, 1, out),
+        "booleans": lambda: hashing.hash_booleans(None, None, 0, 1, out),
+        "floats": lambda: hashing.hash_floats(few, 8, None, 0, 1, out),
+        "decimals": lambda: hashing.hash_decimals(few, 16, None, 0, 1, out),
+        "bytes": lambda: hashing.hash_bytes(few, 6, None, 0, 1, out),
+        "hashes": lambda: hashing.put_hashes(out[:3], None, 0, 1, out),
+        "few offsets": lambda: hashing.hash_strings(few, many, True, None, 0, 1, out),
+        "offsets beyond": lambda: hashing.hash_strings(
+            pa.py_buffer(np.array([0, 9, 9, 9, 65], np.int32)), many, False, None, 0, 1, out
+        ),
+        "falling offsets": lambda: hashing.hash_strings(
+            pa.py_buffer(np.array([0, 9, 8, 9, 9], np.int32)), many, False, None, 0, 1, out
+        ),
+        "counts": lambda: hashing.hash_lists(
+            np.array([1, 1, 1, 2]), out, None, 0, None, 0, 1, np.zeros(4, dtype=np.uint64)
+        ),
+        "a count below zero": lambda: hashing.hash_lists(
+            np.array([1, -1, 1, 1]), out, None, 0, None, 0, 1, np.zeros(4, dtype=np.uint64)
+        ),
+        "codes": lambda: hashing.add_by_code(
+            pa.py_buffer(np.array([0, 1, -1, 0], np.int32)), 4, out, None, 0, out
+        ),
+    }
+    for name, call in calls.items():
+        with refuses(ValueError, "malformed"):
+            call()
+            pytest.fail(name)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ D = decimal.Decimal
 FOLDERS = [Path(__file__).parent / f"v{version}" for version in range(1, VERSION + 1)]
 
 
-def golden_tables(version: int) -> dict[str, tuple[pa.Table, str | SortSchema, WriterOptions]]:
-    """Name -> table, sort schema, writer options. What a version brought has a table since then."""
+def golden_tables() -> dict[str, tuple[pa.Table, str | SortSchema, WriterOptions]]:
+    """Name -> table, sort schema, writer options."""
     every = {name: sample_array(name, 6).slice(0, 12) for name in SAMPLES if name != "long_strings"}
     rows = list(range(12))
     tables: dict[str, tuple[pa.Table, str | SortSchema, WriterOptions]] = {
@@ -50,22 +50,21 @@ def golden_tables(version: int) -> dict[str, tuple[pa.Table, str | SortSchema, W
             WriterOptions(max_rows=500, compression_level=3),
         ),
     }
-    if version >= 2:
-        numbers = range(1200)
-        tables["lists_and_decimals"] = (
-            pa.table(
-                {
-                    "k": list(numbers),
-                    "decimal": [None if n % 11 == 0 else n * 7919 % 977 / 1000 for n in numbers],
-                    "whole": [float(n % 5) for n in numbers],
-                    "tags": [None if n % 7 == 0 else ["a" * (n % 3), f"t{n % 4}"] for n in numbers],
-                    "long": [f"{n:04d}" * (n % 40) for n in numbers],
-                }
-            ),
-            "k",
-            WriterOptions(max_rows=500),
-        )
-        tables |= _orders() | _odd_names()
+    numbers = range(1200)
+    tables["lists_and_decimals"] = (
+        pa.table(
+            {
+                "k": list(numbers),
+                "decimal": [None if n % 11 == 0 else n * 7919 % 977 / 1000 for n in numbers],
+                "whole": [float(n % 5) for n in numbers],
+                "tags": [None if n % 7 == 0 else ["a" * (n % 3), f"t{n % 4}"] for n in numbers],
+                "long": [f"{n:04d}" * (n % 40) for n in numbers],
+            }
+        ),
+        "k",
+        WriterOptions(max_rows=500),
+    )
+    tables |= _orders() | _odd_names()
     return tables
 
 
@@ -132,7 +131,7 @@ def _odd_names() -> dict[str, tuple[pa.Table, SortSchema, WriterOptions]]:
 def main() -> None:
     folder = FOLDERS[-1]
     folder.mkdir(exist_ok=True)
-    for name, (table, sort, options) in golden_tables(VERSION).items():
+    for name, (table, sort, options) in golden_tables().items():
         if (folder / f"{name}.frag").exists():
             continue
         data = write_fragment(table, sort, options)

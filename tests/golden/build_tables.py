@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,17 +21,12 @@ from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
-from compactor.table.entry import FragmentEntry
-from compactor.table.metadata import TableMetadata, TimeWindows
-from compactor.table.object_names import checkpoint_key, fragment_key
+from compactor.table.metadata import TimeWindows
+from compactor.table.object_names import checkpoint_key
 from compactor.table.version import Changes, Lease, Operation, Quarantine
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
-from format.keys import Bound, key_at
-from format.reader import FragmentReader
-from format.schema import ordering
-from tests.support.fragments import BytesSource
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table
 
@@ -137,24 +131,6 @@ def long_keys(store: MemoryStore) -> None:
     compact_table(store, small)
 
 
-def first_version_fragments(store: MemoryStore) -> None:
-    """Fragments of format version 1 in a table."""
-    folder = Path(__file__).parent / "v1"
-    entries, metadata = [], None
-    for number, name in enumerate(("encodings", "encodings")):
-        data = (folder / f"{name}.frag").read_bytes()
-        reader = FragmentReader(BytesSource(data), len(data), name)
-        key = fragment_key(0, "golden", number)
-        first_key, last_key = _outer_keys(reader)
-        summary = replace(reader.footer.summary(), first_key=first_key, last_key=last_key)
-        entry = FragmentEntry.from_summary(key, summary, size_bytes=len(data), level=0, run=key)
-        store.create(key, data)
-        entries.append(replace(entry, sequence=(1, number)))
-        metadata = TableMetadata(reader.schema, reader.header.sort)
-    changes = Changes(Operation.INGEST, adds=tuple(entries), metadata=metadata)
-    CommitLog(store).commit(lambda _: changes)
-
-
 TABLES: dict[str, Callable[[MemoryStore], None]] = {
     make.__name__: make
     for make in (
@@ -164,15 +140,8 @@ TABLES: dict[str, Callable[[MemoryStore], None]] = {
         last_rows,
         aggregates,
         long_keys,
-        first_version_fragments,
     )
 }
-
-
-def _outer_keys(reader: FragmentReader) -> tuple[Bound, Bound]:
-    names = [column.column for column in ordering(reader.header.sort)]
-    first, last = (reader.read_storage(names, [group])[0] for group in (0, reader.row_groups - 1))
-    return key_at(first, 0), key_at(last, len(last[0]) - 1)
 
 
 def load(name: str) -> MemoryStore:

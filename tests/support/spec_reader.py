@@ -52,7 +52,7 @@ class Fragment:
     def __init__(self, data: bytes) -> None:
         assert data[:8] == b"\x89LSMF\r\n\x1a"
         self.version, reserved, check = struct.unpack("<HHI", data[8:16])
-        assert self.version in (1, 2)
+        assert self.version == 1
         assert (reserved, check) == (0, xxh3(data[:12]) & 0xFFFFFFFF)
         header = Block(data, 16)
         assert header.kind == "H"
@@ -95,10 +95,7 @@ class Fragment:
             number = 0
             for name, values in self.columns.items():
                 if values[row] is not None:
-                    number += mix(
-                        hash_value(values[row], self.types[name], self.version)
-                        ^ xxh3(name.encode())
-                    )
+                    number += mix(hash_value(values[row], self.types[name]) ^ xxh3(name.encode()))
             total += mix(number & MASK)
         return total & MASK
 
@@ -271,16 +268,7 @@ def mix(x: int) -> int:
     return x ^ x >> 32
 
 
-def hash_spots(data: bytes) -> int:
-    spread = max(0, len(data) - 8)
-    total = len(data) * 0x9E3779B97F4A7C15
-    for j in range(5):
-        at = spread * j // 4
-        total += int.from_bytes(data[at : at + 8], "little") * (mix(j + 1) | 1)
-    return mix(total & MASK)
-
-
-def hash_value(value: Any, dtype: dict[str, Any], version: int) -> int:
+def hash_value(value: Any, dtype: dict[str, Any]) -> int:
     kind = dtype["kind"]
     if value is None:
         return 0
@@ -295,38 +283,25 @@ def hash_value(value: Any, dtype: dict[str, Any], version: int) -> int:
         )
         total = len(value) * 0x9E3779B97F4A7C15
         for j, element in enumerate(value):
-            total += mix((hash_value(element, item, version) + (j + 1) * 0xC2B2AE3D27D4EB4F) & MASK)
-        return mix(total & MASK)
+            if element is not None:
+                place = (j + 1) * 0xC2B2AE3D27D4EB4F
+                total += mix((hash_value(element, item) + place) & MASK)
+        return total & MASK
     if kind == "struct":
         total = 1
         for field, element in zip(dtype["fields"], value, strict=True):
             if element is not None:
                 total += mix(
-                    hash_value(element, storage(field["type"]), version)
-                    ^ xxh3(field["name"].encode())
+                    hash_value(element, storage(field["type"])) ^ xxh3(field["name"].encode())
                 )
-        return mix(total & MASK)
+        return total & MASK
     if isinstance(value, float):
-        pattern = (
-            0x7FF8000000000000
-            if value != value
-            else struct.unpack("<Q", struct.pack("<d", value))[0]
-        )
-        return mix(pattern)
+        if value != value:
+            return 0x7FF8000000000000
+        return int(struct.unpack("<Q", struct.pack("<d", value))[0])
     if isinstance(value, decimal.Decimal):
         unscaled = int(value.scaleb(dtype["scale"], decimal.Context(prec=100)))
-        x = 0
-        for word in struct.unpack("<4Q", unscaled.to_bytes(32, "little", signed=True)):
-            x = mix(x ^ word)
-        return x
+        return xxh3(unscaled.to_bytes(32, "little", signed=True))
     if isinstance(value, str | bytes):
-        data = value.encode() if isinstance(value, str) else value
-        if version == 2:
-            return hash_spots(data)
-        if len(data) > 1024:
-            return xxh3(data)
-        total = len(data) * 0x9E3779B97F4A7C15
-        for j in range(0, len(data), 8):
-            total += int.from_bytes(data[j : j + 8], "little") * (mix(j // 8 + 1) | 1)
-        return mix(total & MASK)
-    return mix(int(value) & MASK)
+        return xxh3(value.encode() if isinstance(value, str) else value)
+    return int(value) & MASK

@@ -14,7 +14,7 @@ from compactor.predicate.skipping import bloom
 from compactor.predicate.skipping.spec import SkipKind, can_index
 from compactor.predicate.skipping.value_set import ValueSet
 from compactor.predicate.skipping.value_set import build as build_value_set
-from format.hashing import value_hashes
+from format.hashing import mix, value_hashes
 from format.types import storage_type
 
 _CODES: Final = {SkipKind.BLOOM: 1, SkipKind.VALUES: 2}
@@ -39,7 +39,7 @@ def _build(kind: SkipKind, array: pa.Array, most_bytes: int) -> bytes | None:
         array = array.dictionary.take(pc.unique(array.indices.drop_null()))
     array = array.drop_null()
     if kind is SkipKind.BLOOM:
-        return bloom.build(value_hashes(array, is_whole=True), most_bytes)
+        return bloom.build(mix(value_hashes(array)), most_bytes)
     return build_value_set(array.unique(), most_bytes)
 
 
@@ -101,7 +101,7 @@ class _Bloom:
         return self.may_be_in(pa.array([value], value.type))
 
     def may_be_in(self, values: pa.Array) -> bool:
-        hashes = value_hashes(values, is_whole=True)
+        hashes = mix(value_hashes(values))
         return bool(bloom.may_hold(self._data, hashes).any())
 
     def may_be_like(self, pattern: str, *, ignores_case: bool) -> bool:  # noqa: ARG002

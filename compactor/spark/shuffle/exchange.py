@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from format.arrays import concat_storage
-from format.hashing import column_contributions
+from format.hashing import add_column
 from format.ordering import order_words, stable_order
 from format.schema import SortSchema, ordering
 from format.storage import to_storage
@@ -193,5 +193,5 @@ def key_hashes(columns: Sequence[pa.Array]) -> U64:
     for number, column in enumerate(columns):
         if pt.is_floating(column.type):
             column = pc.add(column, pa.scalar(0.0, column.type))
-        sums += column_contributions(str(number), column)
+        add_column(str(number), column, sums)
     return sums
