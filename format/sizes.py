@@ -53,8 +53,9 @@ def cumulative_bits(array: pa.Array) -> I64:
 
 
 def total_bytes(array: pa.Array) -> int:
-    """Returns the last value of `cumulative_bytes` without looking at rows. The array must not be
-    dictionary-coded."""
+    """Returns the last value of `cumulative_bytes`, without looking at the rows of plain arrays."""
+    if pt.is_dictionary(array.type):
+        return int(_dictionary_sizes(array).sum()) // 8
     return _total_bits(array) // 8
 
 
@@ -90,7 +91,7 @@ def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
 
 
 def _rows_within(array: pa.Array, limit_bytes: int) -> int:
-    if not pt.is_dictionary(array.type) and total_bytes(array) <= limit_bytes:
+    if total_bytes(array) <= limit_bytes:
         return len(array)
     return int(np.searchsorted(cumulative_bytes(array), limit_bytes, side="right")) - 1
 

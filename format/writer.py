@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Final, Self
 
@@ -27,7 +30,7 @@ from format.keys import Bound, KeyComparator, key_at
 from format.layout import BlockKind
 from format.ordering import first_disorder, order_words
 from format.schema import FragmentHeader, SortSchema, column_order
-from format.sizes import cumulative_bytes, rows_within
+from format.sizes import rows_within, total_bytes
 from format.storage import to_storage
 from format.type_json import JsonObject
 from format.validity import ValueCheck
@@ -94,8 +97,13 @@ class FragmentWriter:
         spool_directory: str | None = None,
         spool_memory_bytes: int = SPOOL_MEMORY_BYTES,
         on_row_group: Callable[[dict[str, pa.Array]], None] | None = None,
+        threads: int = 1,
     ) -> None:
-        """on_row_group: called with the columns of each row group, as storage arrays."""
+        """on_row_group: called with the columns of each row group, as storage arrays.
+
+        threads: how many encode the columns of a row group; the bytes are the same for any number.
+        """
+        self._pool = ThreadPoolExecutor(threads, "encode") if threads > 1 else None
         self._on_row_group = on_row_group
         self._options = options or WriterOptions()
         header = FragmentHeader(schema, sort, self._options.max_rows, self._options.writer_json())
@@ -115,6 +123,7 @@ class FragmentWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends rows, which must continue the sort order.
+
 
         Raises `OrderError` if they do not, `SchemaError` for another schema than the writer's and for values
         that its types do not allow, `LimitError` for values that readers would refuse.
@@ -141,7 +150,7 @@ class FragmentWriter:
         for name in self._others:
             self._copy_column(name)
         summary = self._emitter.finish(self._row_hashes)
-        self._spool.close()
+        self._close()
         return WrittenFragment(self._emitter.bytes_written, summary)
 
     def __enter__(self) -> Self:
@@ -153,7 +162,12 @@ class FragmentWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._close()
+
+    def _close(self) -> None:
         self._spool.close()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
     def _check_order(self, columns: dict[str, pa.Array]) -> None:
         keys = [columns[name] for name in self._keys]
@@ -186,22 +200,23 @@ class FragmentWriter:
 
     def _emit_group(self, columns: dict[str, pa.Array], rows: int) -> None:
         keys = [columns[name] for name in self._keys]
-        self._emitter.key_group(
-            [self._chunk(name, columns[name]) for name in self._keys],
-            key_at(keys, 0),
-            key_at(keys, rows - 1),
-        )
-        for name in self._others:
-            self._spool.append(name, self._chunk(name, columns[name]))
+        names = [*self._keys, *self._others]
+        arrays = [columns[name] for name in names]
+        map_ = map if self._pool is None else self._pool.map
+        chunks = iter(map_(partial(self._chunk, self._emitter.rows), names, arrays))
+        key_chunks = list(islice(chunks, len(keys)))
+        self._emitter.key_group(key_chunks, key_at(keys, 0), key_at(keys, rows - 1))
+        for name, chunk in zip(self._others, chunks, strict=True):
+            self._spool.append(name, chunk)
         self._row_hashes.append(hash_batch(columns, rows))
         if self._on_row_group is not None:
             self._on_row_group(columns)
 
-    def _chunk(self, name: str, array: pa.Array) -> Chunk:
+    def _chunk(self, first: int, name: str, array: pa.Array) -> Chunk:
+        """Makes the chunk of rows from `first` on."""
         try:
             return make_chunk(array, level=self._options.compression_level)
         except LimitError as error:
-            first = self._emitter.rows - (len(array) if name in self._others else 0)
             raise LimitError(
                 f"column {name!r}, rows {first:,} to {first + len(array) - 1:,} in sort order: {error}: "
                 "divide these values into several rows, or leave them out"
@@ -232,7 +247,7 @@ class _Pending:
         self._pieces.append(columns)
         self.rows += rows
         for name, array in columns.items():
-            self._bytes[name] += int(cumulative_bytes(array)[-1])
+            self._bytes[name] += total_bytes(array)
 
     def drain(self) -> tuple[dict[str, pa.Array], int]:
         """Returns all rows, one array per column, and their number; nothing is pending afterwards."""
