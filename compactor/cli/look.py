@@ -67,19 +67,20 @@ def inspect_command(
 def _open(
     target: str, version: int | None, as_of: int | None
 ) -> FragmentReader | tuple[Store, Snapshot]:
-    if "://" not in target and not Path(target).is_dir():
-        return open_fragment_at(target)
-    check_one_moment(version, as_of)
-    log = open_log(target)
-    try:
-        return log.store, log.at(version, as_of)
-    except TableNotFoundError:
-        if "://" not in target:
-            raise
+    """Opens the table at this address, or else the fragment. Raises `TableNotFoundError` if it is neither."""
+    is_local = "://" not in target
+    if not is_local or Path(target).is_dir():
+        check_one_moment(version, as_of)
+        log = open_log(target)
         try:
-            return open_fragment_at(target)
-        except ObjectNotFoundError:
-            raise TableNotFoundError(f"{target}: neither a table nor a fragment") from None
+            return log.store, log.at(version, as_of)
+        except TableNotFoundError:
+            if is_local:
+                raise
+    try:
+        return open_fragment_at(target)
+    except ObjectNotFoundError:
+        raise TableNotFoundError(f"{target}: neither a table nor a fragment") from None
 
 
 def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:

@@ -182,7 +182,7 @@ def table(tmp_path: Path) -> str:
     [
         ([], 2),
         (["-o", "x.html", "--json"], 2),
-        (["-o", "no/such/folder/x.html"], 3),
+        (["-o", "no/such/folder/x.html"], 2),
         (["-o", "-", "--version", "1", "--as-of", "1d"], 2),
         (["-o", "-", "--since", "99"], 2),
         (["-o", "-", "--version", "99"], 5),

@@ -84,7 +84,6 @@ def _metadata(
         schema = with_result_types(merged_schema(None, file, path), rows)
         if rows.delete_marker is not None and rows.delete_marker not in schema.names:
             schema = schema.append(pa.field(rows.delete_marker, pa.bool_()))
-        require_columns(schema, [column.column for column in sort], path)
         schema = with_not_null(schema, options.not_null)
         full = sort_with_policy(sort, rows, options.ttl)
         check_policy(rows, options.ttl, schema, full)
