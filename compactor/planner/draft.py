@@ -118,16 +118,16 @@ class Draft:
         self._moves.append(TrivialMove(tuple(item.entry for item in items), output_level, reason))
         return True
 
-    def merge_in_passes(
+    def merge_in_rounds(
         self, items: Sequence[Item], output_level: int, *, reason: str, priority: float
     ) -> None:
         """Adds one spec for all items; or, if they are too much for one task, merges within level 0 first.
 
         Only neighbours in age may be merged first, so that rows of equal keys keep their order. A run is
-        never divided, for the same reason. Each part has at least two runs, so that every pass leaves fewer.
+        never divided, for the same reason. Each part has at least two runs, so that every round leaves fewer.
         """
         runs = sorted_runs(items)
-        # While a pass runs, the next one waits: if it began early, it would merge unequal parts.
+        # While a round runs, the next one waits: if it began early, it would merge unequal parts.
         taken = [item.entry.key for item in items if item.entry.key in self._tree.taken]
         if taken:
             self.block(f"{reason}: {taken[0]} is being compacted")
@@ -142,7 +142,7 @@ class Draft:
             self.merge(items, output_level, reason=reason, priority=priority)
         for chunk in chunks:
             part = [item for run in chunk for item in run.items]
-            self.merge(part, 0, reason=f"{reason}, in passes", priority=priority)
+            self.merge(part, 0, reason=f"{reason}, in rounds", priority=priority)
 
     def merge_runs(self, runs: Sequence[SortedRun], *, reason: str, priority: float) -> bool:
         """Adds a merge of level-0 runs into one run of level 0. Returns whether it did."""

@@ -22,7 +22,7 @@ def plan_overlapping(
     for group in components(tree.items()):
         runs = len(sorted_runs(group))
         if runs > 1:
-            draft.merge_in_passes(
+            draft.merge_in_rounds(
                 group,
                 max(1, *(item.entry.level for item in group)),
                 reason=f"{len(group)} fragments of {runs} runs overlap",
@@ -42,7 +42,7 @@ def plan_full(tree: Tree, limits: Limits, now_unix_ms: int) -> CompactionPlan:
     groups = join_small_neighbours(components(tree.items()), limits.target_fragment_bytes)
     for group in groups:
         if len(group) > 1:
-            draft.merge_in_passes(
+            draft.merge_in_rounds(
                 group,
                 bottom,
                 reason=f"full: {len(group)} fragments into one sorted run",

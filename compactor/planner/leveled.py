@@ -88,7 +88,7 @@ class _Leveled:
             if len(group) == 1:
                 self._draft.move(group, 1, reason="level 0: overlaps nothing of level 1")
                 continue
-            self._draft.merge_in_passes(
+            self._draft.merge_in_rounds(
                 group,
                 1,
                 reason=f"level 0: {len(group)} fragments into level 1",
