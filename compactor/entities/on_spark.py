@@ -8,7 +8,7 @@
     cluster   ids and signatures                                     by the hash of the cluster's _id ->
     differ    against what the table has; what changed               back home ->
     take      whole entities, only of what changed                   by ranges of the cluster's _id ->
-    fold      fragments; the driver commits them at once
+    fold      fragments; Spark's driver commits them at once
 
 Whole entities travel twice at most, and the second time only those of clusters that changed.
 """

@@ -1,7 +1,7 @@
 """Runs a pipeline on Spark: its stages one after the other, each a job of tasks.
 
 Nodes have rows as Arrow batches, which travel between stages in packets: so no type is lost and no row
-becomes a Python object. The driver sees reports and samples of keys. It sees rows only of files, part by
+becomes a Python object. Spark's driver sees reports and samples of keys. It sees rows only of files, part by
 part, since a file is written in one place.
 """
 

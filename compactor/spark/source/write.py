@@ -1,4 +1,4 @@
-"""Writes for the Spark data source: tasks write fragments, the driver commits those of all tasks at once.
+"""Writes for the Spark data source: tasks write fragments, Spark's driver commits those of all tasks at once.
 
 Nothing is visible before the commit, so failed, retried and duplicate tasks leave garbage at worst, which a
 vacuum removes. A task of few rows writes no fragment: it sends its rows to the commit, which writes one
@@ -236,11 +236,11 @@ class BatchWriter(DataSourceArrowWriter):
             raise UsageError("fragments: app_id: also number the batch by option batch_id")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFragments:
-        """Raises `StoreError`, `FormatError`."""
+        """Writes the rows of one task. Raises `StoreError`, `FormatError`."""
         return write_rows(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Raises as `commit_rows`."""
+        """Commits the fragments of all tasks. Raises what `commit_rows` raises."""
         commit_rows(self._plan, messages, self._plan.batch)
 
 
@@ -253,7 +253,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise UsageError("fragments: batch_id: a stream numbers its batches itself")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFragments:
-        """Raises `StoreError`, `FormatError`."""
+        """Writes the rows of one task. Raises `StoreError`, `FormatError`."""
         return write_rows(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
