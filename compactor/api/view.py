@@ -12,6 +12,7 @@ import pyarrow as pa
 from pydantic import NonNegativeInt
 
 from compactor.api.scan import Scan
+from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
 from compactor.read.report import VerifyReport
@@ -140,4 +141,4 @@ class TableView:
         return self.rows
 
     def __repr__(self) -> str:
-        return f"<Table {self.url} version {self.version}: {self.rows:,} rows>"
+        return f"<Table {self.url} version {self.version}: {counted(self.rows, 'row')}>"

@@ -10,6 +10,7 @@ import click
 from compactor.cli.output import echo_json
 from compactor.cli.setting_options import chosen, setting_option
 from compactor.cli.tables import open_table
+from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings.column_kinds import column_kinds
@@ -69,7 +70,8 @@ def alter_command(
     click.echo(f"columns: {', '.join(report.columns)}; version {report.version}")
     if report.waiting:
         click.echo(
-            f"{len(report.waiting):,} fragments hold dropped columns until they are compacted "
+            f"{counted(len(report.waiting), 'fragment holds', 'fragments hold')} dropped columns "
+            "until compacted "
             "(`compactor compact --full` does it at once) and vacuumed"
         )
 

@@ -20,6 +20,7 @@ from compactor.cli.telemetry import (
     metrics_options,
     telemetry,
 )
+from compactor.common.counts import counted
 from compactor.common.logs import is_json
 from compactor.common.message import Message
 from compactor.compaction.compaction import Compaction
@@ -187,19 +188,19 @@ def _print_idle(planned: PlanReport) -> None:
     for lease in snapshot.leases.values():
         left = (lease.expires_unix_ms - planned.lease_unix_ms) / 1000
         click.echo(
-            f"  {len(lease.inputs)} fragments are being compacted by {shown_owner(lease.owner)} "
-            f"(free in {max(0, left):.0f} s if it has died; --take-over does not wait)"
+            f"  {counted(len(lease.inputs), 'fragment is', 'fragments are')} being compacted by "
+            f"{shown_owner(lease.owner)} (free in {max(0, left):.0f} s if it has died; --take-over "
+            "does not wait)"
         )
 
 
 def _why_idle(snapshot: Snapshot, policy: Policy) -> str:
+    fragments = counted(len(snapshot.fragments), "fragment is", "fragments are")
     if snapshot.quarantine:
-        return (
-            f"{len(snapshot.quarantine)} of {len(snapshot.fragments)} fragments are in quarantine"
-        )
+        return f"{len(snapshot.quarantine):,} of {fragments} in quarantine"
     if snapshot.leases:
         leased = sum(len(lease.inputs) for lease in snapshot.leases.values())
-        return f"{leased} of {len(snapshot.fragments)} fragments are being compacted"
+        return f"{leased:,} of {fragments} being compacted"
     runs = debt_of(snapshot, policy).level0_runs
     match policy.strategy:
         case Strategy.FULL:
@@ -208,7 +209,8 @@ def _why_idle(snapshot: Snapshot, policy: Policy) -> str:
             return "no fragments overlap"
         case _:
             return (
-                f"{runs} sorted runs at level 0, {policy.level0_trigger_runs} of like size start a "
+                f"{counted(runs, 'sorted run')} at level 0, {policy.level0_trigger_runs} of like "
+                "size start a "
                 "compaction (--strategy overlapping and --full do not wait for that)"
             )
 
@@ -219,15 +221,20 @@ def _print_report(report: CompactReport) -> None:
         click.echo(f"no fragment was rewritten; version {figures['version']}")
         return
     click.echo(
-        f"{figures['input_fragments']} fragments into {figures['output_fragments']} by "
-        f"{figures['tasks']} tasks, {figures['rows_in']:,} rows, "
+        f"{counted(figures['input_fragments'], 'fragment')} compacted into "
+        f"{figures['output_fragments']:,} by "
+        f"{counted(figures['tasks'], 'task')}, {counted(figures['rows_in'], 'row')}, "
         f"{human_bytes(figures['bytes_in'])} to {human_bytes(figures['bytes_out'])}, "
-        f"{figures['gets']} GETs ({figures['resumed_gets']} resumed), {_dropped(figures)}{_restarts(figures)}"
+        f"{counted(figures['gets'], 'GET')} ({figures['resumed_gets']} resumed), "
+        f"{_dropped(figures)}{_restarts(figures)}"
         f"peak {human_bytes(figures['peak_rss_bytes'])} RSS, {report.seconds:.1f} s; "
         f"version {figures['version']}"
     )
     if report.void:
-        click.echo(f"{len(report.void)} compactions were overtaken by others: their result stands")
+        click.echo(
+            f"{counted(len(report.void), 'compaction was', 'compactions were')} overtaken by others: "
+            "their result stands"
+        )
     if report.done:
         _print_predicted(report.predicted, figures)
 
@@ -245,15 +252,15 @@ def _dropped(figures: dict[str, Any]) -> str:
     if not reasons:
         return ""
     listed = ", ".join(f"{rows:,} {_IN_WORDS[name]}" for name, rows in reasons.items())
-    return f"{figures['dropped_rows']:,} rows left out ({listed}), "
+    return f"{counted(figures['dropped_rows'], 'row')} left out ({listed}), "
 
 
 def _restarts(figures: dict[str, Any]) -> str:
     if not figures["restarts"]:
         return ""
     return (
-        f"{figures['restarts']} second passes for heavy row groups "
-        f"({figures['replayed_inputs']} inputs read from local disk), "
+        f"{counted(figures['restarts'], 'second pass', 'second passes')} for heavy row groups "
+        f"({counted(figures['replayed_inputs'], 'input')} read from local disk), "
     )
 
 
@@ -285,7 +292,7 @@ def _print_profile(figures: dict[str, Any]) -> None:
     )
     click.echo(
         f"of {figures['task_seconds']:.2f} task seconds; {figures['copied_rows']:,} of "
-        f"{figures['rows_in']:,} rows went out as they came in, compressed and unread"
+        f"{counted(figures['rows_in'], 'row')} went out as they came in, compressed and unread"
     )
 
 
@@ -335,14 +342,19 @@ def _print_plan(planned: PlanReport) -> None:
         ])  # fmt: skip
     for move in plan.trivial_moves:
         click.echo(
-            f"move {len(move.entries)} fragments to level {move.output_level}: {move.reason}"
+            f"move {counted(len(move.entries), 'fragment')} to level {move.output_level}: {move.reason}"
         )
     if plan.expiry.entries:
-        click.echo(f"drop {len(plan.expiry.entries)} fragments of time windows past retention")
+        click.echo(
+            f"drop {counted(len(plan.expiry.entries), 'fragment')} of time windows past retention"
+        )
     for line in (*plan.blocked, *plan.refused):
         echo_line(Message("held up: ", line))
 
 
 def _summary(plan: CompactionPlan) -> str:
     inputs = sum(len(spec.inputs) for spec in plan.specs)
-    return f"{len(plan.specs)} compactions of {inputs} fragments, {len(plan.trivial_moves)} trivial moves"
+    return (
+        f"{counted(len(plan.specs), 'compaction')} of {counted(inputs, 'fragment')}, "
+        f"{counted(len(plan.trivial_moves), 'trivial move')}"
+    )

@@ -10,6 +10,7 @@ from compactor.cli.display import progress
 from compactor.cli.output import echo_json
 from compactor.cli.tables import open_table
 from compactor.cli.telemetry import log_options
+from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.write.delete import DeleteReport
 
@@ -62,11 +63,12 @@ def delete_command(table: str, where: str, dry_run: bool, as_json: bool) -> None
 def _print(report: DeleteReport, *, dry_run: bool) -> None:
     done = "would be deleted" if dry_run else "deleted"
     click.echo(
-        f"{report.rows:,} rows of {report.fragments:,} fragments {done}, {report.fragments_read:,} fragments "
-        f"read; version {report.version}"
+        f"{counted(report.rows, 'row')} of {counted(report.fragments, 'fragment')} {done}, "
+        f"{counted(report.fragments_read, 'fragment')} read; version {report.version}"
     )
     if report.waiting:
         click.echo(
-            f"{len(report.waiting):,} fragments hold deleted rows until they are compacted "
+            f"{counted(len(report.waiting), 'fragment holds', 'fragments hold')} deleted rows "
+            "until compacted "
             "(`compactor compact --full` does it at once) and vacuumed"
         )

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from compactor.common.counts import counted
 from compactor.report.chart import ALERT, LEVEL_COLORS, TOP_PIXELS, Chart, lay_out, plain
 from compactor.report.data import CompactionRow
-from compactor.report.text import count_text
 from compactor.resources.stopwatch import STAGES
 
 MAX_RUNS: Final = 20
@@ -61,7 +61,7 @@ def stages_chart(runs: Sequence[CompactionRow]) -> Chart | None:
     return Chart(
         "stages",
         "Time by stage",
-        f"Time of the merging thread in the last {count_text(len(drawn), 'compaction')}, the newest at the "
+        f"Time of the merging thread in the last {counted(len(drawn), 'compaction')}, the newest at the "
         "top. Other is the time outside of all stages: planning the merge, opening objects.",
         figure,
     )

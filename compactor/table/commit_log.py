@@ -32,6 +32,7 @@ from tenacity import (
 )
 
 from compactor.common.clock import Clock, Ids, SystemClock, random_id
+from compactor.common.counts import counted
 from compactor.common.setting_keys import GRACE_SECONDS
 from compactor.errors import (
     CommitConflictError,
@@ -351,8 +352,8 @@ class CommitLog:
         if len(data) > MAX_READ_BYTES:
             changed = len(version.changes.adds) + len(version.changes.removes)
             raise TableError(
-                f"{self._store.url}: the change adds or removes {changed:,} fragments, its log file would "
-                f"have {len(data):,} bytes, and {MAX_READ_BYTES:,} are allowed; nothing was changed. "
+                f"{self._store.url}: the change adds or removes {counted(changed, 'fragment')}, its log file "
+                f"would have {len(data):,} bytes, and {MAX_READ_BYTES:,} are allowed; nothing was changed. "
                 "Change less at a time, such as fewer files, or write larger fragments"
             )
         doubt = ""

@@ -242,7 +242,7 @@ def test_what_is_printed_says_what_it_is(table: Table) -> None:
     assert repr(table.scan(["t"], "k = 1")) == f"<Scan {table.url} version 1: t, some rows>"
     table.append(ROWS)
     report = table.compact(full=True)
-    assert f"{report.version}: 1 compactions done, 0 void, 0 attempts failed" in str(report)
+    assert f"{report.version}: 1 compaction done, 0 void, 0 attempts failed" in str(report)
     assert len(repr(report)) < 100
 
 

@@ -420,7 +420,7 @@ def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Pat
     assert "in quarantine: data/" in cli("inspect", table_path)
     assert "held up" in cli("compact", table_path, "--master", "in-process", "--full", code=1)
     says(cli.err.splitlines()[-1])
-    assert "1 fragments released" in cli("release", table_path, "--all")
+    assert "1 fragment released" in cli("release", table_path, "--all")
     assert json.loads(cli("inspect", table_path, "--json"))["quarantine"] == []
     cli("export", table_path, table_path.parent / "out.csv", code=None)
     assert cli.out == ""
@@ -730,7 +730,7 @@ def test_a_table_of_newest_rows_through_ingest_query_compact_and_alter(
     assert "(2 superseded)" in cli("compact", table, "--full", "--master", "in-process")
     assert [json.loads(line) for line in cli("query", table).splitlines()] == expected
     out = cli("inspect", table)
-    assert "row policy last by v with tombstones where gone (kept); 1 tombstones" in out
+    assert "row policy last by v with tombstones where gone (kept); 1 tombstone" in out
     assert "sorted by id, v:nulls_first, gone:carried" in out
     document = json.loads(cli("inspect", table, "--json"))
     assert document["row_policy"]["sequence"] == "v" and document["rows"] == 2
@@ -738,7 +738,7 @@ def test_a_table_of_newest_rows_through_ingest_query_compact_and_alter(
     assert out.startswith("columns: nick, id, v, gone; version")
     assert cli("query", table, "--where", "nick = 'c'", "--columns", "nick") == '{"nick":"c"}\n'
     out = cli("alter", table, "--drop", "nick")
-    assert "1 fragments hold dropped columns" in out
+    assert "1 fragment holds dropped columns" in out
     cli("compact", table, "--full", "--master", "in-process")
     assert "ok" in cli("verify", table)
     assert json.loads(cli("alter", table, "--rename", "v:w", "--json"))["waiting"] == []

@@ -38,12 +38,14 @@ def test_commands_behind_a_network_that_delivers_twice_say_and_do_what_they_shou
     s3_server.behind = delivers_twice
     table = f"s3://{s3_bucket}/t"
     said = cli("ingest", table, rows_file(tmp_path), rows_file(tmp_path, 10), "--sort-by", "k")
-    assert said.count("10 rows in 1 fragments") == 2
-    assert "10 rows of 1 fragments deleted" in cli("delete", table, "--where", "k >= 10")
+    assert said.count("10 rows in 1 fragment") == 2
+    assert "10 rows of 1 fragment deleted" in cli("delete", table, "--where", "k >= 10")
     cli("alter", table, "--rename", "v:w")
-    assert "2 fragments into 1" in cli("compact", table, "--full", "--master", "in-process")
+    assert "2 fragments compacted into 1" in cli(
+        "compact", table, "--full", "--master", "in-process"
+    )
     cli("vacuum", table, "--grace", "0", "--retain", "0")
-    assert cli("verify", table).startswith("ok: 1 fragments, 10 rows")
+    assert cli("verify", table).startswith("ok: 1 fragment, 10 rows")
     assert numbers(cli, table) == list(range(10))
     state = json.loads(cli("inspect", table, "--json"))
     assert not state.get("leases"), state

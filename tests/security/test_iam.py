@@ -349,7 +349,7 @@ def test_a_denied_compaction_puts_no_input_in_quarantine(
     assert "its inputs stay live" in capsys.readouterr().err
     tables.without_rules()
     assert run(calls[1]) == 0
-    assert "3 fragments into 1" in capsys.readouterr().out
+    assert "3 fragments compacted into 1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("role", ["reader", "vacuum", "writer", "compactor"])
