@@ -50,12 +50,6 @@ class Cli:
         says(lines[0])
         return lines[0]
 
-    def fails_in_full(self, *arguments: object) -> str:
-        """Asserts that a call is wrong and the last line on stderr has the known wording; returns stderr."""
-        self(*arguments, code=2)
-        says(self.err.splitlines()[-1])
-        return self.err
-
 
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
@@ -196,7 +190,7 @@ def test_deleted_rows_are_gone_and_after_compaction_and_vacuum_from_storage_too(
     proof = json.loads(cli("delete", table_path, "--where", condition, "--json"))
     assert (proof["rows"], proof["waiting"]) == (0, [])
     assert not list((table_path / "data").glob("*.deletes"))
-    cli.fails_in_full("delete", table_path)
+    cli.fails(2, "delete", table_path)
     cli.fails(2, "delete", table_path, "--where", " ")
 
 
@@ -498,9 +492,17 @@ def test_settings_out_of_range_are_named(cli: Cli, table_path: Path) -> None:
     cli.fails(2, "compact", table_path, "--master", "nonsense")
 
 
-def test_wrong_calls_show_usage_and_exit_with_2(cli: Cli) -> None:
-    cli.fails_in_full("compact")
-    cli.fails_in_full("ingest", "t", "f", "--bogus")
+def test_wrong_calls_name_the_command_and_what_to_do_in_one_line(cli: Cli) -> None:
+    cli.fails(2, "compact")
+    cli.fails(2, "compct", "t")
+    cli.fails(2, "ingest", "t")
+    cli.fails(2, "ingest", "t", "f", "--bogus")
+    cli.fails(2, "compact", "t", "--dry")
+    cli.fails(2, "compact", "t", "--strategy", "best")
+    cli.fails(2, "compact", "t", "--json=3")
+    cli.fails(2, "head", "t", "-n", "few")
+    cli.fails(2, "head", "t", "--rows")
+    cli.fails(2, "--bogus", "head")
 
 
 COMMANDS = ["ingest", "compact", "plan", "watch", "export", "head", "inspect", "verify", "vacuum",
@@ -556,9 +558,9 @@ def test_earlier_versions_are_read_by_number_and_by_time(
     assert json.loads(cli("verify", table_path, "--version", 2, "--json"))["fragments"] == 2
     cli.fails(5, "head", table_path, "--version", 9)
     cli.fails(5, "head", table_path, "--as-of", "2020-01-01")
-    cli.fails_in_full("head", table_path, "--as-of", "yesterday")
+    cli.fails(2, "head", table_path, "--as-of", "yesterday")
     for text in ("9" * 30 + "d", "9" * 400 + "d", "1000000d", "0001-01-01T00:00:00+14:00"):
-        said = cli.fails_in_full("head", table_path, "--as-of", text)
+        said = cli.fails(2, "head", table_path, "--as-of", text)
         assert len(said) < 300
     cli.fails(5, "head", table_path, "--version", "9" * 400)
 
@@ -575,7 +577,7 @@ def test_vacuum_removes_what_was_compacted_away(cli: Cli, table_path: Path) -> N
     assert len(list((table_path / "data").iterdir())) == 1
     assert json.loads(cli("verify", table_path, "--json"))["rows"] == 300
     cli.fails(5, "verify", table_path, "--version", 2)
-    cli.fails_in_full("vacuum", table_path, "--grace", "soon")
+    cli.fails(2, "vacuum", table_path, "--grace", "soon")
 
 
 def test_only_what_is_in_quarantine_can_be_released(cli: Cli, table_path: Path) -> None:
@@ -676,7 +678,7 @@ def test_memory_options_that_make_no_sense_are_refused(
     cli: Cli, table_url: str, tmp_path: Path, options: list[str]
 ) -> None:
     overlapping_table(cli, table_url, tmp_path)
-    cli.fails_in_full("compact", table_url, "--full", *options)
+    cli.fails(2, "compact", table_url, "--full", *options)
 
 
 def test_batch_size_and_memory_limit_change_no_byte_of_the_output(cli: Cli, tmp_path: Path) -> None:
