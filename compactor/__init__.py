@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from compactor.api.scan import Scan as Scan
     from compactor.api.table import Table as Table
     from compactor.api.view import TableView as TableView
+    from compactor.compaction.compact_report import CompactReport as CompactReport
     from compactor.compaction.plan_report import PlanReport as PlanReport
-    from compactor.compaction.report import CompactReport as CompactReport
     from compactor.errors import CompactorError as CompactorError
     from compactor.predicate.skipping.spec import SkipKind as SkipKind
     from compactor.predicate.skipping.spec import SkipSpec as SkipSpec
-    from compactor.read.report import ExportReport as ExportReport
-    from compactor.read.report import ScanReport as ScanReport
-    from compactor.read.report import VerifyReport as VerifyReport
+    from compactor.read.read_reports import ExportReport as ExportReport
+    from compactor.read.read_reports import ScanReport as ScanReport
+    from compactor.read.read_reports import VerifyReport as VerifyReport
     from compactor.rows.policy import RowFunction as RowFunction
     from compactor.rows.policy import RowKind as RowKind
     from compactor.rows.policy import RowPolicy as RowPolicy
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "AlterReport": "compactor.write.alter",
-    "CompactReport": "compactor.compaction.report",
+    "CompactReport": "compactor.compaction.compact_report",
     "CompactionSettings": "compactor.settings.compaction",
     "CompactorError": "compactor.errors",
     "DeleteReport": "compactor.write.delete",
-    "ExportReport": "compactor.read.report",
+    "ExportReport": "compactor.read.read_reports",
     "IngestOptions": "compactor.write.ingest",
     "IngestReport": "compactor.write.ingest",
     "OnConflict": "compactor.write.schema_union",
@@ -61,7 +61,7 @@ _PLACES = {
     "RowKind": "compactor.rows.policy",
     "RowPolicy": "compactor.rows.policy",
     "Scan": "compactor.api.scan",
-    "ScanReport": "compactor.read.report",
+    "ScanReport": "compactor.read.read_reports",
     "SkipKind": "compactor.predicate.skipping.spec",
     "SkipSpec": "compactor.predicate.skipping.spec",
     "Strategy": "compactor.settings.compaction",
@@ -70,7 +70,7 @@ _PLACES = {
     "TimeWindows": "compactor.table.metadata",
     "Ttl": "compactor.rows.policy",
     "VacuumReport": "compactor.table.vacuum",
-    "VerifyReport": "compactor.read.report",
+    "VerifyReport": "compactor.read.read_reports",
     "WriterOptions": "format.writer",
 }
 

@@ -12,6 +12,7 @@ from compactor.api.scan import Scan
 from compactor.api.view import TableView
 from compactor.common.setting_keys import SORT_BY
 from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.driver import (
     IN_PROCESS_LEASE_SECONDS,
     LEASE_SECONDS,
@@ -20,7 +21,6 @@ from compactor.compaction.driver import (
 )
 from compactor.compaction.engine import Engine, InProcessEngine
 from compactor.compaction.plan_report import PlanReport, plan_report
-from compactor.compaction.report import CompactReport
 from compactor.compaction.worker import check_done, compact
 from compactor.errors import TableExistsError, UsageError
 from compactor.files.read import DEFAULT_BATCH_BYTES

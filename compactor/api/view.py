@@ -15,7 +15,7 @@ from compactor.api.scan import Scan
 from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
-from compactor.read.report import VerifyReport
+from compactor.read.read_reports import VerifyReport
 from compactor.rows.policy import RowPolicy
 from compactor.settings.arguments import checked
 from compactor.settings.units import unix_ms

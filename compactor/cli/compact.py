@@ -23,12 +23,12 @@ from compactor.cli.telemetry import (
 from compactor.common.counts import counted
 from compactor.common.logs import is_json
 from compactor.common.message import Message
+from compactor.compaction.compact_report import CompactReport, refuse
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.compaction.listener import Silent
 from compactor.compaction.owner import shown_owner
 from compactor.compaction.plan_report import PlanReport, plan_report
-from compactor.compaction.report import CompactReport, refuse
 from compactor.compaction.worker import check_done, check_quarantine, compact
 from compactor.errors import UsageError
 from compactor.planner.debt import debt_of

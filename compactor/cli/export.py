@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.options import snapshot_options
 from compactor.cli.output import human_bytes
 from compactor.cli.read import split_columns, where_option
+from compactor.cli.shared_options import snapshot_options
 from compactor.cli.tables import open_view
 from compactor.common.counts import counted
 from compactor.files.write import check_sink_path

@@ -11,8 +11,8 @@ import click
 import pyarrow as pa
 
 from compactor.cli.display import print_table, progress
-from compactor.cli.options import check_one_moment, snapshot_options
 from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.cli.shared_options import check_one_moment, snapshot_options
 from compactor.cli.tables import open_fragment_at, open_log, open_view
 from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted

@@ -18,7 +18,7 @@ from compactor.spark.session import open_session
 from compactor.telemetry.metrics import mapping
 
 if TYPE_CHECKING:
-    from compactor.pipelines.report import RunReport
+    from compactor.pipelines.run_report import RunReport
 
 _EPILOG = """\b
 Examples:

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from compactor.common.lines import shortened
+from compactor.common.escaping import shortened
 from compactor.compaction.compaction import AttemptReport, Compaction, Outcome
 from compactor.planner.estimate import Estimate
 from compactor.table.compaction_record import MAX_TEXT, CompactionRecord

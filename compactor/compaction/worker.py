@@ -12,11 +12,11 @@ from typing import Final
 
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.counts import counted
+from compactor.compaction.compact_report import CompactReport, explain_lost, refuse
 from compactor.compaction.compaction import Outcome
 from compactor.compaction.driver import Driver, FinishedCompaction, backoff_seconds
 from compactor.compaction.engine import Engine
 from compactor.compaction.listener import Listener, Silent
-from compactor.compaction.report import CompactReport, explain_lost, refuse
 from compactor.errors import CompactorError, JobError, TableNotFoundError
 from compactor.planner.debt import debt_of
 from compactor.settings.compaction import Policy

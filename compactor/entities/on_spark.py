@@ -23,9 +23,9 @@ from compactor.common.clock import random_id
 from compactor.common.counts import counted
 from compactor.entities.clusters import too_many
 from compactor.entities.entities import no_entity
+from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.expressions import ID
 from compactor.entities.memory import COPIES, DEFAULT_TASK_MEMORY_BYTES
-from compactor.entities.report import EntityMergeReport
 from compactor.entities.spark_components import Connector, Round, SparkConnector
 from compactor.entities.spark_flows import (
     dataset_parts,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.errors import DataError, ObjectNotFoundError
-from compactor.read.report import VerifyReport
+from compactor.read.read_reports import VerifyReport
 from compactor.stores.base import Store
 from compactor.stores.resume import ResumingStream
 from compactor.table.deletions import read_deletion

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from compactor import __version__
 from compactor.common.counts import counted
-from compactor.common.lines import shortened
+from compactor.common.escaping import shortened
 from compactor.report.chart import Chart, level_color
 from compactor.report.charts import charts, plotly_script
 from compactor.report.data import ColumnRow, Report

@@ -48,7 +48,7 @@ from compactor.errors import (
     VersionNotFoundError,
 )
 from compactor.stores.base import MAX_READ_BYTES, Store
-from compactor.stores.conditions import prove_conditional_writes
+from compactor.stores.conditional_writes import prove_conditional_writes
 from compactor.table import clocks
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.entry import check_entry

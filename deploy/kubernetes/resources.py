@@ -19,7 +19,7 @@ from typing import Final
 
 import click
 
-from compactor.cli.options import size_bytes
+from compactor.cli.shared_options import size_bytes
 from compactor.common.counts import counted
 from compactor.errors import ConfigError
 from compactor.settings.compaction import CompactionSettings

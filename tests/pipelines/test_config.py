@@ -10,7 +10,7 @@ from compactor.errors import ConfigError, InputError, UsageError
 from compactor.pipelines.config import load_pipeline, parse_pipeline
 from compactor.pipelines.config.load import EXAMPLES
 from compactor.pipelines.config.nodes import NODES
-from compactor.pipelines.run import PipelineRun
+from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.settings.document import Document
 from tests.pipelines.support import numbered, run_of, sources
 from tests.support.wording import refuses

@@ -14,7 +14,7 @@ import xxhash
 
 from compactor.cli.main import run
 from compactor.errors import DataError, TableError
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan_tasks import RowGroups, tasks_of
 from compactor.stores.local import LocalStore
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint

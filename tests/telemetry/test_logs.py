@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from compactor.cli import tables
 from compactor.cli.main import run
 from compactor.common import logs
-from compactor.common.lines import indented, one_line
+from compactor.common.escaping import indented, one_line
 from compactor.common.logs import LogFormat, LogSettings, bound, set_up
 from compactor.common.redact import HIDDEN, has_secret, redacted, redacted_address, redacted_value
 from compactor.stores.local import LocalStore

@@ -15,10 +15,10 @@ from opentelemetry.trace import StatusCode
 
 from compactor.cli.main import run
 from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.report import CompactReport
 from compactor.compaction.worker import compact
 from compactor.settings.compaction import Policy, Strategy
 from compactor.stores.local import LocalStore

@@ -23,7 +23,7 @@ from compactor.pipelines.channel import Stopped
 from compactor.pipelines.classify import is_live
 from compactor.pipelines.config import Aggregate, Combine, Node, Output, Source, inputs_of
 from compactor.pipelines.provenance import GROUP, Batches, boundary_of
-from compactor.pipelines.report import Counted, OutputReport
+from compactor.pipelines.run_report import Counted, OutputReport
 from compactor.pipelines.work import RunContext
 from compactor.pipelines.writers import Writer, writer_of
 from compactor.stores.open import open_store

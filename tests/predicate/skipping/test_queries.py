@@ -13,7 +13,7 @@ import pytest
 
 from compactor.errors import DataError, UsageError
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.rows.policy import RowKind, RowPolicy
