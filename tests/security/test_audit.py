@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy.audit import judged
+from deploy.lock.audit import judged
 
 FINE = {"name": "click", "version": "8.2", "vulns": []}
 SKIPPED = {"name": "ours", "skip_reason": "Dependency not found on PyPI"}

@@ -1,6 +1,6 @@
 """Writes the reference of the command line from the commands themselves.
 
-python -m deploy.cli_reference docs/reference/cli.md
+python -m docs.tools.cli_reference docs/reference/cli.md
 """
 
 from __future__ import annotations
