@@ -26,8 +26,8 @@ Examples:
 
 \b
 One commit changes the columns; no fragment is rewritten, and earlier versions keep theirs. Compactions leave
-out what was dropped or redacted (`compactor compact --full` does so at once); it is gone for good when the
-old fragments are vacuumed. A column that is added later under a dropped name starts empty."""
+out what was dropped or redacted (`compactor compact --strategy full` does so at once); it is gone for good
+when the old fragments are vacuumed. A column that is added later under a dropped name starts empty."""
 
 
 @click.command("alter", epilog=_EPILOG)
@@ -72,7 +72,7 @@ def alter_command(
         click.echo(
             f"{counted(len(report.waiting), 'fragment holds', 'fragments hold')} dropped columns "
             "until compacted "
-            "(`compactor compact --full` does it at once) and vacuumed"
+            "(`compactor compact --strategy full` does it at once) and vacuumed"
         )
 
 

@@ -1,4 +1,4 @@
-"""Implements `compact` and `plan`."""
+"""Implements `compact`."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from compactor.telemetry.events import Events, to_log
 _COMPACT_EPILOG = """\b
 Examples:
   compactor compact ./logs                            what is due
-  compactor compact ./logs --dry-run                  what would be done
+  compactor compact ./logs --dry-run                  what would be done first, why, at what cost
   compactor compact ./logs --explain                  with which memory, stage by stage
   compactor compact ./logs --profile                  and where the time went
-  compactor compact s3://bucket/logs --full --master 'local[2]' --json
+  compactor compact s3://bucket/logs --strategy full --master 'local[2]' --json
   compactor compact ./logs --master in-process        without Spark
   compactor compact ./logs --metrics-textfile /var/lib/node_exporter/compactor.prom
 
@@ -57,8 +57,11 @@ The exit code is 1 if a compaction failed for good or a fragment is in quarantin
 
 @click.command("compact", epilog=_COMPACT_EPILOG)
 @click.argument("table")
-@click.option("--full", is_flag=True, help="Merge everything into one sorted run: --strategy full.")
-@click.option("--dry-run", is_flag=True, help="Show the plan, as `plan` does, and change nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show what would be done first, why, and at what cost, and change nothing.",
+)
 @click.option(
     "--explain",
     is_flag=True,
@@ -81,7 +84,6 @@ The exit code is 1 if a compaction failed for good or a fragment is in quarantin
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def compact_command(
     table: str,
-    full: bool,
     dry_run: bool,
     explain: bool,
     explain_format: str | None,
@@ -98,7 +100,6 @@ def compact_command(
     Each compaction is one task, of Spark or of this process, that reads every input by one GET. Safe to
     run beside writers, readers and other compactions.
     """
-    options = _with_full(options, full=full)
     policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
     check_engine(master)
     if explain_format and not explain:
@@ -158,14 +159,6 @@ def _compact(
     check_done(driver, report)
 
 
-def _with_full(options: dict[str, Any], *, full: bool) -> dict[str, Any]:
-    if not full:
-        return options
-    if options["strategy"] not in (None, Strategy.FULL):
-        raise UsageError(f"--full and --strategy {options['strategy']}: give one of the two")
-    return {**options, "strategy": Strategy.FULL}
-
-
 class _Announcer(Silent):
     """A listener that prints compactions as they begin (on terminals only) and failed attempts, on stderr."""
 
@@ -210,8 +203,7 @@ def _why_idle(snapshot: Snapshot, policy: Policy) -> str:
         case _:
             return (
                 f"{counted(runs, 'sorted run')} at level 0, {policy.level0_trigger_runs} of like "
-                "size start a "
-                "compaction (--strategy overlapping and --full do not wait for that)"
+                "size start a compaction (--strategy overlapping and full do not wait for that)"
             )
 
 
@@ -294,30 +286,6 @@ def _print_profile(figures: dict[str, Any]) -> None:
         f"of {figures['task_seconds']:.2f} task seconds; {figures['copied_rows']:,} of "
         f"{counted(figures['rows_in'], 'row')} went out as they came in, compressed and unread"
     )
-
-
-@click.command(
-    "plan",
-    epilog="""\b
-Examples:
-  compactor plan ./logs
-  compactor plan s3://bucket/logs --strategy full --json""",
-)
-@click.argument("table")
-@click.option("--full", is_flag=True, help="Plan one sorted run: --strategy full.")
-@setting_options(Policy, without=OF_WRITERS)
-@setting_options(CompactionSettings)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def plan_command(table: str, full: bool, as_json: bool, **options: Any) -> None:
-    """Show what `compact` would do to TABLE next, why, and what it would cost.
-
-    Nothing is changed. Seconds are estimated from the table's earlier compactions. Later rounds, which
-    work on the outputs of this one, are not shown.
-    """
-    options = _with_full(options, full=full)
-    policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
-    planned = open_table(table).plan(policy=policy, settings=settings)
-    _show_plan(planned, as_json=as_json)
 
 
 def _show_plan(planned: PlanReport, *, as_json: bool) -> None:

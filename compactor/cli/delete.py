@@ -22,7 +22,7 @@ Examples:
 \b
 To remove rows from storage for good (in this order, and only if nobody needs the earlier versions):
   compactor delete ./logs --where "user_id = 4711"
-  compactor compact ./logs --full                     writes their fragments anew without them
+  compactor compact ./logs --strategy full            writes their fragments anew without them
   compactor vacuum ./logs --retain 0 --grace 0        removes the old fragments, and the way back
   compactor delete ./logs --where "user_id = 4711" --json   0 rows, 0 fragments waiting
 First and last keys of removed fragments stay in the log until a later vacuum: docs/how-to/operations.md.
@@ -70,5 +70,5 @@ def _print(report: DeleteReport, *, dry_run: bool) -> None:
         click.echo(
             f"{counted(len(report.waiting), 'fragment holds', 'fragments hold')} deleted rows "
             "until compacted "
-            "(`compactor compact --full` does it at once) and vacuumed"
+            "(`compactor compact --strategy full` does it at once) and vacuumed"
         )

@@ -28,7 +28,7 @@ _EPILOG = """\b
 Examples:
   compactor ingest ./logs app.ndjson.zst --sort-by service,host,timestamp:desc
   compactor inspect ./logs
-  compactor compact ./logs --full
+  compactor compact ./logs --strategy full
   compactor verify ./logs
   compactor export ./logs all.parquet
 

@@ -71,7 +71,7 @@ def run_demo(folder: Path, endpoint: str, options: argparse.Namespace) -> None:
 
     _heading("Compact: one Spark task per group, every input read by one GET")
     size = f"--target-fragment-bytes={options.target_fragment_bytes}"
-    arguments = ("compact", TABLE, "--full", "--master", options.master, size, "--json")
+    arguments = ("compact", TABLE, "--strategy", "full", "--master", options.master, size, "--json")
     compaction = json.loads(shell.compactor(*arguments, save="compaction.json"))
 
     _heading("Verify: read everything back")

@@ -81,7 +81,9 @@ def test_ingest_compact_verify_export_and_head_agree(
     assert report == {"version": 4, "files": 4, "rows": 800, "fragments": 12,
                       "superseded_rows": 0, "bytes_written": report["bytes_written"],
                       "sort_of_file": None}  # fmt: skip
-    report = json.loads(cli("compact", table_url, "--full", "--master", "in-process", "--json"))
+    report = json.loads(
+        cli("compact", table_url, "--strategy", "full", "--master", "in-process", "--json")
+    )
     assert list(report) == [
         "version", "tasks", "input_fragments", "output_fragments", "rows_in", "rows_out", "bytes_in",
         "bytes_out", "gets", "resumed_gets", "restarts", "replayed_inputs", "spilled_bytes", "copied_rows",
@@ -180,11 +182,11 @@ def test_deleted_rows_are_gone_and_after_compaction_and_vacuum_from_storage_too(
     assert "would be deleted" in cli("delete", table_path, "--where", condition, "--dry-run")
     assert int(cli("query", table_path, "--where", condition, "--count")) == count > 0
     out = cli("delete", table_path, "--where", condition)
-    assert out.startswith(f"{count} rows of 3 fragments deleted") and "--full" in out
+    assert out.startswith(f"{count} rows of 3 fragments deleted") and "--strategy", "full" in out
     assert cli("query", table_path, "--where", condition, "--count") == "0\n"
     assert f"{300 - count} rows and {count} deleted ones" in cli("inspect", table_path)
     assert f"{300 - count} rows" in cli("verify", table_path)
-    out = cli("compact", table_path, "--full", "--master", "in-process")
+    out = cli("compact", table_path, "--strategy", "full", "--master", "in-process")
     assert f"{count} rows left out ({count} deleted)" in out
     cli("vacuum", table_path, "--grace", "0", "--retain", "0")
     proof = json.loads(cli("delete", table_path, "--where", condition, "--json"))
@@ -277,7 +279,7 @@ def test_a_column_without_values_takes_the_type_of_its_first_ones(cli: Cli, tmp_
     ]
     assert [json.loads(line) for line in cli("head", tmp_path / "t").splitlines()] == expected
     assert json.loads(cli("verify", tmp_path / "t", "--json"))["ok"]
-    cli("compact", tmp_path / "t", "--full", "--master", "in-process")
+    cli("compact", tmp_path / "t", "--strategy", "full", "--master", "in-process")
     assert [json.loads(line) for line in cli("head", tmp_path / "t").splitlines()] == expected
     assert json.loads(cli("verify", tmp_path / "t", "--json"))["ok"]
 
@@ -405,14 +407,16 @@ def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Pat
     for path, cause in ((flipped, "checksum"), (cut, "truncated"), (gone, "no such object")):
         assert any(str(path) in fault and cause in fault for fault in verdict["faults"]), cause
     assert "FAULTS" in cli("verify", table_path, code=1)
-    cli("compact", table_path, "--master", "in-process", "--full", code=1)
+    cli("compact", table_path, "--master", "in-process", "--strategy", "full", code=1)
     says(cli.err.splitlines()[-1])
     # What a store does not have now it may have later.
     assert "in quarantine" not in cli("inspect", table_path)
     gone.write_bytes(whole)
-    cli("compact", table_path, "--master", "in-process", "--full", code=1)
+    cli("compact", table_path, "--master", "in-process", "--strategy", "full", code=1)
     assert "in quarantine: data/" in cli("inspect", table_path)
-    assert "held up" in cli("compact", table_path, "--master", "in-process", "--full", code=1)
+    assert "held up" in cli(
+        "compact", table_path, "--master", "in-process", "--strategy", "full", code=1
+    )
     says(cli.err.splitlines()[-1])
     assert "1 fragment released" in cli("release", table_path, "--all")
     assert json.loads(cli("inspect", table_path, "--json"))["quarantine"] == []
@@ -505,7 +509,7 @@ def test_wrong_calls_name_the_command_and_what_to_do_in_one_line(cli: Cli) -> No
     cli.fails(2, "--bogus", "head")
 
 
-COMMANDS = ["ingest", "compact", "plan", "watch", "export", "head", "inspect", "verify", "vacuum",
+COMMANDS = ["ingest", "compact", "watch", "export", "head", "inspect", "verify", "vacuum",
             "release", "simulate"]  # fmt: skip
 
 
@@ -527,22 +531,23 @@ def test_a_reader_that_stops_early_is_no_error(table_path: Path) -> None:
 def test_a_plan_says_what_why_and_at_what_cost_and_changes_nothing(
     cli: Cli, table_path: Path
 ) -> None:
-    plan = json.loads(cli("plan", table_path, "--strategy", "overlapping", "--json"))
+    plan = json.loads(
+        cli("compact", table_path, "--dry-run", "--strategy", "overlapping", "--json")
+    )
     (compaction,) = plan["compactions"]
     assert compaction["reason"] == "3 fragments of 3 runs overlap"
     assert (compaction["predicted"]["gets"], compaction["predicted"]["rows"]) == (3, 300)
     assert compaction["predicted"]["memory_bytes"] > 1 << 20
     shown = cli("compact", table_path, "--dry-run", "--strategy", "overlapping")
     assert "3 fragments of 3 runs overlap" in shown
-    assert "3 sorted runs at level 0, 4 of like size" in cli("plan", table_path)
+    assert "3 sorted runs at level 0, 4 of like size" in cli("compact", table_path, "--dry-run")
     assert json.loads(cli("inspect", table_path, "--json"))["version"] == 3
-    cli.fails(2, "plan", table_path, "--full", "--strategy", "tiered")
 
 
 def test_what_a_compaction_cost_stands_beside_what_was_predicted(
     cli: Cli, table_path: Path
 ) -> None:
-    shown = cli("compact", table_path, "--full", "--master", "in-process")
+    shown = cli("compact", table_path, "--strategy", "full", "--master", "in-process")
     lines = [line.split() for line in shown.splitlines()]
     assert ["predicted", "actual"] in lines
     assert ["GETs", "3", "3"] in lines
@@ -552,7 +557,7 @@ def test_what_a_compaction_cost_stands_beside_what_was_predicted(
 def test_earlier_versions_are_read_by_number_and_by_time(
     cli: Cli, table_path: Path, tmp_path: Path
 ) -> None:
-    cli("compact", table_path, "--full", "--master", "in-process")
+    cli("compact", table_path, "--strategy", "full", "--master", "in-process")
     assert len(cli("head", table_path, "-n", 999, "--version", 1).splitlines()) == 100
     assert len(cli("head", table_path, "-n", 999, "--as-of", "0s").splitlines()) == 300
     assert json.loads(cli("verify", table_path, "--version", 2, "--json"))["fragments"] == 2
@@ -566,7 +571,7 @@ def test_earlier_versions_are_read_by_number_and_by_time(
 
 
 def test_vacuum_removes_what_was_compacted_away(cli: Cli, table_path: Path) -> None:
-    cli("compact", table_path, "--full", "--master", "in-process")
+    cli("compact", table_path, "--strategy", "full", "--master", "in-process")
     assert "3 fragments" not in cli("vacuum", table_path)
     shown = cli("vacuum", table_path, "--grace", 0, "--retain", 0, "--dry-run")
     assert "3 fragments of" in shown
@@ -595,9 +600,11 @@ def test_time_windows_divide_a_table_and_are_dropped_when_old(cli: Cli, tmp_path
     cli("ingest", tmp_path / "t", file, *windows)
     assert len(json.loads(cli("inspect", tmp_path / "t", "--json"))["fragments"]) == 3
     cli("ingest", tmp_path / "t", file)
-    assert json.loads(cli("plan", tmp_path / "t", "--json"))["expired"]
-    assert "drop 2 fragments of time windows past retention" in cli("plan", tmp_path / "t")
-    cli("compact", tmp_path / "t", "--full", "--master", "in-process")
+    assert json.loads(cli("compact", tmp_path / "t", "--dry-run", "--json"))["expired"]
+    assert "drop 2 fragments of time windows past retention" in cli(
+        "compact", tmp_path / "t", "--dry-run"
+    )
+    cli("compact", tmp_path / "t", "--strategy", "full", "--master", "in-process")
     assert len(cli("head", tmp_path / "t").splitlines()) == 6
     assert json.loads(cli("verify", tmp_path / "t", "--json"))["ok"]
     cli.fails(2, "ingest", tmp_path / "t", file, "--time-column", "ts", "--time-window", "1h")
@@ -623,7 +630,9 @@ def test_explain_shows_the_plan_that_the_task_follows_and_changes_nothing(
     cli: Cli, table_url: str, tmp_path: Path
 ) -> None:
     overlapping_table(cli, table_url, tmp_path)
-    plan = json.loads(cli("compact", table_url, "--full", "--explain", "--format", "json"))
+    plan = json.loads(
+        cli("compact", table_url, "--strategy", "full", "--explain", "--format", "json")
+    )
     (compaction,) = plan["compactions"]
     assert compaction["inputs"] == 4
     assert compaction["need_bytes"] < compaction["memory_limit_bytes"] == 512 << 20
@@ -631,15 +640,13 @@ def test_explain_shows_the_plan_that_the_task_follows_and_changes_nothing(
     assert {stage["buffer"] for stage in stages.values()} == {"streaming", "materialized"}
     assert stages["upload"]["applies_back_pressure"]
     assert stages["row order"]["spill_priority"] == 0
-    text = cli("compact", table_url, "--full", "--explain", "--memory-limit", "64MiB")
+    text = cli("compact", table_url, "--strategy", "full", "--explain", "--memory-limit", "64MiB")
     assert "memory limit 64 MiB" in text
     assert all(f"  {name} " in text for name in stages)
     assert json.loads(cli("inspect", table_url, "--json"))["version"] == 4
-    assert (
-        json.loads(cli("compact", table_url, "--full", "--master", "in-process", "--json"))["tasks"]
-        == 1
-    )
-    assert "no compaction is due" in cli("compact", table_url, "--full", "--explain")
+    printed = cli("compact", table_url, "--strategy", "full", "--master", "in-process", "--json")
+    assert json.loads(printed)["tasks"] == 1
+    assert "no compaction is due" in cli("compact", table_url, "--strategy", "full", "--explain")
 
 
 def test_a_memory_limit_that_is_too_low_names_the_one_that_would_do(
@@ -650,7 +657,7 @@ def test_a_memory_limit_that_is_too_low_names_the_one_that_would_do(
     rows = pa.table({**{n: few[n] for n in names}, "message": ["x" * 12_000_000, "y"]})
     for n in range(2):
         cli("ingest", table_url, write_parquet(tmp_path, f"{n}.parquet", rows), *SORT_BY)
-    command = ["compact", table_url, "--full", "--master", "in-process"]
+    command = ["compact", table_url, "--strategy", "full", "--master", "in-process"]
     error = cli.fails(2, *command, "--memory-limit", "32MiB")
     needed = re.search(r"raise --memory-limit to (\d+)MiB", error)
     assert needed is not None
@@ -678,7 +685,7 @@ def test_memory_options_that_make_no_sense_are_refused(
     cli: Cli, table_url: str, tmp_path: Path, options: list[str]
 ) -> None:
     overlapping_table(cli, table_url, tmp_path)
-    cli.fails(2, "compact", table_url, "--full", *options)
+    cli.fails(2, "compact", table_url, "--strategy", "full", *options)
 
 
 def test_batch_size_and_memory_limit_change_no_byte_of_the_output(cli: Cli, tmp_path: Path) -> None:
@@ -687,7 +694,7 @@ def test_batch_size_and_memory_limit_change_no_byte_of_the_output(cli: Cli, tmp_
         table = str(tmp_path / f"t{number}")
         overlapping_table(cli, table, tmp_path)
         before = set((Path(table) / "data").rglob("*.frag"))
-        cli("compact", table, "--full", "--master", "in-process", *options)
+        cli("compact", table, "--strategy", "full", "--master", "in-process", *options)
         outputs = set((Path(table) / "data").rglob("*.frag")) - before
         # The header names the inputs, which have names of their own; what follows must be the same.
         contents.append(
@@ -700,7 +707,7 @@ def test_batch_size_and_memory_limit_change_no_byte_of_the_output(cli: Cli, tmp_
 def test_profile_says_where_the_seconds_went(cli: Cli, table_url: str, tmp_path: Path) -> None:
     files = [write_parquet(tmp_path, f"{n}.parquet", log_rows(200, n)) for n in range(2)]
     cli("ingest", table_url, *files, *SORT_BY)
-    printed = cli("compact", table_url, "--full", "--master", "in-process", "--profile")
+    printed = cli("compact", table_url, "--strategy", "full", "--master", "in-process", "--profile")
     stages = ["fetch wait", "decode", "order", "gather", "hash", "encode", "pass on", "upload wait"]
     assert all(f"\n{stage}" in printed for stage in [*stages, "other"])
     assert "of 400 rows went out as they came in" in printed
@@ -729,7 +736,7 @@ def test_a_table_of_newest_rows_through_ingest_query_compact_and_alter(
     cli("ingest", table, second)
     expected = [{"id": 1, "v": 3, "name": "c", "gone": None}]
     assert [json.loads(line) for line in cli("query", table).splitlines()] == expected
-    assert "(2 superseded)" in cli("compact", table, "--full", "--master", "in-process")
+    assert "(2 superseded)" in cli("compact", table, "--strategy", "full", "--master", "in-process")
     assert [json.loads(line) for line in cli("query", table).splitlines()] == expected
     out = cli("inspect", table)
     assert "row policy last by v with tombstones where gone (kept); 1 tombstone" in out
@@ -741,7 +748,7 @@ def test_a_table_of_newest_rows_through_ingest_query_compact_and_alter(
     assert cli("query", table, "--where", "nick = 'c'", "--columns", "nick") == '{"nick":"c"}\n'
     out = cli("alter", table, "--drop", "nick")
     assert "1 fragment holds dropped columns" in out
-    cli("compact", table, "--full", "--master", "in-process")
+    cli("compact", table, "--strategy", "full", "--master", "in-process")
     assert "ok" in cli("verify", table)
     assert json.loads(cli("alter", table, "--rename", "v:w", "--json"))["waiting"] == []
 

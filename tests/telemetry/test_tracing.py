@@ -182,7 +182,9 @@ def test_a_command_exports_its_spans(
     ingest_tables(LocalStore(tmp_path / "t"), [log_rows(10, seed) for seed in range(2)], tmp_path)
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "memory")
     monkeypatch.setattr(tracing, "_exporter", lambda name, _: {"memory": exporter}[name])
-    assert run(["compact", str(tmp_path / "t"), "--full", "--master", "in-process"]) == 0
+    assert (
+        run(["compact", str(tmp_path / "t"), "--strategy", "full", "--master", "in-process"]) == 0
+    )
     assert len(named(exporter, "compaction")) == 1
 
 
