@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from compactor.api.table import Table as Table
     from compactor.api.view import TableView as TableView
     from compactor.compaction.compact_report import CompactReport as CompactReport
+    from compactor.compaction.plan_report import PlannedCompaction as PlannedCompaction
+    from compactor.compaction.plan_report import PlannedMove as PlannedMove
     from compactor.compaction.plan_report import PlanReport as PlanReport
     from compactor.errors import CompactorError as CompactorError
+    from compactor.planner.debt import Debt as Debt
+    from compactor.planner.estimate import Estimate as Estimate
     from compactor.predicate.skipping.spec import SkipKind as SkipKind
     from compactor.predicate.skipping.spec import SkipSpec as SkipSpec
     from compactor.read.read_reports import ExportReport as ExportReport
@@ -50,12 +54,16 @@ _PLACES = {
     "CompactReport": "compactor.compaction.compact_report",
     "CompactionSettings": "compactor.settings.compaction",
     "CompactorError": "compactor.errors",
+    "Debt": "compactor.planner.debt",
     "DeleteReport": "compactor.write.delete",
+    "Estimate": "compactor.planner.estimate",
     "ExportReport": "compactor.read.read_reports",
     "IngestOptions": "compactor.write.ingest",
     "IngestReport": "compactor.write.ingest",
     "OnConflict": "compactor.write.schema_union",
     "PlanReport": "compactor.compaction.plan_report",
+    "PlannedCompaction": "compactor.compaction.plan_report",
+    "PlannedMove": "compactor.compaction.plan_report",
     "Policy": "compactor.settings.compaction",
     "RowFunction": "compactor.rows.policy",
     "RowKind": "compactor.rows.policy",
@@ -79,12 +87,16 @@ __all__ = [
     "CompactReport",
     "CompactionSettings",
     "CompactorError",
+    "Debt",
     "DeleteReport",
+    "Estimate",
     "ExportReport",
     "IngestOptions",
     "IngestReport",
     "OnConflict",
     "PlanReport",
+    "PlannedCompaction",
+    "PlannedMove",
     "Policy",
     "RowFunction",
     "RowKind",

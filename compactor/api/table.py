@@ -20,7 +20,8 @@ from compactor.compaction.driver import (
     DriverSettings,
 )
 from compactor.compaction.engine import Engine, InProcessEngine
-from compactor.compaction.plan_report import PlanReport, plan_report
+from compactor.compaction.plan_report import PlanReport
+from compactor.compaction.planned import plan_next
 from compactor.compaction.worker import check_done, compact
 from compactor.errors import TableExistsError, UsageError
 from compactor.files.read import DEFAULT_BATCH_BYTES
@@ -178,7 +179,7 @@ class Table(TableView):
         The plan is for this version of the table, and changes nothing.
         """
         driver = self._driver(policy, settings, take_over=take_over)
-        return plan_report(driver, self._snapshot)
+        return plan_next(driver, self._snapshot).report()
 
     @checked
     def compact(

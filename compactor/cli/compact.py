@@ -12,7 +12,7 @@ from compactor.cli.engine_options import check_engine, engine_options, lease_sec
 from compactor.cli.explain import explain_plan
 from compactor.cli.output import echo_json, echo_line, human_bytes, warn
 from compactor.cli.setting_options import chosen, setting_options
-from compactor.cli.tables import address_of, open_table
+from compactor.cli.tables import address_of, open_log
 from compactor.cli.telemetry import (
     MetricsTargets,
     Telemetry,
@@ -28,12 +28,12 @@ from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.compaction.listener import Silent
 from compactor.compaction.owner import shown_owner
-from compactor.compaction.plan_report import PlanReport, plan_report
+from compactor.compaction.plan_report import PlanReport
+from compactor.compaction.planned import Planned, plan_next
 from compactor.compaction.worker import check_done, check_quarantine, compact
 from compactor.errors import UsageError
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate
-from compactor.planner.spec import CompactionPlan
 from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy, Strategy
 from compactor.table.snapshot import Snapshot
@@ -104,14 +104,6 @@ def compact_command(
     check_engine(master)
     if explain_format and not explain:
         raise UsageError("--format is for --explain; a report comes as JSON by --json")
-    if explain or dry_run:
-        planned = open_table(table).plan(policy=policy, settings=settings)
-        if explain:
-            wants_json = as_json if explain_format is None else explain_format == "json"
-            explain_plan(planned, as_json=wants_json)
-        else:
-            _show_plan(planned, as_json=as_json)
-        return
     drives = DriverSettings(
         policy,
         settings,
@@ -119,6 +111,15 @@ def compact_command(
         lease_seconds=lease_seconds(master),
         takes_over=take_over,
     )
+    if explain or dry_run:
+        driver = Driver(open_log(table), drives)
+        planned = plan_next(driver, driver.log.current())
+        if explain:
+            wants_json = as_json if explain_format is None else explain_format == "json"
+            explain_plan(planned, as_json=wants_json)
+        else:
+            _show_plan(planned, as_json=as_json)
+        return
     with telemetry("compact", address_of(table), targets) as told:
         driver = Driver(told.open_log(table), drives)
         told.begin_compactions(driver)
@@ -137,12 +138,12 @@ def _compact(
     announcer = Events([to_log]) if is_json() else _Announcer()
     listener = told.listener(announcer)
     # A missing table, or nothing to do, is reported before Spark takes seconds to start.
-    planned = plan_report(driver, driver.log.current())
+    planned = plan_next(driver, driver.log.current())
     if not planned:
         listener.looked(driver)
         refuse(planned.plan)
         if as_json:
-            echo_json(CompactReport(planned.version).to_json())
+            echo_json(CompactReport(planned.snapshot.version).to_json())
         else:
             _print_idle(planned)
         check_quarantine(driver.log.latest)
@@ -171,10 +172,19 @@ class _Announcer(Silent):
             warn(Message(f"attempt {finished.attempt} failed: ", finished.outcome.failure))
 
 
-def _print_idle(planned: PlanReport) -> None:
+def _show_plan(planned: Planned, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(planned.report().to_json())
+    elif planned:
+        _print_plan(planned.report())
+    else:
+        _print_idle(planned)
+
+
+def _print_idle(planned: Planned) -> None:
     snapshot = planned.snapshot
     click.echo(
-        f"nothing to compact at version {planned.version}: {_why_idle(snapshot, planned.policy)}"
+        f"nothing to compact at version {snapshot.version}: {_why_idle(snapshot, planned.policy)}"
     )
     for line in (*planned.plan.blocked, *planned.plan.refused):
         echo_line(Message("  held up: ", line))
@@ -215,7 +225,7 @@ def _print_report(report: CompactReport) -> None:
     click.echo(
         f"{counted(figures['input_fragments'], 'fragment')} compacted into "
         f"{figures['output_fragments']:,} by "
-        f"{counted(figures['tasks'], 'task')}, {counted(figures['rows_in'], 'row')}, "
+        f"{counted(figures['tasks'], 'task')}, {counted(figures['rows_in'], 'row')} read, "
         f"{human_bytes(figures['bytes_in'])} to {human_bytes(figures['bytes_out'])}, "
         f"{counted(figures['gets'], 'GET')} ({figures['resumed_gets']} resumed), "
         f"{_dropped(figures)}{_restarts(figures)}"
@@ -262,10 +272,10 @@ def _print_predicted(predicted: Estimate, actual: dict[str, Any]) -> None:
     print_table(None, columns, [
         ["GETs", str(predicted.gets), str(actual["gets"])],
         ["PUTs (objects)", str(predicted.puts), str(actual["output_fragments"])],
-        ["rows", f"{predicted.rows:,}", f"{actual['rows_in']:,}"],
+        ["rows read", f"{predicted.rows:,}", f"{actual['rows_in']:,}"],
         ["bytes read", human_bytes(predicted.bytes_in), human_bytes(actual["bytes_in"])],
         ["bytes written", human_bytes(predicted.bytes_out), human_bytes(actual["bytes_out"])],
-        ["peak memory of a task", human_bytes(predicted.memory_bytes),
+        ["peak RSS of a process", f"up to {human_bytes(predicted.max_rss_bytes)}",
          human_bytes(actual["peak_rss_bytes"])],
         ["task seconds", f"{predicted.task_seconds:.1f}", f"{actual['task_seconds']:.1f}"],
     ])  # fmt: skip
@@ -288,41 +298,32 @@ def _print_profile(figures: dict[str, Any]) -> None:
     )
 
 
-def _show_plan(planned: PlanReport, *, as_json: bool) -> None:
-    if as_json:
-        echo_json(planned.to_json())
-    elif planned:
-        _print_plan(planned)
-    else:
-        _print_idle(planned)
-
-
-def _print_plan(planned: PlanReport) -> None:
-    plan = planned.plan
-    click.echo(f"version {planned.version}: {_summary(plan)}")
-    if plan.specs:
+def _print_plan(report: PlanReport) -> None:
+    click.echo(f"version {report.version}: {_summary(report)}")
+    if report.compactions:
         columns = [("priority", True), ("to level", True), ("GETs", True), ("PUTs", True), ("rows", True),
-                   ("bytes", True), ("memory", True), ("seconds", True), ("why", False)]  # fmt: skip
+                   ("bytes", True), ("RSS up to", True), ("seconds", True), ("why", False)]  # fmt: skip
         print_table(None, columns, [
-            [f"{spec.priority:.1f}", str(spec.output_level), str(e.gets), str(e.puts), f"{e.rows:,}",
-             human_bytes(e.bytes_in), human_bytes(e.memory_bytes), f"{e.task_seconds:.1f}", spec.reason]
-            for spec, e in zip(plan.specs, planned.estimates, strict=True)
+            [f"{c.priority:.1f}", str(c.output_level), str(e.gets), str(e.puts), f"{e.rows:,}",
+             human_bytes(e.bytes_in), human_bytes(e.max_rss_bytes), f"{e.task_seconds:.1f}", c.reason]
+            for c in report.compactions
+            for e in [c.predicted]
         ])  # fmt: skip
-    for move in plan.trivial_moves:
+    for move in report.trivial_moves:
         click.echo(
-            f"move {counted(len(move.entries), 'fragment')} to level {move.output_level}: {move.reason}"
+            f"move {counted(len(move.fragments), 'fragment')} to level {move.output_level}: {move.reason}"
         )
-    if plan.expiry.entries:
+    if report.expired:
         click.echo(
-            f"drop {counted(len(plan.expiry.entries), 'fragment')} of time windows past retention"
+            f"drop {counted(len(report.expired), 'fragment')} of time windows past retention"
         )
-    for line in (*plan.blocked, *plan.refused):
+    for line in report.held_up:
         echo_line(Message("held up: ", line))
 
 
-def _summary(plan: CompactionPlan) -> str:
-    inputs = sum(len(spec.inputs) for spec in plan.specs)
+def _summary(report: PlanReport) -> str:
+    inputs = sum(len(compaction.inputs) for compaction in report.compactions)
     return (
-        f"{counted(len(plan.specs), 'compaction')} of {counted(inputs, 'fragment')}, "
-        f"{counted(len(plan.trivial_moves), 'trivial move')}"
+        f"{counted(len(report.compactions), 'compaction')} of {counted(inputs, 'fragment')}, "
+        f"{counted(len(report.trivial_moves), 'trivial move')}"
     )

@@ -537,7 +537,7 @@ def test_a_plan_says_what_why_and_at_what_cost_and_changes_nothing(
     (compaction,) = plan["compactions"]
     assert compaction["reason"] == "3 fragments of 3 runs overlap"
     assert (compaction["predicted"]["gets"], compaction["predicted"]["rows"]) == (3, 300)
-    assert compaction["predicted"]["memory_bytes"] > 1 << 20
+    assert compaction["predicted"]["max_rss_bytes"] > 1 << 20
     shown = cli("compact", table_path, "--dry-run", "--strategy", "overlapping")
     assert "3 fragments of 3 runs overlap" in shown
     assert "3 sorted runs at level 0, 4 of like size" in cli("compact", table_path, "--dry-run")
@@ -551,7 +551,7 @@ def test_what_a_compaction_cost_stands_beside_what_was_predicted(
     lines = [line.split() for line in shown.splitlines()]
     assert ["predicted", "actual"] in lines
     assert ["GETs", "3", "3"] in lines
-    assert ["rows", "300", "300"] in lines
+    assert ["rows", "read", "300", "300"] in lines
 
 
 def test_earlier_versions_are_read_by_number_and_by_time(
