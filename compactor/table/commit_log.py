@@ -62,6 +62,7 @@ from compactor.table.object_names import (
     PROBE_KEY,
     base_version,
     checkpoint_key,
+    names_from,
     version_key,
 )
 from compactor.table.snapshot import Snapshot
@@ -247,7 +248,9 @@ class CommitLog:
         self._check_numbers(changes)
         self._prove_writes()
         if snapshot.version == 0:
-            self._check_nothing_is_left()
+            self.check_not_lost()
+            if self._latest.version:
+                raise _LostRaceError
         now = clocks.commit_stamp(
             self._clock.now_unix_ms(),
             self._store.time(),
@@ -295,19 +298,17 @@ class CommitLog:
                 "lost; nothing was changed"
             )
 
-    def _check_nothing_is_left(self) -> None:
-        """Raises `TableError` if fragments show that a table was here whose log has gone.
+    def check_not_lost(self) -> None:
+        """Raises `TableError` if there is no table, but fragments show that one was here whose log has gone.
 
-        Is called before a table is created: those fragments would be garbage to the new table, and its next
-        vacuum would remove them. Fragments based on version 0 say nothing, since failed attempts to create a
-        table also leave them.
+        Is called before anything is written for a new table, and before it is created: those fragments would
+        be garbage to it, and its next vacuum would remove them. Fragments based on version 0 say nothing,
+        since failed attempts to create a table also leave them.
         """
-        left = self._store.list(DATA_PREFIX, start_after=f"{DATA_PREFIX}{1:020d}")
+        left = self._store.list(DATA_PREFIX, start_after=names_from(1))
         key = next((info.key for info in left if base_version(info.key)), None)
-        if key is None:
+        if key is None or self.refresh().version:
             return
-        if self.refresh().version:
-            raise _LostRaceError
         raise TableError(
             f"{self._store.url}/{key}: this fragment belongs to a table whose log has gone; nothing was "
             f"changed. Restore {LOG_PREFIX} and {CHECKPOINT_PREFIX} from a backup, or create the table in "

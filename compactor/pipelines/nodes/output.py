@@ -219,7 +219,7 @@ class Writing:
         rows = TableRows(self._name, self._schema, self._rows(None))
         snapshot = log.refresh()
         options = IngestOptions(buffer_bytes=self._share_bytes)
-        plan = plan_ingest(store, snapshot, self._schema, rows.path, self._sort, options)
+        plan = plan_ingest(log, snapshot, self._schema, rows.path, self._sort, options)
         with self._work.clock.on(self._name):
             written = write_fragments(store, plan, rows, random_id())
         self._staged = log, snapshot, plan, written.entries

@@ -113,9 +113,7 @@ def plan_write(
     check_written(schema, _rows_for(store.url))
     arrow = in_types_of(known, schema, _arrow_schema(schema))
     with named_as_options():
-        plan = plan_ingest(
-            store, snapshot, arrow, _rows_for(store.url), options.sort, options.ingest
-        )
+        plan = plan_ingest(log, snapshot, arrow, _rows_for(store.url), options.sort, options.ingest)
     batch = None
     if options.app_id is not None and options.batch_id is not None:
         batch = Batch(options.app_id, options.batch_id)
