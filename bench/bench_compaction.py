@@ -29,7 +29,7 @@ def compact_once(table: Path, copy: Path, master: str) -> dict[str, Any]:
     shutil.copytree(table, copy)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        code = run(["compact", str(copy), "--full", "--master", master, "--json"])
+        code = run(["compact", str(copy), "--strategy", "full", "--master", master, "--json"])
     assert code == 0
     with contextlib.redirect_stdout(io.StringIO()):
         assert run(["verify", str(copy)]) == 0

@@ -26,7 +26,7 @@ from bench.results import RESULTS, write_results
 from bench.workload import make_overlapping_inputs
 from compactor.files.jsontext import json_lines
 from compactor.pipelines.config import parse_pipeline
-from compactor.pipelines.run import PipelineRun
+from compactor.pipelines.pipeline_run import PipelineRun
 
 _RUNS: Final = 2
 _COLUMNS: Final = ("timestamp", "service", "host", "level", "message")

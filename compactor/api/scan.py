@@ -8,7 +8,7 @@ from os import PathLike, fspath
 import pyarrow as pa
 
 from compactor.predicate.tree import Predicate
-from compactor.read.report import ExportReport, ScanReport
+from compactor.read.read_reports import ExportReport, ScanReport
 from compactor.read.scan import scan, scan_schema
 from compactor.settings.arguments import checked
 from compactor.stores.base import Store

@@ -20,11 +20,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from compactor.common.clock import random_id
+from compactor.common.counts import counted
 from compactor.entities.clusters import too_many
 from compactor.entities.entities import no_entity
+from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.expressions import ID
 from compactor.entities.memory import COPIES, DEFAULT_TASK_MEMORY_BYTES
-from compactor.entities.report import EntityMergeReport
 from compactor.entities.spark_components import Connector, Round, SparkConnector
 from compactor.entities.spark_flows import (
     dataset_parts,
@@ -241,7 +242,8 @@ class SparkEntityMerge:
 
     def _show_round(self, round_: Round) -> None:
         self._on_progress(
-            f"connecting, round {round_.number}: {round_.edges_left:,} of {round_.edges:,} edges left"
+            f"connecting, round {round_.number}: {round_.edges_left:,} of "
+            f"{counted(round_.edges, 'edge')} left"
         )
 
     def _check_sizes(

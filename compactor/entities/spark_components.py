@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from compactor.common.counts import counted
 from compactor.entities.components import components
 from compactor.errors import InputError, UsageError
 from compactor.spark.session import as_job_error
@@ -166,7 +167,7 @@ class _Rounds:
         rows = self._kept(read, "edges-0")
         if seen.get["nulls"]:
             raise InputError(
-                f"edges: null in left or right in {seen.get['nulls']:,} rows; leave such rows out"
+                f"edges: null in left or right in {counted(seen.get['nulls'], 'row')}; leave such rows out"
             )
         self._edges = rows.where("node <> parent")
         self._loops = rows.where("node = parent")

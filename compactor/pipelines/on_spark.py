@@ -20,9 +20,9 @@ from compactor.pipelines.config import Aggregate, Merge, Output, Pipeline, Route
 from compactor.pipelines.nodes.aggregate import needed_columns
 from compactor.pipelines.nodes.output import may_repeat
 from compactor.pipelines.pieces import SourceParts
+from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.provenance import ROW, SOURCE
-from compactor.pipelines.report import OutputReport, RunReport
-from compactor.pipelines.run import PipelineRun
+from compactor.pipelines.run_report import OutputReport, RunReport
 from compactor.pipelines.spark_outputs import open_table, write_outputs
 from compactor.pipelines.stage_results import StageResults
 from compactor.pipelines.stages import Feed, ShuffleKind, SparkStage, plan_stages

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from compactor.common.counts import counted
 from compactor.common.message import Message
 from compactor.planner.limits import Limits
 from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
@@ -58,7 +59,7 @@ class Draft:
             return False
         refusal = self._limits.refusal(sorted_runs(items))
         if refusal is not None:
-            self._refused.append(Message(f"{reason}, {len(items)} fragments: ", refusal))
+            self._refused.append(Message(f"{reason}, {counted(len(items), 'fragment')}: ", refusal))
             return False
         if not self._reserve(items, output_level, reason):
             return False
@@ -107,7 +108,8 @@ class Draft:
             self.merge(part, 0, reason=f"{reason}, divided", priority=priority)
         if not parts:
             self.block(
-                f"{reason}: workers ended while they merged {len(items)} fragments, which came through "
+                f"{reason}: workers ended while they merged {counted(len(items), 'fragment')}, "
+                "which came through "
                 "alone; give workers more memory, then run `compactor release`"
             )
 
@@ -181,7 +183,7 @@ class Draft:
         entry, ttl, rows = item.entry, self._tree.ttl, self._tree.rows
         most = most_deleted * entry.rows
         if entry.deleted_rows > most:
-            return f"{entry.deleted_rows} rows of a fragment deleted"
+            return f"{counted(entry.deleted_rows, 'row')} of a fragment deleted"
         is_old = False
         if ttl is not None and entry.oldest_unix_ms is not None:
             lifetime_ms = 1000 * ttl.seconds * (1 + ttl_slack)
@@ -189,7 +191,7 @@ class Draft:
         has_tombstones = entry.tombstones > most and rows.may_drop_tombstones
         if not (is_old or has_tombstones) or not self._tree.is_bottom([item]):
             return None
-        return "rows of a fragment expired" if is_old else f"{entry.tombstones} tombstones"
+        return "rows of a fragment expired" if is_old else counted(entry.tombstones, "tombstone")
 
     def block(self, line: str) -> None:
         self._blocked.append(line)

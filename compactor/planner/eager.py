@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compactor.common.counts import counted
 from compactor.planner.draft import Draft
 from compactor.planner.limits import Limits
 from compactor.planner.spec import CompactionPlan
@@ -25,7 +26,7 @@ def plan_overlapping(
             draft.merge_in_rounds(
                 group,
                 max(1, *(item.entry.level for item in group)),
-                reason=f"{len(group)} fragments of {runs} runs overlap",
+                reason=f"{counted(len(group), 'fragment')} of {counted(runs, 'run')} overlap",
                 priority=float(runs),
             )
     draft.rewrite_garbage(policy.max_deleted_share, now_unix_ms, policy.ttl_slack)
@@ -45,7 +46,7 @@ def plan_full(tree: Tree, limits: Limits, now_unix_ms: int) -> CompactionPlan:
             draft.merge_in_rounds(
                 group,
                 bottom,
-                reason=f"full: {len(group)} fragments into one sorted run",
+                reason=f"full: {counted(len(group), 'fragment')} into one sorted run",
                 priority=float(len(group)),
             )
         elif (garbage := draft.all_garbage(group[0], now_unix_ms)) is not None:

@@ -17,9 +17,9 @@ READ_ROWS: Final = (
     "head {}", "query {} --where value>=0", "export {} o.parquet", "delete {} --where value>=0 --dry-run",
 )  # fmt: skip
 READ_THE_LOG: Final = (
-    "alter {} --rename id:number", "inspect {}", "plan {}", "report {} --json", "vacuum {}",
+    "alter {} --rename id:number", "inspect {}", "compact {} --dry-run", "report {} --json", "vacuum {}",
 )  # fmt: skip
-CHECK: Final = ("verify {}", "compact {} --full " + IN_PROCESS)
+CHECK: Final = ("verify {}", "compact {} --strategy full " + IN_PROCESS)
 PIPELINE: Final = """
 nodes:
   rows: {source: {SOURCE}}

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from compactor.compaction.attempt import run_compaction
+from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.report import CompactReport
 from compactor.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from compactor.planner.spec import CompactionSpec
 from compactor.planner.tree import forest, overlapping_pairs

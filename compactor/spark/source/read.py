@@ -14,11 +14,11 @@ from pyspark.sql.types import StructType
 
 from compactor.files.source import sliced
 from compactor.predicate.tree import Predicate, columns_of
-from compactor.read.report import ScanReport
+from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan_schema
 from compactor.read.scan_tasks import Part, read_parts, tasks_of
 from compactor.spark.source.filters import condition_of, with_filters
-from compactor.spark.source.options import CallOptions, ReadOptions
+from compactor.spark.source.source_options import CallOptions, ReadOptions
 from compactor.spark.source.types import as_spark, check_asked, check_names, spark_schema
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog

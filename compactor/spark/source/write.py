@@ -31,8 +31,8 @@ from compactor.errors import (
     UsageError,
 )
 from compactor.files.source import FileBatches
-from compactor.spark.source.options import CallOptions, named_as_options
 from compactor.spark.source.origin import origins_of
+from compactor.spark.source.source_options import CallOptions, named_as_options
 from compactor.spark.source.stale import Base, Staleness, base_now, check_unchanged
 from compactor.spark.source.types import check_written, from_spark, in_types_of
 from compactor.stores.open import open_store
@@ -113,9 +113,7 @@ def plan_write(
     check_written(schema, _rows_for(store.url))
     arrow = in_types_of(known, schema, _arrow_schema(schema))
     with named_as_options():
-        plan = plan_ingest(
-            store, snapshot, arrow, _rows_for(store.url), options.sort, options.ingest
-        )
+        plan = plan_ingest(log, snapshot, arrow, _rows_for(store.url), options.sort, options.ingest)
     batch = None
     if options.app_id is not None and options.batch_id is not None:
         batch = Batch(options.app_id, options.batch_id)

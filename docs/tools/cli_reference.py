@@ -1,6 +1,6 @@
 """Writes the reference of the command line from the commands themselves.
 
-python -m deploy.cli_reference docs/reference/cli.md
+python -m docs.tools.cli_reference docs/reference/cli.md
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def _exit_codes() -> str:
         "|---|---|",
         *(f"| {mistake} | {code} |" for mistake, code in _MISTAKES.items()),
         "",
-        "`alter`, `inspect TABLE`, `plan`, `release`, `report` and `vacuum` read no fragments, so a damaged "
-        "one does not fail them.",
+        "`alter`, `compact --dry-run`, `inspect TABLE`, `release`, `report` and `vacuum` read no fragments, "
+        "so a damaged one does not fail them.",
         "",
     ]
     return "\n".join(lines)
